@@ -1,0 +1,164 @@
+"""GEMM, the general matrix-matrix product: the problem, and NumPy's kernel. Other backends: gemm_BACKEND.py."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.errors import InvalidRequest, UnsupportedCase
+from primbench.problem import Problem, Reference, Step, check_sizes, kernel, option, size
+from primbench.random import random_array
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from primbench.problem import Array
+
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int8", "float8_e4m3")
+ACCUMULATE = {
+    "float64": ("float64",),
+    "float32": ("float32",),
+    "float16": ("float32", "float16"),
+    "bfloat16": ("float32",),
+    "int8": ("int32",),
+    "float8_e4m3": ("float32",),
+}
+OUTPUT = {"int8": "int32", "float8_e4m3": "bfloat16"}
+TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
+FULL_CHECK_FLOP = 2**28
+SAMPLED = 64
+PROBE_SIZE = 192
+
+
+@dataclass(frozen=True)
+class Gemm(Problem, name="gemm"):
+    """C = alpha op(A) op(B) + beta D: general matrix product, C[m,n] summed over k.
+
+    All row-major; D[m,n] is an input of its own.
+
+    A is stored [m,k], or [k,m] with trans_a; B [k,n], or [n,k] with trans_b. int8 gives an int32 C, float8_e4m3
+    a bfloat16 C. ``accumulate`` is the type of the sums; left empty it becomes float32 for the 8- and 16-bit
+    types, int32 for int8, and the dtype itself otherwise.
+    """
+
+    m: int = size("rows of C")
+    n: int = size("columns of C")
+    k: int = size("length of the sums")
+    dtype: str = option("float32", "storage type of A and B", DTYPES)
+    trans_a: bool = option(False, "A is stored transposed")
+    trans_b: bool = option(False, "B is stored transposed")
+    math_mode: str = option("ieee", "tf32 rounds float32 inputs to 10 bits for the tensor cores", ("ieee", "tf32"))
+    accumulate: str = option("", "type of the sums (default: by dtype)", ("", "float64", "float32", "float16", "int32"))
+    alpha: float = option(1.0, "factor of the product")
+    beta: float = option(0.0, "factor of the added matrix")
+
+    def __post_init__(self) -> None:
+        check_sizes(self)
+        if self.dtype not in DTYPES:
+            raise InvalidRequest(f"gemm dtype={self.dtype!r}: one of {', '.join(DTYPES)}")
+        allowed = ACCUMULATE[self.dtype]
+        if not self.accumulate:
+            object.__setattr__(self, "accumulate", allowed[0])
+        if self.accumulate not in allowed:
+            raise InvalidRequest(
+                f"gemm accumulate={self.accumulate!r} with dtype {self.dtype}: one of {', '.join(allowed)}"
+            )
+        if self.math_mode == "tf32" and self.dtype != "float32":
+            raise InvalidRequest(f"gemm math_mode='tf32' with dtype {self.dtype}: tf32 is a mode of float32")
+        if self.dtype == "int8" and (self.alpha, self.beta) != (1.0, 0.0):
+            raise InvalidRequest("gemm int8: only alpha=1 and beta=0")
+
+    @property
+    def out_dtype(self) -> str:
+        return OUTPUT.get(self.dtype, self.dtype)
+
+    def flop(self) -> int:
+        """2mnk multiply-adds counted as two: LAPACK Working Note 41, section 3 (alpha and beta left out)."""
+        return 2 * self.m * self.n * self.k
+
+    def bytes_moved(self) -> int:
+        inputs = (self.m * self.k + self.k * self.n) * itemsize_bytes(self.dtype)
+        outputs = self.m * self.n * itemsize_bytes(self.out_dtype)
+        return inputs + outputs * (2 if self.beta else 1)
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        """A, B and, where beta is not 0, D."""
+        a = random_array(rng, (self.k, self.m) if self.trans_a else (self.m, self.k), self.dtype)
+        b = random_array(rng, (self.n, self.k) if self.trans_b else (self.k, self.n), self.dtype)
+        return (a, b, random_array(rng, (self.m, self.n), self.out_dtype)) if self.beta else (a, b)
+
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+        """All of C, or 64 of its rows times 64 of its columns where all of it costs more than 2^28 flop.
+
+        The scale is |alpha| |A||B| + |beta D|, the natural size of each element's rounding error: Higham,
+        Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.5.
+        """
+        import numpy as np
+
+        a = inputs[0].T if self.trans_a else inputs[0]
+        b = inputs[1].T if self.trans_b else inputs[1]
+        index: Any = ...
+        if self.flop() > FULL_CHECK_FLOP:
+            rows = np.sort(rng.choice(self.m, min(self.m, SAMPLED), replace=False))
+            columns = np.sort(rng.choice(self.n, min(self.n, SAMPLED), replace=False))
+            index, a, b = np.ix_(rows, columns), a[rows], b[:, columns]
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        expected = self.alpha * (a @ b)
+        scale = abs(self.alpha) * (np.abs(a) @ np.abs(b))
+        if self.beta:
+            added = self.beta * inputs[2][index].astype(np.float64)
+            expected, scale = expected + added, scale + np.abs(added)
+        return Reference(index, expected, scale)
+
+    def tolerance(self) -> float:
+        """Rounding of the inputs, the sums and the output, relative to |A||B|.
+
+        Sums of k terms err by about sqrt(k) u, Higham & Mary (2019), SIAM J. Sci. Comput. 41(5) A2815; the
+        factor 8 covers the largest of many elements. Integers are exact.
+        """
+        summed = 8 * math.sqrt(self.k) * UNIT_ROUNDOFF[self.accumulate]
+        rounded_inputs = 2 * TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
+        return summed + rounded_inputs + 2 * UNIT_ROUNDOFF[self.out_dtype]
+
+    def probe(self) -> Gemm | None:
+        m, n, k = (min(size, PROBE_SIZE) for size in (self.m, self.n, self.k))
+        return replace(self, m=m, n=n, k=k) if self.flop() > 64 * 2 * m * n * k else None
+
+
+@kernel("gemm", "numpy")
+def numpy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Step:
+    """BLAS through numpy.matmul for float32 and float64; NumPy's own loops for the rest."""
+    import numpy as np
+
+    _only_ieee(problem, "NumPy")
+    if problem.dtype in ("bfloat16", "float8_e4m3"):
+        raise UnsupportedCase(f"NumPy has no {problem.dtype} matrix product")
+    if problem.dtype == "float16" and problem.accumulate == "float32":
+        raise UnsupportedCase("NumPy sums float16 in float16: ask for --accumulate float16")
+    a, b = oriented(problem, a, b)
+    c = backend.empty((problem.m, problem.n), problem.out_dtype)
+    alpha, beta = c.dtype.type(problem.alpha), c.dtype.type(problem.beta)
+    scaled_d = np.empty_like(c)
+
+    def step() -> Any:
+        np.matmul(a, b, out=c, dtype=c.dtype)
+        if problem.alpha != 1:
+            np.multiply(c, alpha, out=c)
+        if problem.beta:
+            np.multiply(d, beta, out=scaled_d)
+            np.add(c, scaled_d, out=c)
+        return c
+
+    return step
+
+
+def _only_ieee(problem: Gemm, library: str) -> None:
+    if problem.math_mode != "ieee":
+        raise UnsupportedCase(f"{library} has no {problem.math_mode} mode")
+
+
+def oriented(problem: Gemm, a: Any, b: Any) -> tuple[Any, Any]:
+    """Views of A as [m,k] and B as [k,n]."""
+    return (a.T if problem.trans_a else a), (b.T if problem.trans_b else b)

@@ -1,0 +1,5 @@
+"""``python -m primbench``."""
+
+from primbench.cli import main
+
+main(prog_name="primbench")

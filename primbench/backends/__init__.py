@@ -1,0 +1,137 @@
+"""A backend puts arrays on a device, gets them back and waits: one file each, same name as the backend.
+
+The file ``primbench/backends/NAME.py`` has ``open(device) -> Backend`` and the constants ``MODULES`` (what must be
+importable), ``DEVICES`` (kinds it can reach) and ``INSTALL`` (what to type when a module is missing). It imports its
+framework inside functions only, so that naming a backend costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from primbench.errors import BackendUnavailable, InvalidRequest
+
+if TYPE_CHECKING:
+    from primbench.problem import Array
+
+# Best first: what `--backend` stands for when it is not given.
+PREFERENCE = ("torch", "cupy", "numba", "numpy")
+
+
+class Graph(Protocol):
+    """A captured sequence of launches."""
+
+    nodes: int
+
+    def launch(self) -> None: ...
+
+
+class Backend(Protocol):
+    """What every backend can do. ``device`` is "cpu" or "cuda:N"."""
+
+    name: str
+    device: str
+
+    def put(self, host: Array) -> Any:
+        """Copy a host array to the device, keeping its shape and type."""
+
+    def get(self, array: Any) -> Array:
+        """Copy an array of this backend to the host."""
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An uninitialised array of a primbench dtype."""
+
+    def poison(self, array: Any) -> None:
+        """Fill with NaN (integers: the smallest value), so that an element never written is seen."""
+
+    def synchronize(self) -> None:
+        """Wait until everything enqueued is done."""
+
+    def release(self) -> None:
+        """Give the memory of dropped arrays back to the device."""
+
+    def close(self) -> None:
+        """Undo what opening changed in this process, such as the current stream."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the framework and of the libraries it computes with."""
+
+
+class CudaBackend(Backend, Protocol):
+    """A backend on an NVIDIA GPU. All its work goes to ``stream_handle``, a non-blocking stream of its own."""
+
+    stream_handle: int
+
+    def capture(self, enqueue: Callable[[], None]) -> Graph:
+        """Capture what ``enqueue`` puts on the stream. Raises an exception where the framework refuses."""
+
+
+def names() -> list[str]:
+    """Every backend there is a file for, best first, then alphabetically."""
+    found = [module.name for module in pkgutil.iter_modules(__path__)]
+    return sorted(found, key=lambda name: (PREFERENCE.index(name) if name in PREFERENCE else 99, name))
+
+
+def devices_of(name: str) -> tuple[str, ...]:
+    """Kinds of device ("cpu", "cuda") that a backend can reach."""
+    return cast("tuple[str, ...]", _module(name).DEVICES)
+
+
+def modules_of(name: str) -> tuple[str, ...]:
+    """Names of the modules that a backend needs."""
+    return cast("tuple[str, ...]", _module(name).MODULES)
+
+
+def missing(name: str) -> str | None:
+    """None if the backend's modules are installed, else which is not and what to install. Imports none of them."""
+    absent = [needed for needed in modules_of(name) if importlib.util.find_spec(needed) is None]
+    return f"module {absent[0]!r} is not installed: {_module(name).INSTALL}" if absent else None
+
+
+def open_backend(name: str, device: str) -> Backend:
+    """Open a backend on "cpu" or "cuda:N".
+
+    Raises BackendUnavailable when its framework is absent or does not reach the device. A framework that is
+    installed but fails to import raises what it raises: that is a fault to see, not an absence.
+    """
+    reason = missing(name)
+    if reason is None and device.split(":")[0] not in devices_of(name):
+        reason = f"it runs on {' and '.join(devices_of(name))} only"
+    if reason is not None:
+        raise BackendUnavailable(f"backend {name} on {device}: {reason}")
+    return cast("Backend", _module(name).open(device))
+
+
+def candidates(having_kernels: Sequence[str], device_kind: str) -> list[str]:
+    """The installed ones of some backends that can reach a kind of device, best first. Imports no framework."""
+    return [
+        name
+        for name in names()
+        if name in having_kernels and device_kind in devices_of(name) and missing(name) is None
+    ]
+
+
+def best_available(having_kernels: Sequence[str], name: str | None, device: str | None) -> Backend:
+    """Open the named backend, or the best of those that have a kernel, on a device or on the best there is.
+
+    Raises BackendUnavailable saying of each one tried why it will not do. What is chosen here may fall back; what
+    is named may not.
+    """
+    refusals = []
+    for kind in [device] if device else ["cuda:0", "cpu"]:
+        for candidate in [name] if name else candidates(having_kernels, kind.split(":")[0]):
+            try:
+                return open_backend(candidate, kind)
+            except BackendUnavailable as refusal:
+                refusals.append(str(refusal))
+    raise BackendUnavailable("; ".join(refusals) or f"no backend with a kernel reaches {device or 'any device'}")
+
+
+def _module(name: str) -> Any:
+    if name not in names():
+        raise InvalidRequest(f"backend {name!r}: there are {', '.join(names())}")
+    return importlib.import_module(f"primbench.backends.{name}")

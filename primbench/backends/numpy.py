@@ -1,0 +1,63 @@
+"""NumPy: host memory, BLAS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.dtypes import numpy_dtype
+
+if TYPE_CHECKING:
+    from primbench.problem import Array
+
+MODULES = ("numpy",)
+DEVICES = ("cpu",)
+INSTALL = "pip install numpy"
+
+
+def poison_host(array: Array) -> None:
+    """NaN in floats, the smallest value in integers: an element that is never written shows."""
+    import numpy as np
+
+    array.fill(np.iinfo(array.dtype).min if array.dtype.kind == "i" else np.nan)
+
+
+class Numpy:
+    name = "numpy"
+    device = "cpu"
+
+    def put(self, host: Array) -> Array:
+        return host.copy()
+
+    def get(self, array: Array) -> Array:
+        return array
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        import numpy as np
+
+        return np.empty(shape, numpy_dtype(dtype))
+
+    def poison(self, array: Array) -> None:
+        poison_host(array)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: calls return when they are done."""
+
+    def release(self) -> None:
+        """The allocator of the C library gives large blocks back by itself."""
+
+    def close(self) -> None:
+        """Nothing of the process was changed."""
+
+    def versions(self) -> dict[str, str]:
+        import numpy as np
+        import threadpoolctl
+
+        found = {"numpy": np.__version__}
+        for pool in threadpoolctl.threadpool_info():
+            if pool["user_api"] == "blas":
+                found[pool["internal_api"]] = f"{pool['version']} ({pool.get('architecture', 'unknown kernels')})"
+        return found
+
+
+def open(device: str) -> Numpy:  # noqa: A001 - the name every backend file has
+    return Numpy()

@@ -1,0 +1,128 @@
+"""torch, on the CPU and on NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from primbench.cuda import driver
+from primbench.dtypes import numpy_dtype
+from primbench.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from primbench.problem import Array
+
+MODULES = ("torch",)
+DEVICES = ("cpu", "cuda")
+INSTALL = "pip install torch (README: Install, for the build that fits your machine)"
+
+_TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
+
+
+class TorchCpu:
+    name = "torch"
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self.device = device
+        self._torch = torch
+
+    def put(self, host: Array) -> Any:
+        import numpy as np
+
+        dtype = getattr(self._torch, host.dtype.name)
+        if host.dtype.kind == "V" or not hasattr(np, host.dtype.name):  # ml_dtypes: torch takes them as bits
+            host = host.view(np.dtype(f"int{8 * host.dtype.itemsize}"))
+        return self._torch.from_numpy(host).view(dtype).to(self.device, copy=True)
+
+    def get(self, array: Any) -> Array:
+        name = str(array.dtype).removeprefix("torch.")
+        if name == "bfloat16" or name.startswith("float8"):
+            bits = self._torch.int16 if array.element_size() == 2 else self._torch.int8
+            return array.view(bits).cpu().numpy().view(numpy_dtype(name.removesuffix("fn")))  # type: ignore[no-any-return]
+        return array.cpu().numpy()  # type: ignore[no-any-return]
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return self._torch.empty(shape, dtype=self.dtype(dtype), device=self.device)
+
+    def poison(self, array: Any) -> None:
+        array.fill_(float("nan") if array.dtype.is_floating_point else self._torch.iinfo(array.dtype).min)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: calls return when they are done."""
+
+    def release(self) -> None:
+        """torch keeps no CPU memory of dropped tensors."""
+
+    def close(self) -> None:
+        """Nothing of the process was changed."""
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": str(self._torch.__version__), "git": self._torch.version.git_version or "unknown"}
+
+    def dtype(self, name: str) -> Any:
+        return getattr(self._torch, _TORCH_NAMES.get(name, name))
+
+
+class TorchCuda(TorchCpu):
+    """Works on a stream of its own, made current until close()."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        torch = self._torch
+        torch.cuda.set_device(device)
+        self._precision = torch.backends.cuda.matmul.allow_tf32
+        self._outer_stream = torch.cuda.current_stream()
+        self._stream = torch.cuda.Stream()
+        torch.cuda.set_stream(self._stream)
+        self.stream_handle: int = self._stream.cuda_stream
+
+    def synchronize(self) -> None:
+        self._stream.synchronize()
+
+    def release(self) -> None:
+        self._torch.cuda.empty_cache()
+
+    def close(self) -> None:
+        self._torch.cuda.set_stream(self._outer_stream)
+        self._torch.backends.cuda.matmul.allow_tf32 = self._precision
+
+    def capture(self, enqueue: Callable[[], None]) -> TorchGraph:
+        return TorchGraph(self._torch, self.stream_handle, enqueue)
+
+    def versions(self) -> dict[str, str]:
+        torch = self._torch
+        return super().versions() | {
+            "cuda (torch build)": str(torch.version.cuda),
+            "cudnn": str(torch.backends.cudnn.version()),
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        }
+
+
+class TorchGraph:
+    """A graph by torch's own capture, which its allocator must know of."""
+
+    def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None]) -> None:
+        self._graph = torch.cuda.CUDAGraph()
+        self._graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            enqueue()
+            self.nodes = driver.nodes_being_captured(stream)
+        finally:
+            self._graph.capture_end()
+        self.launch: Callable[[], None] = self._graph.replay
+
+
+def open(device: str) -> TorchCpu:  # noqa: A001 - the name every backend file has
+    """Raises BackendUnavailable where torch does not reach the device."""
+    if device == "cpu":
+        return TorchCpu(device)
+    import torch
+
+    if not torch.cuda.is_available():
+        found = "is built without CUDA" if torch.version.cuda is None else "finds no usable GPU or driver"
+        raise BackendUnavailable(f"backend torch on {device}: torch {torch.__version__} {found}")
+    if int(device.split(":")[1]) >= torch.cuda.device_count():
+        raise BackendUnavailable(f"backend torch on {device}: torch sees {torch.cuda.device_count()} GPU(s)")
+    return TorchCuda(device)

@@ -1,0 +1,85 @@
+"""The command line: options and printing, no measuring and no arithmetic.
+
+A command's file is imported when the command is used, so that --help costs little more than click itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from primbench import __version__
+from primbench.errors import PrimbenchError
+
+COMMANDS = {
+    "run": ("primbench.cli.run", "Run a suite: deepbench, or a TOML file of your own."),
+    "list": ("primbench.cli.listing", "List primitives, backends and suites, and what is missing for which."),
+    "env": ("primbench.cli.env", "Show what would be recorded of this place."),
+    "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
+    "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
+}
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; primitives come from the files in kernels/."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from primbench.problem import primitives
+
+        return [*primitives(), *COMMANDS]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in COMMANDS:
+            command: click.Command = importlib.import_module(COMMANDS[name][0]).command
+            return command
+        from primbench.problem import primitives
+
+        if name not in primitives():
+            return None
+        from primbench.cli.primitive import command_of
+
+        return command_of(primitives()[name])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(f"{error.message} There are: {', '.join(self.list_commands(ctx))}.", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from primbench.problem import primitives
+
+        with formatter.section("Primitives"):
+            formatter.write_dl([(name, first_line(cls.__doc__)) for name, cls in primitives().items()])
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PrimbenchError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+def first_line(doc: str | None) -> str:
+    return (doc or "").strip().splitlines()[0]
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="primbench")
+def main() -> None:
+    """Time deep-learning primitives, and see what a place costs them: launch, device and transfer time apart.
+
+    \b
+    primbench gemm --sizes large
+    primbench gemm -m 4096 -n 4096 -k 4096 --dtype bfloat16 --backend all -o results.jsonl
+    """

@@ -1,0 +1,61 @@
+"""`primbench list`: what there is, and what is missing for which. Imports no framework and no table library."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import click
+
+from primbench import backends as backend_files
+from primbench.cli import first_line
+from primbench.problem import backends_of, primitives
+
+
+def _primitives() -> list[tuple[str, str]]:
+    return [(name, f"{first_line(cls.__doc__)} On {', '.join(backends_of(name))}.") for name, cls in primitives().items()]
+
+
+def _backends() -> list[tuple[str, str]]:
+    return [(name, _backend(name)) for name in backend_files.names()]
+
+
+def _backend(name: str) -> str:
+    absent = backend_files.missing(name)
+    if absent is not None:
+        return f"not available: {absent}"
+    return f"{_version(name)}, for {' and '.join(backend_files.devices_of(name))}{_without_gpu(name)}"
+
+
+def _version(name: str) -> str:
+    """The version of the first installed distribution that provides the backend's module."""
+    modules = importlib.metadata.packages_distributions()
+    found = [d for module in backend_files.modules_of(name) for d in modules.get(module, [])]
+    return importlib.metadata.version(found[0]) if found else "version unknown"
+
+
+def _without_gpu(name: str) -> str:
+    from primbench.running import has_gpu_node
+
+    if "cuda" not in backend_files.devices_of(name) or has_gpu_node():
+        return ""
+    return "; no NVIDIA device files here (/dev/nvidia*), so no cuda device"
+
+
+def _suites() -> list[tuple[str, str]]:
+    from primbench import suites
+
+    return [(name, suites.describe(name)) for name in suites.names()]
+
+
+SECTIONS = {"primitives": _primitives, "backends": _backends, "suites": _suites}
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(list(SECTIONS)), required=False)
+def command(what: str | None) -> None:
+    """List primitives, backends and suites, and what is missing for which."""
+    for heading in [what] if what else SECTIONS:
+        formatter = click.HelpFormatter(width=110)
+        with formatter.section(heading.capitalize()):
+            formatter.write_dl(SECTIONS[heading]())
+        click.echo(formatter.getvalue(), nl=False)

@@ -1,0 +1,170 @@
+"""The options that every measuring command has, in the groups that --help shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from primbench import units
+from primbench.errors import InvalidRequest
+from primbench.measurement import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
+from primbench.placement import Placement
+from primbench.session import DEFAULT_TIMEOUT_S
+from primbench.topology import parse_cpu_list
+
+
+class GroupedOption(click.Option):
+    """An option that --help lists under a heading."""
+
+    def __init__(self, *args: Any, group: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """Lists its options by group."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None:
+                groups.setdefault(getattr(parameter, "group", "Other"), []).append(row)
+        for heading, rows in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+class Parsed(click.ParamType):
+    """A value that one of primbench's parsers reads; its InvalidRequest becomes click's usage error."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except InvalidRequest as error:
+            self.fail(str(error), param, ctx)
+
+
+def numa_node(text: str) -> int | str | None:
+    """A node number, "auto" for the device's node, or "none"."""
+    if text == "none":
+        return None
+    if text == "auto":
+        return text
+    if not text.isascii() or not text.isdigit():
+        raise InvalidRequest(f"{text!r} is no memory node: a number, auto or none")
+    return int(text)
+
+
+def key_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise InvalidRequest(f"{text!r}: write KEY=VALUE")
+    return key, value
+
+
+DURATION = Parsed("duration", units.parse_duration)
+PERCENT = Parsed("percent", units.parse_fraction)
+CPUS = Parsed("list", parse_cpu_list)
+NODE = Parsed("node", numa_node)
+LABEL = Parsed("key=value", key_value)
+
+
+def _where() -> list[click.Option]:
+    def option(*names: str, **kwargs: Any) -> click.Option:
+        return GroupedOption(names, group="Where", **kwargs)
+
+    return [
+        option("--device", metavar="cpu|cuda:N|all", help="Default: the first GPU, else the CPU."),
+        option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
+               help="Bind CPUs and memory to a node; auto is the device's."),
+        option("--cpus", type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."),
+        option("--threads", type=click.IntRange(1), help="Threads of CPU libraries. Default: theirs."),
+    ]  # fmt: skip
+
+
+def _measure() -> list[click.Option]:
+    def option(*names: str, **kwargs: Any) -> click.Option:
+        return GroupedOption(names, group="Measure", **kwargs)
+
+    return [
+        option("--backend", "backends", multiple=True, metavar="NAME|all",
+               help="torch, cupy, numba, numpy; repeatable. Default: the best one on the device."),
+        option("--cache", type=click.Choice(["hot", "cold"]), default="hot", show_default=True,
+               help="cold rotates among inputs that exceed twice the last-level cache."),
+        option("--max-noise", type=PERCENT, default=units.format_percent(DEFAULT_MAX_NOISE), show_default=True,
+               metavar="PERCENT", help="Stop when the median is known this well (95 % interval, half-width)."),
+        option("--min-time", type=DURATION, default=f"{DEFAULT_MIN_TIME_S:g}s",
+               show_default=True, help="Sample the main metric at least so long."),
+        option("--max-time", type=DURATION, default=f"{DEFAULT_MAX_TIME_S:g}s",
+               show_default=True, help="Stop sampling the main metric after so long."),
+        option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random inputs."),
+        option("--check/--no-check", default=True, show_default=True,
+               help="Compare with a float64 reference before timing."),
+        option("--trace", is_flag=True, help="Also log the GPU's own kernel times, in a separate process."),
+        option("--dry-run", is_flag=True, help="Set up and check every case, time none."),
+        option("--processes", type=click.IntRange(1), default=1, show_default=True,
+               help="Repeat everything in so many fresh processes."),
+        option("--timeout", type=DURATION, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
+               help="Give up a case after so long."),
+    ]  # fmt: skip
+
+
+def output_options() -> list[click.Option]:
+    """What becomes of records, for measuring commands and for `show`."""
+
+    def option(*names: str, **kwargs: Any) -> click.Option:
+        return GroupedOption(names, group="Output", **kwargs)
+
+    return [
+        option("--csv", "csv_path", metavar="FILE", help="Write a flat CSV, times in seconds; - is stdout."),
+        option("--markdown", "markdown_path", metavar="FILE", help="Write the table as Markdown; - is stdout."),
+        option("--json", "json_path", metavar="FILE", help="Write one JSON document; - is stdout."),
+        option("--time-unit", type=click.Choice(["ns", "us", "ms", "s"]), help="One unit for the table's times."),
+    ]
+
+
+def _record() -> list[click.Option]:
+    def option(*names: str, **kwargs: Any) -> click.Option:
+        return GroupedOption(names, group="Output", **kwargs)
+
+    return [
+        option("-o", "--output", "output", metavar="FILE.jsonl", help="Append every record as it comes."),
+        option("--resume", metavar="FILE.jsonl", help="Go on with a results file, skipping what it holds."),
+        *output_options(),
+        option("--label", "labels", type=LABEL, multiple=True, help="Stored in the results file; repeatable."),
+        option("-q", "--quiet", is_flag=True, help="No progress."),
+        option("-v", "--verbose", is_flag=True, help="Show what workers print."),
+    ]
+
+
+def measuring_options() -> list[click.Option]:
+    return [*_where(), *_measure(), *_record()]
+
+
+def method_of(values: dict[str, Any]) -> Method:
+    """Raises InvalidRequest where the options contradict each other."""
+    return Method(
+        cache=values["cache"],
+        max_noise=values["max_noise"],
+        min_time_s=min(values["min_time"], values["max_time"]) if _is_default("min_time") else values["min_time"],
+        max_time_s=values["max_time"],
+        seed=values["seed"],
+        check=values["check"],
+        dry_run=values["dry_run"],
+    )
+
+
+def _is_default(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.DEFAULT
+
+
+def placement_of(values: dict[str, Any]) -> Placement:
+    return Placement(cpus=values["cpus"], numa_node=values["numa_node"], threads=values["threads"])

@@ -1,0 +1,81 @@
+"""One command a primitive, its options made from the fields of the problem."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+from typing import Any
+
+import click
+
+from primbench.cli.measuring import Entries, measure_and_report
+from primbench.cli.options import GroupedCommand, GroupedOption, measuring_options
+from primbench.errors import InvalidRequest
+from primbench.problem import Problem, Value, build
+
+DEFAULT_SIZES = "medium"
+
+
+def command_of(problem: type[Problem]) -> click.Command:
+    """The command of a primitive: ``--sizes`` or its dimensions, then where, how, and what becomes of it."""
+    fields = dataclasses.fields(problem)  # type: ignore[arg-type]
+    sizes = GroupedOption(
+        ["--sizes"], group="Problem", metavar="NAME|FILE.toml",
+        help=f"small, medium, large, a suite's name, or a file. Default: {DEFAULT_SIZES}.",
+    )  # fmt: skip
+
+    def run(**values: Any) -> None:
+        measure_and_report(entries_of(problem, values), values)
+
+    return GroupedCommand(
+        problem.primitive,
+        callback=run,
+        params=[sizes, *(_option(field) for field in fields), *measuring_options()],
+        help=inspect.getdoc(problem),
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def _option(field: dataclasses.Field[Any]) -> click.Option:
+    """Sizes and choices may be repeated, and every combination is run; a bool is a --x/--no-x pair."""
+    name = field.name.replace("_", "-")
+    flag = f"-{name}" if len(name) == 1 else f"--{name}"
+    text = field.metadata["help"]
+    if field.metadata.get("size"):
+        return GroupedOption([flag, field.name], group="Problem", type=int, multiple=True, help=f"{text}; repeatable.")
+    shown = f" [default: {field.default}]" if field.default not in ("", False) else ""
+    if isinstance(field.default, bool):
+        return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
+    choices = [choice for choice in field.metadata["choices"] if choice]
+    kind = click.Choice(choices) if choices else type(field.default)
+    return GroupedOption([flag, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
+
+
+def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
+    """The problems that ``--sizes`` and the given fields mean: the product of what is repeated.
+
+    Raises InvalidRequest where dimensions are given only in part.
+    """
+    from primbench import suites
+
+    given = _given(problem, values)
+    needed = [f.name for f in dataclasses.fields(problem) if f.metadata.get("size")]  # type: ignore[arg-type]
+    missing = [name for name in needed if name not in given]
+    if values["sizes"] is None and not missing:
+        combinations = itertools.product(*given.values())
+        return [(build(problem.primitive, dict(zip(given, one, strict=True))), {}) for one in combinations]
+    if values["sizes"] is None and len(missing) < len(needed):
+        raise InvalidRequest(f"{problem.primitive}: give also {', '.join(missing)}, or --sizes")
+    read = suites.read(values["sizes"] or DEFAULT_SIZES, only=[problem.primitive], overrides=given)
+    return [(entry.problem, entry.labels) for entry in read]
+
+
+def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:
+    """The fields that the command line names, each with all its values."""
+    given: dict[str, tuple[Value, ...]] = {}
+    for field in dataclasses.fields(problem):  # type: ignore[arg-type]
+        value = values[field.name]
+        if value is not None and value != ():
+            given[field.name] = value if isinstance(value, tuple) else (value,)
+    return given

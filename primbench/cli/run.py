@@ -1,0 +1,32 @@
+"""`primbench run`: a suite, shipped or of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from primbench.cli.measuring import measure_and_report
+from primbench.cli.options import GroupedCommand, GroupedOption, measuring_options
+
+
+def _run(suite: str, **values: Any) -> None:
+    from primbench import suites
+
+    overrides = {"dtype": values["dtype"]} if values["dtype"] else None
+    entries = suites.read(suite, only=values["only"] or None, set=values["set_name"], overrides=overrides)
+    measure_and_report([(entry.problem, entry.labels) for entry in entries], values)
+
+
+command = GroupedCommand(
+    "run",
+    callback=_run,
+    params=[
+        click.Argument(["suite"], metavar="NAME|FILE.toml"),
+        GroupedOption(["--only"], group="Problem", multiple=True, help="This primitive only; repeatable."),
+        GroupedOption(["--set", "set_name"], group="Problem", help="This set of the suite only, such as training."),
+        GroupedOption(["--dtype"], group="Problem", multiple=True, help="Instead of the suite's; repeatable."),
+        *measuring_options(),
+    ],
+    help="Run a suite: a shipped one (`primbench list suites`) or a TOML file.",
+)

@@ -1,0 +1,108 @@
+"""What the machine did to this process during a case: counters before and after, and their differences."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import msgspec
+
+from primbench.measurement import HostReading
+from primbench.topology import attempt, cgroup_folders, whole_number
+
+_THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # of v2, of v1
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters at one moment; only the differences that ``since`` makes of them mean anything.
+
+    throttled_s: by cpu.stat file, of this process's own control group and those above it.
+    """
+
+    root: Path
+    time_s: float
+    cpu_time_s: float
+    voluntary_switches: int
+    involuntary_switches: int
+    cpu_pressure_some_s: float | None
+    throttled_s: dict[str, float] | None
+    missing: dict[str, str]
+
+
+def start(root: Path = Path("/")) -> Snapshot:
+    """Read the counters; ``root`` is where /proc and /sys are found."""
+    missing: dict[str, str] = {}
+    pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: _pressure_s(root))
+    throttled_s = attempt(missing, "throttled_s", lambda: _throttled_s(root))
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return Snapshot(
+        root=root,
+        time_s=time.perf_counter(),
+        cpu_time_s=usage.ru_utime + usage.ru_stime,
+        voluntary_switches=usage.ru_nvcsw,
+        involuntary_switches=usage.ru_nivcsw,
+        cpu_pressure_some_s=pressure_s,
+        throttled_s=throttled_s,
+        missing=missing,
+    )
+
+
+def since(before: Snapshot) -> HostReading:
+    """The differences from ``before`` until now.
+
+    throttled_s is that of the control group that was held back most; the kernel adds it up over CPUs, so it
+    can exceed the duration.
+    """
+    now = start(before.root)
+    missing = now.missing | before.missing
+    pressure_s = throttled_s = None
+    if before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
+        pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
+    if before.throttled_s is not None and now.throttled_s is not None:
+        same = before.throttled_s.keys() & now.throttled_s.keys()
+        throttled_s = max(
+            (now.throttled_s[group] - before.throttled_s[group] for group in same), default=None
+        )
+        if throttled_s is None:
+            missing["throttled_s"] = "this process was moved to another control group"
+    return HostReading(
+        duration_s=now.time_s - before.time_s,
+        cpu_time_s=now.cpu_time_s - before.cpu_time_s,
+        voluntary_switches=now.voluntary_switches - before.voluntary_switches,
+        involuntary_switches=now.involuntary_switches - before.involuntary_switches,
+        cpu_pressure_some_s=pressure_s,
+        throttled_s=throttled_s,
+        missing=missing,
+    )
+
+
+def _pressure_s(root: Path) -> float:
+    """Of the machine or, where that is hidden, of the own control group: Linux, accounting/psi.rst."""
+    try:
+        return _some_total_s(root / "proc/pressure/cpu")
+    except OSError:
+        return _some_total_s(cgroup_folders("cpu", root)[0] / "cpu.pressure")
+
+
+def _some_total_s(path: Path) -> float:
+    for line in path.read_text().splitlines():
+        kind, *fields = line.split()
+        for name, _, value in (field.partition("=") for field in fields):
+            if (kind, name) == ("some", "total"):
+                return whole_number(value, path) * 1e-6
+    raise ValueError(f"{path} has no total of some")
+
+
+def _throttled_s(root: Path) -> dict[str, float]:
+    """cpu.stat file -> seconds in which its group was held back by its quota."""
+    found = {}
+    paths = [folder / "cpu.stat" for folder in cgroup_folders("cpu", root)]
+    for path in paths:
+        for name, _, value in (line.partition(" ") for line in path.read_text().splitlines()):
+            if name in _THROTTLED_UNIT_S:
+                found[str(path)] = whole_number(value, path) * _THROTTLED_UNIT_S[name]
+    if not found:
+        # The root group of v2 has the file without the counter.
+        raise ValueError(f"{paths[0]} counts no throttling: this control group can have no quota")
+    return found

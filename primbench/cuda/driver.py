@@ -1,0 +1,217 @@
+"""The few CUDA driver calls that timing needs, by ctypes on libcuda: they work beside any framework.
+
+All functions act on the context that is current in the calling thread, which is the framework's primary one.
+Every handle is a plain int. The functions are those of the CUDA Driver API reference, same names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from typing import Any
+
+from primbench.errors import BackendUnavailable, PrimbenchError
+
+_STREAM_NON_BLOCKING = 1
+_CAPTURE_THREAD_LOCAL = 1
+_CAPTURE_ACTIVE = 1
+_HOST_ALLOC_DEVICEMAP = 2
+_L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+
+
+class CudaError(PrimbenchError):
+    """A driver call failed; the message is ``function: NAME``."""
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise BackendUnavailable(f"no CUDA driver: {error}") from None
+    return library
+
+
+def call(function: str, *arguments: Any) -> None:
+    """Call a driver function. Raises CudaError with the name of the error it returns."""
+    status = getattr(_library(), function)(*arguments)
+    if status:
+        name = c_char_p()
+        _library().cuGetErrorName(status, byref(name))
+        raise CudaError(f"{function}: {name.value.decode() if name.value else status}")
+
+
+def create_stream() -> int:
+    """A stream that does not wait for the legacy default stream."""
+    stream = c_void_p()
+    call("cuStreamCreate", byref(stream), c_uint(_STREAM_NON_BLOCKING))
+    return _address(stream)
+
+
+def synchronize(stream: int) -> None:
+    call("cuStreamSynchronize", c_void_p(stream))
+
+
+def free_memory_bytes() -> int:
+    """Free memory of the current context's device."""
+    free, total = c_size_t(), c_size_t()
+    call("cuMemGetInfo_v2", byref(free), byref(total))
+    return free.value
+
+
+def l2_cache_bytes() -> int:
+    """Size of the current context's device's L2 cache."""
+    device, value = c_int(), c_int()
+    call("cuCtxGetDevice", byref(device))
+    call("cuDeviceGetAttribute", byref(value), c_int(_L2_CACHE_SIZE), device)
+    return value.value
+
+
+class Event:
+    """A timing event; its resolution is about 0.5 us."""
+
+    def __init__(self) -> None:
+        self._handle = c_void_p()
+        call("cuEventCreate", byref(self._handle), c_uint(0))
+
+    def __del__(self) -> None:
+        if self._handle:
+            _library().cuEventDestroy_v2(self._handle)
+
+    def record(self, stream: int) -> None:
+        call("cuEventRecord", self._handle, c_void_p(stream))
+
+    def seconds_until(self, later: Event) -> float:
+        """Time from this event to ``later``, both of them reached."""
+        milliseconds = c_float()
+        call("cuEventElapsedTime", byref(milliseconds), self._handle, later._handle)
+        return milliseconds.value / 1e3
+
+
+class Graph:
+    """An instantiated graph on the stream it was captured from. nodes: how many operations it holds."""
+
+    def __init__(self, graph: c_void_p, stream: int) -> None:
+        self._stream = c_void_p(stream)
+        self._exec = c_void_p()
+        self.nodes = _count_nodes(graph)
+        call("cuGraphInstantiateWithFlags", byref(self._exec), graph, c_ulonglong(0))
+        call("cuGraphUpload", self._exec, self._stream)
+
+    def __del__(self) -> None:
+        if self._exec:
+            _library().cuGraphExecDestroy(self._exec)
+
+    def launch(self) -> None:
+        call("cuGraphLaunch", self._exec, self._stream)
+
+
+def capture(stream: int, enqueue: Callable[[], None]) -> Graph:
+    """Capture what ``enqueue`` puts on the stream. Its exception passes through, with the capture ended."""
+    handle, graph = c_void_p(stream), c_void_p()
+    call("cuStreamBeginCapture_v2", handle, c_int(_CAPTURE_THREAD_LOCAL))
+    try:
+        enqueue()
+    except BaseException:
+        _library().cuStreamEndCapture(handle, byref(graph))
+        raise
+    call("cuStreamEndCapture", handle, byref(graph))
+    try:
+        return Graph(graph, stream)
+    finally:
+        call("cuGraphDestroy", graph)
+
+
+def nodes_being_captured(stream: int) -> int:
+    """How many nodes the running capture of a stream holds so far."""
+    status, identity = c_int(), c_ulonglong()
+    graph, dependencies, count = c_void_p(), c_void_p(), c_size_t()
+    call(
+        "cuStreamGetCaptureInfo_v2",
+        c_void_p(stream), byref(status), byref(identity), byref(graph), byref(dependencies), byref(count),
+    )  # fmt: skip
+    return _count_nodes(graph) if status.value == _CAPTURE_ACTIVE else 0
+
+
+def _count_nodes(graph: c_void_p) -> int:
+    count = c_size_t()
+    call("cuGraphGetNodes", graph, None, byref(count))
+    return count.value
+
+
+def _address(pointer: c_void_p) -> int:
+    if pointer.value is None:
+        raise CudaError("the driver returned a null handle")
+    return pointer.value
+
+
+# Spins until word 0 of the flag is set, or for limit_ns; then it sets word 1 instead, so that a queue that fills up
+# while the stream is held cannot hang the host. PTX of an old target runs on every later GPU.
+_HOLD_PTX = b"""
+.version 6.0
+.target sm_60
+.address_size 64
+.visible .entry hold(.param .u64 flag, .param .u64 limit_ns)
+{
+    .reg .pred %set, %early;
+    .reg .u32 %word;
+    .reg .u64 %address, %limit, %start, %now;
+    ld.param.u64 %address, [flag];
+    ld.param.u64 %limit, [limit_ns];
+    cvta.to.global.u64 %address, %address;
+    mov.u64 %start, %globaltimer;
+SPIN:
+    ld.volatile.global.u32 %word, [%address];
+    setp.ne.u32 %set, %word, 0;
+    @%set bra DONE;
+    mov.u64 %now, %globaltimer;
+    sub.u64 %now, %now, %start;
+    setp.lt.u64 %early, %now, %limit;
+    @%early bra SPIN;
+    mov.u32 %word, 1;
+    st.volatile.global.u32 [%address+4], %word;
+DONE:
+    ret;
+}
+\0"""
+
+
+class Blocker:
+    """A kernel that holds a stream while work is queued behind it: NVIDIA nvbench's blocking kernel, with its limit.
+
+    Everything that loads code lazily must have run once before, or loading can wait for this kernel for ever.
+    """
+
+    def __init__(self, stream: int, limit_s: float = 1.0) -> None:
+        module, self._function, host, device = c_void_p(), c_void_p(), c_void_p(), c_ulonglong()
+        call("cuModuleLoadData", byref(module), c_char_p(_HOLD_PTX))
+        call("cuModuleGetFunction", byref(self._function), module, c_char_p(b"hold"))
+        call("cuMemHostAlloc", byref(host), c_size_t(8), c_uint(_HOST_ALLOC_DEVICEMAP))
+        call("cuMemHostGetDevicePointer_v2", byref(device), host, c_uint(0))
+        self._module, self._host, self._stream = module, host, c_void_p(stream)
+        self._words = (c_uint * 2).from_address(_address(host))
+        self._values = (device, c_ulonglong(int(limit_s * 1e9)))
+        self._arguments = (c_void_p * 2)(*(ctypes.addressof(value) for value in self._values))
+
+    def __del__(self) -> None:
+        if getattr(self, "_words", None) is not None:
+            self.release()
+            _library().cuStreamSynchronize(self._stream)
+            _library().cuMemFreeHost(self._host)
+            _library().cuModuleUnload(self._module)
+
+    def hold(self) -> None:
+        """Stop the stream here until release()."""
+        self._words[0] = self._words[1] = 0
+        one, none = c_uint(1), c_uint(0)
+        call("cuLaunchKernel", self._function, one, one, one, one, one, one, none, self._stream, self._arguments, None)
+
+    def release(self) -> None:
+        self._words[0] = 1
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the last hold ended by its limit: what was timed behind it counts launches too."""
+        return bool(self._words[1])

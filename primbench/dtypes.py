@@ -1,0 +1,57 @@
+"""The storage types primbench knows: their size, rounding error and NumPy type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+ITEMSIZE_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3": 1,
+    "int32": 4,
+    "int8": 1,
+}
+
+# Unit roundoff u = 2^-p, p the significand's bits with the hidden one (IEEE 754-2019 table 3.5;
+# bfloat16 p=8; e4m3 p=4, Micikevicius et al. 2022, arXiv 2209.05433). Integers are exact.
+UNIT_ROUNDOFF = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "float8_e4m3": 2.0**-4,
+    "int32": 0.0,
+    "int8": 0.0,
+}
+
+_ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn"}
+
+
+def itemsize_bytes(dtype: str) -> int:
+    """Bytes of one element."""
+    return ITEMSIZE_BYTES[known(dtype)]
+
+
+def known(dtype: str) -> str:
+    """``dtype`` itself. Raises InvalidRequest, naming those there are, for another word."""
+    if dtype not in ITEMSIZE_BYTES:
+        raise InvalidRequest(f"dtype {dtype!r}: primbench knows {', '.join(ITEMSIZE_BYTES)}")
+    return dtype
+
+
+def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
+    """The NumPy type; bfloat16 and float8_e4m3 come from ml_dtypes."""
+    import numpy as np
+
+    if known(dtype) in _ML_DTYPES:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+    return np.dtype(dtype)

@@ -1,0 +1,52 @@
+"""The exception tree. A message says what was asked, what was found, and what to do.
+
+PrimbenchError              exit code 1
+|-- InvalidRequest          exit code 2: the request itself is wrong
+|   |-- BackendUnavailable  a named backend is not installed or does not reach the device
+|   |-- PlacementError      CPUs, a memory node or a device that cannot be had
+|   `-- FileError           a suite or results file that cannot be read
+|-- OutputError             what was measured cannot be written: disk full, no permission
+|-- UnsupportedCase         a backend has no such operation: the case is skipped with this reason
+|-- VerificationError       the output is wrong: the case fails and its time is not shown
+`-- WorkerError             a worker process could not be started or spoke out of turn
+"""
+
+from __future__ import annotations
+
+
+class PrimbenchError(Exception):
+    """Base of everything primbench raises on purpose."""
+
+    exit_code = 1
+
+
+class InvalidRequest(PrimbenchError):
+    exit_code = 2
+
+
+class BackendUnavailable(InvalidRequest):
+    pass
+
+
+class PlacementError(InvalidRequest):
+    pass
+
+
+class FileError(InvalidRequest):
+    pass
+
+
+class OutputError(PrimbenchError):
+    pass
+
+
+class UnsupportedCase(PrimbenchError):
+    pass
+
+
+class VerificationError(PrimbenchError):
+    pass
+
+
+class WorkerError(PrimbenchError):
+    pass

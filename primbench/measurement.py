@@ -1,0 +1,176 @@
+"""How a case is measured (Method) and what came out (Measurement). Seconds and bytes throughout."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from primbench import stats
+from primbench.errors import InvalidRequest
+
+DEFAULT_MAX_NOISE = 0.005
+DEFAULT_MIN_TIME_S = 0.1
+DEFAULT_MAX_TIME_S = 2.0
+
+
+class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to measure.
+
+    cache: "hot" repeats on one set of inputs; "cold" rotates among sets that exceed twice the last-level cache.
+    max_noise: stop when the half-width of the 95 % interval of the median, over the median, is below this.
+    min_time_s, max_time_s: bounds on the time spent sampling the main metric.
+    check: compare the output with the float64 reference before timing.
+    dry_run: set up, check once, time nothing.
+    """
+
+    cache: Literal["hot", "cold"] = "hot"
+    max_noise: float = DEFAULT_MAX_NOISE
+    min_time_s: float = DEFAULT_MIN_TIME_S
+    max_time_s: float = DEFAULT_MAX_TIME_S
+    seed: int = 0
+    check: bool = True
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_noise < 1:
+            raise InvalidRequest(f"max_noise={self.max_noise}: a fraction between 0 and 1")
+        if not 0 <= self.min_time_s <= self.max_time_s or self.max_time_s == 0:
+            raise InvalidRequest(
+                f"min_time_s={self.min_time_s}, max_time_s={self.max_time_s}: "
+                "need 0 <= min_time_s <= max_time_s and max_time_s > 0"
+            )
+        if self.seed < 0:
+            raise InvalidRequest(f"seed={self.seed}: a whole number of at least 0")
+
+
+class Samples(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric's raw samples, none deleted, and how they were taken.
+
+    samples_s: seconds a call; each sample is the mean of ``calls_per_sample`` consecutive calls.
+    taken_by: the means, in words: "graph", "blocking kernel", "event pair", "host clock", "cupti", ...
+    stopped: what ended the sampling: "noise" (quiet enough), "max time", or "count" (a fixed number was asked).
+    """
+
+    samples_s: list[float]
+    calls_per_sample: int
+    taken_by: str
+    stopped: Literal["noise", "max time", "count"]
+
+    @property
+    def median_s(self) -> float:
+        return stats.quantile(self.samples_s, 0.5)
+
+    @property
+    def noise(self) -> float | None:
+        """Half-width of the 95 % interval of the median over the median; None below 6 samples."""
+        return stats.relative_noise(self.samples_s)
+
+    def quantile_s(self, q: float) -> float:
+        return stats.quantile(self.samples_s, q)
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """What the GPU itself logged, from a separate pass in a process of its own.
+
+    busy_s: sum of the kernels' own durations a call. kernels_per_call: launches of one call; kernels: their
+    names in order of first appearance.
+    """
+
+    busy_s: Samples
+    kernels_per_call: float
+    kernels: list[str]
+
+
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU around a case. Clocks, power and reasons are read while the case's own work runs on it.
+
+    energy_j: by the board's counter, over ``energy_time_s``, the time in which the main metric was sampled.
+    clocks_event_reasons: NVML's names of what holds the clocks back; [] is nothing.
+    missing: field -> why it could not be read.
+    """
+
+    sm_clock_hz: float | None = None
+    memory_clock_hz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    clocks_event_reasons: list[str] | None = None
+    energy_j: float | None = None
+    energy_time_s: float | None = None
+    missing: dict[str, str] = {}
+
+
+class HostReading(msgspec.Struct, frozen=True, kw_only=True):
+    """Counter differences of this process and machine over a case; None with a reason in ``missing``.
+
+    cpu_pressure_some_s: time in which some task of the machine (or cgroup) waited for a CPU.
+    throttled_s: time this cgroup was held back by its CPU quota.
+    """
+
+    duration_s: float
+    cpu_time_s: float
+    voluntary_switches: int
+    involuntary_switches: int
+    cpu_pressure_some_s: float | None = None
+    throttled_s: float | None = None
+    missing: dict[str, str] = {}
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """The times of one case. A metric that was not measured is None, with the reason in ``missing``.
+
+    On a GPU: enqueue_s, enqueue_single_s, wall_s, stream_s, device_s and, from a traced run, trace.busy_s.
+    On a CPU: wall_s (one call a sample) and batch_s (back-to-back calls in batches of at least 50 us).
+
+    error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit.
+    input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
+    nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured.
+    """
+
+    enqueue_s: Samples | None = None
+    enqueue_single_s: Samples | None = None
+    wall_s: Samples | None = None
+    stream_s: Samples | None = None
+    device_s: Samples | None = None
+    batch_s: Samples | None = None
+    trace: Trace | None = None
+    missing: dict[str, str] = {}
+    verified: bool | None = None
+    error: float | None = None
+    tolerance: float | None = None
+    warmup_calls: int = 0
+    input_sets: int = 1
+    input_sets_bytes: int = 0
+    nodes_per_call: float | None = None
+    algorithm: str | None = None
+    flop: int | None = None
+    bytes_moved: int | None = None
+    gpu: GpuReading | None = None
+    host: HostReading | None = None
+
+    @property
+    def main(self) -> Samples | None:
+        """The metric that rates are computed from: device_s on a GPU, batch_s on a CPU."""
+        return self.device_s or self.batch_s
+
+    @property
+    def flop_per_s(self) -> float | None:
+        return self.flop / self.main.median_s if self.flop is not None and self.main else None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        return self.bytes_moved / self.main.median_s if self.bytes_moved is not None and self.main else None
+
+    @property
+    def launch_bound_fraction(self) -> float | None:
+        """1 - device_s / stream_s: the share of a Python loop's period that launching costs; 0 when negative."""
+        if self.device_s is None or self.stream_s is None:
+            return None
+        return max(0.0, 1 - self.device_s.median_s / self.stream_s.median_s)
+
+    @property
+    def gap_per_kernel_s(self) -> float | None:
+        """(device_s - busy_s) / kernels: idle time the GPU leaves beside each kernel, launches out of the way."""
+        if self.device_s is None or self.trace is None or not self.trace.kernels_per_call:
+            return None
+        return (self.device_s.median_s - self.trace.busy_s.median_s) / self.trace.kernels_per_call

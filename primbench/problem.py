@@ -1,0 +1,197 @@
+"""A Problem is one primitive at one size; a kernel is how one backend computes it.
+
+Both register themselves when their file in ``kernels/`` is imported. The command line, ``primbench list``
+and the conformance test are derived from what is registered here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+Value = int | float | str | bool
+Step = Callable[[], Any]
+"""Enqueues the work once and returns the output, as an array of its backend. Allocates and waits for nothing."""
+Setup = Callable[..., Step]
+"""``setup(backend, problem, *inputs) -> step``; the inputs are already arrays of the backend."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a right output looks like, for all of it or for a sample.
+
+    index: selects the compared part of the output (``...`` for all of it).
+    expected: float64, of the shape that ``output[index]`` has.
+    scale: float64, same shape: the error of each element is divided by it before it meets the tolerance.
+    """
+
+    index: Any
+    expected: Array
+    scale: Array
+
+
+class Problem:
+    """One primitive at one size. A subclass is a frozen dataclass; its fields are the options and columns.
+
+    >>> @dataclass(frozen=True)
+    ... class Scale(Problem, name="scale"):
+    ...     n: int = size("elements")
+    """
+
+    primitive: ClassVar[str]
+
+    def __init_subclass__(cls, *, name: str) -> None:
+        if name in _problems and _problems[name].__module__ != cls.__module__:
+            raise TypeError(f"primitive {name!r} is defined in {_problems[name].__module__} and {cls.__module__}")
+        cls.primitive = name
+        _problems[name] = cls
+
+    def flop(self) -> int | None:
+        """Floating-point (or integer) operations of one call; None where no count makes sense."""
+        return None
+
+    def bytes_moved(self) -> int:
+        """Fewest bytes one call reads and writes: each input once, each output once."""
+        raise NotImplementedError
+
+    def memory_bytes(self) -> int:
+        """Device memory that one set of inputs and outputs takes."""
+        return self.bytes_moved()
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        """Host arrays, random in every dtype, from ``rng`` alone."""
+        raise NotImplementedError
+
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+        """The output in float64, or a sample of it drawn with ``rng`` where all of it is too slow."""
+        raise NotImplementedError
+
+    def tolerance(self) -> float:
+        """Largest allowed ``|output - expected| / scale``."""
+        raise NotImplementedError
+
+    def probe(self) -> Problem | None:
+        """A small problem of the same kind, whose speed foretells this one's cost; None if this one is small."""
+        return None
+
+    def parameters(self) -> dict[str, Value]:
+        """The fields as they stand in a record."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+P = TypeVar("P", bound=Problem)
+
+_problems: dict[str, type[Problem]] = {}
+_kernels: dict[tuple[str, str], Setup] = {}
+
+
+def size(help: str) -> Any:  # noqa: A002 - reads as the option it becomes
+    """A required dimension: a whole number of at least 1."""
+    return dataclasses.field(metadata={"help": help, "size": True})
+
+
+def option(default: Value, help: str, choices: Sequence[str] = ()) -> Any:  # noqa: A002
+    """A field with a default; a bool becomes a flag, ``choices`` are checked on the command line."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+
+
+def check_sizes(problem: Problem) -> None:
+    """Raise InvalidRequest unless every size field is a whole number of at least 1."""
+    for field in dataclasses.fields(problem):  # type: ignore[arg-type]
+        value = getattr(problem, field.name)
+        if field.metadata.get("size") and (type(value) is not int or value < 1):
+            raise InvalidRequest(
+                f"{problem.primitive} {field.name}={value!r}: a size is a whole number of at least 1"
+            )
+
+
+def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
+    """Register ``setup(backend, problem, *inputs) -> step`` for a primitive on one or more backends."""
+
+    def register(setup: Setup) -> Setup:
+        for backend in backends:
+            there = _kernels.get((primitive, backend))
+            if there is not None and there.__module__ != setup.__module__:
+                raise TypeError(
+                    f"{primitive} on {backend} is registered in {there.__module__} and {setup.__module__}"
+                )
+            _kernels[primitive, backend] = setup
+        return setup
+
+    return register
+
+
+def load_all() -> None:
+    """Import every file of ``primbench.kernels``; an import error in one of them is raised, not hidden."""
+    package = importlib.import_module("primbench.kernels")
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"primbench.kernels.{module.name}")
+
+
+def primitives() -> dict[str, type[Problem]]:
+    """Every primitive by name, in alphabetical order."""
+    load_all()
+    return dict(sorted(_problems.items()))
+
+
+def problem_class(primitive: str) -> type[Problem]:
+    """The class of a primitive. Raises InvalidRequest naming those there are."""
+    known = primitives()
+    if primitive not in known:
+        raise InvalidRequest(f"primitive {primitive!r}: there are {', '.join(known)}")
+    return known[primitive]
+
+
+def backends_of(primitive: str) -> list[str]:
+    """Names of the backends that have a kernel for a primitive."""
+    load_all()
+    return sorted(backend for name, backend in _kernels if name == primitive)
+
+
+def setup_of(primitive: str, backend: str) -> Setup:
+    """The setup function of a pair. Raises InvalidRequest naming the backends there are."""
+    load_all()
+    if (primitive, backend) not in _kernels:
+        raise InvalidRequest(
+            f"{primitive} has no kernel for backend {backend!r}: it has {', '.join(backends_of(primitive))}"
+        )
+    return _kernels[primitive, backend]
+
+
+def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
+    """Make a problem from a record's or a suite's fields. Raises InvalidRequest naming the field."""
+    cls = problem_class(primitive)
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    unknown = sorted(set(parameters) - set(fields))
+    if unknown:
+        raise InvalidRequest(f"{primitive} has no field {unknown[0]!r}: its fields are {', '.join(fields)}")
+    missing = [name for name, field in fields.items() if field.metadata.get("size") and name not in parameters]
+    if missing:
+        raise InvalidRequest(f"{primitive} needs {', '.join(missing)}")
+    for name, value in parameters.items():
+        _check_value(primitive, fields[name], value)
+    return cls(**parameters)
+
+
+def _check_value(primitive: str, field: dataclasses.Field[Any], value: Value) -> None:
+    kind = int if field.metadata.get("size") else type(field.default)
+    fits = type(value) is kind or (kind is float and type(value) is int)
+    if not fits:
+        raise InvalidRequest(f"{primitive} {field.name}={value!r}: expected {kind.__name__}")
+    choices = field.metadata.get("choices")
+    if choices and value not in choices:
+        raise InvalidRequest(f"{primitive} {field.name}={value!r}: one of {', '.join(choices)}")

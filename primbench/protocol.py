@@ -1,0 +1,61 @@
+"""What the front process and a worker say to each other: one JSON line a message, in this order.
+
+front: Start, then a Case, then the next Case when the answer is there. worker: Ready or Refusal, then an Outcome a case.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from primbench.environment import Environment
+from primbench.measurement import Measurement, Trace
+from primbench.placement import EffectivePlacement, Placement
+from primbench.record import Case
+
+PROTOCOL_VERSION = 1
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """backend and device left None are chosen by the worker among what has a kernel for the primitive."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    primitive: str
+    backend: str | None
+    device: str | None
+    placement: Placement = Placement()
+    purpose: Literal["time", "trace"] = "time"
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    pid: int
+    backend: str
+    device: str
+    environment: Environment
+    placement: EffectivePlacement
+    versions: dict[str, str]
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The worker cannot work as asked. placement: it is the place that cannot be had, not the backend."""
+
+    reason: str
+    placement: bool
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What became of a case: a measurement from a timing worker, a trace from a tracing one, or a reason."""
+
+    status: Literal["ok", "skipped", "failed"]
+    reason: str | None = None
+    measurement: Measurement | None = None
+    trace: Trace | None = None
+
+
+Answer = Ready | Refusal | Outcome
+
+encode = msgspec.json.encode
+decode_answer = msgspec.json.Decoder(Answer).decode
+decode_start = msgspec.json.Decoder(Start).decode
+decode_case = msgspec.json.Decoder(Case).decode

@@ -1,0 +1,234 @@
+"""The table of records: one block a primitive, columns that say something, times with a unit in every cell."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from primbench.measurement import Measurement, Samples
+from primbench.placement import EffectivePlacement
+from primbench.problem import problem_class
+from primbench.record import Record, Worker
+from primbench.units import TimeUnit, format_percent, format_rate, format_time
+
+TIMES = {
+    "enqueue": "enqueue_s",
+    "stream": "stream_s",
+    "device": "device_s",
+    "busy": "busy_s",
+    "batch": "batch_s",
+    "wall": "wall_s",
+}
+UNKNOWN = "-"
+
+
+@dataclass(frozen=True)
+class Table:
+    """title: what all rows share. Cells are text; every column but the last is right-aligned. notes follow it."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def tables(
+    records: Sequence[Record], workers: Iterable[Worker] = (), time_unit: TimeUnit | None = None
+) -> list[Table]:
+    """One table a primitive, in order of first appearance."""
+    found = list(workers)
+    names = dict.fromkeys(record.case.primitive for record in records)
+    return [_table([record for record in records if record.case.primitive == name], found, time_unit) for name in names]
+
+
+def text(table: Table, format_name: str = "plain") -> str:
+    """The table as text: "plain" for a terminal, "github" for Markdown."""
+    from tabulate import tabulate
+
+    align = ["right"] * (len(table.columns) - 1) + ["left"]
+    body = tabulate(
+        table.rows, headers=table.columns, tablefmt=format_name, colalign=align if table.rows else None,
+        disable_numparse=True,
+    )  # fmt: skip
+    gap = "\n\n" if format_name == "github" else "\n"
+    title = f"**{table.title}**" if format_name == "github" else table.title
+    return gap.join([title, body, *table.notes]) + "\n"
+
+
+def samples(measurement: Measurement | None, metric: str) -> Samples | None:
+    """A metric by its name; busy_s is found in the trace."""
+    if measurement is None:
+        return None
+    if metric == "busy_s":
+        return measurement.trace.busy_s if measurement.trace else None
+    found: Samples | None = getattr(measurement, metric)
+    return found
+
+
+def _table(records: list[Record], workers: list[Worker], time_unit: TimeUnit | None) -> Table:
+    columns = [
+        *_case_columns(records),
+        *_time_columns(records, time_unit),
+        ("noise", _noise),
+        *_rate_columns(records),
+        *_kernel_columns(records),
+        ("check", _check),
+    ]
+    names = [name for name, _ in columns]
+    rows = [[cell(record) for _, cell in columns] for record in records]
+    return Table(_title(records, workers), names, rows, _notes(records))
+
+
+Column = tuple[str, Callable[[Record], str]]
+
+
+def _case_columns(records: list[Record]) -> list[Column]:
+    """Sizes and dtype always; other fields where one differs from its default; backend and place where they vary."""
+
+    def parameter(name: str) -> Column:
+        return name, lambda record: _parameter(record.case.parameters.get(name))
+
+    def attribute(name: str) -> Column:
+        return name, lambda record: str(getattr(record.case, name))
+
+    def label(name: str) -> Column:
+        return name, lambda record: record.case.labels.get(name, UNKNOWN)
+
+    shown = [
+        parameter(field.name)
+        for field in dataclasses.fields(problem_class(records[0].case.primitive))  # type: ignore[arg-type]
+        if field.metadata.get("size") or field.name == "dtype" or _unusual(records, field.name, field.default)
+    ]
+    labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
+    shown += [label(name) for name, values in labels.items() if len(values) > 1]
+    varying = ("backend", "device", "process")
+    return shown + [
+        attribute(name) for name in varying if len({getattr(record.case, name) for record in records}) > 1
+    ]
+
+
+def _unusual(records: list[Record], name: str, default: object) -> bool:
+    """Whether a field tells rows apart from the ordinary. One that is filled in by the problem varies only by value."""
+    values = {record.case.parameters.get(name) for record in records}
+    return len(values) > 1 or (default != "" and values != {default})
+
+
+def _parameter(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return UNKNOWN if value is None else str(value)
+
+
+def _time_columns(records: list[Record], time_unit: TimeUnit | None) -> list[Column]:
+    def column(name: str, metric: str) -> Column:
+        def cell(record: Record) -> str:
+            found = samples(record.measurement, metric)
+            return format_time(found.median_s, time_unit, found.noise) if found else UNKNOWN
+
+        return name, cell
+
+    return [
+        column(name, metric)
+        for name, metric in TIMES.items()
+        if any(samples(record.measurement, metric) for record in records)
+    ]
+
+
+def _noise(record: Record) -> str:
+    found = record.measurement and record.measurement.main
+    if not found or found.noise is None:
+        return UNKNOWN
+    return ("*" if found.noise > record.case.method.max_noise else "") + format_percent(found.noise)
+
+
+def _rate_columns(records: list[Record]) -> list[Column]:
+    """FLOP/s where the primitive counts operations, else bytes/s; one prefix for the whole column."""
+    has_flop = any(record.measurement and record.measurement.flop for record in records)
+
+    def rate(record: Record) -> float | None:
+        measured = record.measurement
+        if measured is None:
+            return None
+        return measured.flop_per_s if has_flop else measured.bytes_per_s
+
+    largest = max((value for value in map(rate, records) if value is not None), default=None)
+    if largest is None:
+        return []
+    _, unit = format_rate(largest, "FLOP/s" if has_flop else "B/s")
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}.get(unit[0], 1.0)
+
+    def cell(record: Record) -> str:
+        value = rate(record)
+        return UNKNOWN if value is None else f"{value / scale:.3g}"
+
+    return [(unit, cell)]
+
+
+def _kernel_columns(records: list[Record]) -> list[Column]:
+    def cell(record: Record) -> str:
+        trace = record.measurement.trace if record.measurement else None
+        return f"{trace.kernels_per_call:g}" if trace else UNKNOWN
+
+    return [("kernels", cell)] if any(cell(record) != UNKNOWN for record in records) else []
+
+
+def _check(record: Record) -> str:
+    if record.status != "ok":
+        return f"{record.status}: {record.reason}"
+    return "ok" if record.measurement and record.measurement.verified else "not checked"
+
+
+def _title(records: list[Record], workers: list[Worker]) -> str:
+    first = records[0].case
+    parts = [first.primitive]
+    used = {record.worker for record in records}
+    ran = [worker for worker in workers if worker.worker in used]
+    for name, values in (("backend", {r.case.backend for r in records}), ("device", {r.case.device for r in records})):
+        if len(values) == 1:
+            parts.append(_backend_version(first.backend, ran) if name == "backend" else _device_name(first.device, ran))
+    if ran and all(worker.placement == ran[0].placement for worker in ran):
+        parts.append(_place(ran[0].placement))
+    if first.method.cache != "hot":
+        parts.append(f"{first.method.cache} cache")
+    return "  ".join(parts) + "  (times: median a call)"
+
+
+def _backend_version(backend: str, workers: list[Worker]) -> str:
+    version = workers[0].versions.get(backend) if workers else None
+    return f"{backend} {version}" if version else backend
+
+
+def _device_name(device: str, workers: list[Worker]) -> str:
+    if device == "cpu":
+        model = workers[0].environment.cpu_model if workers else None
+        return f"cpu {model}" if model else "cpu"
+    gpus = workers[0].environment.gpus if workers else None
+    number = int(device.split(":")[1])
+    return f"{device} {gpus[number].name}" if gpus and number < len(gpus) else device
+
+
+def _place(placement: EffectivePlacement) -> str:
+    threads = f"{placement.threads} threads" if placement.threads else ""
+    nodes = placement.memory_nodes if placement.rung != "none" else None
+    bound = f"node {','.join(map(str, nodes))}" if nodes else ""
+    return "  ".join(part for part in (bound, threads) if part)
+
+
+def _notes(records: list[Record]) -> list[str]:
+    notes = []
+    noisy = [record for record in records if _noise(record).startswith("*")]
+    if noisy:
+        limit = format_percent(noisy[0].case.method.max_noise)
+        notes.append(
+            f"* the 95 % interval of the median is wider than --max-noise {limit}: raise --max-time, or quiet the machine"
+        )
+    throttled = {
+        reason
+        for record in records
+        if record.measurement and record.measurement.gpu
+        for reason in record.measurement.gpu.clocks_event_reasons or []
+    }
+    if throttled:
+        notes.append(f"clocks held back in some cases by: {', '.join(sorted(throttled))}")
+    return notes

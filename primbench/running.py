@@ -1,0 +1,163 @@
+"""From problems to records: choose backends and devices, run every case in workers, write the results file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from primbench import backends as backend_files
+from primbench import environment
+from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.measurement import Method
+from primbench.placement import Placement
+from primbench.problem import Problem, backends_of, setup_of
+from primbench.record import SCHEMA_VERSION, Case, Header, Record, Results, Worker, Writer
+from primbench.session import DEFAULT_TIMEOUT_S, Session, ask_a_worker
+
+if TYPE_CHECKING:
+    import os
+
+ALL = "all"
+
+
+def run(
+    problems: Sequence[Problem],
+    *,
+    backend: str | Sequence[str] | None = None,
+    device: str | None = None,
+    method: Method | None = None,
+    placement: Placement | None = None,
+    processes: int = 1,
+    trace: bool = False,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    output: str | os.PathLike[str] | None = None,
+) -> list[Record]:
+    """Run problems in worker processes and return their records; a failed case is a record, not an exception.
+
+    backend: one, several, "all", or None for the best one on the device. device: "cpu", "cuda:N", "all", or None for
+    the first GPU where there is one. output: a results file to make. Raises InvalidRequest where the request cannot
+    be met, OutputError where the file cannot be written.
+    """
+    wanted = [backend] if isinstance(backend, str) else list(backend or ())
+    cases = plan(
+        [(problem, {}) for problem in problems],
+        backends=wanted,
+        device=device,
+        method=method or Method(),
+        placement=placement or Placement(),
+        processes=processes,
+    )
+    session = Session(timeout_s=timeout_s, trace=trace, skip_unavailable=ALL in wanted)
+    with session, closing(Writer(output, append=False)) if output else nullcontext() as writer:
+        if writer is not None:
+            writer.write(header(["primbench.run"], {}))
+        return [line for line in execute(session, cases, writer) if isinstance(line, Record)]
+
+
+def plan(
+    entries: Iterable[tuple[Problem, Mapping[str, str]]],
+    *,
+    backends: Sequence[str],
+    device: str | None,
+    method: Method,
+    placement: Placement,
+    processes: int,
+) -> list[Case]:
+    """Every problem on every backend and device asked for, all of it once a process.
+
+    Cases of one backend and device stand together, so that one worker serves them.
+    """
+    listed = list(entries)
+    places: dict[str, list[tuple[str, str]]] = {}
+    for problem, _ in listed:
+        if problem.primitive not in places:
+            places[problem.primitive] = choose(problem.primitive, backends, device)
+    order = list(dict.fromkeys(place for chosen in places.values() for place in chosen))
+    return [
+        Case(
+            primitive=problem.primitive,
+            parameters=problem.parameters(),
+            backend=place[0],
+            device=place[1],
+            method=method,
+            placement=placement,
+            labels=dict(labels),
+            process=process,
+        )
+        for process in range(processes)
+        for place in order
+        for problem, labels in listed
+        if place in places[problem.primitive]
+    ]
+
+
+def choose(primitive: str, backends: Sequence[str], device: str | None) -> list[tuple[str, str]]:
+    """The (backend, device) pairs that a request means. What only a framework can tell, a worker is asked.
+
+    Raises BackendUnavailable or InvalidRequest for a backend or device that is named and cannot be had.
+    """
+    named = [name for name in backends if name != ALL]
+    _check_backends(primitive, named)
+    _check_device(device)
+    if device is None and not has_gpu_node():
+        device = "cpu"
+    if device == "cpu":
+        chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
+        return [(name, "cpu") for name in (chosen if named or ALL in backends else chosen[:1])]
+    ready = ask_a_worker(primitive, named[0] if named else None, "cuda:0" if device == ALL else device)
+    devices = [ready.device]
+    if device == ALL:
+        devices = [f"cuda:{number}" for number in range(len(ready.environment.gpus or [ready.device]))]
+    names = named or [ready.backend]
+    if ALL in backends:
+        names = backend_files.candidates(backends_of(primitive), ready.device.split(":")[0])
+    return [(name, place) for place in devices for name in names]
+
+
+def _check_backends(primitive: str, named: Sequence[str]) -> None:
+    for name in named:
+        reason = backend_files.missing(name)
+        if reason is not None:
+            raise BackendUnavailable(f"--backend {name}: {reason}")
+        setup_of(primitive, name)
+
+
+def _check_device(device: str | None) -> None:
+    if device not in (None, "cpu", ALL) and not re.fullmatch(r"cuda:\d{1,3}", device):
+        raise InvalidRequest(f"--device {device}: cpu, cuda:N (N from 0) or all")
+
+
+def has_gpu_node(root: Path = Path("/")) -> bool:
+    """Whether the driver shows a GPU to this place, told from its device files without touching it."""
+    return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()
+
+
+def header(command: list[str], labels: Mapping[str, str]) -> Header:
+    """The first line of a results file made here and now."""
+    return Header(
+        schema_version=SCHEMA_VERSION,
+        command=command,
+        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        labels=dict(labels),
+        environment=environment.collect(gpus=False),
+    )
+
+
+def left_to_do(cases: Sequence[Case], held: Results) -> list[Case]:
+    """The cases that a results file does not hold yet; one that failed there is tried again."""
+    done = {record.case.key() for record in held.latest() if record.status != "failed"}
+    return [case for case in cases if case.key() not in done]
+
+
+def execute(session: Session, cases: Iterable[Case], writer: Writer | None) -> Iterator[Worker | Record]:
+    """Run the cases and yield each line of the results file once it is written there."""
+    for line in session.run(cases):
+        if writer is not None:
+            writer.write(line)
+        yield line
+
+

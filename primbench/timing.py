@@ -1,0 +1,206 @@
+"""measure(): one case in this process, from inputs to a Measurement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+from primbench import conditions, hostmemory
+from primbench.backends import Backend, CudaBackend, best_available, open_backend
+from primbench.errors import UnsupportedCase
+from primbench.measurement import Measurement, Method
+from primbench.problem import Problem, Step, backends_of, setup_of
+from primbench.sampling import (
+    CLOCK,
+    Calls,
+    Clock,
+    collect,
+    garbage_kept,
+    host_timed,
+    main_rule,
+    secondary_rule,
+    warm_up,
+)
+from primbench.verify import verify
+
+if TYPE_CHECKING:
+    from primbench.problem import Array
+
+BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
+CPU_MIN_CALLS = 8  # one checked, one warm, six samples
+HOPELESS_S = 120.0
+MAX_SETS = 4096
+
+
+def measure(
+    problem: Problem,
+    backend: str | None = None,
+    device: str | None = None,
+    *,
+    method: Method | None = None,
+    clock: Clock = CLOCK,
+) -> Measurement:
+    """Time one problem in this process.
+
+    backend: default the best one installed that reaches the device. device: "cpu" or "cuda:N", default the first
+    GPU where a backend reaches one, else the CPU.
+
+    Raises BackendUnavailable, UnsupportedCase (the backend has no such operation, or it does not fit in memory),
+    VerificationError, and whatever the framework raises.
+    """
+    with opened(problem, backend, device) as chosen:
+        return measure_on(chosen, problem, method or Method(), clock)
+
+
+def setup(problem: Problem, backend: str | None = None, device: str | None = None, *, seed: int = 0) -> Step:
+    """A callable that enqueues the problem once on random inputs and returns the output, an array of the backend."""
+    import numpy as np
+
+    chosen = best_available(backends_of(problem.primitive), backend, device)
+    inputs = problem.inputs(np.random.default_rng(seed))
+    return setup_of(problem.primitive, chosen.name)(chosen, problem, *map(chosen.put, inputs))
+
+
+@contextmanager
+def opened(problem: Problem, backend: str | None, device: str | None) -> Iterator[Backend]:
+    """The backend that measure() uses, closed at the end."""
+    chosen = best_available(backends_of(problem.primitive), backend, device)
+    try:
+        yield chosen
+    finally:
+        chosen.close()
+
+
+def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock = CLOCK) -> Measurement:
+    """Time one problem on an open backend. Raises as measure() does."""
+    import numpy as np
+
+    before = conditions.start()
+    check_memory(backend, problem)
+    if backend.device == "cpu":
+        check_affordable(backend, problem, method, clock)
+    inputs = problem.inputs(np.random.default_rng(method.seed))
+    steps = set_up(backend, problem, inputs, method)
+    rng = np.random.default_rng(method.seed + 1)
+    error = verify(backend, problem, steps[0], inputs, rng) if method.check else None
+    calls = Calls(steps)
+    with garbage_kept():
+        calls(len(steps))  # every set once: what is loaded or tuned lazily is so now
+        backend.synchronize()
+        timed = Measurement() if method.dry_run else _timed(backend, calls, len(steps), method, clock)
+    return _with_facts(timed, problem, steps, calls, error, conditions.since(before))
+
+
+def _timed(backend: Backend, calls: Calls, sets: int, method: Method, clock: Clock) -> Measurement:
+    if backend.device == "cpu":
+        return measure_cpu(calls, method, clock)
+    from primbench.cuda import timing as cuda_timing
+
+    times = cuda_timing.measure(cast("CudaBackend", backend), calls, sets, method, clock)
+    return Measurement(**{name: getattr(times, name) for name in times.__dataclass_fields__})
+
+
+def _with_facts(
+    timed: Measurement, problem: Problem, steps: list[Step], calls: Calls, error: float | None, host: object
+) -> Measurement:
+    from msgspec.structs import replace
+
+    return replace(
+        timed,
+        verified=None if error is None else True,
+        error=error,
+        tolerance=problem.tolerance(),
+        input_sets=len(steps),
+        input_sets_bytes=len(steps) * problem.memory_bytes(),
+        algorithm=getattr(steps[0], "algorithm", None),
+        flop=problem.flop(),
+        bytes_moved=problem.bytes_moved(),
+        host=host,
+    )
+
+
+def set_up(backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method) -> list[Step]:
+    """The steps of every input set: one when hot, enough to exceed twice the last-level cache when cold."""
+    kernel = setup_of(problem.primitive, backend.name)
+    sets = 1 if method.cache == "hot" else cold_sets(problem.memory_bytes(), last_level_cache_bytes(backend))
+    if sets > 1:
+        check_memory(backend, problem, sets)
+    return [kernel(backend, problem, *map(backend.put, inputs)) for _ in range(sets)]
+
+
+def cold_sets(set_bytes: int, cache_bytes: int) -> int:
+    """Input sets that together exceed twice the cache: between two uses of one, all the others pass through."""
+    return min(MAX_SETS, math.ceil(2 * cache_bytes / set_bytes) + 1)
+
+
+def last_level_cache_bytes(backend: Backend) -> int:
+    """Of the GPU, its L2; of the host, the largest cache that sysfs names."""
+    if backend.device == "cpu":
+        return hostmemory.last_level_cache_bytes()
+    from primbench.cuda import driver
+
+    return driver.l2_cache_bytes()
+
+
+def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
+    """Raise UnsupportedCase where the arrays cannot fit, before anything is allocated."""
+    from primbench.units import format_bytes
+
+    def check(need: int, free: int | None, where: str) -> None:
+        if free is not None and need > free:
+            raise UnsupportedCase(f"needs {format_bytes(need)}, {format_bytes(free)} free on {where}")
+
+    if backend.device == "cpu":
+        check((sets + 1) * problem.memory_bytes(), hostmemory.available_memory_bytes(), "this host")
+        return
+    from primbench.cuda import driver
+
+    check(problem.memory_bytes(), hostmemory.available_memory_bytes(), "this host")
+    check(sets * problem.memory_bytes(), driver.free_memory_bytes(), backend.device)
+
+
+def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock) -> None:
+    """Time a small problem of the same kind and raise UnsupportedCase where this one would take minutes."""
+    import numpy as np
+
+    small = problem.probe()
+    flop = problem.flop()
+    if small is None or flop is None:
+        return
+    inputs = small.inputs(np.random.default_rng(method.seed))
+    calls = Calls([setup_of(small.primitive, backend.name)(backend, small, *map(backend.put, inputs))])
+    take = host_timed(calls, 1, clock)
+    call_s = min(take()[0] for _ in range(3)) * flop / (small.flop() or flop)
+    if call_s * CPU_MIN_CALLS > HOPELESS_S:
+        raise UnsupportedCase(
+            f"about {call_s:.0f} s a call, judged by a problem of {small.flop()} flop: "
+            f"{CPU_MIN_CALLS} calls would pass {HOPELESS_S:.0f} s; take a smaller size or another dtype or backend"
+        )
+
+
+def measure_cpu(calls: Calls, method: Method, clock: Clock) -> Measurement:
+    """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
+    per_batch = calls_per_batch(calls, clock)
+    take = host_timed(calls, per_batch, clock)
+    warm_up(take, clock, min_time_s=0.0, max_time_s=method.max_time_s / 2)
+    batch_s = collect(take, main_rule(method), clock, calls_per_sample=per_batch, taken_by="host clock")
+    if per_batch == 1:
+        return Measurement(batch_s=batch_s, wall_s=batch_s)
+    single = host_timed(calls, 1, clock)
+    wall_s = collect(single, secondary_rule(method), clock, calls_per_sample=1, taken_by="host clock")
+    return Measurement(batch_s=batch_s, wall_s=wall_s)
+
+
+def calls_per_batch(calls: Calls, clock: Clock) -> int:
+    """The smallest power of two of calls that lasts at least 50 us."""
+    count = 1
+    while True:
+        start = clock()
+        calls(count)
+        if (clock() - start) / 1e9 >= BATCH_S:
+            return count
+        count *= 2
+
+

@@ -1,0 +1,153 @@
+"""Times, sizes and rates as people write and read them: the only place that knows 10^6 or 2^20.
+
+Parsers return SI units, whole bytes or fractions, and refuse a number without a unit. Formatters show None as
+"-" and no more digits than the noise supports.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal
+
+from primbench.errors import InvalidRequest
+
+TimeUnit = Literal["ns", "us", "ms", "s"]
+
+_DURATIONS = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 10**3),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+_SIZES = {"B": Fraction(1)}
+_SIZES |= {f"{prefix}B": Fraction(1000**power) for power, prefix in enumerate("kMGT", 1)}
+_SIZES |= {f"{prefix}iB": Fraction(1024**power) for power, prefix in enumerate("KMGT", 1)}
+_QUANTITY = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z%]+)\s*", re.ASCII)
+
+_TIME_EXPONENTS: dict[TimeUnit, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
+_DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P")
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_DIGITS = 3
+_MOST_DIGITS = 5
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of "10us", "200ms", "0.5s", "1.5min". Raises InvalidRequest."""
+    return float(_parse(text, _DURATIONS, "duration", "200ms"))
+
+
+def parse_fraction(text: str) -> float:
+    """0.005 of "0.5%". Raises InvalidRequest."""
+    return float(_parse(text, {"%": Fraction(1, 100)}, "percentage", "0.5%"))
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "64B", "4KiB" (1024) or "1GB" (10^9). Raises InvalidRequest, also for a part of a byte."""
+    size_bytes = _parse(text, _SIZES, "size", "4KiB")
+    if size_bytes.denominator != 1:
+        raise InvalidRequest(f"size {text!r}: {float(size_bytes):g} bytes is not a whole number of bytes")
+    return int(size_bytes)
+
+
+def _parse(text: str, units: dict[str, Fraction], kind: str, example: str) -> Fraction:
+    # Fractions, because 5 * 1e-6 is not the double nearest to 5 us.
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2] not in units:
+        raise InvalidRequest(
+            f"{kind} {text!r}: expected a number and one of the units {', '.join(units)}, as in {example}"
+        )
+    return Fraction(match[1]) * units[match[2]]
+
+
+def format_time(seconds: float | None, unit: TimeUnit | None = None, noise: float | None = None) -> str:
+    """``0.00000513`` as "5.13 us"; the unit follows the value unless it is given.
+
+    noise: half-width of the value's interval over the value. The last digit shown is the first that the noise
+    reaches, within 1 to 5 digits; 3 digits where the noise is unknown. The idea is torch.utils.benchmark's.
+    """
+    if seconds is None:
+        return "-"
+    rounded = _rounded(seconds, _supported_digits(seconds, noise))
+    shown = unit or _time_unit(rounded)
+    return f"{_plain(rounded, _TIME_EXPONENTS[shown])} {shown}"
+
+
+def format_rate(
+    value: float | None, what: Literal["FLOP/s", "B/s"], noise: float | None = None
+) -> tuple[str, str]:
+    """``5.07e13, "FLOP/s"`` as ("50.7", "TFLOP/s"), with a decimal prefix; ``noise`` as for times."""
+    if value is None:
+        return "-", what
+    rounded = _rounded(value, _supported_digits(value, noise))
+    power = _decimal_power(rounded)
+    return _plain(rounded, 3 * power), _DECIMAL_PREFIXES[power] + what
+
+
+def format_frequency(hz: float | None) -> str:
+    """``1.785e9`` as "1.785 GHz": 4 digits, since GPU clocks move in steps of 15 MHz."""
+    if hz is None:
+        return "-"
+    rounded = _rounded(hz, 4).normalize()
+    power = _decimal_power(rounded)
+    return f"{_plain(rounded, 3 * power)} {_DECIMAL_PREFIXES[power]}Hz"
+
+
+def format_bytes(count: int | None) -> str:
+    """``1536`` as "1.50 KiB", ``4096`` as "4 KiB": multiples of 1024, 3 digits or a whole number."""
+    if count is None:
+        return "-"
+    power = 0
+    # 1023.5 KiB would be rounded to "1024 KiB".
+    while power < len(_BINARY_UNITS) - 1 and round(count / 1024**power) >= 1024:
+        power += 1
+    whole, rest = divmod(count, 1024**power)
+    if rest == 0:
+        return f"{whole} {_BINARY_UNITS[power]}"
+    scaled = count / 1024**power
+    digits = max(_DIGITS, len(str(int(scaled))))
+    return f"{_plain(_rounded(scaled, digits), 0)} {_BINARY_UNITS[power]}"
+
+
+def format_percent(fraction: float | None) -> str:
+    """``0.003`` as "0.3%": one decimal, and below 0.1% as many as show the first digit that is not 0."""
+    if fraction is None:
+        return "-"
+    percent = 100 * fraction
+    decimals = max(1, -math.floor(math.log10(abs(percent)))) if percent else 1
+    return f"{percent:.{decimals}f}%"
+
+
+def _supported_digits(value: float, noise: float | None) -> int:
+    if noise is None:
+        return _DIGITS
+    half_width = abs(value) * min(noise, 1.0)
+    if half_width == 0:
+        return _MOST_DIGITS
+    digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(half_width)) + 1
+    return min(digits, _MOST_DIGITS)
+
+
+def _rounded(value: float, digits: int) -> Decimal:
+    """Rounded first, scaled after: 999.9 us to 3 digits is 1.00 ms, and trailing zeros stay."""
+    return Decimal(f"{value:.{digits - 1}e}") if value else Decimal(0)
+
+
+def _plain(rounded: Decimal, exponent: int) -> str:
+    """``rounded / 10^exponent`` without an exponent of its own."""
+    return f"{rounded.scaleb(-exponent) if rounded else rounded:f}"
+
+
+def _time_unit(rounded: Decimal) -> TimeUnit:
+    if not rounded:
+        return "s"
+    return next((unit for unit, power in _TIME_EXPONENTS.items() if rounded.adjusted() >= power), "ns")
+
+
+def _decimal_power(rounded: Decimal) -> int:
+    """Which of the prefixes: thousands in ``rounded``, between none and 10^15."""
+    return min(max(rounded.adjusted() // 3, 0), len(_DECIMAL_PREFIXES) - 1) if rounded else 0

@@ -1,0 +1,73 @@
+"""Compare a kernel's output with the float64 reference before anything is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from primbench.errors import VerificationError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from primbench.backends import Backend
+    from primbench.problem import Array, Problem, Step
+
+# Quiet NaN patterns begin above infinity's bits; tested as integers because NumPy's isnan is slow on ml_dtypes.
+_INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float8_e4m3fn": 0x7E}
+_BLOCK = 1 << 20
+
+
+def verify(
+    backend: Backend, problem: Problem, step: Step, inputs: Sequence[Array], rng: np.random.Generator
+) -> float:
+    """Run ``step`` on an output poisoned with NaN and return the largest |output - expected| / scale.
+
+    Raises VerificationError where it exceeds the problem's tolerance or an element was not written.
+    """
+    output = step()
+    backend.synchronize()
+    backend.poison(output)
+    output = step()
+    backend.synchronize()
+    host = backend.get(output)
+    unwritten = count_nan(host)
+    if unwritten:
+        raise VerificationError(f"{unwritten} of {host.size} elements of the output are NaN or were never written")
+    error = _largest_error(problem, host, inputs, rng)
+    if not error <= problem.tolerance():
+        raise VerificationError(
+            f"wrong result: error {error:.3g} of the natural size, tolerance {problem.tolerance():.3g}"
+        )
+    return error
+
+
+def _largest_error(problem: Problem, host: Array, inputs: Sequence[Array], rng: np.random.Generator) -> float:
+    import numpy as np
+
+    reference = problem.reference(rng, *inputs)
+    difference = np.abs(host[reference.index].astype(np.float64) - reference.expected)
+    if difference.shape != reference.scale.shape:
+        raise VerificationError(f"output of shape {difference.shape}, expected {reference.scale.shape}")
+    with np.errstate(divide="ignore"):
+        relative = np.divide(difference, reference.scale, out=np.zeros_like(difference), where=difference > 0)
+    return float(relative.max())
+
+
+def count_nan(host: Array) -> int:
+    """How many elements are NaN; integers have none."""
+    import numpy as np
+
+    if host.dtype.kind == "i":
+        return 0
+    flat = host.reshape(-1)
+    limit = _INFINITY_BITS.get(host.dtype.name)
+    if limit is None:
+        return sum(int(np.count_nonzero(np.isnan(block))) for block in _blocks(flat))
+    bits = flat.view(f"u{host.dtype.itemsize}")
+    magnitude = (1 << (8 * host.dtype.itemsize - 1)) - 1
+    return sum(int(np.count_nonzero((block & magnitude) > limit)) for block in _blocks(bits))
+
+
+def _blocks(flat: Array) -> list[Array]:
+    return [flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK)]

@@ -1,0 +1,254 @@
+"""Suites: lists of problems in TOML, shipped here or written by hand; installed as ``primbench.suites``.
+
+A suite names primitives and lists entries of each::
+
+    title = "two products"                    # optional, as are source, licence and note
+    [defaults.gemm]                           # optional: holds for every gemm entry
+    dtype = "float16"
+    [[gemm]]
+    m = 1760
+    n = 16
+    k = 1760
+    set = "training"                          # labels: set, application, id and label; strings, all optional
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import FileError, InvalidRequest
+from primbench.problem import Problem, Value, build, problem_class
+from primbench.units import format_bytes, parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+if __name__ != "primbench.suites":
+    raise ImportError(
+        f"this folder is primbench.suites, imported here as {__name__!r}: "
+        "leave the checkout or start Python with -P, and import primbench.suites"
+    )
+
+SIZES = ("small", "medium", "large")
+HEADER = ("title", "source", "licence", "note")
+LABELS = ("set", "application", "id", "label")
+
+_FOLDER = Path(__file__).parent
+_MAX_FILE_BYTES = parse_size("16MiB")
+_MAX_MESSAGE = 300
+# tomllib keeps every prefix of a dotted key: without a limit, 200 kB of "a.a.a. ..." take 40 GB.
+_MAX_SQUARED_DOTS = 10**7
+_INTEGERS = range(-(2**63), 2**63)  # TOML 1.0, "Integer"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem and the suite's words for it: any of set, application, id and label."""
+
+    problem: Problem
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Description:
+    """counts: primitive -> set -> entries; the set is None for entries that name none."""
+
+    title: str
+    counts: dict[str, dict[str | None, int]]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An entry as written. where: "FILE: gemm entry 3"."""
+
+    where: str
+    primitive: str
+    fields: dict[str, Value]
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Suite:
+    source: str
+    title: str
+    rows: list[_Row]
+
+
+def names() -> list[str]:
+    """The shipped suites; small, medium and large are the sets of sizes."""
+    return [*SIZES, *sorted(path.stem for path in _FOLDER.glob("*.toml"))]
+
+
+def describe(name_or_path: str | os.PathLike[str]) -> Description:
+    """What a suite holds. Raises as :func:`read` does."""
+    suite = _load(name_or_path, None)
+    counts: dict[str, dict[str | None, int]] = {}
+    for row in suite.rows:
+        of_sets = counts.setdefault(row.primitive, Counter())
+        of_sets[row.labels.get("set")] += 1
+    return Description(suite.title, {primitive: dict(of_sets) for primitive, of_sets in counts.items()})
+
+
+def load(
+    name_or_path: str | os.PathLike[str],
+    *,
+    only: Sequence[str] | None = None,
+    set: str | None = None,  # noqa: A002 - the word in the files
+    overrides: Mapping[str, Sequence[Value]] | None = None,
+) -> list[Problem]:
+    """The problems that :func:`read` gives, without their labels."""
+    return [entry.problem for entry in read(name_or_path, only=only, set=set, overrides=overrides)]
+
+
+def read(
+    name_or_path: str | os.PathLike[str],
+    *,
+    only: Sequence[str] | None = None,
+    set: str | None = None,  # noqa: A002
+    overrides: Mapping[str, Sequence[Value]] | None = None,
+) -> list[Entry]:
+    """The entries of a shipped suite or of a file, in the file's order, exact repeats included.
+
+    only: primitives to keep, all where empty. set: keep entries with this label. overrides: values that take
+    the place of a field of every kept entry, their product where there are several; none leave it alone.
+
+    Raises FileError, naming the file and the entry, for a file that is not a suite; InvalidRequest for a name
+    that is neither, a selection that keeps nothing, and an override that an entry cannot take.
+    """
+    suite = _load(name_or_path, set)
+    given = {field: values for field, values in (overrides or {}).items() if values}
+    return [
+        Entry(_problem(row, dict(zip(given, values, strict=True))), row.labels)
+        for row in _kept(suite, only or (), set)
+        for values in itertools.product(*given.values())
+    ]
+
+
+def _kept(suite: _Suite, only: Sequence[str], set_name: str | None) -> list[_Row]:
+    for primitive in only:
+        problem_class(primitive)  # a misspelt primitive is not an empty selection
+    kept = [
+        row
+        for row in suite.rows
+        if (not only or row.primitive in only) and set_name in (None, row.labels.get("set"))
+    ]
+    if not kept:
+        asked = [*only, *([] if set_name is None else [f"set {set_name!r}"])]
+        there = dict.fromkeys(f"{row.primitive} {row.labels.get('set', '(no set)')}" for row in suite.rows)
+        raise InvalidRequest(f"{suite.source}: no entry of {', '.join(asked)}: it holds {', '.join(there)}")
+    return kept
+
+
+def _problem(row: _Row, replaced: dict[str, Value]) -> Problem:
+    try:
+        return build(row.primitive, row.fields | replaced)
+    except InvalidRequest as error:
+        changed = " with " + ", ".join(f"{field}={value!r}" for field, value in replaced.items())
+        reason = str(error).removeprefix(f"{row.primitive} ")
+        raise InvalidRequest(_cut(f"{row.where}{changed if replaced else ''}: {reason}")) from None
+
+
+def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:
+    """The whole suite, each entry checked; for small, medium and large the rows of that set alone."""
+    source = os.fspath(name_or_path)
+    if source in SIZES:
+        if set_name not in (None, source):
+            raise InvalidRequest(f"suite {source} with set {set_name!r}: {source} is itself a set, of sizes")
+        sizes = _suite(source, _FOLDER / "sizes.toml")
+        return _Suite(source, f"{sizes.title}: {source}", _kept(sizes, (), source))
+    return _suite(source, _FOLDER / f"{source}.toml" if source in names() else source)
+
+
+def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
+    document = _parse(source, _content(source, path))
+    for key in HEADER:
+        if not isinstance(document.get(key, ""), str):
+            raise FileError(f"{source}: {key} is not a string")
+    defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
+    header = {key: document.pop(key) for key in HEADER if key in document}
+    for primitive in (*defaults, *document):
+        try:
+            problem_class(primitive)
+        except InvalidRequest as error:
+            raise FileError(_cut(f"{source}: {error}")) from None
+    rows = [
+        row
+        for primitive, entries in document.items()
+        for row in _rows(source, primitive, entries, defaults.get(primitive, {}))
+    ]
+    if not rows:
+        raise FileError(f"{source}: no entries: write some, as in gemm = [{{ m = 64, n = 64, k = 64 }}]")
+    return _Suite(source, header.get("title", source), rows)
+
+
+def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[_Row]:
+    defaults = _table(defaults, f"{source}: defaults.{primitive}")
+    if not isinstance(entries, list):
+        raise FileError(f"{source}: {primitive} is not a list of entries: write [[{primitive}]] above each")
+    rows = []
+    for number, entry in enumerate(entries, 1):
+        where = f"{source}: {primitive} entry {number}"
+        row = _row(where, primitive, defaults | _table(entry, where))
+        try:
+            _problem(row, {})
+        except InvalidRequest as error:
+            raise FileError(str(error)) from None
+        rows.append(row)
+    return rows
+
+
+def _row(where: str, primitive: str, entry: dict[str, Any]) -> _Row:
+    for key, value in entry.items():
+        if key in LABELS and not isinstance(value, str):
+            raise FileError(f"{where}: {key} is not a string")
+        if not isinstance(value, int | float | str) or (isinstance(value, int) and value not in _INTEGERS):
+            raise FileError(_cut(f"{where}: {key!r} is not a number of 64 bits, a string, true or false"))
+    labels = {key: entry[key] for key in LABELS if key in entry}
+    return _Row(where, primitive, {key: entry[key] for key in entry if key not in LABELS}, labels)
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FileError(f"{where} is not a table")
+    return value
+
+
+def _parse(source: str, content: bytes) -> dict[str, Any]:
+    try:
+        text = content.decode()
+        if sum(line.count(".") ** 2 for line in text.split("\n")) > _MAX_SQUARED_DOTS:
+            raise FileError(f"{source}: too many dotted keys: a suite needs none but defaults.PRIMITIVE")
+        return tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise FileError(f"{source}: not UTF-8 text (byte {error.start})") from None
+    except RecursionError:
+        raise FileError(f"{source}: nested too deeply for a suite") from None
+    except ValueError as error:  # TOMLDecodeError, and integers of more digits than Python converts
+        raise FileError(_cut(f"{source}: not TOML: {error}")) from None
+
+
+def _content(source: str, path: str | os.PathLike[str]) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except (FileNotFoundError, ValueError):  # ValueError: a null character in the name
+        raise InvalidRequest(
+            f"suite {source!r}: there are {', '.join(names())}, and no such file; "
+            "the path of a suite of your own ends in .toml"
+        ) from None
+    except OSError as error:
+        raise FileError(f"{source}: cannot be read: {error.strerror}") from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise FileError(f"{source}: larger than {format_bytes(_MAX_FILE_BYTES)}: not a suite")
+    return content
+
+
+def _cut(message: str) -> str:
+    """A file may hold a word of megabytes; a message may not."""
+    return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 3] + "..."

@@ -1,0 +1,114 @@
+"""Every registered (primitive, backend) pair against the float64 reference, on every kind of device it can reach.
+
+A new file in kernels/ is covered by being there: the problems are made from the fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from primbench.backends import Backend, devices_of, missing, names, open_backend
+from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
+from primbench.problem import Problem, backends_of, build, primitives, setup_of
+from primbench.running import has_gpu_node
+from primbench.verify import verify
+
+EVEN = (96, 80, 64, 48, 32)
+RAGGED = (133, 65, 77, 19, 11)
+ONES = (1, 1, 1, 1, 1)
+
+
+def examples(cls: type[Problem]) -> Iterator[Problem]:
+    """Sizes that suit tiles, sizes that do not, sizes of 1; then each option's every value, by itself and in pairs."""
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    names_of_sizes = [field.name for field in fields if field.metadata.get("size")]
+    variations = [{}, *({f.name: v} for f in fields if not f.metadata.get("size") for v in values_of(f))]
+    pairs = [one | other for one, other in itertools.combinations(variations, 2)]
+    for sizes in (EVEN, RAGGED, ONES):
+        for options in variations if sizes is not EVEN else {str(o): o for o in [*variations, *pairs]}.values():
+            try:
+                yield build(cls.primitive, dict(zip(names_of_sizes, itertools.cycle(sizes), strict=False)) | options)
+            except InvalidRequest:
+                continue  # two options that exclude each other
+
+
+def values_of(field: dataclasses.Field[Any]) -> list[Any]:
+    if isinstance(field.default, bool):
+        return [not field.default]
+    if isinstance(field.default, float):
+        return [field.default + 0.5]
+    return [choice for choice in field.metadata.get("choices", ()) if choice and choice != field.default]
+
+
+PLACES = [
+    (primitive, backend, kind)
+    for primitive in primitives()
+    for backend in backends_of(primitive)
+    for kind in devices_of(backend)
+]
+ids = ["-".join(place) for place in PLACES]
+
+
+@pytest.fixture(scope="module")
+def backends() -> Iterator[dict[tuple[str, str], Backend]]:
+    opened: dict[tuple[str, str], Backend] = {}
+    yield opened
+    for backend in opened.values():
+        backend.close()
+
+
+def backend_or_skip(backends: dict[tuple[str, str], Backend], name: str, kind: str) -> Backend:
+    if (reason := missing(name)) is not None:
+        pytest.skip(reason)
+    if kind == "cuda" and not has_gpu_node():
+        pytest.skip(f"{name} on cuda needs an NVIDIA GPU: no /dev/nvidia* here")
+    if (name, kind) not in backends:
+        backends[name, kind] = open_backend(name, "cuda:0" if kind == "cuda" else "cpu")
+    return backends[name, kind]
+
+
+@pytest.mark.parametrize(("primitive", "name", "kind"), PLACES, ids=ids)
+def test_outputs_agree_with_the_reference(
+    primitive: str, name: str, kind: str, backends: dict[tuple[str, str], Backend], subtests: pytest.Subtests
+) -> None:
+    backend = backend_or_skip(backends, name, kind)
+    supported = 0
+    for problem in examples(primitives()[primitive]):
+        with subtests.test(problem=str(problem)):
+            inputs = problem.inputs(np.random.default_rng(7))
+            try:
+                step = setup_of(primitive, name)(backend, problem, *map(backend.put, inputs))
+            except UnsupportedCase as reason:
+                assert len(str(reason)) > 20
+                continue
+            assert verify(backend, problem, step, inputs, np.random.default_rng(8)) <= problem.tolerance()
+            first = np.array(backend.get(step()))
+            backend.synchronize()
+            np.testing.assert_array_equal(first.view(np.uint8), np.array(backend.get(step())).view(np.uint8))
+            supported += 1
+    assert supported > 1
+
+
+@pytest.mark.parametrize(("primitive", "name", "kind"), PLACES, ids=ids)
+def test_the_default_problem_is_supported(
+    primitive: str, name: str, kind: str, backends: dict[tuple[str, str], Backend]
+) -> None:
+    backend = backend_or_skip(backends, name, kind)
+    problem = next(examples(primitives()[primitive]))
+    inputs = problem.inputs(np.random.default_rng(7))
+    setup_of(primitive, name)(backend, problem, *map(backend.put, inputs))
+
+
+def test_every_backend_with_a_kernel_has_a_file() -> None:
+    assert {name for _, name, _ in PLACES} <= set(names())
+
+
+def test_a_backend_refuses_a_device_it_cannot_reach() -> None:
+    with pytest.raises(BackendUnavailable, match="runs on cpu only"):
+        open_backend("numpy", "cuda:0")

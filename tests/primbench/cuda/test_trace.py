@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import ctypes
+import enum
+import sys
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from primbench.cuda.trace import Record, split_calls, trace
+from primbench.errors import UnsupportedCase
+
+
+def test_each_call_gets_the_sum_of_its_kernels() -> None:
+    records = [(0, 1000, "gemm"), (1500, 3500, "reduce"), (4000, 5100, "gemm"), (5500, 7600, "reduce")]
+    assert split_calls(records, 2) == ([3e-6, 3.2e-6], 2.0, ["gemm", "reduce"])
+
+
+def test_records_are_put_in_order_of_their_start() -> None:
+    records = [(40, 47, "b"), (0, 1, "a"), (20, 25, "a"), (10, 12, "b")]
+    assert split_calls(records, 2) == ([3e-9, 12e-9], 2.0, ["a", "b"])
+
+
+def test_idle_time_between_kernels_is_not_busy() -> None:
+    assert split_calls([(0, 5000, "k"), (1_000_000, 1_005_000, "k")], 2)[0] == [5e-6, 5e-6]
+
+
+def test_calls_of_unequal_length_give_one_sample_the_mean() -> None:
+    records = [(0, 1000, "a"), (2000, 4000, "b"), (5000, 8000, "a")]
+    assert split_calls(records, 2) == ([3e-6], 1.5, ["a", "b"])
+
+
+def test_calls_of_unlike_kernels_give_one_sample_though_their_number_divides() -> None:
+    records = [(0, 1000, "a"), (2000, 4000, "b"), (5000, 8000, "b"), (9000, 13000, "b")]
+    assert split_calls(records, 2) == ([5e-6], 2.0, ["a", "b"])
+
+
+def test_nothing_recorded_is_no_busy_time_of_zero() -> None:
+    with pytest.raises(UnsupportedCase, match="recorded no kernel, copy or fill in 7 calls"):
+        split_calls([], 7)
+
+
+class ActivityKind(enum.IntEnum):
+    MEMCPY = 1
+    MEMSET = 2
+    CONCURRENT_KERNEL = 10
+    MEMCPY2 = 22
+
+
+class ActivityMemcpyKind(enum.IntEnum):
+    HTOD = 1
+
+
+class CuptiError(Exception):
+    pass
+
+
+class Cupti:
+    """Keeps what a device does while a kind is enabled and hands it over on a flush, as CUPTI does."""
+
+    ActivityKind = ActivityKind
+    ActivityMemcpyKind = ActivityMemcpyKind
+    cuptiError = CuptiError  # noqa: N815 - the name it has in cupti-python
+
+    def __init__(self) -> None:
+        self.enabled: set[int] = set()
+        self.pending: list[Any] = []
+        self.dropped = 0
+        self.refuses = False
+        self.now_ns = 1_000_000
+
+    def launch(self, kind: ActivityKind, duration_ns: int, **fields: Any) -> None:
+        start, self.now_ns = self.now_ns, self.now_ns + duration_ns + 500
+        if kind in self.enabled:
+            activity = SimpleNamespace(kind=int(kind), start=start, end=start + duration_ns, **fields)
+            self.pending.append(activity)
+
+    def activity_register_callbacks(self, requested: Callable[[], Any], completed: Callable[[Any], None]) -> None:
+        assert requested() == (8 * 2**20, 0)
+        self.completed = completed
+
+    def activity_enable(self, kind: int) -> None:
+        if self.refuses:
+            raise CuptiError("ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)")
+        self.enabled.add(kind)
+
+    def activity_disable(self, kind: int) -> None:
+        self.enabled.remove(kind)
+
+    def activity_flush_all(self, flag: int) -> None:
+        assert flag == 1
+        self.completed(self.pending)
+        self.pending = []
+
+    def activity_get_num_dropped_records(self, context: int, stream: int, out: int) -> None:
+        ctypes.c_size_t.from_address(out).value = self.dropped
+
+
+@pytest.fixture
+def cupti(monkeypatch: pytest.MonkeyPatch) -> Cupti:
+    module: Any = ModuleType("cupti")
+    module.cupti = Cupti()
+    monkeypatch.setitem(sys.modules, "cupti", module)
+    fake: Cupti = module.cupti
+    return fake
+
+
+class Backend:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.synchronized = 0
+
+    def synchronize(self) -> None:
+        self.synchronized += 1
+
+
+def test_cupti_gives_times_names_and_count_of_the_calls_after_the_warm_up(cupti: Cupti) -> None:
+    warmed = []
+
+    def step() -> None:
+        cupti.launch(ActivityKind.MEMCPY, 300, copy_kind=1)
+        cupti.launch(ActivityKind.MEMSET, 100)
+        cupti.launch(ActivityKind.CONCURRENT_KERNEL, 2000 if warmed else 9000, name="_Z4gemmPKf")
+
+    found = trace(Backend("cupy"), step, 3, lambda: (warmed.append(True), step())[0])
+    assert found.busy_s.samples_s == [2.4e-6] * 3
+    assert (found.busy_s.calls_per_sample, found.busy_s.taken_by) == (1, "cupti")
+    assert found.kernels_per_call == 3
+    assert found.kernels == ["Memcpy HtoD", "Memset", "gemm(float const*)"]
+    assert not cupti.enabled
+
+
+def test_a_mean_says_over_how_many_calls(cupti: Cupti) -> None:
+    made = iter([1, 1, 2, 1])
+
+    def step() -> None:
+        for _ in range(next(made)):
+            cupti.launch(ActivityKind.CONCURRENT_KERNEL, 1000, name="k")
+
+    found = trace(Backend("numba"), step, 3, lambda: None)
+    assert (found.busy_s.samples_s, found.busy_s.calls_per_sample) == ([pytest.approx(4e-6 / 3)], 3)
+
+
+def test_dropped_records_refuse_the_trace(cupti: Cupti) -> None:
+    cupti.dropped = 17
+    with pytest.raises(UnsupportedCase, match="dropped 17 records: trace fewer calls"):
+        trace(Backend("cupy"), lambda: None, 3, lambda: None)
+
+
+def test_kernels_without_times_refuse_the_trace(cupti: Cupti) -> None:
+    cupti.now_ns = 0
+    with pytest.raises(UnsupportedCase, match="without their times"):
+        trace(
+            Backend("cupy"),
+            lambda: cupti.launch(ActivityKind.CONCURRENT_KERNEL, 1000, name="k"),
+            3,
+            lambda: None,
+        )
+
+
+def test_a_second_user_of_cupti_is_named(cupti: Cupti) -> None:
+    cupti.refuses = True
+    with pytest.raises(UnsupportedCase, match="MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"):
+        trace(Backend("cupy"), lambda: None, 3, lambda: None)
+
+
+def test_without_cupti_python_the_reason_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupti", None)
+    with pytest.raises(UnsupportedCase, match="pip install cupti-python"):
+        trace(Backend("cupy"), lambda: None, 3, lambda: None)
+
+
+class Profiler:
+    """What torch.profiler keeps of a GPU: events in float microseconds from the start of the trace."""
+
+    device: list[Record] = []
+
+    def __init__(self, activities: list[str]) -> None:
+        assert activities == ["CUDA"]
+
+    def __enter__(self) -> Profiler:
+        Profiler.device = []
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def events(self) -> list[Any]:
+        def event(record: Record, device: str, annotation: bool) -> Any:
+            start, end, name = record
+            return SimpleNamespace(
+                time_range=SimpleNamespace(start=start / 1000, end=end / 1000),
+                name=name,
+                device_type=SimpleNamespace(name=device),
+                is_user_annotation=annotation,
+            )
+
+        runtime = event((0, 3_000_000, "cudaLaunchKernel"), "CPU", False)
+        annotation = event((0, 9_000_000, "range"), "CUDA", True)
+        return [runtime, annotation, *(event(record, "CUDA", False) for record in Profiler.device)]
+
+
+def test_torch_is_traced_by_its_profiler_to_the_nanosecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch: Any = ModuleType("torch")
+    torch.profiler = ModuleType("torch.profiler")
+    torch.profiler.profile = Profiler
+    torch.profiler.ProfilerActivity = SimpleNamespace(CUDA="CUDA")
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch.profiler", torch.profiler)
+    backend = Backend("torch")
+
+    def step() -> None:
+        start = 1_234_567 * (len(Profiler.device) + 1)
+        Profiler.device.append((start, start + 1603, "nvjet"))
+
+    found = trace(backend, step, 4, lambda: None)
+    assert found.busy_s.samples_s == [1603e-9] * 4
+    assert (found.busy_s.taken_by, found.kernels, found.kernels_per_call) == ("torch.profiler", ["nvjet"], 1.0)
+    assert backend.synchronized == 3

@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import collections
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from primbench import suites
+from primbench.errors import FileError, InvalidRequest
+from primbench.kernels.gemm import Gemm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from primbench.problem import Value
+
+TWO = """
+title = "two"
+[defaults.gemm]
+dtype = "float16"
+[[gemm]]
+m = 1
+n = 2
+k = 3
+set = "a"
+id = "first"
+[[gemm]]
+m = 4
+n = 5
+k = 6
+dtype = "float32"
+trans_b = true
+set = "b"
+"""
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "own.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def error_of(folder: Path, text: str | bytes) -> str:
+    with pytest.raises(FileError) as caught:
+        suites.read(written(folder, text))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.removeprefix(f"{folder}/own.toml: ")
+
+
+def refusal(name: str | Path) -> str:
+    try:
+        assert suites.read(name)
+    except InvalidRequest as error:
+        return str(error)
+    return ""
+
+
+def test_entries_take_defaults_and_keep_their_own_values_and_labels(tmp_path: Path) -> None:
+    expected = [
+        suites.Entry(Gemm(1, 2, 3, dtype="float16"), {"set": "a", "id": "first"}),
+        suites.Entry(Gemm(4, 5, 6, dtype="float32", trans_b=True), {"set": "b"}),
+    ]
+    assert expected == suites.read(written(tmp_path, TWO))
+
+
+def test_inline_tables_are_the_same_data(tmp_path: Path) -> None:
+    inline = 'gemm = [{ m = 1, n = 2, k = 3, dtype = "float16", set = "a", id = "first" }]'
+    assert suites.read(written(tmp_path, TWO))[:1] == suites.read(written(tmp_path, inline))
+
+
+def test_load_gives_the_problems_alone(tmp_path: Path) -> None:
+    assert [Gemm(4, 5, 6, trans_b=True)] == suites.load(written(tmp_path, TWO), set="b", only=["gemm"])
+
+
+def test_exact_repeats_are_kept(tmp_path: Path) -> None:
+    assert [Gemm(1, 1, 1)] * 2 == suites.load(written(tmp_path, "gemm = [{m=1,n=1,k=1},{m=1,n=1,k=1}]"))
+
+
+def test_overrides_replace_fields_and_expand_as_a_product(tmp_path: Path) -> None:
+    overrides: dict[str, list[Value]] = {"dtype": ["float32", "bfloat16"], "n": [7, 8], "k": []}
+    expected = [Gemm(1, n, 3, dtype=dtype) for dtype in ("float32", "bfloat16") for n in (7, 8)]
+    assert expected == suites.load(written(tmp_path, TWO), set="a", overrides=overrides)
+
+
+def test_override_of_the_dtype_chooses_the_accumulation_anew(tmp_path: Path) -> None:
+    expected = [Gemm(1, 2, 3, dtype="int8"), Gemm(4, 5, 6, dtype="int8", trans_b=True)]
+    assert expected == suites.load(written(tmp_path, TWO), overrides={"dtype": ["int8"]})
+
+
+def test_override_the_problem_lacks_is_no_fault_of_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    with pytest.raises(InvalidRequest, match=r"gemm entry 1 with hidden=3: has no field 'hidden'") as caught:
+        suites.read(path, overrides={"hidden": [3]})
+    assert InvalidRequest is type(caught.value)
+
+
+def test_override_that_does_not_fit_names_the_entry(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"gemm entry 2 with math_mode='tf32', dtype='float16': math_mode='tf32'"
+    ):
+        suites.read(written(tmp_path, TWO), set="b", overrides={"math_mode": ["tf32"], "dtype": ["float16"]})
+
+
+def test_empty_selection_names_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"no entry of gemm, set 'c': it holds gemm a, gemm b$"):
+        suites.read(written(tmp_path, TWO), only=["gemm"], set="c")
+
+
+def test_unknown_primitive_in_the_selection_is_named() -> None:
+    with pytest.raises(InvalidRequest, match=r"^primitive 'gem': there are .*gemm"):
+        suites.read("small", only=["gem"])
+
+
+def test_unknown_name_lists_the_suites_and_says_what_a_path_looks_like() -> None:
+    with pytest.raises(InvalidRequest, match=r"^suite 'tiny': there are small, medium, large, .*\.toml$"):
+        suites.read("tiny")
+
+
+def test_name_with_a_null_character_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"^suite 'a\\x00\.toml'"):
+        suites.read("a\0.toml")
+
+
+def test_description_counts_entries_by_primitive_and_set(tmp_path: Path) -> None:
+    text = TWO + "[[gemm]]\nm = 1\nn = 1\nk = 1\n"
+    expected = suites.Description("two", {"gemm": {"a": 1, "b": 1, None: 1}})
+    assert expected == suites.describe(written(tmp_path, text))
+
+
+def test_file_without_a_title_is_called_by_its_path(tmp_path: Path) -> None:
+    path = written(tmp_path, "gemm = [{m=1,n=1,k=1}]")
+    assert str(path) == suites.describe(path).title
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("gemm entry 3: m=0: a size is", "gemm=[{m=1,n=1,k=1},{m=1,n=1,k=1},{m=0,n=1,k=1}]"),
+        ("gemm entry 1: m=-1: a size is", "gemm = [{ m = -1, n = 1, k = 1 }]"),
+        ("gemm entry 1: m=True: expected int", "gemm = [{ m = true, n = 1, k = 1 }]"),
+        ("gemm entry 1: m=1.5: expected int", "gemm = [{ m = 1.5, n = 1, k = 1 }]"),
+        ("gemm entry 1: needs n, k", "gemm = [{ m = 1 }]"),
+        ("gemm entry 1: has no field 'hidden'", "gemm = [{ m = 1, n = 1, k = 1, hidden = 2 }]"),
+        ("gemm entry 1: dtype='half': one of", "gemm = [{ m = 1, n = 1, k = 1, dtype = 'half' }]"),
+        ("gemm entry 1: accumulate='int32' with", "gemm = [{ m = 1, n = 1, k = 1, accumulate = 'int32' }]"),
+        ("gemm entry 1: set is not a string", "gemm = [{ m = 1, n = 1, k = 1, set = 3 }]"),
+        ("gemm entry 1: 'm' is not a number", "gemm = [{ m = [1], n = 1, k = 1 }]"),
+        ("gemm entry 1: 'm' is not a number", "gemm = [{ m = 1979-05-27, n = 1, k = 1 }]"),
+        ("gemm entry 1: 'm' is not a number", f"gemm = [{{ m = 0x1{'0' * 9999}, n = 1, k = 1 }}]"),
+        ("gemm entry 1: has no field 'hidden'", "defaults.gemm.hidden = 2\ngemm = [{ m = 1, n = 1, k = 1 }]"),
+        ("gemm entry 1 is not a table", "gemm = [1]"),
+        ("gemm is not a list of entries", "[gemm]\nm = 1"),
+        ("defaults is not a table", "defaults = 1"),
+        ("defaults.gemm is not a table", "defaults.gemm = 1\ngemm = [{ m = 1, n = 1, k = 1 }]"),
+        ("primitive 'gem': there are", "gem = [{ m = 1, n = 1, k = 1 }]"),
+        ("primitive 'gem': there are", "defaults.gem.m = 1\ngemm = [{ m = 1, n = 1, k = 1 }]"),
+        ("title is not a string", "title = 1"),
+        ("no entries", ""),
+        ("no entries", "gemm = []"),
+        ("not TOML: Expected '='", "gemm"),
+        ("not TOML: ", f"gemm = {'1' * 5000}"),
+        ("not TOML: ", b"\0\1\2"),
+        ("not UTF-8 text (byte 1)", b"#\xff\xfe"),
+        ("nested too deeply", "gemm = " + "[" * 100_000),
+        ("nested too deeply", "gemm = " + "{ a = " * 100_000),
+        ("too many dotted keys", "a." * 100_000 + "a = 1"),
+        ("too many dotted keys", ("a." * 999 + "a = 1\n") * 100),
+        ("larger than 16 MiB", b"#" * (16 * 1024**2 + 1)),
+    ],
+)
+def test_error_names_file_entry_and_field(tmp_path: Path, expected: str, text: str | bytes) -> None:
+    assert error_of(tmp_path, text).startswith(expected)
+
+
+def test_message_stays_short_whatever_the_file_holds(tmp_path: Path) -> None:
+    message = error_of(tmp_path, f"gemm = [{{ m = 1, n = 1, k = 1, dtype = '{'x' * 100_000}' }}]")
+    assert len(message) <= 300
+
+
+def test_directory_is_not_a_suite(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot be read: Is a directory"):
+        suites.read(tmp_path)
+
+
+def test_file_that_fails_while_it_is_read_is_named() -> None:
+    with pytest.raises(FileError, match=r"^/proc/self/mem: cannot be read: Input/output error$"):
+        suites.read("/proc/self/mem")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user whom file modes bind: root may read everything")
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    path.chmod(0)
+    with pytest.raises(FileError, match=r"own\.toml: cannot be read: Permission denied"):
+        suites.read(path)
+
+
+def tables() -> st.SearchStrategy[str]:
+    keys = st.sampled_from(
+        ["m", "n", "k", "dtype", "alpha", "trans_a", "set", "id", "accumulate", "q", "'a b'"]
+    )
+    values = st.sampled_from(
+        [
+            "1",
+            "0",
+            "-1",
+            "7.5",
+            "nan",
+            "inf",
+            "1e999",
+            "true",
+            "'float16'",
+            "''",
+            "[]",
+            "{}",
+            "9223372036854775808",
+        ]
+    )
+    entries = st.lists(st.tuples(keys, values), unique_by=lambda pair: pair[0])
+    return entries.map(lambda pairs: "{" + ", ".join(f"{key} = {value}" for key, value in pairs) + "}")
+
+
+@given(
+    st.binary()
+    | st.text().map(str.encode)
+    | st.binary().map(lambda noise: TWO.encode() + noise)
+    | st.lists(tables()).map(lambda entries: f"gemm = [{', '.join(entries)}]".encode())
+)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_file_is_a_suite_or_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    assert "\n" not in refusal(written(tmp_path, content))
+
+
+@given(st.text())
+@settings(deadline=None)
+def test_any_name_is_a_suite_or_refused_in_one_line(name: str) -> None:
+    assert "\n" not in refusal(name)
+
+
+def test_every_shipped_suite_loads_and_has_a_title() -> None:
+    expected = ["small", "medium", "large", "deepbench", "sizes"]
+    assert expected == suites.names()
+    for name in suites.names():
+        assert suites.describe(name).title not in ("", name)
+
+
+def test_sizes_are_the_three_sets_of_every_primitive() -> None:
+    expected = ["small", "medium", "large"]
+    for sets in suites.describe("sizes").counts.values():
+        assert expected == list(sets)
+    assert suites.read("sizes", set="large") == suites.read("large")
+    assert suites.read("large", set="large") == suites.read("large")
+
+
+def test_set_of_a_set_is_refused() -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"^suite large with set 'small': large is itself a set, of sizes$"
+    ):
+        suites.read("large", set="small")
+
+
+def test_sizes_of_gemm_keep_their_promises() -> None:
+    flop = {
+        name: [problem.flop() or 0 for problem in suites.load(name, only=["gemm"])] for name in suites.SIZES
+    }
+    assert max(flop["small"]) <= 0.1e9
+    assert max(flop["small"]) < min(flop["medium"])
+    assert max(flop["medium"]) < min(flop["large"])
+    assert len(flop["large"]) in (4, 5)
+    assert sum(flop["large"]) <= 1.7e12
+    cubes = {Gemm(4096, 4096, 4096), Gemm(8192, 8192, 8192)}
+    assert cubes <= set(suites.load("large"))
+
+
+def test_sizes_that_cite_deepbench_are_its_own() -> None:
+    theirs = {entry.labels["id"]: entry.problem for entry in suites.read("deepbench")}
+    cited = [entry for entry in suites.read("sizes") if entry.labels["label"].startswith("DeepBench ")]
+    assert cited
+    for entry in cited:
+        assert theirs[entry.labels["label"].removeprefix("DeepBench ")] == entry.problem
+
+
+def test_deepbench_has_every_size_of_the_original() -> None:
+    entries = suites.read("deepbench", only=["gemm"])
+    expected = {"training": 160, "inference_server": 75, "inference_device": 13}
+    assert expected == collections.Counter(entry.labels["set"] for entry in entries)
+    expected_ids = [f"gemm/{name}/{i:03}" for name, count in expected.items() for i in range(1, count + 1)]
+    assert expected_ids == [entry.labels["id"] for entry in entries]
+
+
+def test_deepbench_flop_is_that_of_the_original() -> None:
+    # Computed from the list of sizes that deepbench.toml was made from.
+    expected = {
+        "training": 26_706_398_187_136,
+        "inference_server": 1_797_432_942_592,
+        "inference_device": 28_882_870_272,
+    }
+    flop: collections.Counter[str] = collections.Counter()
+    for entry in suites.read("deepbench"):
+        flop[entry.labels["set"]] += entry.problem.flop() or 0
+    assert expected == flop
+
+
+def test_deepbench_keeps_the_transposes() -> None:
+    expected = {(False, False): 165, (True, False): 73, (False, True): 10}
+    problems = [problem for problem in suites.load("deepbench") if isinstance(problem, Gemm)]
+    assert expected == collections.Counter((problem.trans_a, problem.trans_b) for problem in problems)
+
+
+def test_deepbench_applications() -> None:
+    expected = {"Speech Recognition": 230, "Language Modelling": 14, "Speaker ID": 3, "Keyword Spotting": 1}
+    assert expected == collections.Counter(entry.labels["application"] for entry in suites.read("deepbench"))
