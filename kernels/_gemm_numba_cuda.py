@@ -36,6 +36,11 @@ class Tile:
     thread_n: int
     max_registers: int | None = None
 
+    def __post_init__(self) -> None:
+        for side in (self.block_m, self.block_n, self.block_k):
+            if self.threads % side:
+                raise ValueError(f"tile {self}: {self.threads} threads are no multiple of {side}")
+
     @property
     def threads(self) -> int:
         return (self.block_m // self.thread_m) * (self.block_n // self.thread_n)
@@ -50,6 +55,15 @@ class Tile:
         return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.thread_m}x{self.thread_n} a thread"
 
 
+# By the type of the sums, largest first.
+_FOR_4_BYTES = (Tile(128, 128, 8, 8, 8, max_registers=128), Tile(64, 64, 8, 8, 8))
+TILES = {
+    "float64": (Tile(128, 64, 8, 8, 4, max_registers=128), Tile(64, 64, 8, 4, 4)),
+    "float32": _FOR_4_BYTES,
+    "int32": _FOR_4_BYTES,
+}
+
+
 @dataclass(frozen=True)
 class Variant:
     """What is compiled into a kernel. whole: the tile divides m, n and k, so nothing lies out of bounds."""
@@ -57,12 +71,12 @@ class Variant:
     tile: Tile
     dtype: str
     accumulate: str
+    out_dtype: str
     trans_a: bool
     trans_b: bool
     alpha: float
     beta: float
     whole: bool
-    out_dtype: str
 
     @property
     def group(self) -> int:
@@ -221,7 +235,12 @@ def _write(variant: Variant) -> Any:
     """Writes ``alpha sums + beta D`` to C, in C's type."""
     tile, whole = variant.tile, variant.whole
     stored, accumulated = getattr(types, variant.out_dtype), getattr(types, variant.accumulate)
-    alpha, beta, scaled, plus = accumulated(variant.alpha), accumulated(variant.beta), variant.alpha != 1, variant.beta != 0
+    alpha, beta, scaled, plus = (
+        accumulated(variant.alpha),
+        accumulated(variant.beta),
+        variant.alpha != 1,
+        variant.beta != 0,
+    )
     thread_m, thread_n = tile.thread_m, tile.thread_n
     group, apart_m, apart_n = _spread(tile, variant.group)
 

@@ -67,6 +67,8 @@ class Gemm(Problem, name="gemm"):
             )
         if self.math_mode == "tf32" and self.dtype != "float32":
             raise InvalidRequest(f"gemm math_mode='tf32' with dtype {self.dtype}: tf32 is a mode of float32")
+        if not (math.isfinite(self.alpha) and math.isfinite(self.beta)):
+            raise InvalidRequest(f"gemm alpha={self.alpha}, beta={self.beta}: finite numbers")
         if self.dtype == "int8" and (self.alpha, self.beta) != (1.0, 0.0):
             raise InvalidRequest("gemm int8: only alpha=1 and beta=0")
 

@@ -23,9 +23,7 @@ def cupy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Ste
     def step() -> Any:
         if status := call(*arguments):
             raise cublaslt.failure(status)
-        return operands[
-            3
-        ]  # through the tuple: the plan has addresses only, and the step must keep all five alive
+        return operands[3]  # through the tuple: the plan has addresses only, and the step must keep all five alive
 
     step.algorithm = plan.algorithm  # type: ignore[attr-defined]
     return step

@@ -61,9 +61,7 @@ def since(before: Snapshot) -> HostReading:
         pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
     if before.throttled_s is not None and now.throttled_s is not None:
         same = before.throttled_s.keys() & now.throttled_s.keys()
-        throttled_s = max(
-            (now.throttled_s[group] - before.throttled_s[group] for group in same), default=None
-        )
+        throttled_s = max((now.throttled_s[group] - before.throttled_s[group] for group in same), default=None)
         if throttled_s is None:
             missing["throttled_s"] = "this process was moved to another control group"
     return HostReading(

@@ -50,8 +50,9 @@ def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
     """The NumPy type; bfloat16 and float8_e4m3 come from ml_dtypes."""
     import numpy as np
 
-    if known(dtype) in _ML_DTYPES:
-        import ml_dtypes
+    if known(dtype) not in _ML_DTYPES:
+        return np.dtype(dtype)
+    import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
-    return np.dtype(dtype)
+    found: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+    return found

@@ -60,7 +60,6 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     reason in ``missing``: no limit.
     virtualization: a hint: "none", the hypervisor's name, or "unnamed hypervisor".
     libraries: name -> files mapped into this process; two files of one name are two copies at work.
-    gpus: None where they were not asked for or cannot be listed.
     """
 
     time_utc: str
@@ -110,11 +109,15 @@ def collect(gpus: bool, root: Path = Path("/")) -> Environment:
         machine=os.uname().machine,
         cpus_allowed=sorted(os.sched_getaffinity(0)),
         packages=_packages(),
-        gpus=attempt(missing, "gpus", _gpus) if gpus else None,
+        gpus=attempt(missing, "gpus", _gpus if gpus else _not_asked),
         variables=_variables(),
         missing=missing,
         **read,
     )
+
+
+def _not_asked() -> None:
+    raise LookupError("not asked for")
 
 
 def _gpus() -> list[nvml.Gpu]:
@@ -157,9 +160,7 @@ def _os_name(root: Path) -> str:
 
 
 def _libc(root: Path) -> str:
-    version = os.confstr(
-        "CS_GNU_LIBC_VERSION"
-    )  # raises ValueError with a C library that does not know the name
+    version = os.confstr("CS_GNU_LIBC_VERSION")  # raises ValueError with a C library that does not know the name
     if version is None:
         raise ValueError("confstr tells no CS_GNU_LIBC_VERSION: not glibc")
     return version

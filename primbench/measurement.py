@@ -125,6 +125,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit.
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
     nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured.
+    phases_s: what the case spent its time on, from the inputs to the last sample.
     """
 
     enqueue_s: Samples | None = None
@@ -145,6 +146,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: str | None = None
     flop: int | None = None
     bytes_moved: int | None = None
+    phases_s: dict[str, float] = {}
     gpu: GpuReading | None = None
     host: HostReading | None = None
 

@@ -117,9 +117,7 @@ def _library() -> Any:
     try:
         import pynvml
     except ImportError:
-        raise PlacementError(
-            "GPUs cannot be found: module 'pynvml' is absent: pip install nvidia-ml-py"
-        ) from None
+        raise PlacementError("GPUs cannot be found: module 'pynvml' is absent: pip install nvidia-ml-py") from None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -179,7 +177,8 @@ def _named(entry: str, boards: list[_Device], order: str | None) -> _Device | No
 
 def _in_cuda_order(boards: list[_Device], order: str | None) -> list[_Device]:
     """CUDA puts the fastest first unless told to go by PCI address, as NVML does; equal if all are alike."""
-    if order != "PCI_BUS_ID" and len({_ask("nvmlDeviceGetName", board.handle) for board in boards}) > 1:
+    certain = len(boards) < 2 or order == "PCI_BUS_ID"
+    if not certain and len({_ask("nvmlDeviceGetName", board.handle) for board in boards}) > 1:
         raise PlacementError(
             "the GPUs differ, so CUDA's order of them is not known: set CUDA_DEVICE_ORDER=PCI_BUS_ID, "
             "or name them by UUID in CUDA_VISIBLE_DEVICES"
@@ -202,9 +201,7 @@ def _primed(gpu: _Device) -> _Device:
     return gpu
 
 
-def _read(
-    fields: dict[str, Callable[[_Device], Any]], gpu: _Device, missing: dict[str, str]
-) -> dict[str, Any]:
+def _read(fields: dict[str, Callable[[_Device], Any]], gpu: _Device, missing: dict[str, str]) -> dict[str, Any]:
     return {field: attempt(missing, field, functools.partial(read, gpu)) for field, read in fields.items()}
 
 

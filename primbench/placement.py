@@ -60,9 +60,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         if self.cpus is not None and (not self.cpus or min(self.cpus) < 0):
-            raise PlacementError(
-                f"--cpus {format_cpu_list(self.cpus)!r}: at least one CPU number, such as 0-3"
-            )
+            raise PlacementError(f"--cpus {format_cpu_list(self.cpus)!r}: at least one CPU number, such as 0-3")
         if self.threads is not None and self.threads < 1:
             raise PlacementError(f"--threads {self.threads}: a whole number of at least 1")
 
@@ -131,9 +129,7 @@ def _device_node(device: str, root: Path) -> int:
     address = nvml.pci_address(device)
     node = node_of_pci(address, root)
     if node is None:
-        raise PlacementError(
-            f"--numa-node auto: the kernel does not know the node of {device} ({address}: -1)"
-        )
+        raise PlacementError(f"--numa-node auto: the kernel does not know the node of {device} ({address}: -1)")
     return node
 
 
@@ -142,9 +138,7 @@ def _usable_node(asked: int, placement: Placement, root: Path) -> Node:
     missing: dict[str, str] = {}
     nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
     if nodes is None:
-        raise PlacementError(
-            f"--numa-node {asked}: this machine does not tell its nodes ({missing['nodes']})"
-        )
+        raise PlacementError(f"--numa-node {asked}: this machine does not tell its nodes ({missing['nodes']})")
     node = next((node for node in nodes if node.id == asked), None)
     if node is None:
         raise PlacementError(

@@ -113,9 +113,7 @@ def check_sizes(problem: Problem) -> None:
     for field in dataclasses.fields(problem):  # type: ignore[arg-type]
         value = getattr(problem, field.name)
         if field.metadata.get("size") and (type(value) is not int or value < 1):
-            raise InvalidRequest(
-                f"{problem.primitive} {field.name}={value!r}: a size is a whole number of at least 1"
-            )
+            raise InvalidRequest(f"{problem.primitive} {field.name}={value!r}: a size is a whole number of at least 1")
 
 
 def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
@@ -125,9 +123,7 @@ def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
         for backend in backends:
             there = _kernels.get((primitive, backend))
             if there is not None and there.__module__ != setup.__module__:
-                raise TypeError(
-                    f"{primitive} on {backend} is registered in {there.__module__} and {setup.__module__}"
-                )
+                raise TypeError(f"{primitive} on {backend} is registered in {there.__module__} and {setup.__module__}")
             _kernels[primitive, backend] = setup
         return setup
 

@@ -1,6 +1,6 @@
-"""What the front process and a worker say to each other: one JSON line a message, in this order.
+"""What the front process and a worker say to each other, one JSON line a message.
 
-front: Start, then a Case, then the next Case when the answer is there. worker: Ready or Refusal, then an Outcome a case.
+The front sends Start, then one Case at a time; the worker answers Ready or Refusal, then an Outcome a case.
 """
 
 from __future__ import annotations

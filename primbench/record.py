@@ -184,5 +184,7 @@ class Writer:
 def schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of one line of a results file."""
     document = msgspec.json.schema(Line)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "primbench results line"} | document
-
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "primbench results line",
+    } | document

@@ -159,5 +159,3 @@ def execute(session: Session, cases: Iterable[Case], writer: Writer | None) -> I
         if writer is not None:
             writer.write(line)
         yield line
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -60,14 +61,15 @@ class WorkerProcess:
 
     def end(self) -> None:
         """Kill the worker and everything it started. A process that a driver call holds is left to the kernel."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            print(f"primbench: worker {self._process.pid} is stuck in the driver and ends later", file=sys.stderr)
+            print(
+                f"primbench: worker {self._process.pid} is stuck in the driver and ends later",
+                file=sys.stderr,
+            )
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
             if stream is not None:
                 stream.close()

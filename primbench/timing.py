@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
+
 from primbench import conditions, hostmemory
-from primbench.backends import Backend, CudaBackend, best_available, open_backend
+from primbench.backends import Backend, CudaBackend, best_available
 from primbench.errors import UnsupportedCase
-from primbench.measurement import Measurement, Method
+from primbench.measurement import Measurement, Method, Trace
 from primbench.problem import Problem, Step, backends_of, setup_of
 from primbench.sampling import (
     CLOCK,
@@ -32,6 +34,11 @@ BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
 CPU_MIN_CALLS = 8  # one checked, one warm, six samples
 HOPELESS_S = 120.0
 MAX_SETS = 4096
+TRACED_S = 20e-3
+CPU_MISSING = dict.fromkeys(
+    ("enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu"), "calls on a CPU return when they are done"
+)
+MIN_TRACED, MAX_TRACED = 10, 200
 
 
 def measure(
@@ -77,20 +84,79 @@ def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock 
     """Time one problem on an open backend. Raises as measure() does."""
     import numpy as np
 
-    before = conditions.start()
+    before, phases = conditions.start(), Phases(clock)
     check_memory(backend, problem)
     if backend.device == "cpu":
         check_affordable(backend, problem, method, clock)
+        phases.end("estimate")
     inputs = problem.inputs(np.random.default_rng(method.seed))
+    phases.end("inputs")
     steps = set_up(backend, problem, inputs, method)
+    calls = Calls(steps)
+    calls(len(steps))  # every set once: what is loaded or tuned lazily is so now
+    backend.synchronize()
+    phases.end("setup")
     rng = np.random.default_rng(method.seed + 1)
     error = verify(backend, problem, steps[0], inputs, rng) if method.check else None
-    calls = Calls(steps)
+    phases.end("check")
     with garbage_kept():
-        calls(len(steps))  # every set once: what is loaded or tuned lazily is so now
-        backend.synchronize()
         timed = Measurement() if method.dry_run else _timed(backend, calls, len(steps), method, clock)
-    return _with_facts(timed, problem, steps, calls, error, conditions.since(before))
+    phases.end("timing")
+    return replace(
+        timed,
+        missing=timed.missing | {"trace": "--trace was not given"},
+        verified=None if error is None else True,
+        error=error,
+        tolerance=problem.tolerance(),
+        input_sets=len(steps),
+        input_sets_bytes=len(steps) * problem.memory_bytes(),
+        algorithm=getattr(steps[0], "algorithm", None),
+        flop=problem.flop(),
+        bytes_moved=problem.bytes_moved(),
+        phases_s=phases.ended_s,
+        host=conditions.since(before),
+    )
+
+
+class Phases:
+    """What a case spent its time on."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._last = clock, clock()
+        self.ended_s: dict[str, float] = {}
+
+    def end(self, name: str) -> None:
+        now = self._clock()
+        self.ended_s[name] = (now - self._last) / 1e9
+        self._last = now
+
+
+def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
+    """What the GPU itself logs of back-to-back calls, warmed up for as long as they were before being timed.
+
+    For a process that times nothing: tracing makes launches slower, and they stay so. Raises UnsupportedCase where
+    no tracer is installed.
+    """
+    import numpy as np
+
+    from primbench.cuda.trace import trace
+
+    check_memory(backend, problem)
+    inputs = problem.inputs(np.random.default_rng(method.seed))
+    calls = Calls(set_up(backend, problem, inputs, method))
+    calls(1)
+    backend.synchronize()
+    call_s = _one_call_s(backend, calls)
+    warm_calls = math.ceil(1.5 * method.min_time_s / call_s)
+    traced_calls = min(MAX_TRACED, max(MIN_TRACED, math.ceil(TRACED_S / call_s)))
+    return trace(backend, lambda: calls(1), traced_calls, lambda: calls(warm_calls))
+
+
+def _one_call_s(backend: Backend, calls: Calls) -> float:
+    start = CLOCK()
+    calls(1)
+    backend.synchronize()
+    return (CLOCK() - start) / 1e9
 
 
 def _timed(backend: Backend, calls: Calls, sets: int, method: Method, clock: Clock) -> Measurement:
@@ -100,25 +166,6 @@ def _timed(backend: Backend, calls: Calls, sets: int, method: Method, clock: Clo
 
     times = cuda_timing.measure(cast("CudaBackend", backend), calls, sets, method, clock)
     return Measurement(**{name: getattr(times, name) for name in times.__dataclass_fields__})
-
-
-def _with_facts(
-    timed: Measurement, problem: Problem, steps: list[Step], calls: Calls, error: float | None, host: object
-) -> Measurement:
-    from msgspec.structs import replace
-
-    return replace(
-        timed,
-        verified=None if error is None else True,
-        error=error,
-        tolerance=problem.tolerance(),
-        input_sets=len(steps),
-        input_sets_bytes=len(steps) * problem.memory_bytes(),
-        algorithm=getattr(steps[0], "algorithm", None),
-        flop=problem.flop(),
-        bytes_moved=problem.bytes_moved(),
-        host=host,
-    )
 
 
 def set_up(backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method) -> list[Step]:
@@ -187,10 +234,10 @@ def measure_cpu(calls: Calls, method: Method, clock: Clock) -> Measurement:
     warm_up(take, clock, min_time_s=0.0, max_time_s=method.max_time_s / 2)
     batch_s = collect(take, main_rule(method), clock, calls_per_sample=per_batch, taken_by="host clock")
     if per_batch == 1:
-        return Measurement(batch_s=batch_s, wall_s=batch_s)
+        return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
     single = host_timed(calls, 1, clock)
     wall_s = collect(single, secondary_rule(method), clock, calls_per_sample=1, taken_by="host clock")
-    return Measurement(batch_s=batch_s, wall_s=wall_s)
+    return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
 
 
 def calls_per_batch(calls: Calls, clock: Clock) -> int:
@@ -202,5 +249,3 @@ def calls_per_batch(calls: Calls, clock: Clock) -> int:
         if (clock() - start) / 1e9 >= BATCH_S:
             return count
         count *= 2
-
-

@@ -46,9 +46,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     for part in text.strip().split(","):
         found = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part)
         if found is None:
-            raise InvalidRequest(
-                f"CPU list {text.strip()!r}: {part!r} is neither a number nor a range such as 0-3"
-            )
+            raise InvalidRequest(f"CPU list {text.strip()!r}: {part!r} is neither a number nor a range such as 0-3")
         first, last = int(found[1]), int(found[2] or found[1])
         if not first <= last < MAX_CPUS:
             raise InvalidRequest(f"CPU list {text.strip()!r}: {part} must ascend and stay below {MAX_CPUS}")
@@ -108,9 +106,7 @@ def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
     """
     paths = _cgroup_paths(root)
     for mounted_root, mount_point, kind, options in _cgroup_mounts(root):
-        path = (
-            paths.get("") if kind == "cgroup2" else paths.get(controller) if controller in options else None
-        )
+        path = paths.get("") if kind == "cgroup2" else paths.get(controller) if controller in options else None
         if path is None:
             continue
         # In a container the path may still be the host's: the mount's own root says how much of it to drop.
@@ -132,7 +128,7 @@ def _cgroup_paths(root: Path) -> dict[str, str]:
 
 
 def _cgroup_mounts(root: Path) -> list[tuple[str, str, str, list[str]]]:
-    """(root within the hierarchy, mount point, "cgroup" or "cgroup2", options), v1 first: proc(5), mountinfo."""
+    """(root within the hierarchy, mount point, "cgroup" or "cgroup2", options), v1 first: proc(5)."""
     mounts = []
     for line in (root / "proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")

@@ -18,9 +18,7 @@ _INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float8_e4m3fn": 0x7E}
 _BLOCK = 1 << 20
 
 
-def verify(
-    backend: Backend, problem: Problem, step: Step, inputs: Sequence[Array], rng: np.random.Generator
-) -> float:
+def verify(backend: Backend, problem: Problem, step: Step, inputs: Sequence[Array], rng: np.random.Generator) -> float:
     """Run ``step`` on an output poisoned with NaN and return the largest |output - expected| / scale.
 
     Raises VerificationError where it exceeds the problem's tolerance or an element was not written.

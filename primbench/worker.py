@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from primbench import environment, placement, protocol
 from primbench.backends import Backend, best_available
 from primbench.errors import BackendUnavailable, PlacementError, UnsupportedCase
-from primbench.measurement import Trace
 from primbench.problem import backends_of
 from primbench.protocol import Outcome, Ready, Refusal, Start
 from primbench.record import Case
+from primbench.timing import measure_on, trace_on
 
 _PR_SET_PDEATHSIG = 1
 
@@ -88,20 +88,12 @@ def run(backend: Backend, case: Case, start: Start) -> Outcome:
     """Measure or trace one case; every exception becomes a reason."""
     try:
         if start.purpose == "trace":
-            return Outcome(status="ok", trace=trace(backend, case))
-        from primbench.timing import measure_on
-
+            return Outcome(status="ok", trace=trace_on(backend, case.problem(), case.method))
         return Outcome(status="ok", measurement=measure_on(backend, case.problem(), case.method))
     except UnsupportedCase as reason:
         return Outcome(status="skipped", reason=str(reason))
     except Exception as error:  # whatever a framework raises is the outcome of this case, not of the run
         return Outcome(status="failed", reason=one_line(error))
-
-
-def trace(backend: Backend, case: Case) -> Trace:
-    from primbench.cuda.trace import trace_case
-
-    return trace_case(backend, case.problem(), case.method)
 
 
 def one_line(error: Exception) -> str:

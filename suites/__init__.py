@@ -41,7 +41,7 @@ LABELS = ("set", "application", "id", "label")
 
 _FOLDER = Path(__file__).parent
 _MAX_FILE_BYTES = parse_size("16MiB")
-_MAX_MESSAGE = 300
+_MAX_QUOTED = 300
 # tomllib keeps every prefix of a dotted key: without a limit, 200 kB of "a.a.a. ..." take 40 GB.
 _MAX_SQUARED_DOTS = 10**7
 _INTEGERS = range(-(2**63), 2**63)  # TOML 1.0, "Integer"
@@ -134,14 +134,13 @@ def _kept(suite: _Suite, only: Sequence[str], set_name: str | None) -> list[_Row
     for primitive in only:
         problem_class(primitive)  # a misspelt primitive is not an empty selection
     kept = [
-        row
-        for row in suite.rows
-        if (not only or row.primitive in only) and set_name in (None, row.labels.get("set"))
+        row for row in suite.rows if (not only or row.primitive in only) and set_name in (None, row.labels.get("set"))
     ]
     if not kept:
         asked = [*only, *([] if set_name is None else [f"set {set_name!r}"])]
-        there = dict.fromkeys(f"{row.primitive} {row.labels.get('set', '(no set)')}" for row in suite.rows)
-        raise InvalidRequest(f"{suite.source}: no entry of {', '.join(asked)}: it holds {', '.join(there)}")
+        sets = dict.fromkeys((row.primitive, row.labels.get("set")) for row in suite.rows)
+        there = ", ".join(f"{primitive} {'without a set' if of is None else repr(of)}" for primitive, of in sets)
+        raise InvalidRequest(f"{suite.source}: no entry of {', '.join(asked)}: it holds {_cut(there)}")
     return kept
 
 
@@ -151,7 +150,7 @@ def _problem(row: _Row, replaced: dict[str, Value]) -> Problem:
     except InvalidRequest as error:
         changed = " with " + ", ".join(f"{field}={value!r}" for field, value in replaced.items())
         reason = str(error).removeprefix(f"{row.primitive} ")
-        raise InvalidRequest(_cut(f"{row.where}{changed if replaced else ''}: {reason}")) from None
+        raise InvalidRequest(f"{row.where}{changed if replaced else ''}: {_cut(reason)}") from None
 
 
 def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:
@@ -176,7 +175,7 @@ def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
         try:
             problem_class(primitive)
         except InvalidRequest as error:
-            raise FileError(_cut(f"{source}: {error}")) from None
+            raise FileError(f"{source}: {_cut(str(error))}") from None
     rows = [
         row
         for primitive, entries in document.items()
@@ -208,7 +207,7 @@ def _row(where: str, primitive: str, entry: dict[str, Any]) -> _Row:
         if key in LABELS and not isinstance(value, str):
             raise FileError(f"{where}: {key} is not a string")
         if not isinstance(value, int | float | str) or (isinstance(value, int) and value not in _INTEGERS):
-            raise FileError(_cut(f"{where}: {key!r} is not a number of 64 bits, a string, true or false"))
+            raise FileError(f"{where}: {_cut(repr(key))} is not a number of 64 bits, a string, true or false")
     labels = {key: entry[key] for key in LABELS if key in entry}
     return _Row(where, primitive, {key: entry[key] for key in entry if key not in LABELS}, labels)
 
@@ -230,7 +229,7 @@ def _parse(source: str, content: bytes) -> dict[str, Any]:
     except RecursionError:
         raise FileError(f"{source}: nested too deeply for a suite") from None
     except ValueError as error:  # TOMLDecodeError, and integers of more digits than Python converts
-        raise FileError(_cut(f"{source}: not TOML: {error}")) from None
+        raise FileError(f"{source}: not TOML: {_cut(str(error))}") from None
 
 
 def _content(source: str, path: str | os.PathLike[str]) -> bytes:
@@ -249,6 +248,6 @@ def _content(source: str, path: str | os.PathLike[str]) -> bytes:
     return content
 
 
-def _cut(message: str) -> str:
+def _cut(quoted: str) -> str:
     """A file may hold a word of megabytes; a message may not."""
-    return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 3] + "..."
+    return quoted if len(quoted) <= _MAX_QUOTED else quoted[: _MAX_QUOTED - 3] + "..."

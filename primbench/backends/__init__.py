@@ -109,9 +109,7 @@ def open_backend(name: str, device: str) -> Backend:
 def candidates(having_kernels: Sequence[str], device_kind: str) -> list[str]:
     """The installed ones of some backends that can reach a kind of device, best first. Imports no framework."""
     return [
-        name
-        for name in names()
-        if name in having_kernels and device_kind in devices_of(name) and missing(name) is None
+        name for name in names() if name in having_kernels and device_kind in devices_of(name) and missing(name) is None
     ]
 
 

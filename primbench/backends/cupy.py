@@ -32,9 +32,11 @@ class Cupy:
         import cupy
 
         self.device = device
+        self._outer_device = cupy.cuda.Device()
         cupy.cuda.Device(_index(device)).use()
+        self._outer_stream = cupy.cuda.get_current_stream()
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        # Allocations and elementwise kernels go to the current stream, so it is made current for good.
+        # Allocations and elementwise kernels go to the current stream, so it is current until close().
         self.stream.use()
         self.stream_handle = int(self.stream.ptr)
 
@@ -72,6 +74,10 @@ class Cupy:
 
         cupy.get_default_memory_pool().free_all_blocks()
         cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    def close(self) -> None:
+        self._outer_stream.use()
+        self._outer_device.use()
 
     def versions(self) -> dict[str, str]:
         import cupy

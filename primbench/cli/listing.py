@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +11,14 @@ from primbench import backends as backend_files
 from primbench.cli import first_line
 from primbench.problem import backends_of, primitives
 
+if TYPE_CHECKING:
+    from primbench.suites import Description
+
 
 def _primitives() -> list[tuple[str, str]]:
-    return [(name, f"{first_line(cls.__doc__)} On {', '.join(backends_of(name))}.") for name, cls in primitives().items()]
+    return [
+        (name, f"{first_line(cls.__doc__)} On {', '.join(backends_of(name))}.") for name, cls in primitives().items()
+    ]
 
 
 def _backends() -> list[tuple[str, str]]:
@@ -44,7 +50,15 @@ def _without_gpu(name: str) -> str:
 def _suites() -> list[tuple[str, str]]:
     from primbench import suites
 
-    return [(name, suites.describe(name)) for name in suites.names()]
+    return [(name, _suite(suites.describe(name))) for name in suites.names()]
+
+
+def _suite(found: Description) -> str:
+    counts = (
+        f"{primitive} {', '.join(f'{count} {name}' if name else str(count) for name, count in sets.items())}"
+        for primitive, sets in found.counts.items()
+    )
+    return f"{found.title}: {'; '.join(counts)}"
 
 
 SECTIONS = {"primitives": _primitives, "backends": _backends, "suites": _suites}

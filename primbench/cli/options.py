@@ -37,18 +37,17 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(rows)
 
 
-class Parsed(click.ParamType):
-    """A value that one of primbench's parsers reads; its InvalidRequest becomes click's usage error."""
+def parsed(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """An option type that one of primbench's parsers reads; its InvalidRequest becomes click's usage error."""
 
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(text: str) -> Any:
         try:
-            return self._parse(value) if isinstance(value, str) else value
+            return parse(text)
         except InvalidRequest as error:
-            self.fail(str(error), param, ctx)
+            raise click.BadParameter(str(error)) from None
+
+    convert.__name__ = name  # click shows it in --help
+    return convert
 
 
 def numa_node(text: str) -> int | str | None:
@@ -69,11 +68,11 @@ def key_value(text: str) -> tuple[str, str]:
     return key, value
 
 
-DURATION = Parsed("duration", units.parse_duration)
-PERCENT = Parsed("percent", units.parse_fraction)
-CPUS = Parsed("list", parse_cpu_list)
-NODE = Parsed("node", numa_node)
-LABEL = Parsed("key=value", key_value)
+DURATION = parsed("duration", units.parse_duration)
+PERCENT = parsed("percent", units.parse_fraction)
+CPUS = parsed("list", parse_cpu_list)
+NODE = parsed("node", numa_node)
+LABEL = parsed("key=value", key_value)
 
 
 def _where() -> list[click.Option]:

@@ -206,7 +206,20 @@ class Blocker:
         """Stop the stream here until release()."""
         self._words[0] = self._words[1] = 0
         one, none = c_uint(1), c_uint(0)
-        call("cuLaunchKernel", self._function, one, one, one, one, one, one, none, self._stream, self._arguments, None)
+        call(
+            "cuLaunchKernel",
+            self._function,
+            one,
+            one,
+            one,
+            one,
+            one,
+            one,
+            none,
+            self._stream,
+            self._arguments,
+            None,
+        )
 
     def release(self) -> None:
         self._words[0] = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -36,29 +37,64 @@ class CudaTimes:
     missing: dict[str, str]
 
 
+@dataclass(frozen=True)
+class DeviceSampler:
+    """The means by which device_s is sampled."""
+
+    take: Take
+    calls_per_sample: int
+    taken_by: str
+    nodes_per_call: float | None
+
+
 def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, clock: Clock) -> CudaTimes:
-    """Time a case whose kernels have all run before. ``sets`` input sets are rotated by ``calls``."""
+    """Time a case whose kernels have all run before. ``sets`` input sets are rotated by ``calls``.
+
+    device_s comes first, after a warm-up in which clocks and power settle, and stream_s right behind it: a large
+    product runs 10 % faster in its first milliseconds than once the board has reached its power limit.
+    """
     stream = backend.stream_handle
     rough_s = _rough_time_s(calls, stream)
-    batch = _stream_batch(calls, stream, rough_s)
-    warm_up(batch, clock, min_time_s=0.0, max_time_s=method.max_time_s / 2)
-    stream_s = collect(
-        batch, secondary_rule(method), clock, calls_per_sample=_batch_calls(rough_s), taken_by="event pair"
-    )
-    missing: dict[str, str] = {}
-    take, per_sample, taken_by, nodes = _device_sampler(backend, calls, sets, stream_s.median_s, missing)
-    device_s, gpu = None, GpuReading()
-    if take is not None:
-        warm_up(take, clock, min_time_s=method.min_time_s / 2, max_time_s=method.max_time_s / 2)
-        before_j, start = nvml.energy_j(backend.device), clock()
-        device_s = collect(take, main_rule(method), clock, calls_per_sample=per_sample, taken_by=taken_by)
-        after_j, energy_time_s = nvml.energy_j(backend.device), (clock() - start) / 1e9
-        energy_j = after_j - before_j if after_j is not None and before_j is not None else None
-        gpu = replace(_load(backend, calls, rough_s), energy_j=energy_j, energy_time_s=energy_time_s)
-    busy_s = device_s.median_s if device_s else stream_s.median_s
-    enqueue_s = _enqueue(backend, calls, busy_s, nodes, method, clock)
+    missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
+    device = _device_sampler(backend, calls, sets, rough_s, missing)
+    device_s, gpu = _device(backend, device, calls, rough_s, method, clock) if device else (None, GpuReading())
+    stream_s = _stream(calls, stream, rough_s, method, clock)
+    call_s = device_s.median_s if device_s else stream_s.median_s
+    nodes = device.nodes_per_call if device else None
+    enqueue_s = _enqueue(backend, calls, call_s, nodes, method, clock)
     wall_s, single_s = _round_trip(backend, calls, method, clock)
     return CudaTimes(enqueue_s, single_s, wall_s, stream_s, device_s, nodes, gpu, missing)
+
+
+def _device(
+    backend: CudaBackend, sampler: DeviceSampler, calls: Calls, call_s: float, method: Method, clock: Clock
+) -> tuple[Samples, GpuReading]:
+    """device_s, with the energy it took and the clocks it ran at."""
+    warm_up(sampler.take, clock, min_time_s=method.min_time_s / 2, max_time_s=method.max_time_s / 2)
+    (before_j, reason), start = nvml.energy_j(backend.device), clock()
+    device_s = collect(
+        sampler.take,
+        main_rule(method),
+        clock,
+        calls_per_sample=sampler.calls_per_sample,
+        taken_by=sampler.taken_by,
+    )
+    (after_j, _), energy_time_s = nvml.energy_j(backend.device), (clock() - start) / 1e9
+    gpu = _load(backend, calls, call_s)
+    if before_j is None or after_j is None:
+        return device_s, replace(gpu, missing=gpu.missing | {"energy_j": reason or "the counter vanished"})
+    return device_s, replace(gpu, energy_j=after_j - before_j, energy_time_s=energy_time_s)
+
+
+def _stream(calls: Calls, stream: int, call_s: float, method: Method, clock: Clock) -> Samples:
+    """The period of back-to-back calls, launched as they come."""
+    count = max(3, math.ceil(2 * SAMPLE_S / call_s))
+
+    def take() -> list[float]:
+        return [event_pair(calls, stream, count)]
+
+    warm_up(take, clock, min_time_s=0.0, max_time_s=method.max_time_s / 4)
+    return collect(take, secondary_rule(method), clock, calls_per_sample=count, taken_by="event pair")
 
 
 def event_pair(calls: Calls, stream: int, count: int) -> float:
@@ -80,29 +116,21 @@ def _rough_time_s(calls: Calls, stream: int) -> float:
     return max(event_pair(calls, stream, 3), 1e-7)
 
 
-def _batch_calls(call_s: float) -> int:
-    return max(3, math.ceil(2 * SAMPLE_S / call_s))
-
-
-def _stream_batch(calls: Calls, stream: int, call_s: float) -> Take:
-    count = _batch_calls(call_s)
-    return lambda: [event_pair(calls, stream, count)]
-
-
 def _device_sampler(
-    backend: CudaBackend, calls: Calls, sets: int, stream_s: float, missing: dict[str, str]
-) -> tuple[Take | None, int, str, float | None]:
-    """The means for device_s: a graph, or a blocking kernel where the library refuses to be captured."""
+    backend: CudaBackend, calls: Calls, sets: int, call_s: float, missing: dict[str, str]
+) -> DeviceSampler | None:
+    """A graph, or a blocking kernel where the library refuses to be captured; None where neither will do."""
     try:
-        graph, count = _graph(backend, calls, sets, stream_s)
+        graph, count = _graph(backend, calls, sets, call_s)
     except Exception as refusal:  # each framework has its own error for "not while capturing"
         driver.synchronize(backend.stream_handle)
         missing["nodes_per_call"] = f"not captured in a graph: {type(refusal).__name__}: {refusal}"[:300]
-        take, count = _blocked_sampler(backend.stream_handle, calls, stream_s)
-        if take is None:
+        blocked = _blocked_sampler(backend.stream_handle, calls, call_s)
+        if blocked is None:
             missing["device_s"] = "a call does not return while the stream is held: it waits for the GPU itself"
-        return take, count, "blocking kernel", None
-    return _graph_sampler(graph, backend.stream_handle, count), count, "graph", graph.nodes / count
+        return blocked
+    take = _graph_sampler(graph, backend.stream_handle, count)
+    return DeviceSampler(take, count, "graph", graph.nodes / count)
 
 
 def _graph(backend: CudaBackend, calls: Calls, sets: int, stream_s: float) -> tuple[Graph, int]:
@@ -134,9 +162,7 @@ def _graph_sampler(graph: Graph, stream: int, count: int) -> Take:
             if event is not events[-1]:
                 graph.launch()
         driver.synchronize(stream)
-        samples = [
-            before.seconds_until(after) / count for before, after in zip(events, events[1:], strict=False)
-        ]
+        samples = [before.seconds_until(after) / count for before, after in itertools.pairwise(events)]
         while len(events) <= min(100, ROUND_S / (samples[-1] * count)):
             events.append(driver.Event())
         return samples
@@ -144,7 +170,7 @@ def _graph_sampler(graph: Graph, stream: int, count: int) -> Take:
     return take
 
 
-def _blocked_sampler(stream: int, calls: Calls, call_s: float) -> tuple[Take | None, int]:
+def _blocked_sampler(stream: int, calls: Calls, call_s: float) -> DeviceSampler | None:
     """Samples of calls queued behind a kernel that holds the stream; None where the host cannot run ahead."""
     blocker = driver.Blocker(stream)
     count = min(MAX_QUEUED, max(1, math.ceil(SAMPLE_S / call_s)))
@@ -152,9 +178,9 @@ def _blocked_sampler(stream: int, calls: Calls, call_s: float) -> tuple[Take | N
         take = _blocked(blocker, stream, calls, count)
         take()
         if not blocker.timed_out:
-            return take, count
+            return DeviceSampler(take, count, "blocking kernel", None)
         count //= 4  # the queue was full: a call makes more launches than one
-    return None, 0
+    return None
 
 
 def _blocked(blocker: driver.Blocker, stream: int, calls: Calls, count: int) -> Take:

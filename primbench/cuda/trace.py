@@ -78,8 +78,8 @@ def _torch_recorder() -> Recorder:
     def record(run: Callable[[], None]) -> list[Record]:
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             run()
-        # events() is public. Since torch 2.4 its time_range is float microseconds from the start of the trace:
-        # whole nanoseconds over 1000, so that rounding gives them back.
+        # events() is public. Since torch 2.4 its time_range, in microseconds from the start of the trace, is
+        # whole nanoseconds over 1000, a float, so that rounding gives them back.
         return [
             (round(event.time_range.start * 1e3), round(event.time_range.end * 1e3), event.name)
             for event in profiler.events()
@@ -89,6 +89,7 @@ def _torch_recorder() -> Recorder:
     return record
 
 
+@functools.cache  # CUPTI takes its callbacks once a process
 def _cupti_recorder() -> Recorder:
     try:
         from cupti import cupti
@@ -96,9 +97,7 @@ def _cupti_recorder() -> Recorder:
         raise UnsupportedCase(
             "the time inside kernels needs CUPTI: pip install cupti-python of the driver's CUDA major version"
         ) from None
-    kinds = [
-        getattr(cupti.ActivityKind, name) for name in ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")
-    ]
+    kinds = [getattr(cupti.ActivityKind, name) for name in ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")]
     completed: list[Record] = []
     read = functools.partial(_read, cupti, _demangler())
     try:

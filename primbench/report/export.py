@@ -42,7 +42,11 @@ def flat(record: Record) -> dict[str, object]:
     case, measured = record.case, record.measurement
     row: dict[str, object] = {"primitive": case.primitive, "backend": case.backend, "device": case.device}
     row |= {"process": case.process} | dict(case.parameters) | {f"label_{k}": v for k, v in case.labels.items()}
-    row |= {"status": record.status, "reason": record.reason, "verified": measured.verified if measured else None}
+    row |= {
+        "status": record.status,
+        "reason": record.reason,
+        "verified": measured.verified if measured else None,
+    }
     for metric in METRICS:
         row |= _quantiles(metric, samples(measured, metric))
     if measured is not None:

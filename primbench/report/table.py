@@ -10,7 +10,7 @@ from primbench.measurement import Measurement, Samples
 from primbench.placement import EffectivePlacement
 from primbench.problem import problem_class
 from primbench.record import Record, Worker
-from primbench.units import TimeUnit, format_percent, format_rate, format_time
+from primbench.units import TimeUnit, format_percent, format_time, rate_column
 
 TIMES = {
     "enqueue": "enqueue_s",
@@ -33,9 +33,7 @@ class Table:
     notes: list[str]
 
 
-def tables(
-    records: Sequence[Record], workers: Iterable[Worker] = (), time_unit: TimeUnit | None = None
-) -> list[Table]:
+def tables(records: Sequence[Record], workers: Iterable[Worker] = (), time_unit: TimeUnit | None = None) -> list[Table]:
     """One table a primitive, in order of first appearance."""
     found = list(workers)
     names = dict.fromkeys(record.case.primitive for record in records)
@@ -103,9 +101,7 @@ def _case_columns(records: list[Record]) -> list[Column]:
     labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
     shown += [label(name) for name, values in labels.items() if len(values) > 1]
     varying = ("backend", "device", "process")
-    return shown + [
-        attribute(name) for name in varying if len({getattr(record.case, name) for record in records}) > 1
-    ]
+    return shown + [attribute(name) for name in varying if len({getattr(record.case, name) for record in records}) > 1]
 
 
 def _unusual(records: list[Record], name: str, default: object) -> bool:
@@ -152,17 +148,11 @@ def _rate_columns(records: list[Record]) -> list[Column]:
             return None
         return measured.flop_per_s if has_flop else measured.bytes_per_s
 
-    largest = max((value for value in map(rate, records) if value is not None), default=None)
-    if largest is None:
+    unit, cells = rate_column([rate(record) for record in records], "FLOP/s" if has_flop else "B/s")
+    if set(cells) == {UNKNOWN}:
         return []
-    _, unit = format_rate(largest, "FLOP/s" if has_flop else "B/s")
-    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}.get(unit[0], 1.0)
-
-    def cell(record: Record) -> str:
-        value = rate(record)
-        return UNKNOWN if value is None else f"{value / scale:.3g}"
-
-    return [(unit, cell)]
+    by_record = dict(zip(map(id, records), cells, strict=True))
+    return [(unit, lambda record: by_record[id(record)])]
 
 
 def _kernel_columns(records: list[Record]) -> list[Column]:
@@ -184,7 +174,10 @@ def _title(records: list[Record], workers: list[Worker]) -> str:
     parts = [first.primitive]
     used = {record.worker for record in records}
     ran = [worker for worker in workers if worker.worker in used]
-    for name, values in (("backend", {r.case.backend for r in records}), ("device", {r.case.device for r in records})):
+    for name, values in (
+        ("backend", {r.case.backend for r in records}),
+        ("device", {r.case.device for r in records}),
+    ):
         if len(values) == 1:
             parts.append(_backend_version(first.backend, ran) if name == "backend" else _device_name(first.device, ran))
     if ran and all(worker.placement == ran[0].placement for worker in ran):
@@ -221,7 +214,7 @@ def _notes(records: list[Record]) -> list[str]:
     if noisy:
         limit = format_percent(noisy[0].case.method.max_noise)
         notes.append(
-            f"* the 95 % interval of the median is wider than --max-noise {limit}: raise --max-time, or quiet the machine"
+            f"* the median is known no better than this, --max-noise asked for {limit}: raise --max-time, quiet the machine"
         )
     throttled = {
         reason

@@ -60,9 +60,7 @@ def test_duration_without_a_number_and_a_unit_is_refused(text: str) -> None:
         units.parse_duration(text)
 
 
-@pytest.mark.parametrize(
-    ("fraction", "text"), [(0.005, "0.5%"), (0.0, "0%"), (1.0, "100 %"), (0.00001, "0.001%")]
-)
+@pytest.mark.parametrize(("fraction", "text"), [(0.005, "0.5%"), (0.0, "0%"), (1.0, "100 %"), (0.00001, "0.001%")])
 def test_percentage_becomes_a_fraction(fraction: float, text: str) -> None:
     assert fraction == units.parse_fraction(text)
 
@@ -97,9 +95,7 @@ def test_size_without_a_known_unit_is_refused(text: str) -> None:
 
 
 def test_part_of_a_byte_is_refused() -> None:
-    with pytest.raises(
-        InvalidRequest, match=r"^size '0\.3KiB': 307\.2 bytes is not a whole number of bytes$"
-    ):
+    with pytest.raises(InvalidRequest, match=r"^size '0\.3KiB': 307\.2 bytes is not a whole number of bytes$"):
         units.parse_size("0.3KiB")
 
 
@@ -204,9 +200,7 @@ def test_unit_that_fits_leaves_one_to_three_digits_before_the_point(seconds: flo
         ("-", "FLOP/s", None, "FLOP/s"),
     ],
 )
-def test_rate_has_a_decimal_prefix(
-    number: str, unit: str, value: float | None, what: Literal["FLOP/s", "B/s"]
-) -> None:
+def test_rate_has_a_decimal_prefix(number: str, unit: str, value: float | None, what: Literal["FLOP/s", "B/s"]) -> None:
     assert (number, unit) == units.format_rate(value, what)
 
 

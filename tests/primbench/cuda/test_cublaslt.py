@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from primbench.cuda import cublaslt
 from primbench.errors import PrimbenchError, UnsupportedCase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 M, N, K = 3, 4, 5
 NUMPY_TYPE = {0: np.float32, 1: np.float64, 2: np.float16, 3: np.int8, 10: np.int32}
@@ -35,10 +37,11 @@ class Product:
 
 
 class Library:
-    """The functions of cublasLt.h that are used, with its prototypes; ``alive`` holds what is not destroyed."""
+    """The functions of cublasLt.h that are used, with its prototypes; ``alive``: made and not destroyed."""
 
     def __init__(self) -> None:
         self.alive: dict[int, dict[Any, Any]] = {}
+        self.callbacks: list[Any] = []
         self.made = 0
         self.heuristic_status = 0
         self.heuristic_count = 1
@@ -49,20 +52,26 @@ class Library:
             cublasLtMatmulDescCreate=self._creator(c_int, c_int),
             cublasLtMatrixLayoutCreate=self._creator(c_int, c_uint64, c_uint64, c_int64),
             cublasLtMatmulPreferenceCreate=self._creator(),
-            cublasLtMatmulAlgoGetHeuristic=CFUNCTYPE(
-                c_int, *[c_void_p] * 7, c_int, c_void_p, POINTER(c_int)
-            )(self._heuristic),
-            cublasLtMatmulAlgoConfigGetAttribute=CFUNCTYPE(
-                c_int, c_void_p, c_int, c_void_p, c_size_t, POINTER(c_size_t)
-            )(self._read_config),
-            cublasLtMatmul=CFUNCTYPE(c_int, *[c_void_p] * 14, c_size_t, c_void_p)(self._matmul),
-            cublasLtGetStatusName=CFUNCTYPE(c_char_p, c_int)(lambda status: b"CUBLAS_STATUS_%d" % status),
-            cublasLtGetVersion=lambda: 130002,
             cublasLtMatmulDescSetAttribute=self._setter(),
             cublasLtMatmulPreferenceSetAttribute=self._setter(),
+            cublasLtMatmulAlgoGetHeuristic=self._function(
+                self._heuristic, *[c_void_p] * 7, c_int, c_void_p, POINTER(c_int)
+            ),
+            cublasLtMatmulAlgoConfigGetAttribute=self._function(
+                self._read_config, c_void_p, c_int, c_void_p, c_size_t, POINTER(c_size_t)
+            ),
+            cublasLtMatmul=self._function(self._matmul, *[c_void_p] * 14, c_size_t, c_void_p),
+            cublasLtGetStatusName=lambda status: b"CUBLAS_STATUS_%d" % status,
+            cublasLtGetVersion=lambda: 130002,
         )
         for kind in ("", "MatmulDesc", "MatrixLayout", "MatmulPreference"):
-            setattr(self.functions, f"cublasLt{kind}Destroy", CFUNCTYPE(c_int, c_void_p)(self._destroy))
+            setattr(self.functions, f"cublasLt{kind}Destroy", self._function(self._destroy, c_void_p))
+
+    def _function(self, python: Any, *types: Any) -> Any:
+        """A C function called as one of a ctypes.CDLL is: nothing is known of its argument types."""
+        callback = CFUNCTYPE(c_int, *types)(python)
+        self.callbacks.append(callback)
+        return CFUNCTYPE(c_int)(ctypes.cast(callback, c_void_p).value or 0)
 
     def _creator(self, *types: Any) -> Any:
         def create(out: Any, *arguments: int) -> int:
@@ -71,14 +80,14 @@ class Library:
             out[0] = self.made
             return 0
 
-        return CFUNCTYPE(c_int, POINTER(c_void_p), *types)(create)
+        return self._function(create, POINTER(c_void_p), *types)
 
     def _setter(self) -> Any:
         def put(target: int, attribute: int, value: int, size_bytes: int) -> int:
             self.alive[target][attribute] = int.from_bytes(ctypes.string_at(value, size_bytes), "little")
             return 0
 
-        return CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, c_size_t)(put)
+        return self._function(put, c_void_p, c_int, c_void_p, c_size_t)
 
     def _destroy(self, target: int) -> int:
         del self.alive[target]
@@ -113,7 +122,10 @@ class Library:
         factor, share = (
             np.frombuffer(ctypes.string_at(at, np.dtype(scalar).itemsize), scalar)[0] for at in (alpha, beta)
         )
-        x, y = self._matrix(left, left_layout).astype(scalar), self._matrix(right, right_layout).astype(scalar)
+        x, y = (
+            self._matrix(left, left_layout).astype(scalar),
+            self._matrix(right, right_layout).astype(scalar),
+        )
         product = (x.T if transposed[3] else x) @ (y.T if transposed[4] else y)
         self._matrix(out, out_layout)[...] = factor * product + share * self._matrix(added, added_layout)
         return self.matmul_status

@@ -3,14 +3,16 @@ from __future__ import annotations
 import ctypes
 import enum
 import sys
-from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from primbench.cuda.trace import Record, split_calls, trace
 from primbench.errors import UnsupportedCase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_each_call_gets_the_sum_of_its_kernels() -> None:
@@ -42,14 +44,14 @@ def test_nothing_recorded_is_no_busy_time_of_zero() -> None:
         split_calls([], 7)
 
 
-class ActivityKind(enum.IntEnum):
+class Kind(enum.IntEnum):
     MEMCPY = 1
     MEMSET = 2
     CONCURRENT_KERNEL = 10
     MEMCPY2 = 22
 
 
-class ActivityMemcpyKind(enum.IntEnum):
+class MemcpyKind(enum.IntEnum):
     HTOD = 1
 
 
@@ -60,8 +62,8 @@ class CuptiError(Exception):
 class Cupti:
     """Keeps what a device does while a kind is enabled and hands it over on a flush, as CUPTI does."""
 
-    ActivityKind = ActivityKind
-    ActivityMemcpyKind = ActivityMemcpyKind
+    ActivityKind = Kind
+    ActivityMemcpyKind = MemcpyKind
     cuptiError = CuptiError  # noqa: N815 - the name it has in cupti-python
 
     def __init__(self) -> None:
@@ -71,7 +73,7 @@ class Cupti:
         self.refuses = False
         self.now_ns = 1_000_000
 
-    def launch(self, kind: ActivityKind, duration_ns: int, **fields: Any) -> None:
+    def launch(self, kind: Kind, duration_ns: int, **fields: Any) -> None:
         start, self.now_ns = self.now_ns, self.now_ns + duration_ns + 500
         if kind in self.enabled:
             activity = SimpleNamespace(kind=int(kind), start=start, end=start + duration_ns, **fields)
@@ -117,14 +119,19 @@ class Backend:
 
 
 def test_cupti_gives_times_names_and_count_of_the_calls_after_the_warm_up(cupti: Cupti) -> None:
-    warmed = []
+    warm = False
 
     def step() -> None:
-        cupti.launch(ActivityKind.MEMCPY, 300, copy_kind=1)
-        cupti.launch(ActivityKind.MEMSET, 100)
-        cupti.launch(ActivityKind.CONCURRENT_KERNEL, 2000 if warmed else 9000, name="_Z4gemmPKf")
+        cupti.launch(Kind.MEMCPY, 300, copy_kind=1)
+        cupti.launch(Kind.MEMSET, 100)
+        cupti.launch(Kind.CONCURRENT_KERNEL, 2000 if warm else 9000, name="_Z4gemmPKf")
 
-    found = trace(Backend("cupy"), step, 3, lambda: (warmed.append(True), step())[0])
+    def warm_up() -> None:
+        nonlocal warm
+        warm = True
+        step()
+
+    found = trace(Backend("cupy"), step, 3, warm_up)
     assert found.busy_s.samples_s == [2.4e-6] * 3
     assert (found.busy_s.calls_per_sample, found.busy_s.taken_by) == (1, "cupti")
     assert found.kernels_per_call == 3
@@ -137,10 +144,11 @@ def test_a_mean_says_over_how_many_calls(cupti: Cupti) -> None:
 
     def step() -> None:
         for _ in range(next(made)):
-            cupti.launch(ActivityKind.CONCURRENT_KERNEL, 1000, name="k")
+            cupti.launch(Kind.CONCURRENT_KERNEL, 1000, name="k")
 
     found = trace(Backend("numba"), step, 3, lambda: None)
-    assert (found.busy_s.samples_s, found.busy_s.calls_per_sample) == ([pytest.approx(4e-6 / 3)], 3)
+    assert found.busy_s.samples_s == pytest.approx([4e-6 / 3])
+    assert found.busy_s.calls_per_sample == 3
 
 
 def test_dropped_records_refuse_the_trace(cupti: Cupti) -> None:
@@ -154,7 +162,7 @@ def test_kernels_without_times_refuse_the_trace(cupti: Cupti) -> None:
     with pytest.raises(UnsupportedCase, match="without their times"):
         trace(
             Backend("cupy"),
-            lambda: cupti.launch(ActivityKind.CONCURRENT_KERNEL, 1000, name="k"),
+            lambda: cupti.launch(Kind.CONCURRENT_KERNEL, 1000, name="k"),
             3,
             lambda: None,
         )
@@ -175,7 +183,7 @@ def test_without_cupti_python_the_reason_says_what_to_install(monkeypatch: pytes
 class Profiler:
     """What torch.profiler keeps of a GPU: events in float microseconds from the start of the trace."""
 
-    device: list[Record] = []
+    device: ClassVar[list[Record]] = []
 
     def __init__(self, activities: list[str]) -> None:
         assert activities == ["CUDA"]
@@ -217,5 +225,9 @@ def test_torch_is_traced_by_its_profiler_to_the_nanosecond(monkeypatch: pytest.M
 
     found = trace(backend, step, 4, lambda: None)
     assert found.busy_s.samples_s == [1603e-9] * 4
-    assert (found.busy_s.taken_by, found.kernels, found.kernels_per_call) == ("torch.profiler", ["nvjet"], 1.0)
+    assert (found.busy_s.taken_by, found.kernels, found.kernels_per_call) == (
+        "torch.profiler",
+        ["nvjet"],
+        1.0,
+    )
     assert backend.synchronized == 3

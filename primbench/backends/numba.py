@@ -1,0 +1,152 @@
+"""Numba: kernels of our own, compiled for the CPU and for NVIDIA GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+from primbench.backends.numpy import Numpy
+from primbench.cuda import driver
+from primbench.dtypes import numpy_dtype
+from primbench.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.problem import Array
+
+MODULES = ("numba",)
+DEVICES = ("cpu", "cuda")
+INSTALL = "pip install numba 'numpy<2.5' (for a GPU: numba-cuda[cu13] or numba-cuda[cu12], as the driver)"
+
+
+class NumbaCpu(Numpy):
+    """Arrays of NumPy, loops of Numba."""
+
+    name = "numba"
+
+    def versions(self) -> dict[str, str]:
+        import numba
+
+        return _compiler_versions() | {"threading layer": _threading_layer(numba)}
+
+
+class NumbaCuda:
+    name = "numba"
+
+    def __init__(self, device: str) -> None:
+        from numba import cuda
+
+        self.device = device
+        cuda.select_device(_index(device))
+        self.stream_handle = driver.create_stream()
+        self.stream = cuda.external_stream(self.stream_handle)
+        self.multiprocessors: int = cuda.get_current_device().MULTIPROCESSOR_COUNT
+
+    def put(self, host: Array) -> Any:
+        from numba import cuda
+
+        array = cuda.to_device(host, stream=self.stream)
+        self.synchronize()
+        return array
+
+    def get(self, array: Any) -> Array:
+        host: Array = array.copy_to_host(stream=self.stream)
+        self.synchronize()
+        return host
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        from numba import cuda
+
+        return cuda.device_array(shape, numpy_dtype(dtype), stream=self.stream)
+
+    def poison(self, array: Any) -> None:
+        """By the driver's memset: Numba's own fill would compile a kernel for every dtype and rank."""
+        address, stream = ctypes.c_void_p(_address(array)), ctypes.c_void_p(self.stream_handle)
+        if array.dtype.name == "int32":
+            lowest, count = ctypes.c_uint(1 << 31), ctypes.c_size_t(array.size)
+            driver.call("cuMemsetD32Async", address, lowest, count, stream)
+        else:
+            # All bits set is a NaN in every floating-point format; int8's lowest has the top bit alone.
+            byte, count = 0x80 if array.dtype.name == "int8" else 0xFF, array.size * array.dtype.itemsize
+            driver.call("cuMemsetD8Async", address, ctypes.c_ubyte(byte), ctypes.c_size_t(count), stream)
+
+    def synchronize(self) -> None:
+        self.stream.synchronize()
+
+    def release(self) -> None:
+        from numba import cuda
+
+        cuda.current_context().deallocations.clear()
+
+    def close(self) -> None:
+        """Nothing was made current but the device's primary context, which all frameworks share."""
+
+    def versions(self) -> dict[str, str]:
+        from numba import cuda
+
+        # NVIDIA's package replaces the module that Numba brings; a Numba that cannot say has only its own.
+        provider = getattr(cuda, "implementation", "Built-in")
+        found = _compiler_versions() | {"numba.cuda": provider}
+        if provider == "NVIDIA":
+            found["numba-cuda"] = importlib.metadata.version("numba-cuda")
+        return found
+
+    def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
+        from numba import cuda
+
+        # Numba frees dropped arrays some time later; a free during a capture would end the capture.
+        with cuda.defer_cleanup():
+            return driver.capture(self.stream_handle, enqueue)
+
+
+def open(device: str) -> NumbaCpu | NumbaCuda:  # noqa: A001 - the name every backend file has
+    """Raises BackendUnavailable where there is no such GPU, no driver, or the simulator is switched on."""
+    if device == "cpu":
+        return NumbaCpu()
+    reason = _why_no_gpu(_index(device))
+    if reason:
+        raise BackendUnavailable(f"backend numba on {device}: {reason}")
+    return NumbaCuda(device)
+
+
+def _why_no_gpu(index: int) -> str | None:
+    from numba import config, cuda
+
+    if config.ENABLE_CUDASIM:
+        return "NUMBA_ENABLE_CUDASIM is set, and a simulator has no times: unset it"
+    error = cuda.cuda_error() if not cuda.is_available() else None
+    if error:
+        return f"{_first_line(error)} (see nvidia-smi)"
+    if not cuda.is_available():
+        return "numba finds the driver but no compiler library: pip install 'numba-cuda[cu13]' (or [cu12])"
+    count = len(cuda.gpus)
+    return f"the driver shows {count} GPU, counted from 0" if index >= count else None
+
+
+def _index(device: str) -> int:
+    return int(device.removeprefix("cuda:"))
+
+
+def _address(array: Any) -> int:
+    return int(array.__cuda_array_interface__["data"][0])
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip().rstrip(".") for line in text.splitlines() if line.strip()), "unknown error")
+
+
+def _compiler_versions() -> dict[str, str]:
+    import llvmlite
+    import numba
+
+    return {"numba": numba.__version__, "llvmlite": llvmlite.__version__}
+
+
+def _threading_layer(numba: Any) -> str:
+    """Which library runs the threads: known once a parallel loop has run."""
+    try:
+        return str(numba.threading_layer())
+    except ValueError:
+        return "not started"
