@@ -7,81 +7,19 @@ Indices are uint32. A signed index is tested for negative values at every access
 compiler from joining neighbouring loads of shared memory into one of 16 bytes.
 """
 
+# mypy: disallow-untyped-decorators=False
+
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 from numba import cuda, types
 from numba import uint32 as u32
 
-from primbench.dtypes import itemsize_bytes
+from primbench.kernels.gemm_numba import Tile, Variant
 
-VECTOR_BYTES = 16  # widest load of shared memory
 WARP_ROWS, WARP_COLUMNS = 4, 8  # so shaped, the threads of a warp share the most elements of A and B
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A block of threads computes block_m x block_n of C, in steps of block_k; a thread thread_m x thread_n of it.
-
-    max_registers (None: the compiler's choice) lets the intended number of blocks share a multiprocessor.
-    """
-
-    block_m: int
-    block_n: int
-    block_k: int
-    thread_m: int
-    thread_n: int
-    max_registers: int | None = None
-
-    def __post_init__(self) -> None:
-        for side in (self.block_m, self.block_n, self.block_k):
-            if self.threads % side:
-                raise ValueError(f"tile {self}: {self.threads} threads are no multiple of {side}")
-
-    @property
-    def threads(self) -> int:
-        return (self.block_m // self.thread_m) * (self.block_n // self.thread_n)
-
-    def blocks(self, m: int, n: int) -> int:
-        return -(-m // self.block_m) * -(-n // self.block_n)
-
-    def divides(self, m: int, n: int, k: int) -> bool:
-        return not (m % self.block_m or n % self.block_n or k % self.block_k)
-
-    def __str__(self) -> str:
-        return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.thread_m}x{self.thread_n} a thread"
-
-
-# By the type of the sums, largest first.
-_FOR_4_BYTES = (Tile(128, 128, 8, 8, 8, max_registers=128), Tile(64, 64, 8, 8, 8))
-TILES = {
-    "float64": (Tile(128, 64, 8, 8, 4, max_registers=128), Tile(64, 64, 8, 4, 4)),
-    "float32": _FOR_4_BYTES,
-    "int32": _FOR_4_BYTES,
-}
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What is compiled into a kernel. whole: the tile divides m, n and k, so nothing lies out of bounds."""
-
-    tile: Tile
-    dtype: str
-    accumulate: str
-    out_dtype: str
-    trans_a: bool
-    trans_b: bool
-    alpha: float
-    beta: float
-    whole: bool
-
-    @property
-    def group(self) -> int:
-        """Neighbouring elements that a thread owns, and reads with one load; its groups lie a block's span apart."""
-        return VECTOR_BYTES // itemsize_bytes(self.accumulate)
 
 
 @functools.cache
@@ -93,7 +31,7 @@ def compiled(variant: Variant) -> Any:
     stored, sums_shape = getattr(types, variant.dtype), (tile.thread_m, tile.thread_n)
     position, multiply, write = _position(variant), _multiply(variant), _write(variant)
     block_m, block_n, block_k = u32(tile.block_m), u32(tile.block_n), u32(tile.block_k)
-    trans_a, first, one = variant.trans_a, u32(0), u32(1)
+    trans_a, zero, one = variant.trans_a, u32(0), u32(1)
 
     @cuda.jit(device=True)
     def product(a: Any, b: Any, d: Any, c: Any) -> None:
@@ -112,12 +50,12 @@ def compiled(variant: Variant) -> Any:
         row, column = position(thread)
         k = u32(a.shape[0] if trans_a else a.shape[1])
 
-        fetch_a(a, row0, first, thread, staged_a)
-        fetch_b(b, column0, first, thread, staged_b)
+        fetch_a(a, row0, zero, thread, staged_a)
+        fetch_b(b, column0, zero, thread, staged_b)
         put_a(staged_a, thread, shared_a[0])
         put_b(staged_b, thread, shared_b[0])
         cuda.syncthreads()
-        now = first
+        now = zero
         # The next tiles travel to registers while the present ones are multiplied.
         for step in range(1, (k + block_k - one) // block_k):
             fetch_a(a, row0, u32(step) * block_k, thread, staged_a)
@@ -221,7 +159,7 @@ def _multiply(variant: Variant) -> Any:
 
     @cuda.jit(device=True)
     def multiply(shared_a: Any, shared_b: Any, row: Any, column: Any, sums: Any) -> None:
-        for step in range(0, block_k, 4):
+        for step in range(0, block_k, 4):  # written out: the compiler unrolls no loop of this length
             inner = u32(step)
             multiply_one(shared_a[inner], shared_b[inner], row, column, sums)
             multiply_one(shared_a[inner + u32(1)], shared_b[inner + u32(1)], row, column, sums)
@@ -235,12 +173,8 @@ def _write(variant: Variant) -> Any:
     """Writes ``alpha sums + beta D`` to C, in C's type."""
     tile, whole = variant.tile, variant.whole
     stored, accumulated = getattr(types, variant.out_dtype), getattr(types, variant.accumulate)
-    alpha, beta, scaled, plus = (
-        accumulated(variant.alpha),
-        accumulated(variant.beta),
-        variant.alpha != 1,
-        variant.beta != 0,
-    )
+    alpha, beta = accumulated(variant.alpha), accumulated(variant.beta)
+    scaled, plus = variant.alpha != 1, variant.beta != 0
     thread_m, thread_n = tile.thread_m, tile.thread_n
     group, apart_m, apart_n = _spread(tile, variant.group)
 

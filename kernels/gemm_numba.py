@@ -2,20 +2,81 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from primbench.dtypes import itemsize_bytes
 from primbench.errors import UnsupportedCase
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
-    from primbench.kernels._gemm_numba_cuda import Tile
     from primbench.kernels.gemm import Gemm
 
-ROW_STRIP = 32  # rows of C that a thread takes at a time
-K_PANEL = 32  # rows of B that stay in the cache while a strip passes over them
-TRANSPOSED_BLOCK = 32  # a square of B this wide is read and written within the first-level cache
+VECTOR_BYTES = 16  # widest load of shared memory
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block of threads computes block_m x block_n of C, in steps of block_k; a thread thread_m x thread_n of it.
+
+    The copy to shared memory wants the threads to be a multiple of all three, and the sums go by fours of block_k.
+    max_registers (None: the compiler's choice) lets the intended number of blocks share a multiprocessor.
+    """
+
+    block_m: int
+    block_n: int
+    block_k: int
+    thread_m: int
+    thread_n: int
+    max_registers: int | None = None
+
+    def __post_init__(self) -> None:
+        for side in (self.block_m, self.block_n, self.block_k):
+            if self.threads % side or self.block_k % 4:
+                raise ValueError(f"tile {self}: {self.threads} threads must be a multiple of {side}, block_k of 4")
+
+    @property
+    def threads(self) -> int:
+        return (self.block_m // self.thread_m) * (self.block_n // self.thread_n)
+
+    def blocks(self, m: int, n: int) -> int:
+        return -(-m // self.block_m) * -(-n // self.block_n)
+
+    def divides(self, m: int, n: int, k: int) -> bool:
+        return not (m % self.block_m or n % self.block_n or k % self.block_k)
+
+    def __str__(self) -> str:
+        return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.thread_m}x{self.thread_n} a thread"
+
+
+# By the type of the sums, largest first.
+_FOR_4_BYTES = (Tile(128, 128, 8, 8, 8, max_registers=128), Tile(64, 64, 8, 8, 8))
+TILES = {
+    "float64": (Tile(128, 64, 8, 8, 4, max_registers=128), Tile(64, 64, 8, 4, 4)),
+    "float32": _FOR_4_BYTES,
+    "int32": _FOR_4_BYTES,
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is compiled into a kernel. whole: the tile divides m, n and k, so nothing lies out of bounds."""
+
+    tile: Tile
+    dtype: str
+    accumulate: str
+    out_dtype: str
+    trans_a: bool
+    trans_b: bool
+    alpha: float
+    beta: float
+    whole: bool
+
+    @property
+    def group(self) -> int:
+        """Neighbouring elements that a thread owns, and reads with one load; its groups lie a block's span apart."""
+        return VECTOR_BYTES // itemsize_bytes(self.accumulate)
 
 
 @kernel("gemm", "numba")
@@ -44,8 +105,9 @@ def _refuse(problem: Gemm, *, on_cpu: bool) -> None:
 def _cpu_step(problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:
     import numpy as np
 
-    gemm, transpose = _cpu_kernels()
-    a_km = a.T if problem.trans_a else a
+    from primbench.kernels._gemm_numba_cpu import K_PANEL, gemm, transpose
+
+    a_mk = a.T if problem.trans_a else a
     b_kn = np.empty((problem.k, problem.n), b.dtype) if problem.trans_b else b
     added = d if problem.beta else c
     alpha, beta = c.dtype.type(problem.alpha), c.dtype.type(problem.beta)
@@ -53,81 +115,15 @@ def _cpu_step(problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:
     def step() -> Any:
         if problem.trans_b:
             transpose(b, b_kn)
-        gemm(a_km, b_kn, added, c, alpha, beta)
+        gemm(a_mk, b_kn, added, c, alpha, beta)
         return c
 
     step.algorithm = f"2 rows by 4 terms, panels of {K_PANEL} rows of B"  # type: ignore[attr-defined]
     return step
 
 
-@functools.cache
-def _cpu_kernels() -> tuple[Any, Any]:
-    """``gemm(a[m,k], b[k,n], d[m,n], c[m,n], alpha, beta)``, summing in C's type, and ``transpose(x, y)``.
-
-    Not cached on disk: the time to compile is no part of any result, and a place that cannot write its
-    installation then runs the same way.
-    """
-    from numba import njit, prange
-
-    # Multiply-add in one rounding, as BLAS does; the order of the sums stays as it is written.
-    fastmath = {"contract"}
-
-    @njit(fastmath=fastmath)
-    def add_to_row(c: Any, a: Any, b: Any) -> None:
-        for k in range(a.shape[0]):
-            x = c.dtype.type(a[k])
-            for j in range(c.shape[0]):
-                c[j] += x * c.dtype.type(b[k, j])
-
-    # 8 multiply-adds for 8 loads and stores: measured 1.8 times as fast as one row by one term.
-    @njit(fastmath=fastmath)
-    def add_to_two_rows(c0: Any, c1: Any, a0: Any, a1: Any, b: Any) -> None:
-        in_fours = a0.shape[0] // 4 * 4
-        total = c0.dtype.type
-        for k in range(0, in_fours, 4):
-            x0, x1, x2, x3 = total(a0[k]), total(a0[k + 1]), total(a0[k + 2]), total(a0[k + 3])
-            y0, y1, y2, y3 = total(a1[k]), total(a1[k + 1]), total(a1[k + 2]), total(a1[k + 3])
-            b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
-            for j in range(c0.shape[0]):
-                z0, z1, z2, z3 = total(b0[j]), total(b1[j]), total(b2[j]), total(b3[j])
-                c0[j] += x0 * z0 + x1 * z1 + x2 * z2 + x3 * z3
-                c1[j] += y0 * z0 + y1 * z1 + y2 * z2 + y3 * z3
-        add_to_row(c0, a0[in_fours:], b[in_fours:])
-        add_to_row(c1, a1[in_fours:], b[in_fours:])
-
-    @njit(parallel=True, fastmath=fastmath)
-    def gemm(a: Any, b: Any, d: Any, c: Any, alpha: Any, beta: Any) -> None:
-        m, k = a.shape
-        for strip in prange((m + ROW_STRIP - 1) // ROW_STRIP):
-            first, last = strip * ROW_STRIP, min(m, (strip + 1) * ROW_STRIP)
-            c[first:last] = 0
-            for panel in range(0, k, K_PANEL):
-                end = min(k, panel + K_PANEL)
-                for i in range(first, last - 1, 2):
-                    add_to_two_rows(c[i], c[i + 1], a[i, panel:end], a[i + 1, panel:end], b[panel:end])
-                if (last - first) % 2:
-                    add_to_row(c[last - 1], a[last - 1, panel:end], b[panel:end])
-            if alpha != 1 or beta != 0:
-                for i in range(first, last):
-                    for j in range(c.shape[1]):
-                        c[i, j] = alpha * c[i, j] + beta * d[i, j]
-
-    @njit(parallel=True)
-    def transpose(x: Any, y: Any) -> None:
-        for block in prange((y.shape[0] + TRANSPOSED_BLOCK - 1) // TRANSPOSED_BLOCK):
-            first, last = block * TRANSPOSED_BLOCK, min(y.shape[0], (block + 1) * TRANSPOSED_BLOCK)
-            for j0 in range(0, y.shape[1], TRANSPOSED_BLOCK):
-                for i in range(first, last):
-                    for j in range(j0, min(y.shape[1], j0 + TRANSPOSED_BLOCK)):
-                        y[i, j] = x[j, i]
-
-    return gemm, transpose
-
-
 def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:
-    from numba.core.errors import NumbaPerformanceWarning
-
-    from primbench.kernels._gemm_numba_cuda import Variant, compiled
+    from primbench.kernels._gemm_numba_cuda import compiled
 
     m, n, k = problem.m, problem.n, problem.k
     tile = _tile(problem, backend.multiprocessors)
@@ -137,8 +133,8 @@ def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> S
     )  # fmt: skip
     arrays = (a, b, d, c) if problem.beta else (a, b, c)
     with warnings.catch_warnings():
-        # Numba finds grids of fewer than 128 blocks too small; the problem's size is what was asked for.
-        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        # Of fewer than 128 blocks; but this size is what was asked for.
+        warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
         launch = compiled(variant)[tile.blocks(m, n), tile.threads, backend.stream]
 
     def step() -> Any:
@@ -151,7 +147,5 @@ def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> S
 
 def _tile(problem: Gemm, multiprocessors: int) -> Tile:
     """The largest tile that gives every multiprocessor a block, else the smallest."""
-    from primbench.kernels._gemm_numba_cuda import TILES
-
     tiles = TILES[problem.accumulate]
     return next((tile for tile in tiles if tile.blocks(problem.m, problem.n) >= multiprocessors), tiles[-1])

@@ -7,9 +7,10 @@ Schema history
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -19,8 +20,12 @@ from primbench.measurement import Measurement, Method
 from primbench.placement import EffectivePlacement, Placement
 from primbench.problem import Problem, Value, build
 
+if TYPE_CHECKING:
+    import pandas
+
 SCHEMA_VERSION = 1
 MAX_LINE_BYTES = 64 * 2**20
+MAX_QUOTED = 200
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +104,14 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     def worker_of(self, record: Record) -> Worker | None:
         return next((worker for worker in self.workers if worker.worker == record.worker), None)
 
+    def frame(self) -> pandas.DataFrame:
+        """The summary of every record as a pandas DataFrame, a row a record. Raises ModuleNotFoundError without it."""
+        import pandas
+
+        from primbench.summary import flat
+
+        return pandas.DataFrame([flat(record) for record in self.records])
+
     def latest(self) -> list[Record]:
         """One record a case, the last one written, in the order in which the cases first appear."""
         return list({record.case.key(): record for record in self.records}.values())
@@ -109,73 +122,121 @@ def encode(line: Line) -> bytes:
     return msgspec.json.encode(line) + b"\n"
 
 
-_decoder = msgspec.json.Decoder(Line)
+class _Version(msgspec.Struct, tag_field="kind", tag="header"):
+    """As much of a header as every schema has: a newer one is to be told from a damaged one."""
+
+    schema_version: int
+
+
+_decode_version = msgspec.json.Decoder(_Version).decode
+_decode_line = msgspec.json.Decoder(Line).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PrimbenchError)
 
 
 def read(path: str | os.PathLike[str]) -> Results:
     """Read a results file. Raises FileError naming the line that is not as it should be, and what to do."""
-    lines = list(_lines(Path(path)))
-    if not lines or not isinstance(lines[0], Header):
-        raise FileError(f"{path}: not a primbench results file: its first line is no header")
-    header = lines[0]
-    if header.schema_version > SCHEMA_VERSION:
-        raise FileError(
-            f"{path}: written with schema {header.schema_version}, this primbench reads up to {SCHEMA_VERSION}: "
-            "upgrade primbench"
-        )
-    return Results(
-        header=header,
-        workers=[line for line in lines if isinstance(line, Worker)],
-        records=[line for line in lines if isinstance(line, Record)],
-    )
+    lines = _lines(Path(path))
+    header = _header(path, next(lines, b""))
+    workers: list[Worker] = []
+    records: list[Record] = []
+    for number, text in enumerate(lines, 2):
+        line = _line(path, number, text)
+        if isinstance(line, Header):
+            raise FileError(f"{path}:{number}: a second header: two results files in one; keep them apart")
+        (records if isinstance(line, Record) else workers).append(line)  # type: ignore[arg-type]
+    return Results(header=header, workers=workers, records=records)
 
 
-def _lines(path: Path) -> Iterable[Line]:
+def _lines(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             number = 0
             while text := file.readline(MAX_LINE_BYTES):
                 number += 1
                 if not text.endswith(b"\n"):
-                    raise FileError(
-                        f"{path}:{number}: cut off in the middle of the line; to keep the whole lines before it: "
-                        f"head -n {number - 1} {path} > whole.jsonl"
-                    )
-                try:
-                    yield _decoder.decode(text)
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PrimbenchError) as error:
-                    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                    raise FileError(f"{path}:{number}: not a line of a results file: {reason}") from None
+                    raise FileError(f"{path}:{number}: {_no_end(path, number, text)}")
+                yield text
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
 
 
-class Writer:
-    """Appends lines to a results file, each in one write, and leaves only whole lines behind."""
+def _no_end(path: Path, number: int, text: bytes) -> str:
+    if len(text) == MAX_LINE_BYTES:
+        return f"longer than {MAX_LINE_BYTES >> 20} MiB: not a line of a results file"
+    if number == 1:
+        return "cut off in the middle of its first line: nothing of it can be kept"
+    return (
+        "cut off in the middle of the line; to keep the whole lines before it: "
+        f"head -n {number - 1} {shlex.quote(str(path))} > whole.jsonl"
+    )
 
-    def __init__(self, path: str | os.PathLike[str], *, append: bool) -> None:
-        """Raises FileError where the file exists (unless append) or cannot be written."""
+
+def _header(path: str | os.PathLike[str], text: bytes) -> Header:
+    try:
+        version = _decode_version(text).schema_version
+    except _UNREADABLE:
+        raise FileError(f"{path}: not a primbench results file: its first line is no header") from None
+    if version > SCHEMA_VERSION:
+        raise FileError(
+            f"{path}: written with schema {version}, this primbench reads up to {SCHEMA_VERSION}: upgrade primbench"
+        )
+    header = _line(path, 1, text)
+    assert isinstance(header, Header)
+    return header
+
+
+def _line(path: str | os.PathLike[str], number: int, text: bytes) -> Line:
+    try:
+        return _decode_line(text)
+    except _UNREADABLE as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:MAX_QUOTED]
+        raise FileError(f"{path}:{number}: not a line of a results file: {reason}") from None
+
+
+class Writer:
+    """Appends lines to a results file, as they come, and leaves only whole lines behind."""
+
+    def __init__(self, path: str | os.PathLike[str], header: Header | None) -> None:
+        """header: of a file to make; None adds to the one that is there.
+
+        Raises FileError where the file to make exists or cannot be made, or the other cannot be written;
+        OutputError where not even the header fits, and then leaves no file.
+        """
         self._path = path
-        flags = os.O_WRONLY | os.O_APPEND | (0 if append else os.O_CREAT | os.O_EXCL)
+        flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if header else 0)
         try:
             self._file = os.open(path, flags, 0o666)
         except FileExistsError:
             raise FileError(f"{path}: exists; add to it with --resume {path}, or name another file") from None
         except OSError as error:
             raise FileError(f"{path}: {error.strerror}") from None
+        if header is not None:
+            self._begin(header)
 
-    def write(self, line: Line) -> None:
+    def _begin(self, header: Header) -> None:
+        try:
+            self._append(encode(header))
+        except OSError as error:
+            os.unlink(self._path)
+            self.close()
+            raise OutputError(f"{self._path}: {error.strerror}; nothing was measured") from None
+
+    def write(self, line: Worker | Record) -> None:
         """Raises OutputError on a full disk, with the part of the line that did fit taken back."""
-        text = encode(line)
+        try:
+            self._append(encode(line))
+        except OSError as error:
+            raise OutputError(f"{self._path}: {error.strerror}; it holds every case finished before this one") from None
+
+    def _append(self, text: bytes) -> None:
+        """All of it, or nothing and the OSError that says why; nothing also where a signal comes between."""
         end = os.lseek(self._file, 0, os.SEEK_END)
         try:
-            if os.write(self._file, text) == len(text):
-                return
-            reason = "no space left on device"
-        except OSError as error:
-            reason = error.strerror or str(error)
-        os.ftruncate(self._file, end)
-        raise OutputError(f"{self._path}: {reason}; it holds every case finished before this one")
+            while text:  # a disk that is nearly full takes a part, and tells the reason at the next part
+                text = text[os.write(self._file, text) :]
+        except BaseException:
+            os.ftruncate(self._file, end)
+            raise
 
     def close(self) -> None:
         os.close(self._file)

@@ -52,9 +52,8 @@ def run(
         processes=processes,
     )
     session = Session(timeout_s=timeout_s, trace=trace, skip_unavailable=ALL in wanted)
-    with session, closing(Writer(output, append=False)) if output else nullcontext() as writer:
-        if writer is not None:
-            writer.write(header(["primbench.run"], {}))
+    writing = closing(Writer(output, header(["primbench.run"], {}))) if output else nullcontext()
+    with session, writing as writer:
         return [line for line in execute(session, cases, writer) if isinstance(line, Record)]
 
 
@@ -140,11 +139,16 @@ def header(command: list[str], labels: Mapping[str, str]) -> Header:
     """The first line of a results file made here and now."""
     return Header(
         schema_version=SCHEMA_VERSION,
-        command=command,
+        command=[_utf8(argument) for argument in command],
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        labels=dict(labels),
+        labels={_utf8(name): _utf8(value) for name, value in labels.items()},
         environment=environment.collect(gpus=False),
     )
+
+
+def _utf8(argument: str) -> str:
+    """An argument whose bytes are no UTF-8, such as a file's name, has them escaped: a results file is UTF-8."""
+    return argument.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def left_to_do(cases: Sequence[Case], held: Results) -> list[Case]:

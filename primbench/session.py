@@ -112,7 +112,7 @@ class WorkerProcess:
             return "worker closed its output but goes on running"
         if status == -signal.SIGKILL:
             return "worker was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), or somebody"
-        cause = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        cause = f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
         return f"worker died of {cause}{self._last_words()}"
 
     def _last_words(self) -> str:
@@ -121,6 +121,14 @@ class WorkerProcess:
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return f": {lines[-1]}" if lines else ""
+
+
+def _signal_name(number: int) -> str:
+    """Real-time signals but the first and the last have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
 
 
 class Session:

@@ -44,9 +44,10 @@ def _largest_error(problem: Problem, host: Array, inputs: Sequence[Array], rng: 
     import numpy as np
 
     reference = problem.reference(rng, *inputs)
-    difference = np.abs(host[reference.index].astype(np.float64) - reference.expected)
-    if difference.shape != reference.scale.shape:
-        raise VerificationError(f"output of shape {difference.shape}, expected {reference.scale.shape}")
+    found = host[reference.index].astype(np.float64)
+    if found.shape != reference.expected.shape:
+        raise VerificationError(f"the output has shape {found.shape}, expected {reference.expected.shape}")
+    difference = np.abs(found - reference.expected)
     with np.errstate(divide="ignore"):
         relative = np.divide(difference, reference.scale, out=np.zeros_like(difference), where=difference > 0)
     return float(relative.max())

@@ -10,7 +10,6 @@ import ctypes
 import gc
 import os
 import signal
-import sys
 from typing import BinaryIO
 
 from msgspec.structs import replace
@@ -29,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
-    source, sink = sys.stdin.buffer, own_stdout()
+    source, sink = own_streams()
     start = protocol.decode_start(source.readline())
     try:
         backend, ready = begin(start)
@@ -52,11 +51,13 @@ def die_with_parent() -> None:
         os._exit(1)
 
 
-def own_stdout() -> BinaryIO:
-    """The real stdout for the protocol; what a framework prints goes to stderr instead."""
-    sink = os.fdopen(os.dup(1), "wb")
+def own_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The real stdin and stdout for the protocol; a framework finds stdin empty, and what it prints goes to stderr."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    return sink
+    return source, sink
 
 
 def say(sink: BinaryIO, message: protocol.Answer) -> None:

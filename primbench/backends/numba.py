@@ -27,9 +27,7 @@ class NumbaCpu(Numpy):
     name = "numba"
 
     def versions(self) -> dict[str, str]:
-        import numba
-
-        return _compiler_versions() | {"threading layer": _threading_layer(numba)}
+        return _compiler_versions() | {"threading layer": _threading_layer()}
 
 
 class NumbaCuda:
@@ -138,14 +136,13 @@ def _first_line(text: str) -> str:
 
 
 def _compiler_versions() -> dict[str, str]:
-    import llvmlite
+    return {name: importlib.metadata.version(name) for name in ("numba", "llvmlite")}
+
+
+def _threading_layer() -> str:
+    """Which library runs the threads: known once a parallel loop has run."""
     import numba
 
-    return {"numba": numba.__version__, "llvmlite": llvmlite.__version__}
-
-
-def _threading_layer(numba: Any) -> str:
-    """Which library runs the threads: known once a parallel loop has run."""
     try:
         return str(numba.threading_layer())
     except ValueError:

@@ -5,6 +5,7 @@ A command's file is imported when the command is used, so that --help costs litt
 
 from __future__ import annotations
 
+import errno
 import importlib
 from typing import Any
 
@@ -49,7 +50,12 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            raise click.UsageError(f"{error.message} There are: {', '.join(self.list_commands(ctx))}.", ctx) from None
+            import difflib
+
+            there = self.list_commands(ctx)
+            near = difflib.get_close_matches(args[0], there, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(there)}."
+            raise click.UsageError(f"{error.message} {hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from primbench.problem import primitives
@@ -65,6 +71,11 @@ class LazyGroup(click.Group):
         except PrimbenchError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(error.exit_code)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise  # a closed pipe among them, which click ends quietly
+            click.echo(f"Error: {error.filename or 'stdout'}: {error.strerror}", err=True)
+            ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)

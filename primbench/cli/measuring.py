@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing, contextmanager
 from typing import Any
 
 import click
@@ -13,21 +13,22 @@ import click
 from primbench import record as records_file
 from primbench.cli import INTERRUPTED
 from primbench.cli.options import method_of, placement_of
-from primbench.errors import InvalidRequest, OutputError, PrimbenchError
+from primbench.cli.outputs import check_outputs, report
+from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.problem import Problem
 from primbench.record import Case, Header, Record, Results, Worker, Writer
-from primbench.report import export, table
 from primbench.running import ALL, execute, header, left_to_do, plan
 from primbench.session import Session
+
+TERMINATED = 128 + signal.SIGTERM  # as a shell would say it
 
 Entries = Sequence[tuple[Problem, Mapping[str, str]]]
 
 
 def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
-    """Run the entries with the options in ``values``; exit 1 on a failed case, 130 when interrupted."""
+    """Run the entries with the options in ``values``; exit 1 on a failed case, 130 or 143 when interrupted."""
     check_outputs(values)
-    if values["output"] and values["resume"]:
-        raise InvalidRequest("--output and --resume: one file, --resume goes on writing to it")
+    _check_resume(values)
     cases = plan(
         entries,
         backends=values["backends"],
@@ -36,10 +37,10 @@ def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
         placement=placement_of(values),
         processes=values["processes"],
     )
-    held = records_file.read(values["resume"]) if values["resume"] else None
+    held = records_file.read(values["resume"]) if values["resume"] is not None else None
     first = held.header if held else header(sys.argv, dict(values["labels"]))
     todo = left_to_do(cases, held) if held else cases
-    with _writer(values, first) as writer:
+    with _sigterm_unwinds(), _writer(values, first) as writer:
         found, ended = _run(todo, values, writer, held)
     results = Results(header=first, workers=found.workers, records=found.latest())
     report(results, values)
@@ -49,21 +50,37 @@ def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
         sys.exit(1)
 
 
+def _check_resume(values: Mapping[str, Any]) -> None:
+    if values["resume"] is None:
+        return
+    if values["output"] is not None:
+        raise InvalidRequest("--output and --resume: one file, --resume goes on writing to it")
+    if values["labels"]:
+        raise InvalidRequest(f"--label and --resume: {values['resume']} keeps the labels it was begun with")
+
+
 @contextmanager
 def _writer(values: dict[str, Any], first: Header) -> Iterator[Writer | None]:
     """The results file that was named, if one was, opened before anything is measured."""
-    if values["resume"]:
-        writer = Writer(values["resume"], append=True)
-    elif values["output"]:
-        writer = Writer(values["output"], append=False)
-        writer.write(first)
+    if values["resume"] is not None:
+        writer = Writer(values["resume"], None)
+    elif values["output"] is not None:
+        writer = Writer(values["output"], first)
     else:
         yield None
         return
-    try:
+    with closing(writer):
         yield writer
+
+
+@contextmanager
+def _sigterm_unwinds() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does, table and all; the first process of a container would not even notice it."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
+    try:
+        yield
     finally:
-        writer.close()
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Found:
@@ -82,6 +99,7 @@ def _run(
 ) -> tuple[_Found, BaseException | None]:
     """What was measured, and what ended it early: an error to report after the table, or an interrupt."""
     found = _Found(held)
+    held_count = len(found.records)
     session = Session(
         timeout_s=values["timeout"],
         trace=values["trace"],
@@ -93,8 +111,9 @@ def _run(
         with session, _progress(len(cases), values) as announce:
             for line in execute(session, _announced(cases, announce), writer):
                 (found.records if isinstance(line, Record) else found.workers).append(line)  # type: ignore[arg-type]
-    except KeyboardInterrupt:
-        return found, SystemExit(INTERRUPTED)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        click.echo(f"Stopped after {len(found.records) - held_count} of {len(cases)} cases.", err=True)
+        return found, stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return found, error
     return found, None
@@ -131,40 +150,3 @@ def _progress(total: int, values: dict[str, Any]) -> Iterator[Callable[[Case], N
 def _name(case: Case) -> str:
     shown = (str(value) for value in case.parameters.values() if not isinstance(value, bool | float) and value != "")
     return f"{case.primitive} {' '.join(shown)} on {case.backend} {case.device}"
-
-
-def check_outputs(values: Mapping[str, Any]) -> None:
-    """Raise before measuring where a file could not be written after it."""
-    paths = [values[name] for name in ("csv_path", "markdown_path", "json_path") if values[name]]
-    if paths.count("-") > 1:
-        raise InvalidRequest("only one of --csv, --markdown, --json can go to stdout")
-    for path in paths:
-        folder = Path(path).parent
-        if path != "-" and (Path(path).is_dir() or not folder.is_dir()):
-            raise InvalidRequest(f"{path}: {'is a folder' if Path(path).is_dir() else f'there is no folder {folder}'}")
-
-
-def report(results: Results, values: Mapping[str, Any]) -> None:
-    """Print the table, unless stdout was given to an export, and write the exports."""
-    records, workers = results.records, results.workers
-    exports: dict[str, Callable[[], str]] = {
-        "csv_path": lambda: export.to_csv(records),
-        "markdown_path": lambda: export.to_markdown(records, workers, values["time_unit"]),
-        "json_path": lambda: export.to_json(results.header, workers, records),
-    }
-    for name, render in exports.items():
-        if values[name]:
-            _write(values[name], render())
-    if "-" not in [values[name] for name in exports]:
-        found = table.tables(records, workers, values["time_unit"])
-        click.echo("\n".join(table.text(each) for each in found), nl=False)
-
-
-def _write(path: str, text: str) -> None:
-    if path == "-":
-        click.echo(text, nl=False)
-        return
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror}") from None

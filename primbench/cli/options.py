@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from primbench import units
+from primbench import backends, units
 from primbench.errors import InvalidRequest
 from primbench.measurement import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
 from primbench.placement import Placement
+from primbench.running import ALL
 from primbench.session import DEFAULT_TIMEOUT_S
 from primbench.topology import parse_cpu_list
+
+LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
+MOST_PROCESSES = 1000  # every case of every process is listed before the first one runs
 
 
 class GroupedOption(click.Option):
@@ -24,17 +29,41 @@ class GroupedOption(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """Lists its options by group."""
+    """Lists its options by group; its arguments stand in the usage line."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)
-            if row is not None:
+            if row is not None and isinstance(parameter, click.Option):
                 groups.setdefault(getattr(parameter, "group", "Other"), []).append(row)
         for heading, rows in groups.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+
+class FileName(click.Path):
+    """Refuses "", which an unset shell variable becomes: what was to be written there would be lost unseen."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("'' names no file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = FileName()
+
+
+def complete(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
+    """Shell completion among ``words``, which are asked for only then."""
+    return lambda ctx, parameter, incomplete: [word for word in words() if word.startswith(incomplete)]
+
+
+def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str] | list[CompletionItem]:
+    """The name of a shipped suite or, once none fits, a file."""
+    from primbench import suites
+
+    return complete(suites.names)(ctx, parameter, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 def parsed(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -61,6 +90,13 @@ def numa_node(text: str) -> int | str | None:
     return int(text)
 
 
+def timeout(text: str) -> float:
+    timeout_s = units.parse_duration(text)
+    if not 0 < timeout_s <= LONGEST_TIMEOUT_S:
+        raise InvalidRequest(f"{text!r}: more than 0, at most {LONGEST_TIMEOUT_S / 3600:g}h")
+    return timeout_s
+
+
 def key_value(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals):
@@ -69,32 +105,35 @@ def key_value(text: str) -> tuple[str, str]:
 
 
 DURATION = parsed("duration", units.parse_duration)
+TIMEOUT = parsed("duration", timeout)
 PERCENT = parsed("percent", units.parse_fraction)
 CPUS = parsed("list", parse_cpu_list)
 NODE = parsed("node", numa_node)
 LABEL = parsed("key=value", key_value)
 
 
-def _where() -> list[click.Option]:
-    def option(*names: str, **kwargs: Any) -> click.Option:
-        return GroupedOption(names, group="Where", **kwargs)
+def _in_group(group: str) -> Callable[..., click.Option]:
+    return lambda *names, **kwargs: GroupedOption(names, group=group, **kwargs)
 
+
+def _where() -> list[click.Option]:
+    option = _in_group("Where")
     return [
         option("--device", metavar="cpu|cuda:N|all", help="Default: the first GPU, else the CPU."),
         option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
                help="Bind CPUs and memory to a node; auto is the device's."),
         option("--cpus", type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."),
-        option("--threads", type=click.IntRange(1), help="Threads of CPU libraries. Default: theirs."),
+        option("--threads", type=click.IntRange(1), metavar="N",
+               help="Threads of CPU libraries. Default: theirs."),
     ]  # fmt: skip
 
 
 def _measure() -> list[click.Option]:
-    def option(*names: str, **kwargs: Any) -> click.Option:
-        return GroupedOption(names, group="Measure", **kwargs)
-
+    option = _in_group("Measure")
     return [
         option("--backend", "backends", multiple=True, metavar="NAME|all",
-               help="torch, cupy, numba, numpy; repeatable. Default: the best one on the device."),
+               shell_complete=complete(lambda: [*backends.names(), ALL]),
+               help=f"{', '.join(backends.names())}; repeatable. Default: the best one on the device."),
         option("--cache", type=click.Choice(["hot", "cold"]), default="hot", show_default=True,
                help="cold rotates among inputs that exceed twice the last-level cache."),
         option("--max-noise", type=PERCENT, default=units.format_percent(DEFAULT_MAX_NOISE), show_default=True,
@@ -103,44 +142,43 @@ def _measure() -> list[click.Option]:
                show_default=True, help="Sample the main metric at least so long."),
         option("--max-time", type=DURATION, default=f"{DEFAULT_MAX_TIME_S:g}s",
                show_default=True, help="Stop sampling the main metric after so long."),
-        option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random inputs."),
+        option("--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True,
+               help="Seed of the random inputs."),
         option("--check/--no-check", default=True, show_default=True,
                help="Compare with a float64 reference before timing."),
         option("--trace", is_flag=True, help="Also log the GPU's own kernel times, in a separate process."),
         option("--dry-run", is_flag=True, help="Set up and check every case, time none."),
-        option("--processes", type=click.IntRange(1), default=1, show_default=True,
+        option("--processes", type=click.IntRange(1, MOST_PROCESSES), metavar="N", default=1, show_default=True,
                help="Repeat everything in so many fresh processes."),
-        option("--timeout", type=DURATION, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
+        option("--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
                help="Give up a case after so long."),
     ]  # fmt: skip
 
 
 def output_options() -> list[click.Option]:
     """What becomes of records, for measuring commands and for `show`."""
-
-    def option(*names: str, **kwargs: Any) -> click.Option:
-        return GroupedOption(names, group="Output", **kwargs)
-
+    option = _in_group("Output")
     return [
-        option("--csv", "csv_path", metavar="FILE", help="Write a flat CSV, times in seconds; - is stdout."),
-        option("--markdown", "markdown_path", metavar="FILE", help="Write the table as Markdown; - is stdout."),
-        option("--json", "json_path", metavar="FILE", help="Write one JSON document; - is stdout."),
+        option("--csv", "csv_path", type=FILE, metavar="FILE", help="Write a flat CSV, times in seconds; - is stdout."),
+        option("--markdown", "markdown_path", type=FILE, metavar="FILE",
+               help="Write the table as Markdown; - is stdout."),
+        option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout."),
         option("--time-unit", type=click.Choice(["ns", "us", "ms", "s"]), help="One unit for the table's times."),
-    ]
+    ]  # fmt: skip
 
 
 def _record() -> list[click.Option]:
-    def option(*names: str, **kwargs: Any) -> click.Option:
-        return GroupedOption(names, group="Output", **kwargs)
-
+    option = _in_group("Output")
     return [
-        option("-o", "--output", "output", metavar="FILE.jsonl", help="Append every record as it comes."),
-        option("--resume", metavar="FILE.jsonl", help="Go on with a results file, skipping what it holds."),
+        option("-o", "--output", "output", type=FILE, metavar="FILE.jsonl",
+               help="Write a new results file, every record as it comes."),
+        option("--resume", type=FILE, metavar="FILE.jsonl",
+               help="Go on with a results file, skipping what it holds."),
         *output_options(),
         option("--label", "labels", type=LABEL, multiple=True, help="Stored in the results file; repeatable."),
         option("-q", "--quiet", is_flag=True, help="No progress."),
         option("-v", "--verbose", is_flag=True, help="Show what workers print."),
-    ]
+    ]  # fmt: skip
 
 
 def measuring_options() -> list[click.Option]:

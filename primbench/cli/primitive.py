@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from primbench.cli.measuring import Entries, measure_and_report
-from primbench.cli.options import GroupedCommand, GroupedOption, measuring_options
+from primbench.cli.options import GroupedCommand, GroupedOption, complete_suite, measuring_options
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, build
 
@@ -21,7 +21,7 @@ def command_of(problem: type[Problem]) -> click.Command:
     """The command of a primitive: ``--sizes`` or its dimensions, then where, how, and what becomes of it."""
     fields = dataclasses.fields(problem)  # type: ignore[arg-type]
     sizes = GroupedOption(
-        ["--sizes"], group="Problem", metavar="NAME|FILE.toml",
+        ["--sizes"], group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite,
         help=f"small, medium, large, a suite's name, or a file. Default: {DEFAULT_SIZES}.",
     )  # fmt: skip
 
@@ -33,7 +33,6 @@ def command_of(problem: type[Problem]) -> click.Command:
         callback=run,
         params=[sizes, *(_option(field) for field in fields), *measuring_options()],
         help=inspect.getdoc(problem),
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
@@ -43,8 +42,11 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     flag = f"-{name}" if len(name) == 1 else f"--{name}"
     text = field.metadata["help"]
     if field.metadata.get("size"):
-        return GroupedOption([flag, field.name], group="Problem", type=int, multiple=True, help=f"{text}; repeatable.")
-    shown = f" [default: {field.default}]" if field.default not in ("", False) else ""
+        return GroupedOption(
+            [flag, field.name], group="Problem", type=int, metavar="N", multiple=True, help=f"{text}; repeatable."
+        )
+    # 0.0 equals False, and is a default to show.
+    shown = "" if field.default == "" or field.default is False else f" [default: {field.default}]"
     if isinstance(field.default, bool):
         return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
     choices = [choice for choice in field.metadata["choices"] if choice]
@@ -67,7 +69,8 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
         return [(build(problem.primitive, dict(zip(given, one, strict=True))), {}) for one in combinations]
     if values["sizes"] is None and len(missing) < len(needed):
         raise InvalidRequest(f"{problem.primitive}: give also {', '.join(missing)}, or --sizes")
-    read = suites.read(values["sizes"] or DEFAULT_SIZES, only=[problem.primitive], overrides=given)
+    sizes = DEFAULT_SIZES if values["sizes"] is None else values["sizes"]
+    read = suites.read(sizes, only=[problem.primitive], overrides=given)
     return [(entry.problem, entry.labels) for entry in read]
 
 

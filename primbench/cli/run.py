@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from primbench.cli.measuring import measure_and_report
-from primbench.cli.options import GroupedCommand, GroupedOption, measuring_options
+from primbench.cli.options import GroupedCommand, GroupedOption, complete, complete_suite, measuring_options
+from primbench.dtypes import ITEMSIZE_BYTES
+from primbench.problem import primitives
 
 
 def _run(suite: str, **values: Any) -> None:
@@ -22,11 +24,27 @@ command = GroupedCommand(
     "run",
     callback=_run,
     params=[
-        click.Argument(["suite"], metavar="NAME|FILE.toml"),
-        GroupedOption(["--only"], group="Problem", multiple=True, help="This primitive only; repeatable."),
-        GroupedOption(["--set", "set_name"], group="Problem", help="This set of the suite only, such as training."),
-        GroupedOption(["--dtype"], group="Problem", multiple=True, help="Instead of the suite's; repeatable."),
+        click.Argument(["suite"], metavar="NAME|FILE.toml", shell_complete=complete_suite),
+        GroupedOption(
+            ["--only"],
+            group="Problem",
+            metavar="PRIMITIVE",
+            multiple=True,
+            shell_complete=complete(primitives),
+            help="This primitive only; repeatable.",
+        ),
+        GroupedOption(
+            ["--set", "set_name"], group="Problem", metavar="NAME", help="This set of the suite only, such as training."
+        ),
+        GroupedOption(
+            ["--dtype"],
+            group="Problem",
+            metavar="NAME",
+            multiple=True,
+            shell_complete=complete(lambda: ITEMSIZE_BYTES),
+            help="Instead of the suite's; repeatable.",
+        ),
         *measuring_options(),
     ],
     help="Run a suite: a shipped one (`primbench list suites`) or a TOML file.",
-)
+)  # fmt: skip

@@ -8,19 +8,22 @@ import click
 from msgspec.structs import replace
 
 from primbench import record
-from primbench.cli.measuring import check_outputs, report
-from primbench.cli.options import GroupedCommand, output_options
+from primbench.cli.options import FILE, GroupedCommand, output_options
+from primbench.cli.outputs import check_outputs, report
+from primbench.errors import FileError
 
 
 def _show(file: str, **values: Any) -> None:
-    check_outputs(values)
+    check_outputs({**values, "file": file})
     results = record.read(file)
+    if not results.records:
+        raise FileError(f"{file}: holds no records: the run ended before its first case did")
     report(replace(results, records=results.latest()), values)
 
 
 command = GroupedCommand(
     "show",
     callback=_show,
-    params=[click.Argument(["file"], metavar="FILE.jsonl"), *output_options()],
+    params=[click.Argument(["file"], type=FILE, metavar="FILE.jsonl"), *output_options()],
     help="Print the table of a results file again, or export it.",
 )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from primbench.measurement import Measurement, Samples
 from primbench.placement import EffectivePlacement
 from primbench.problem import problem_class
-from primbench.record import Record, Worker
+from primbench.record import Case, Record, Worker
+from primbench.summary import samples
+from primbench.topology import format_cpu_list
 from primbench.units import TimeUnit, format_percent, format_time, rate_column
 
 TIMES = {
@@ -19,6 +21,15 @@ TIMES = {
     "busy": "busy_s",
     "batch": "batch_s",
     "wall": "wall_s",
+}
+PLACES: dict[str, Callable[[Case], object]] = {
+    "backend": lambda case: case.backend,
+    "device": lambda case: case.device,
+    "cache": lambda case: case.method.cache,
+    "node": lambda case: case.placement.numa_node,
+    "cpus": lambda case: case.placement.cpus and format_cpu_list(case.placement.cpus),
+    "threads": lambda case: case.placement.threads,
+    "process": lambda case: case.process,
 }
 UNKNOWN = "-"
 
@@ -40,35 +51,34 @@ def tables(records: Sequence[Record], workers: Iterable[Worker] = (), time_unit:
     return [_table([record for record in records if record.case.primitive == name], found, time_unit) for name in names]
 
 
-def text(table: Table, format_name: str = "plain") -> str:
-    """The table as text: "plain" for a terminal, "github" for Markdown."""
+def text(table: Table) -> str:
+    """The table for a terminal."""
+    return "\n".join([table.title, _grid(table.columns, table.rows, "plain"), *table.notes]) + "\n"
+
+
+def markdown(table: Table) -> str:
+    """The table as GitHub renders it."""
+    rows = [[_escaped(cell) for cell in row] for row in table.rows]
+    parts = [f"**{table.title}**", _grid(table.columns, rows, "pipe"), *map(_escaped, table.notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _escaped(words: str) -> str:
+    return re.sub(r"([|*\\])", r"\\\1", words)
+
+
+def _grid(columns: list[str], rows: list[list[str]], format_name: str) -> str:
     from tabulate import tabulate
 
-    align = ["right"] * (len(table.columns) - 1) + ["left"]
-    body = tabulate(
-        table.rows, headers=table.columns, tablefmt=format_name, colalign=align if table.rows else None,
-        disable_numparse=True,
-    )  # fmt: skip
-    gap = "\n\n" if format_name == "github" else "\n"
-    title = f"**{table.title}**" if format_name == "github" else table.title
-    return gap.join([title, body, *table.notes]) + "\n"
-
-
-def samples(measurement: Measurement | None, metric: str) -> Samples | None:
-    """A metric by its name; busy_s is found in the trace."""
-    if measurement is None:
-        return None
-    if metric == "busy_s":
-        return measurement.trace.busy_s if measurement.trace else None
-    found: Samples | None = getattr(measurement, metric)
-    return found
+    align = ["right"] * (len(columns) - 1) + ["left"]
+    return tabulate(rows, headers=columns, tablefmt=format_name, colalign=align, disable_numparse=True)
 
 
 def _table(records: list[Record], workers: list[Worker], time_unit: TimeUnit | None) -> Table:
     columns = [
         *_case_columns(records),
         *_time_columns(records, time_unit),
-        ("noise", _noise),
+        *_noise_columns(records),
         *_rate_columns(records),
         *_kernel_columns(records),
         ("check", _check),
@@ -87,8 +97,8 @@ def _case_columns(records: list[Record]) -> list[Column]:
     def parameter(name: str) -> Column:
         return name, lambda record: _parameter(record.case.parameters.get(name))
 
-    def attribute(name: str) -> Column:
-        return name, lambda record: str(getattr(record.case, name))
+    def place(name: str) -> Column:
+        return name, lambda record: _parameter(PLACES[name](record.case))
 
     def label(name: str) -> Column:
         return name, lambda record: record.case.labels.get(name, UNKNOWN)
@@ -100,8 +110,7 @@ def _case_columns(records: list[Record]) -> list[Column]:
     ]
     labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
     shown += [label(name) for name, values in labels.items() if len(values) > 1]
-    varying = ("backend", "device", "process")
-    return shown + [attribute(name) for name in varying if len({getattr(record.case, name) for record in records}) > 1]
+    return shown + [place(name) for name, of in PLACES.items() if len({of(record.case) for record in records}) > 1]
 
 
 def _unusual(records: list[Record], name: str, default: object) -> bool:
@@ -129,6 +138,11 @@ def _time_columns(records: list[Record], time_unit: TimeUnit | None) -> list[Col
         for name, metric in TIMES.items()
         if any(samples(record.measurement, metric) for record in records)
     ]
+
+
+def _noise_columns(records: list[Record]) -> list[Column]:
+    timed = any(record.measurement and record.measurement.main for record in records)
+    return [("noise", _noise)] if timed else []
 
 
 def _noise(record: Record) -> str:
@@ -170,35 +184,34 @@ def _check(record: Record) -> str:
 
 
 def _title(records: list[Record], workers: list[Worker]) -> str:
-    first = records[0].case
-    parts = [first.primitive]
+    """What all rows share; a version, a model or a place only where every worker says the same."""
+    cases = [record.case for record in records]
     used = {record.worker for record in records}
     ran = [worker for worker in workers if worker.worker in used]
-    for name, values in (
-        ("backend", {r.case.backend for r in records}),
-        ("device", {r.case.device for r in records}),
-    ):
-        if len(values) == 1:
-            parts.append(_backend_version(first.backend, ran) if name == "backend" else _device_name(first.device, ran))
-    if ran and all(worker.placement == ran[0].placement for worker in ran):
-        parts.append(_place(ran[0].placement))
-    if first.method.cache != "hot":
-        parts.append(f"{first.method.cache} cache")
-    return "  ".join(parts) + "  (times: median a call)"
+    parts = [cases[0].primitive]
+    if len({case.backend for case in cases}) == 1:
+        parts.append(_named(cases[0].backend, {worker.versions.get(cases[0].backend) for worker in ran}))
+    if len({case.device for case in cases}) == 1:
+        parts.append(_named(cases[0].device, {_model(worker) for worker in ran}))
+    places = {_place(worker.placement) for worker in ran}
+    parts += places if len(places) == 1 else []
+    parts += ["cold cache"] if {case.method.cache for case in cases} == {"cold"} else []
+    timed = any(samples(record.measurement, metric) for record in records for metric in TIMES.values())
+    return "  ".join(filter(None, parts)) + ("  (times: median a call)" if timed else "")
 
 
-def _backend_version(backend: str, workers: list[Worker]) -> str:
-    version = workers[0].versions.get(backend) if workers else None
-    return f"{backend} {version}" if version else backend
+def _named(name: str, descriptions: set[str | None]) -> str:
+    described = descriptions.pop() if len(descriptions) == 1 else None
+    return f"{name} {described}" if described else name
 
 
-def _device_name(device: str, workers: list[Worker]) -> str:
-    if device == "cpu":
-        model = workers[0].environment.cpu_model if workers else None
-        return f"cpu {model}" if model else "cpu"
-    gpus = workers[0].environment.gpus if workers else None
-    number = int(device.split(":")[1])
-    return f"{device} {gpus[number].name}" if gpus and number < len(gpus) else device
+def _model(worker: Worker) -> str | None:
+    """The CPU's or the GPU's name."""
+    kind, _, number = worker.device.partition(":")
+    if kind == "cpu":
+        return worker.environment.cpu_model
+    gpus = worker.environment.gpus or []
+    return gpus[int(number)].name if number.isdecimal() and int(number) < len(gpus) else None
 
 
 def _place(placement: EffectivePlacement) -> str:
@@ -214,7 +227,7 @@ def _notes(records: list[Record]) -> list[str]:
     if noisy:
         limit = format_percent(noisy[0].case.method.max_noise)
         notes.append(
-            f"* the median is known no better than this, --max-noise asked for {limit}: raise --max-time, quiet the machine"
+            f"* the median is known no better than this, --max-noise asked {limit}: raise --max-time, quiet the machine"
         )
     throttled = {
         reason

@@ -204,6 +204,20 @@ def test_denied_mempolicy_with_cpus_elsewhere_cannot_be_met(tmp_path: Path) -> N
     assert "EPERM" in said
 
 
+def test_inherited_policy_is_not_taken_for_first_touch() -> None:
+    """As under ``numactl --interleave``: pages then do not follow the CPU that touches them."""
+    before = f"""
+mask = placement._Mask(); mask[0] = 1 << {real_node()}
+interleave = placement.ctypes.c_int(placement.POLICIES.index("interleave"))
+try: placement._call("set_mempolicy", interleave, mask, placement._MAX_NODE)
+except OSError: pass
+"""
+    found = place({"cpus": [FIRST]}, before=before)["said"]
+    if found["memory_policy"] != "interleave":
+        pytest.skip("set_mempolicy is denied here: no policy can be inherited")
+    assert found["rung"] == "none"
+
+
 def test_node_that_the_kernel_refuses_falls_to_first_touch(tmp_path: Path) -> None:
     root = machine(tmp_path, {1000: str(FIRST)}, memory="1000", allowed="1000")
     found = place({"numa_node": 1000}, root)

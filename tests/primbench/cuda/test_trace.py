@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from primbench.cuda import trace as trace_module
 from primbench.cuda.trace import Record, split_calls, trace
 from primbench.errors import UnsupportedCase
 
@@ -98,6 +99,12 @@ class Cupti:
 
     def activity_get_num_dropped_records(self, context: int, stream: int, out: int) -> None:
         ctypes.c_size_t.from_address(out).value = self.dropped
+
+
+@pytest.fixture(autouse=True)
+def fresh_recorder() -> None:
+    """The recorder registers with CUPTI once a process; each test brings its own CUPTI."""
+    trace_module._cupti_recorder.cache_clear()
 
 
 @pytest.fixture

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from primbench import problem
+from primbench.errors import InvalidRequest
+from primbench.problem import Problem, Step, build, kernel, option, size
+
+
+@pytest.fixture(autouse=True)
+def registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests register is forgotten after each."""
+    problem.load_all()
+    monkeypatch.setattr(problem, "_problems", dict(problem._problems))
+    monkeypatch.setattr(problem, "_kernels", dict(problem._kernels))
+
+
+def define(name: str = "scale") -> type[Problem]:
+    @dataclass(frozen=True)
+    class Scale(Problem, name=name):
+        """y = a x."""
+
+        n: int = size("elements")
+        dtype: str = option("float32", "storage type", ("float32", "float64"))
+        factor: float = option(2.0, "factor")
+        inverse: bool = option(False, "divide instead")
+
+    return Scale
+
+
+def test_a_class_is_a_primitive_by_being_defined() -> None:
+    scale = define()
+    assert problem.primitives()["scale"] is scale
+    assert scale.primitive == "scale"
+
+
+def test_a_kernel_is_found_by_its_pair() -> None:
+    define()
+
+    @kernel("scale", "numpy", "torch")
+    def setup(backend: Any, asked: Any, x: Any) -> Step:
+        return lambda: x
+
+    assert problem.backends_of("scale") == ["numpy", "torch"]
+    assert problem.setup_of("scale", "torch") is setup
+    with pytest.raises(InvalidRequest, match="'cupy': it has numpy, torch"):
+        problem.setup_of("scale", "cupy")
+
+
+def test_two_files_may_not_define_one_primitive_or_kernel() -> None:
+    define()
+    foreign = type("foreign", (), {"__module__": "elsewhere"})
+    problem._problems["scale"] = foreign  # type: ignore[assignment]
+    with pytest.raises(TypeError, match="elsewhere and"):
+        define()
+    problem._kernels["scale", "numpy"] = foreign
+    with pytest.raises(TypeError, match="elsewhere and"):
+        kernel("scale", "numpy")(lambda: lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "scale needs n"),
+        ({"n": 3, "q": 1}, "no field 'q': its fields are n, dtype, factor, inverse"),
+        ({"n": 2.0}, "n=2.0: expected int"),
+        ({"n": True}, "n=True: expected int"),
+        ({"n": 2, "dtype": "float16"}, "one of float32, float64"),
+        ({"n": 2, "inverse": 1}, "inverse=1: expected bool"),
+        ({"n": 2, "factor": "3"}, "factor='3': expected float"),
+    ],
+)
+def test_build_names_the_field_that_is_wrong(fields: dict[str, Any], message: str) -> None:
+    define()
+    with pytest.raises(InvalidRequest, match=message):
+        build("scale", fields)
+
+
+def test_build_takes_a_whole_number_for_a_float() -> None:
+    define()
+    assert build("scale", {"n": 2, "factor": 3}).parameters()["factor"] == 3
+
+
+def test_an_unknown_primitive_is_answered_with_those_there_are() -> None:
+    with pytest.raises(InvalidRequest, match=r"'gemn': there are .*gemm"):
+        problem.problem_class("gemn")
