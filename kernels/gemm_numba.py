@@ -134,7 +134,7 @@ def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> S
     arrays = (a, b, d, c) if problem.beta else (a, b, c)
     with warnings.catch_warnings():
         # Of fewer than 128 blocks; but this size is what was asked for.
-        warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
+        warnings.filterwarnings("ignore", message=".*under-utilization")
         launch = compiled(variant)[tile.blocks(m, n), tile.threads, backend.stream]
 
     def step() -> Any:

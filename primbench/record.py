@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -129,7 +129,7 @@ class _Version(msgspec.Struct, tag_field="kind", tag="header"):
 
 
 _decode_version = msgspec.json.Decoder(_Version).decode
-_decode_line = msgspec.json.Decoder(Line).decode
+_decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PrimbenchError)
 
 

@@ -20,14 +20,14 @@ Take = Callable[[], list[float]]
 
 CLOCK: Clock = time.perf_counter_ns
 MIN_SAMPLES = 6  # the fewest for which a 95 % interval of the median exists
-HALVES = 5  # samples in each of the two halves that warm-up compares
+HALVES = 5  # fewest samples in each of the two halves that warm-up compares
 HALVES_AGREE = 0.01
-SECONDARY_SHARE = 0.1
+SECONDARY_SHARE = 0.03
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When to stop: quiet enough after ``min_time_s``, or ``max_time_s``, but never below 6 samples."""
+    """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``, but never below 6 samples."""
 
     max_noise: float
     min_time_s: float
@@ -39,7 +39,7 @@ def main_rule(method: Method) -> Rule:
 
 
 def secondary_rule(method: Method) -> Rule:
-    """Metrics beside the main one get a tenth of its time: their scatter is itself a finding."""
+    """Metrics beside the main one get a few percent of its time: their scatter is itself a finding."""
     return Rule(method.max_noise, method.min_time_s * SECONDARY_SHARE, method.max_time_s * SECONDARY_SHARE)
 
 
@@ -65,22 +65,38 @@ class Calls:
             step()
 
 
-def warm_up(take: Take, clock: Clock, min_time_s: float, max_time_s: float) -> None:
-    """Take samples, and forget them, until the medians of the last two halves agree within 1 %, as pyperf does."""
+def warm_up(take: Take, clock: Clock, *, window_s: float, max_time_s: float) -> None:
+    """Take samples, and forget them, until two halves of the recent ones agree within 1 %, as pyperf does.
+
+    The halves together last at least ``window_s`` and hold at least 10 samples. A GPU that reaches its power limit
+    takes 0.1 s to slow down: halves of a few milliseconds each would agree long before.
+    """
     start = clock()
-    recent: list[float] = []
+    ended: list[tuple[int, float]] = []
     while True:
-        recent = (recent + take())[-2 * HALVES :]
-        spent_s = (clock() - start) / 1e9
-        if spent_s >= max_time_s or (spent_s >= min_time_s and _halves_agree(recent)):
+        samples = take()
+        now = clock()
+        ended += [(now, sample) for sample in samples]
+        if (now - start) / 1e9 >= max_time_s:
+            return
+        if (now - start) / 1e9 >= window_s and _halves_agree(_recent(ended, now - round(window_s * 1e9))):
             return
 
 
+def _recent(ended: list[tuple[int, float]], since_ns: int) -> list[float]:
+    within = [sample for end, sample in ended if end >= since_ns]
+    return within if len(within) >= 2 * HALVES else [sample for _, sample in ended[-2 * HALVES :]]
+
+
 def _halves_agree(recent: list[float]) -> bool:
-    if len(recent) < 2 * HALVES:
-        return False
-    earlier, later = stats.quantile(recent[:HALVES], 0.5), stats.quantile(recent[HALVES:], 0.5)
-    return abs(earlier - later) <= HALVES_AGREE * max(earlier, later)
+    return len(recent) >= 2 * HALVES and _drift(recent) <= HALVES_AGREE
+
+
+def _drift(samples: list[float]) -> float:
+    """How far the medians of the earlier and the later half lie apart, over the larger."""
+    half = len(samples) // 2
+    earlier, later = stats.quantile(samples[:half], 0.5), stats.quantile(samples[half:], 0.5)
+    return abs(earlier - later) / max(earlier, later)
 
 
 def collect(take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, taken_by: str) -> Samples:
@@ -96,7 +112,10 @@ def collect(take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, take
         if spent_s >= rule.min_time_s and len(samples) >= look_at:
             look_at = len(samples) + len(samples) // 10 + 1  # sorting at every sample would cost more than sampling
             noise = stats.relative_noise(samples)
-            stopped = "noise" if noise is not None and noise <= rule.max_noise else None
+            # The interval supposes samples without a trend; the clock of a GPU at its power limit wanders for longer
+            # than it takes to collect a quiet hundred.
+            quiet = noise is not None and noise <= rule.max_noise and _drift(samples) <= rule.max_noise
+            stopped = "noise" if quiet else None
         if stopped is None and spent_s >= rule.max_time_s:
             stopped = "max time"
     return Samples(samples_s=samples, calls_per_sample=calls_per_sample, taken_by=taken_by, stopped=stopped)

@@ -72,7 +72,8 @@ class WorkerProcess:
             )
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(BrokenPipeError):  # closing tries again what a dead worker did not take
+                    stream.close()
 
     def _ask(self, message: bytes, timeout_s: float, kind: type[_Answer]) -> _Answer:
         assert self._process.stdin is not None
@@ -83,6 +84,9 @@ class WorkerProcess:
             raise WorkerGone(self._cause_of_death()) from None
         try:
             answer = protocol.decode_answer(self._read_line(timeout_s))
+        except TimeoutError:
+            option = " (--timeout)" if kind is Outcome else ""
+            raise WorkerGone(f"no answer within {timeout_s:g} s{option}") from None
         except msgspec.MsgspecError as error:
             raise WorkerGone(f"worker spoke out of turn: {error}") from None
         if isinstance(answer, Refusal):
@@ -97,7 +101,7 @@ class WorkerProcess:
         while b"\n" not in self._unread:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
-                raise WorkerGone(f"no answer within {timeout_s:g} s (--timeout)")
+                raise TimeoutError
             chunk = os.read(descriptor, 1 << 20)
             if not chunk:
                 raise WorkerGone(self._cause_of_death())

@@ -231,7 +231,7 @@ def measure_cpu(calls: Calls, method: Method, clock: Clock) -> Measurement:
     """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
     per_batch = calls_per_batch(calls, clock)
     take = host_timed(calls, per_batch, clock)
-    warm_up(take, clock, min_time_s=0.0, max_time_s=method.max_time_s / 2)
+    warm_up(take, clock, window_s=0.0, max_time_s=method.max_time_s / 2)
     batch_s = collect(take, main_rule(method), clock, calls_per_sample=per_batch, taken_by="host clock")
     if per_batch == 1:
         return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)

@@ -74,13 +74,14 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         )
     placed = placement.apply(start.placement, start.device or "cpu")
     backend = best_available(backends_of(start.primitive), start.backend, start.device)
+    versions = backend.versions()  # loads what is looked at next: the libraries and their threads
     ready = Ready(
         pid=os.getpid(),
         backend=backend.name,
         device=backend.device,
         environment=environment.collect(gpus=backend.device != "cpu"),
         placement=replace(placed, threads=placement.read_threads()),
-        versions=backend.versions(),
+        versions=versions,
     )
     return backend, ready
 

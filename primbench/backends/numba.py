@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.backends.numpy import Numpy
 from primbench.cuda import driver
 from primbench.dtypes import numpy_dtype
-from primbench.errors import BackendUnavailable
+from primbench.errors import BackendUnavailable, UnsupportedCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,8 @@ class NumbaCuda:
     def put(self, host: Array) -> Any:
         from numba import cuda
 
+        if host.dtype.kind not in "fiu":  # the extension types of ml_dtypes
+            raise UnsupportedCase(f"Numba has no {host.dtype.name} arrays")
         array = cuda.to_device(host, stream=self.stream)
         self.synchronize()
         return array

@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except PrimbenchError as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             ctx.exit(error.exit_code)
         except OSError as error:
             if error.errno != errno.ENOSPC:

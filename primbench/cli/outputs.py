@@ -53,7 +53,7 @@ def report(results: Results, values: Mapping[str, Any]) -> None:
     if values["markdown_path"] is not None:
         _write(values["markdown_path"], export.to_markdown(records, workers, values["time_unit"]))
     if values["json_path"] is not None:
-        _write(values["json_path"], export.to_json(results.header, workers, records))
+        _write(values["json_path"], export.to_json(results))
 
 
 def _write(path: str, text: str) -> None:

@@ -14,8 +14,9 @@ from primbench.cuda import driver
 from primbench.measurement import GpuReading, Method, Samples
 from primbench.sampling import Calls, Clock, Take, collect, host_timed, main_rule, secondary_rule, warm_up
 
-SAMPLE_S = 250e-6  # an event's 0.5 us is 0.2 % of this, and a graph's start vanishes in it
-ROUND_S = 10e-3  # work queued at once between two looks at the clock
+SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
+BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this
+ROUND_S = 20e-3  # work queued at once between two looks at the clock
 LOAD_S = 20e-3  # work under which clocks and power are read
 MAX_GRAPH_CALLS = 4096
 MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
@@ -70,7 +71,7 @@ def _device(
     backend: CudaBackend, sampler: DeviceSampler, calls: Calls, call_s: float, method: Method, clock: Clock
 ) -> tuple[Samples, GpuReading]:
     """device_s, with the energy it took and the clocks it ran at."""
-    warm_up(sampler.take, clock, min_time_s=method.min_time_s / 2, max_time_s=method.max_time_s / 2)
+    warm_up(sampler.take, clock, window_s=method.min_time_s, max_time_s=method.max_time_s / 2)
     (before_j, reason), start = nvml.energy_j(backend.device), clock()
     device_s = collect(
         sampler.take,
@@ -88,12 +89,12 @@ def _device(
 
 def _stream(calls: Calls, stream: int, call_s: float, method: Method, clock: Clock) -> Samples:
     """The period of back-to-back calls, launched as they come."""
-    count = max(3, math.ceil(2 * SAMPLE_S / call_s))
+    count = max(3, math.ceil(BATCH_S / call_s))
 
     def take() -> list[float]:
         return [event_pair(calls, stream, count)]
 
-    warm_up(take, clock, min_time_s=0.0, max_time_s=method.max_time_s / 4)
+    warm_up(take, clock, window_s=0.0, max_time_s=method.max_time_s / 20)
     return collect(take, secondary_rule(method), clock, calls_per_sample=count, taken_by="event pair")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from primbench.record import Header, Record, Results, Worker
+from primbench.record import Record, Results, Worker
 from primbench.report.table import markdown, tables
 from primbench.summary import flat
 from primbench.units import TimeUnit
@@ -29,7 +29,6 @@ def to_markdown(records: Sequence[Record], workers: Sequence[Worker], time_unit:
     return "\n".join(markdown(table) for table in tables(records, workers, time_unit))
 
 
-def to_json(header: Header, workers: Sequence[Worker], records: Sequence[Record]) -> str:
+def to_json(results: Results) -> str:
     """The whole of a results file as one document, raw samples included."""
-    results = Results(header=header, workers=list(workers), records=list(records))
     return msgspec.json.format(msgspec.json.encode(results), indent=1).decode() + "\n"

@@ -215,7 +215,7 @@ def _model(worker: Worker) -> str | None:
 
 
 def _place(placement: EffectivePlacement) -> str:
-    threads = f"{placement.threads} threads" if placement.threads else ""
+    threads = f"{placement.threads} thread{'s' * (placement.threads > 1)}" if placement.threads else ""
     nodes = placement.memory_nodes if placement.rung != "none" else None
     bound = f"node {','.join(map(str, nodes))}" if nodes else ""
     return "  ".join(part for part in (bound, threads) if part)

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
+
+from primbench.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,3 +23,39 @@ def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / part, folder / "primbench" / part, ignore=ignore)
     shutil.copy(Path(__file__).parent / "fixtures/faulty.py", folder / "primbench/kernels/faulty.py")
     return folder
+
+
+@pytest.fixture(scope="session")
+def invoke() -> Callable[..., Result]:
+    """The command line in this process. An exception that the command line does not handle is raised."""
+
+    def run(*arguments: Any) -> Result:
+        return CliRunner().invoke(main, [str(a) for a in arguments], prog_name="primbench", catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def refusal(invoke: Callable[..., Result]) -> Callable[..., str]:
+    """The one error line of a command that exits with 2 and says nothing else but click's three usage lines."""
+
+    def of(*arguments: Any) -> str:
+        result = invoke(*arguments)
+        *usage, error = result.stderr.splitlines()
+        assert (2, "") == (result.exit_code, result.stdout), result.output
+        assert not usage or (3, "Usage: primbench") == (len(usage), usage[0][:16]), result.stderr
+        assert error.startswith("Error: "), result.stderr
+        return error.removeprefix("Error: ")
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def measured(invoke: Callable[..., Result], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """A small results file, and what the command that made it printed: two cases ok, one skipped."""
+    path = tmp_path_factory.mktemp("measured") / "results.jsonl"
+    dtypes = ("--dtype", "float32", "--dtype", "float64", "--dtype", "bfloat16")
+    times = ("--min-time", "5ms", "--max-time", "20ms")
+    return path, invoke(
+        "gemm", "-m", 16, "-n", 24, "-k", 8, *dtypes, *times, "--backend", "numpy", "--label", "where=here", "-o", path
+    )

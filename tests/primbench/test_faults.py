@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import psutil
 import pytest
 
@@ -38,7 +38,7 @@ class Run:
         return self.folder / "results.jsonl"
 
     def start(self, *arguments: str, wrapper: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """The command line in a process group of its own, with Ctrl-C as a terminal sets it up."""
+        """The command line in a process group of its own, as a shell starts it."""
         front = subprocess.Popen(
             [*wrapper, sys.executable, "-P", "-m", "primbench", *arguments],
             cwd=self.folder,
@@ -48,7 +48,7 @@ class Run:
             stderr=subprocess.PIPE,
             text=True,
             process_group=0,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+            preexec_fn=heed_ctrl_c,
         )
         self.fronts.append(front)
         return front
@@ -64,6 +64,11 @@ class Run:
 
     def wait_until_all_gone(self) -> None:
         wait_until(lambda: not self.processes())
+
+
+def heed_ctrl_c() -> None:
+    """What a shell starts in the background, as these tests may be, ignores it, and hands that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def has_mark(process: psutil.Process, folder: str) -> bool:
@@ -110,7 +115,7 @@ def rows(table: str) -> list[str]:
 
 def faults(*names: str) -> list[str]:
     options = [option for name in names for option in ("--fault", name)]
-    return ["faulty", "-n", "16", *options, *"--device cpu --max-time 10ms --min-time 1ms".split()]
+    return ["faulty", "-n", "16", *options, "--device=cpu", "--max-time=10ms", "--min-time=1ms"]
 
 
 def gemm(*options: str) -> list[str]:
@@ -134,9 +139,7 @@ def check_interrupted(run: Run, out: str, err: str) -> None:
 
 def test_a_worker_killed_in_the_middle_of_a_case_costs_that_case_alone(run: Run) -> None:
     # The second case takes seconds, its inputs and its check.
-    front = run.start(
-        *gemm(*"-m 64 -m 8192 -m 32 -n 4096 -k 4096 --dry-run".split()), "-o", str(run.file)
-    )  # fmt: skip
+    front = run.start(*gemm("-m64", "-m8192", "-m32", "-n4096", "-k4096", "--dry-run"), "-o", str(run.file))
     wait_until(lambda: run.file.exists() and b'"kind":"record"' in run.file.read_bytes())
     (worker,) = workers_of(front)
     worker.kill()
@@ -196,7 +199,7 @@ def test_verbose_shows_what_workers_print(run: Run) -> None:
 
 
 def test_a_case_that_does_not_fit_in_memory_is_skipped_unallocated(run: Run) -> None:
-    code, _, _ = run.complete(*gemm(*"-m 1000000 -m 8 -n 1000000 -k 1 --dry-run".split()), "-o", str(run.file))
+    code, _, _ = run.complete(*gemm("-m1000000", "-m8", "-n1000000", "-k1", "--dry-run"), "-o", str(run.file))
     held = record.read(run.file)
     assert 0 == code
     assert ["skipped", "ok"] == [each.status for each in held.records]
@@ -235,9 +238,7 @@ def small_disk(tmp_path: Path) -> list[str]:
 def test_a_full_disk_ends_the_run_with_a_whole_file_and_the_table(run: Run, small_disk: list[str]) -> None:
     sizes = [f"-m{size}" for size in range(1, 65)]
     on_disk = run.folder / "disk/results.jsonl"
-    code, out, err = run.complete(
-        *gemm(*sizes, *"-n 1 -k 1 --dry-run".split()), "-o", str(on_disk), wrapper=small_disk
-    )  # fmt: skip
+    code, out, err = run.complete(*gemm(*sizes, "-n1", "-k1", "--dry-run"), "-o", str(on_disk), wrapper=small_disk)
     held = record.read(run.file)
     assert 1 == code
     message = f"Error: {on_disk}: No space left on device; it holds every case finished before this one\n"
@@ -284,9 +285,7 @@ def test_resume_tries_failed_cases_again_and_adds_new_ones(run: Run) -> None:
     before, first = held_file(run)
     assert ["ok", "failed", "skipped"] == [each.status for each in first.records]
 
-    code, out, _ = run.complete(
-        *faults("none", "raise-once", "unsupported", "print"), "--resume", str(run.file)
-    )  # fmt: skip
+    code, out, _ = run.complete(*faults("none", "raise-once", "unsupported", "print"), "--resume", str(run.file))
     after = record.read(run.file)
     assert 0 == code
     assert run.file.read_bytes().startswith(before)
@@ -305,12 +304,12 @@ def test_resume_of_a_finished_run_starts_no_worker(run: Run) -> None:
     assert (0, 2, before) == (code, len(rows(out)), run.file.read_bytes())
 
 
-UNFIT = {
+UNFIT: dict[str, tuple[Callable[[bytes], bytes] | None, str]] = {
     "cut": (lambda whole: whole[:-9], "cut off in the middle of the line"),
     "foreign": (lambda whole: b"m,n,k,time\n1,2,3,4\n", "not a primbench results file"),
     "newer": (lambda whole: whole.replace(b'"schema_version":1', b'"schema_version":999', 1), "upgrade primbench"),
     "missing": (None, "No such file"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", UNFIT)

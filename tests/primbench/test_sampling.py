@@ -60,6 +60,14 @@ def test_noisy_samples_stop_at_the_maximum_time_and_all_are_kept() -> None:
     assert set(found.samples_s) == {1e-3, 2e-3}
 
 
+def test_a_change_of_level_keeps_sampling_although_the_interval_is_narrow() -> None:
+    clock = FakeClock()
+    slowed = itertools.chain([1e-3] * 40, itertools.repeat(1.008e-3)).__next__
+    found = collect(taker(clock, slowed), Rule(0.005, 0.1, 10.0), clock, calls_per_sample=1, taken_by="host clock")
+    assert found.noise == 0
+    assert 150 < len(found.samples_s) < 250
+
+
 def test_a_slow_call_still_gets_six_samples() -> None:
     clock = FakeClock()
     found = collect(taker(clock, lambda: 5.0), Rule(0.005, 0.1, 1.0), clock, calls_per_sample=1, taken_by="host clock")
@@ -76,22 +84,27 @@ def test_warm_up_waits_for_the_halves_to_agree() -> None:
         taken.append(falling())
         return taken[-1]
 
-    warm_up(taker(clock, durations), clock, min_time_s=0.0, max_time_s=1e6)
+    warm_up(taker(clock, durations), clock, window_s=0.0, max_time_s=1e6)
     assert taken[-5:] == [0.5] * 5
     assert len(taken) > 10
+
+
+def test_warm_up_sees_a_slow_drift_through_its_window() -> None:
+    """A board that slows down by 15 % over 0.1 s, sampled every 0.2 ms: neighbouring samples agree all the way."""
+    clock = FakeClock()
+
+    def durations() -> float:
+        return 0.2e-3 * (1 + 0.15 * min(1.0, (clock.now_ns - 1_000) / 0.1e9))
+
+    warm_up(taker(clock, durations), clock, window_s=0.1, max_time_s=10.0)
+    assert 0.13 <= clock.now_ns / 1e9 <= 0.25
 
 
 def test_warm_up_that_never_settles_ends_at_its_cap() -> None:
     clock = FakeClock()
     growing = (1.1**i for i in itertools.count()).__next__
-    warm_up(taker(clock, growing), clock, min_time_s=0.0, max_time_s=50.0)
+    warm_up(taker(clock, growing), clock, window_s=0.0, max_time_s=50.0)
     assert clock.now_ns / 1e9 < 150
-
-
-def test_warm_up_lasts_at_least_its_minimum() -> None:
-    clock = FakeClock()
-    warm_up(taker(clock, lambda: 1e-3), clock, min_time_s=0.05, max_time_s=1.0)
-    assert clock.now_ns / 1e9 >= 0.05
 
 
 def test_calls_go_round_the_input_sets() -> None:
@@ -108,10 +121,10 @@ def test_host_timed_divides_by_the_calls_at_5_us() -> None:
     assert host_timed(calls, 10, clock)() == [pytest.approx(5e-6)]
 
 
-def test_secondary_metrics_get_a_tenth_of_the_time() -> None:
+def test_secondary_metrics_get_a_few_percent_of_the_time() -> None:
     method = Method(min_time_s=0.2, max_time_s=3.0)
     assert main_rule(method) == Rule(0.005, 0.2, 3.0)
-    assert secondary_rule(method).max_time_s == pytest.approx(0.3)
+    assert secondary_rule(method).max_time_s == pytest.approx(0.09)
 
 
 def test_the_garbage_collector_rests_inside_and_comes_back() -> None:

@@ -1,0 +1,138 @@
+"""The group: its help, unknown commands, streams, and completion."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import Result
+
+from primbench import __version__
+from primbench.cli import COMMANDS, main
+from primbench.problem import primitives
+
+PROGRAM = f"{sys.executable} -P -m primbench"
+NAMES = [*primitives(), *COMMANDS]
+
+
+def shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **variables}
+    )
+
+
+def options(name: str) -> Iterator[click.Option]:
+    with click.Context(main) as context:
+        command = main.get_command(context, name)
+    assert command is not None
+    yield from (each for each in command.params if isinstance(each, click.Option))
+
+
+def test_help_lists_primitives_and_commands(invoke: Callable[..., Result]) -> None:
+    result = invoke("--help")
+    assert 0 == result.exit_code
+    shown = re.findall(r"^  (\w+)  ", result.stdout, re.MULTILINE)
+    assert set(NAMES) <= set(shown)
+
+
+@pytest.mark.parametrize("name", ["", *NAMES])
+def test_h_is_help_everywhere(name: str, invoke: Callable[..., Result]) -> None:
+    arguments = [name] if name else []
+    short, long = invoke(*arguments, "-h"), invoke(*arguments, "--help")
+    assert 0 == short.exit_code
+    assert short.stdout == long.stdout
+    assert short.stdout.startswith(f"Usage: primbench{' ' if name else ''}{name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_is_in_the_help_with_a_text(name: str, invoke: Callable[..., Result]) -> None:
+    shown = invoke(name, "--help").stdout
+    for option in options(name):
+        assert option.help, option.name
+        assert all(re.search(rf"(^|\s|/){flag}\b", shown) for flag in option.opts), option.opts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_names_no_option_that_is_not_there(name: str, invoke: Callable[..., Result]) -> None:
+    there = {flag for option in options(name) for flag in [*option.opts, *option.secondary_opts]} | {"-h", "--help"}
+    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", invoke(name, "--help").stdout))
+    assert named <= there
+
+
+def test_no_option_has_a_letter_alone_but_dimensions_and_the_common_ones() -> None:
+    letters = {(n, o) for n in COMMANDS for option in options(n) if len(option.opts) == 1 for o in option.opts}
+    assert not {o for _, o in letters if not o.startswith("--")}
+
+
+def test_version(invoke: Callable[..., Result]) -> None:
+    assert f"primbench, version {__version__}\n" == invoke("--version").stdout
+
+
+def test_misspelt_primitive_is_answered_with_the_nearest(refusal: Callable[..., str]) -> None:
+    assert "No such command 'gemn'. Did you mean 'gemm'?" == refusal("gemn")
+
+
+def test_unknown_command_is_answered_with_all(refusal: Callable[..., str]) -> None:
+    assert f"No such command 'xyzzy'. There are: {', '.join(NAMES)}." == refusal("xyzzy")
+
+
+def test_unknown_option_is_refused(refusal: Callable[..., str]) -> None:
+    assert "--bogus" in refusal("gemm", "--bogus")
+
+
+def test_closed_pipe_is_no_traceback() -> None:
+    found = shell(f"{PROGRAM} schema | head -n 1; exit ${{PIPESTATUS[1]}}")
+    assert ("{\n", "", 0) == (found.stdout, found.stderr, found.returncode)
+
+
+def test_full_disk_behind_stdout_is_one_line() -> None:
+    found = shell(f"{PROGRAM} list > /dev/full")
+    assert (1, "Error: stdout: No space left on device\n") == (found.returncode, found.stderr)
+
+
+def test_an_error_of_several_lines_is_told_in_one(refusal: Callable[..., str]) -> None:
+    assert "--device a b: cpu, cuda:N (N from 0) or all" == refusal("gemm", "--device", "a\nb")
+
+
+COMPLETIONS = {
+    "ge": ["gemm"],
+    "run d": ["deepbench"],
+    "gemm --sizes sm": ["small"],
+    "gemm --backend nump": ["numpy"],
+    "gemm --backend al": ["all"],
+    "gemm --dtype bf": ["bfloat16"],
+    "run deepbench --only g": ["gemm"],
+    "run deepbench --dtype int": ["int32", "int8"],
+    "list ": ["primitives", "backends", "suites"],
+    "show --time-unit u": ["us"],
+    "gemm --max-no": ["--max-noise"],
+}
+
+
+def completed(line: str) -> list[str]:
+    words = f"primbench {line}"
+    found = shell(PROGRAM, _PRIMBENCH_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    return found.stdout.splitlines()
+
+
+@pytest.mark.parametrize("line", COMPLETIONS)
+def test_shell_completion(line: str) -> None:
+    assert [f"plain,{word}" for word in COMPLETIONS[line]] == completed(line)
+
+
+@pytest.mark.parametrize("line", ["gemm --sizes ./own", "run ./own", "gemm -o ./own", "show ./own", "gemm --csv ./own"])
+def test_shell_completion_of_files(line: str) -> None:
+    assert ["file,./own"] == completed(line)
+
+
+def test_module_and_script_are_the_same_program() -> None:
+    script = Path(sys.executable).with_name("primbench")
+    if not script.exists():
+        pytest.skip("the console script primbench is not installed beside this Python")
+    assert shell(f"{script} --help").stdout == shell(f"{PROGRAM} --help").stdout != ""

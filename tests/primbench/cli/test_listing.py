@@ -1,0 +1,66 @@
+"""`primbench list`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from primbench import backends, suites
+from primbench.problem import backends_of, primitives
+
+SECTIONS = {"primitives": list(primitives()), "backends": backends.names(), "suites": suites.names()}
+
+
+def rows(text: str) -> dict[str, str]:
+    """First word of each row -> the rest of it, continued lines joined."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("   "):
+            found[list(found)[-1]] += " " + line.strip()
+        elif line.startswith("  "):
+            name, _, rest = line.strip().partition(" ")
+            found[name] = rest.strip()
+    return found
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_one_section(section: str, invoke: Callable[..., Result]) -> None:
+    result = invoke("list", section)
+    assert 0 == result.exit_code
+    assert result.stdout.startswith(f"{section.capitalize()}:\n")
+    assert SECTIONS[section] == list(rows(result.stdout))
+
+
+def test_without_a_word_all_sections(invoke: Callable[..., Result]) -> None:
+    assert "".join(invoke("list", section).stdout for section in SECTIONS) == invoke("list").stdout
+
+
+def test_primitives_say_which_backends_have_a_kernel(invoke: Callable[..., Result]) -> None:
+    assert rows(invoke("list", "primitives").stdout)["gemm"].endswith(f"On {', '.join(backends_of('gemm'))}.")
+
+
+def test_backend_that_is_there_shows_its_version(invoke: Callable[..., Result]) -> None:
+    import numpy as np
+
+    assert f"{np.__version__}, for cpu" == rows(invoke("list", "backends").stdout)["numpy"]
+
+
+def test_backend_that_is_missing_says_what_to_install(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # Python's own word for a module that cannot be imported
+    shown = rows(invoke("list", "backends").stdout)["torch"]
+    assert shown.startswith("not available: module 'torch' is not installed: pip install ")
+
+
+def test_suites_count_their_entries(invoke: Callable[..., Result]) -> None:
+    count = sum(suites.describe("deepbench").counts["gemm"].values())
+    assert len(suites.load("deepbench", only=["gemm"])) == count
+    assert "160 training" in rows(invoke("list", "suites").stdout)["deepbench"]
+
+
+def test_unknown_section_is_refused(refusal: Callable[..., str]) -> None:
+    assert "'kernels' is not one of 'primitives', 'backends', 'suites'" in refusal("list", "kernels")

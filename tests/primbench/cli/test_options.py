@@ -1,0 +1,134 @@
+"""What is refused, in one line that says what was asked, what was found and what to do; and what the values mean."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+TINY = ("gemm", "-m", "8", "-n", "8", "-k", "8", "--backend", "numpy", "--dry-run")
+
+REFUSED = [
+    (["--backend", "jax"], "backend 'jax': there are torch, cupy, numba, numpy"),
+    (["--backend", ""], "backend '': there are torch, cupy, numba, numpy"),
+    (["--dtype", "float3"], "'float3' is not one of 'float64', 'float32'"),
+    (["--math-mode", "tf32", "--dtype", "float64"], "gemm math_mode='tf32' with dtype float64: tf32 is a mode of"),
+    (["--alpha", "nan"], "gemm alpha=nan, beta=0.0: finite numbers"),
+    (["--device", "gpu"], "--device gpu: cpu, cuda:N (N from 0) or all"),
+    (["--device", "cuda"], "--device cuda: cpu, cuda:N (N from 0) or all"),
+    (["--device", "cuda:0"], "backend numpy on cuda:0: it runs on cpu only"),
+    (["--numa-node", "99"], "--numa-node 99: this machine has node"),
+    (["--numa-node", "-1"], "'-1' is no memory node: a number, auto or none"),
+    (["--numa-node", "first"], "'first' is no memory node: a number, auto or none"),
+    (["--cpus", "4095"], "--cpus 4095: this process may run on CPUs "),
+    (["--cpus", "3-1"], "3-1 must ascend and stay below"),
+    (["--cpus", "abc"], "'abc' is neither a number nor a range such as 0-3"),
+    (["--cpus", ""], "at least one CPU number, such as 0-3"),
+    (["--threads", "0"], "0 is not in the range x>=1"),
+    (["--threads", "two"], "'two' is not a valid integer range"),
+    (["-m", "0"], "gemm m=0: a size is a whole number of at least 1"),
+    (["-m", "-5"], "gemm m=-5: a size is a whole number of at least 1"),
+    (["-m", "1.5"], "'1.5' is not a valid integer"),
+    (["--max-noise", "0.5"], "percentage '0.5': expected a number and one of the units %, as in 0.5%"),
+    (["--max-noise", "0%"], "max_noise=0.0: a fraction between 0 and 1"),
+    (["--max-noise", "100%"], "max_noise=1.0: a fraction between 0 and 1"),
+    (["--min-time", "5"], "duration '5': expected a number and one of the units ns, us, ms, s, min, h, as in 200ms"),
+    (["--min-time", "3s", "--max-time", "1s"], "min_time_s=3.0, max_time_s=1.0: need"),
+    (["--max-time", "0s"], "max_time_s=0.0: need"),
+    (["--timeout", "0s"], "'0s': more than 0, at most 8760h"),
+    (["--timeout", "99999999999999h"], "'99999999999999h': more than 0, at most 8760h"),
+    (["--seed", "-1"], "-1 is not in the range x>=0"),
+    (["--processes", "0"], "0 is not in the range"),
+    (["--processes", "1000000000"], "1000000000 is not in the range"),
+    (["--label", "x"], "'x': write KEY=VALUE"),
+    (["--label", "=x"], "'=x': write KEY=VALUE"),
+    (["--cache", "warm"], "'warm' is not one of 'hot', 'cold'"),
+    (["--time-unit", "m"], "'m' is not one of 'ns', 'us', 'ms', 's'"),
+    (["extra"], "unexpected extra argument (extra)"),
+    (["-o"], "Option '-o' requires an argument"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), REFUSED, ids=[" ".join(a) for a, _ in REFUSED])
+def test_bad_option_is_one_line(arguments: list[str], reason: str, refusal: Callable[..., str]) -> None:
+    assert reason in refusal(*TINY, *arguments)
+
+
+FREE = ["--backend", "--numa-node", "--cpus", "--max-noise", "--min-time", "--max-time", "--timeout", "--label"]
+FREE += ["--device", "--dtype", "-m", "--alpha", "--seed", "--threads", "--csv", "--sizes", "--processes", "--resume"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(option=st.sampled_from(FREE), value=st.text(max_size=20) | st.from_regex(r"-?[0-9.e]{1,9}[a-z%:,-]{0,3}"))
+def test_any_value_is_taken_or_refused_in_one_line(option: str, value: str, refusal: Callable[..., str]) -> None:
+    last = ["--only-to-end-here"] if value == "--" else ["--max-time", "0s", "--min-time", "1s"]
+    assert refusal(
+        *TINY, "--csv", "/no such folder/x.csv", f"{option}={value}" if option[1] == "-" else option + value, *last
+    )
+
+
+@pytest.mark.parametrize("option", ["-o", "--resume", "--csv", "--markdown", "--json"])
+def test_empty_file_name_is_refused_as_an_unset_variable_would_lose_the_results(
+    option: str, refusal: Callable[..., str]
+) -> None:
+    assert "'' names no file" in refusal(*TINY, option, "")
+
+
+def test_backend_that_is_known_but_not_installed_says_what_to_install(
+    refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)  # Python's own word for a module that cannot be imported
+    expected = "--backend cupy: module 'cupy' is not installed: pip install 'cupy-cuda13x[ctk]'"
+    assert refusal("gemm", "--backend", "cupy").startswith(expected)
+
+
+def method(invoke: Callable[..., Result], *arguments: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(invoke(*TINY, "--json", "-", *arguments).stdout)["records"][0]["case"]["method"]
+    return found
+
+
+def test_durations_and_percentages_become_seconds_and_fractions(invoke: Callable[..., Result]) -> None:
+    given = method(invoke, "--max-noise", "0.25%", "--min-time", "10us", "--max-time", "1.5min", "--seed", 7)
+    expected = {"max_noise": 0.0025, "min_time_s": 1e-5, "max_time_s": 90.0, "seed": 7}
+    assert expected == {name: given[name] for name in expected}
+
+
+def test_shorter_max_time_takes_the_default_min_time_with_it(invoke: Callable[..., Result]) -> None:
+    assert 0.05 == method(invoke, "--max-time", "50ms")["min_time_s"]
+
+
+def test_defaults_of_the_command_line_are_those_of_the_library(invoke: Callable[..., Result]) -> None:
+    import msgspec
+
+    from primbench import Method
+
+    assert msgspec.to_builtins(Method(dry_run=True)) == method(invoke)
+
+
+def test_check_can_be_left_out(invoke: Callable[..., Result]) -> None:
+    result = invoke(*TINY, "--no-check")
+    assert (0, "not checked") == (result.exit_code, result.stdout.splitlines()[-1][-11:])
+
+
+def test_threads_reach_the_library_and_the_title(invoke: Callable[..., Result]) -> None:
+    assert "  1 thread" in invoke(*TINY, "--threads", 1).stdout.splitlines()[0]
+
+
+def test_placement_is_recorded_as_asked_and_as_it_took_effect(invoke: Callable[..., Result]) -> None:
+    import os
+
+    cpu = min(os.sched_getaffinity(0))
+    document = json.loads(invoke(*TINY, "--cpus", cpu, "--json", "-").stdout)
+    assert [cpu] == document["records"][0]["case"]["placement"]["cpus"] == document["workers"][0]["placement"]["cpus"]
+
+
+def test_label_may_hold_an_equals_sign(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    result = invoke(*TINY, "--label", "where=a=b", "--label", "x=y", "--json", "-")
+    assert {"where": "a=b", "x": "y"} == json.loads(result.stdout)["header"]["labels"]

@@ -1,0 +1,97 @@
+"""Where results go: stdout, exports, results files; and what is refused before anything is measured."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from primbench import record
+
+DRY = ("gemm", "-m", "8", "-n", "8", "-k", "8", "--backend", "numpy", "--dry-run")
+EXPORTS = ("--csv", "--markdown", "--json")
+
+
+@pytest.mark.parametrize("option", EXPORTS)
+def test_export_to_a_file_is_what_goes_to_stdout(
+    option: str, invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    path, run = measured
+    printed = invoke("show", path, option, "-")
+    written = invoke("show", path, option, tmp_path / "export")
+    assert (0, "") == (printed.exit_code, printed.stderr)
+    assert printed.stdout == (tmp_path / "export").read_text() != ""
+    assert run.stdout == written.stdout  # the table is printed where stdout is free
+
+
+def test_csv_is_in_seconds_whatever_the_table_shows(
+    invoke: Callable[..., Result], measured: tuple[Path, Result]
+) -> None:
+    path, _ = measured
+    rows = list(csv.DictReader(io.StringIO(invoke("show", path, "--csv", "-", "--time-unit", "ns").stdout)))
+    medians = [each.measurement and each.measurement.main for each in record.read(path).records]
+    assert [str(each.median_s) if each else "" for each in medians] == [row["batch_s"] for row in rows]
+
+
+def test_json_is_the_whole_results_file(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:
+    path, _ = measured
+    document = json.loads(invoke("show", path, "--json", "-").stdout)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines == [document["header"], *document["workers"], *document["records"]]
+    assert {"where": "here"} == document["header"]["labels"]
+
+
+def test_several_exports_at_once(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    result = invoke(*DRY, *(part for option in EXPORTS for part in (option, tmp_path / option)))
+    assert 0 == result.exit_code
+    assert set(EXPORTS) == {path.name for path in tmp_path.iterdir()}
+
+
+def test_results_file_holds_the_run(measured: tuple[Path, Result]) -> None:
+    path, _ = measured
+    assert ["ok", "ok", "skipped"] == [each.status for each in record.read(path).records]
+
+
+REFUSED = [
+    (["--csv", "-", "--json", "-"], "stdout: asked to hold two things, and holds one"),
+    (["--csv", "one", "--markdown", "./one"], "one: asked to hold two things, and holds one"),
+    (["-o", "one", "--json", "one"], "one: asked to hold two things, and holds one"),
+    (["--csv", "missing/x.csv"], "missing/x.csv: there is no folder missing"),
+    (["--markdown", "."], ".: is a folder"),
+    (["-o", "missing/x.jsonl"], "missing/x.jsonl: No such file or directory"),
+    (["--resume", "missing.jsonl"], "missing.jsonl: No such file or directory"),
+    (["-o", "one", "--resume", "two"], "--output and --resume: one file, --resume goes on writing to it"),
+    (["--resume", "two", "--label", "a=b"], "--label and --resume: two keeps the labels it was begun with"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), REFUSED, ids=[" ".join(a) for a, _ in REFUSED])
+def test_output_that_cannot_be_written_is_refused_and_nothing_is_made(
+    arguments: list[str],
+    reason: str,
+    refusal: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert reason == refusal(*DRY, *arguments)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_file_without_write_permission_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere: needs an ordinary user")
+    tmp_path.chmod(0o500)
+    assert f"{tmp_path}/x.csv: no permission to write it" == refusal(*DRY, "--csv", tmp_path / "x.csv")
+
+
+def test_export_that_fails_comes_after_the_table(invoke: Callable[..., Result]) -> None:
+    result = invoke(*DRY, "--csv", "/dev/full")
+    assert (1, "Error: /dev/full: No space left on device\n") == (result.exit_code, result.stderr)
+    assert result.stdout.startswith("gemm  numpy ")

@@ -1,0 +1,104 @@
+"""A primitive's command: its sizes, its fields, the product of what is repeated."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from primbench import suites
+from primbench.problem import primitives
+
+DRY = ("--backend", "numpy", "--dry-run")
+
+
+def problems(result: Result) -> list[dict[str, Any]]:
+    assert 0 == result.exit_code, result.output
+    return [record["case"]["parameters"] for record in json.loads(result.stdout)["records"]]
+
+
+def test_repeated_options_are_run_in_every_combination(invoke: Callable[..., Result]) -> None:
+    result = invoke("gemm", "-m", 1, "-m", 2, "-n", 3, "-k", 4, "-k", 5, *DRY, "--json", "-")
+    expected = [(m, 3, k) for m in (1, 2) for k in (4, 5)]
+    assert expected == [(found["m"], found["n"], found["k"]) for found in problems(result)]
+
+
+def test_sizes_are_those_of_the_suite(invoke: Callable[..., Result]) -> None:
+    result = invoke("gemm", "--sizes", "small", *DRY, "--json", "-")
+    assert [each.parameters() for each in suites.load("small", only=["gemm"])] == problems(result)
+
+
+def test_fields_replace_those_of_the_sizes(invoke: Callable[..., Result]) -> None:
+    result = invoke("gemm", "--sizes", "small", "-m", 4, "--dtype", "float64", "--trans-b", *DRY, "--json", "-")
+    assert {(4, "float64", True)} == {(each["m"], each["dtype"], each["trans_b"]) for each in problems(result)}
+
+
+def test_sizes_may_be_a_file(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text("gemm = [{m = 2, n = 3, k = 4}]\n")
+    assert [2] == [each["m"] for each in problems(invoke("gemm", "--sizes", path, *DRY, "--json", "-"))]
+
+
+def test_dimensions_given_in_part_name_the_rest(refusal: Callable[..., str]) -> None:
+    assert "gemm: give also n, k, or --sizes" == refusal("gemm", "-m", 3)
+
+
+@pytest.mark.parametrize("name", ["nosuch", ""])
+def test_unknown_sizes_name_those_there_are(name: str, refusal: Callable[..., str]) -> None:
+    assert refusal("gemm", "--sizes", name).startswith(f"suite {name!r}: there are small, medium, large, deepbench")
+
+
+def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -> None:
+    for name, problem in primitives().items():
+        shown = " ".join(invoke(name, "--help").stdout.split())
+        for field in dataclasses.fields(problem):  # type: ignore[arg-type]
+            flag = "-" * (1 + (len(field.name) > 1)) + field.name.replace("_", "-")
+            assert re.search(rf" {flag}\b", shown), flag
+            assert field.metadata["help"] in shown
+            is_shown = not isinstance(field.default, bool) and field.default not in ("", dataclasses.MISSING)
+            assert not is_shown or f"{field.metadata['help']}. [default: {field.default}]" in shown
+
+
+def test_dry_run_shows_no_times(invoke: Callable[..., Result]) -> None:
+    result = invoke("gemm", "-m", 8, "-n", 8, "-k", 8, *DRY)
+    title, columns, row = result.stdout.splitlines()
+    assert title.startswith("gemm  numpy ")
+    assert "times" not in title
+    assert ["m", "n", "k", "dtype", "check"] == columns.split()
+    assert ["8", "8", "8", "float32", "ok"] == row.split()
+
+
+def test_skipped_case_is_a_row_and_no_failure(measured: tuple[Path, Result]) -> None:
+    _, result = measured
+    assert 0 == result.exit_code
+    assert "skipped: NumPy has no bfloat16 matrix product" in result.stdout.splitlines()[-1]
+    assert "" == result.stderr
+
+
+def test_failed_case_is_a_row_and_exit_code_1(invoke: Callable[..., Result]) -> None:
+    result = invoke("gemm", "-m", 8, "-n", 8, "-k", 8, *DRY, "--timeout", "1ns")
+    assert (1, "") == (result.exit_code, result.stderr)
+    assert result.stdout.splitlines()[-1].endswith("failed: no answer within 1e-09 s (--timeout)")
+
+
+def test_time_unit_holds_for_every_time(invoke: Callable[..., Result]) -> None:
+    times = ("--min-time", "1ms", "--max-time", "5ms", "--time-unit", "ns")
+    result = invoke("gemm", "-m", 8, "-m", 64, "-n", 8, "-k", 8, "--backend", "numpy", *times)
+    assert {"ns"} == set(re.findall(r" [0-9.]+ (ns|us|ms|s) ", result.stdout))
+
+
+def test_several_backends_are_told_apart_and_all_takes_what_is_installed(invoke: Callable[..., Result]) -> None:
+    result = invoke(
+        "gemm", "-m", 8, "-n", 8, "-k", 8, "--backend", "all", "--device", "cpu", "--dry-run", "--json", "-"
+    )
+    from primbench.backends import candidates
+    from primbench.problem import backends_of
+
+    found = [record["case"]["backend"] for record in json.loads(result.stdout)["records"]]
+    assert candidates(backends_of("gemm"), "cpu") == found

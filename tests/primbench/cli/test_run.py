@@ -1,0 +1,105 @@
+"""`primbench run`: suites, and files that are none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from primbench import suites
+
+DRY = ("--backend", "numpy", "--dry-run")
+OWN = """
+[[gemm]]
+m = 4
+n = 5
+k = 6
+set = "a"
+application = "speech"
+[[gemm]]
+m = 7
+n = 8
+k = 9
+set = "b"
+application = "vision"
+"""
+
+
+def test_part_of_a_shipped_suite(invoke: Callable[..., Result]) -> None:
+    narrow = ("--only", "gemm", "--set", "inference_device")
+    result = invoke("run", "deepbench", *narrow, *DRY, "--no-check", "--json", "-")
+    expected = suites.read("deepbench", only=["gemm"], set="inference_device")
+    found = [record["case"] for record in json.loads(result.stdout)["records"]]
+    assert [(each.problem.parameters(), each.labels) for each in expected] == [
+        (each["parameters"], each["labels"]) for each in found
+    ]
+
+
+def test_own_file_and_its_labels_in_the_table(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    _, columns, *rows = invoke("run", path, *DRY).stdout.splitlines()
+    assert ["m", "n", "k", "dtype", "set", "application", "check"] == columns.split()
+    assert [
+        ["4", "5", "6", "float32", "a", "speech", "ok"],
+        ["7", "8", "9", "float32", "b", "vision", "ok"],
+    ] == [row.split() for row in rows]
+
+
+def test_dtypes_take_the_place_of_the_suites(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    result = invoke("run", path, "--dtype", "float64", "--dtype", "int8", "--set", "b", *DRY, "--json", "-")
+    found = [record["case"]["parameters"]["dtype"] for record in json.loads(result.stdout)["records"]]
+    assert ["float64", "int8"] == found
+
+
+REFUSED = [
+    (["deepbench", "--only", "gemn"], "primitive 'gemn': there are gemm"),
+    (["deepbench", "--set", "x"], "deepbench: no entry of set 'x': it holds gemm 'training', "),
+    (["deepbench", "--dtype", "float3"], "dtype='float3': one of float64, "),
+    (["nosuch"], "suite 'nosuch': there are small, medium, large, deepbench, sizes, and no such file"),
+    ([], "Missing argument 'NAME|FILE.toml'."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), REFUSED, ids=[" ".join(a) for a, _ in REFUSED])
+def test_bad_request_is_one_line(arguments: list[str], reason: str, refusal: Callable[..., str]) -> None:
+    assert reason in refusal("run", *arguments)
+
+
+CONTENTS = {
+    b"": "no entries: write some, as in gemm = [{ m = 64, n = 64, k = 64 }]",
+    b"gemm = ": "not TOML: ",
+    b"\x7fELF\x02\x01\xff": "not UTF-8 text (byte 6)",
+    b"gemm = 3": "gemm is not a list of entries: write [[gemm]] above each",
+    b"[[gemn]]\nm = 1": "primitive 'gemn': there are gemm",
+    b"[[gemm]]\nm = 1": "gemm entry 1: needs n, k",
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_file_that_is_no_suite_is_one_line(content: bytes, refusal: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_bytes(content)
+    assert refusal("run", path).startswith(f"{path}: {CONTENTS[content]}")
+    assert refusal("gemm", "--sizes", path).startswith(f"{path}: {CONTENTS[content]}")
+
+
+def test_folder_is_no_suite(refusal: Callable[..., str], tmp_path: Path) -> None:
+    assert f"{tmp_path}: cannot be read: Is a directory" == refusal("run", tmp_path)
+
+
+@settings(max_examples=60, deadline=None)
+@given(content=st.binary(max_size=60))
+def test_any_bytes_are_refused_in_one_line(
+    content: bytes, refusal: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "own.toml"
+    path.write_bytes(content)
+    assert refusal("run", path).startswith(str(path))

@@ -1,0 +1,56 @@
+"""`primbench show`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+
+def test_table_is_the_one_that_the_run_printed(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:
+    path, run = measured
+    assert (0, run.stdout, "") == ((shown := invoke("show", path)).exit_code, shown.stdout, shown.stderr)
+    assert "float64" in run.stdout
+
+
+def test_time_unit_is_chosen_anew(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:
+    path, _ = measured
+    assert " ms" in invoke("show", path, "--time-unit", "ms").stdout
+    assert " us" not in invoke("show", path, "--time-unit", "ms").stdout
+
+
+def test_export_over_the_file_itself_is_refused(refusal: Callable[..., str], measured: tuple[Path, Result]) -> None:
+    path, _ = measured
+    before = path.read_bytes()
+    assert f"{path}: asked to hold two things, and holds one" == refusal("show", path, "--json", path)
+    assert before == path.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\n", b'{"kind": "header"}\n', b"[[gemm]]\nm = 1\n"])
+def test_file_that_holds_no_results_is_one_line(content: bytes, refusal: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(content)
+    assert refusal("show", path).startswith(f"{path}: not a primbench results file")
+
+
+def test_file_that_was_left_before_its_first_case_says_so(
+    refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(measured[0].read_bytes().split(b"\n")[0] + b"\n")
+    assert f"{path}: holds no records: the run ended before its first case did" == refusal("show", path)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("nosuch", "No such file or directory"), (".", "Is a directory")])
+def test_file_that_cannot_be_read(name: str, reason: str, refusal: Callable[..., str], tmp_path: Path) -> None:
+    assert f"{tmp_path / name}: {reason}" == refusal("show", tmp_path / name)
+
+
+def test_primitive_that_is_not_installed_here_is_named(
+    refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(measured[0].read_bytes().replace(b'"primitive":"gemm"', b'"primitive":"gemn"'))
+    assert "primitive 'gemn': there are gemm" in refusal("show", path)

@@ -1,0 +1,86 @@
+"""CSV, Markdown and JSON of records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import msgspec
+
+from primbench import environment
+from primbench.measurement import Measurement, Samples
+from primbench.problem import build
+from primbench.record import Case, Header, Record, Results
+from primbench.report.export import to_csv, to_json, to_markdown
+
+TIMES = Samples(samples_s=[3e-6, 1e-6, 2e-6], calls_per_sample=10, taken_by="host clock", stopped="count")
+OK = Measurement(batch_s=TIMES, wall_s=TIMES, verified=True, flop=2 * 4 * 5 * 6, bytes_moved=4 * 74)
+
+
+def record(measurement: Measurement | None, reason: str | None = None, labels: dict[str, str] | None = None) -> Record:
+    parameters = build("gemm", {"m": 4, "n": 5, "k": 6}).parameters()
+    case = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu", labels=labels or {})
+    status = "ok" if measurement else "failed"
+    return Record(
+        case=case, status=status, reason=reason, measurement=measurement, started_utc="2026-01-02", duration_s=0.5
+    )
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_has_a_row_a_record_in_seconds() -> None:
+    (row,) = rows(to_csv([record(OK)]))
+    expected = {"primitive": "gemm", "m": "4", "dtype": "float32", "status": "ok", "verified": "True"}
+    expected |= {"batch_s": "2e-06", "batch_samples": "3", "flop": "240", "flop_per_s": str(240 / 2e-6)}
+    assert expected == {name: row[name] for name in expected}
+
+
+def test_csv_leaves_the_unknown_empty_and_never_0() -> None:
+    (row,) = rows(to_csv([record(None, "crash")]))
+    assert {""} == {
+        row[name] for name in row if name.endswith(("_s", "_samples", "_fraction", "_hz")) or name == "flop"
+    }
+    assert "crash" == row["reason"]
+
+
+def test_csv_columns_do_not_depend_on_what_became_of_the_first_record() -> None:
+    first, second = (to_csv(records).splitlines()[0] for records in ([record(None, "x"), record(OK)], [record(OK)]))
+    assert first == second
+
+
+def test_csv_quotes_what_a_reason_may_hold() -> None:
+    reason = 'RuntimeError: "a", b\n=1+1'
+    assert [reason] == [row["reason"] for row in rows(to_csv([record(None, reason)]))]
+
+
+def test_csv_keeps_labels_in_columns_of_their_own() -> None:
+    found = rows(to_csv([record(OK, labels={"set": "a"}), record(OK, labels={"id": "1"})]))
+    assert [("a", ""), ("", "1")] == [(row["label_set"], row["label_id"]) for row in found]
+
+
+def test_json_is_the_results_and_reads_back() -> None:
+    header = Header(
+        schema_version=1,
+        command=["x"],
+        started_utc="2026-01-02",
+        labels={},
+        environment=environment.collect(gpus=False),
+    )
+    results = Results(header=header, workers=[], records=[record(OK), record(None, "crash")])
+    text = to_json(results)
+    assert results == msgspec.json.decode(text, type=Results)
+    assert [3e-6, 1e-6, 2e-6] == json.loads(text)["records"][0]["measurement"]["batch_s"]["samples_s"]
+
+
+def test_markdown_has_the_columns_of_the_table() -> None:
+    found = to_markdown([record(OK)], []).splitlines()
+    assert "**gemm  numpy  cpu  (times: median a call)**" == found[0]
+    assert ["m", "n", "k", "dtype", "batch", "wall", "noise", "MFLOP/s", "check"] == found[2].replace("|", " ").split()
+    assert {"right": 8, "left": 1} == {"right": found[3].count("-:"), "left": found[3].count(":-")}
+
+
+def test_markdown_of_the_time_unit_that_is_asked_for() -> None:
+    assert "2000 ns" in to_markdown([record(OK)], [], "ns")

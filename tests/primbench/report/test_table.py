@@ -1,0 +1,204 @@
+"""The table: which columns it has, what its cells say, and what its title may claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from primbench import environment
+from primbench.measurement import GpuReading, Measurement, Method, Samples, Trace
+from primbench.nvml import Gpu
+from primbench.placement import EffectivePlacement, Placement
+from primbench.problem import build
+from primbench.record import Case, Record, Worker
+from primbench.report.table import Table, markdown, tables, text
+
+PLACED = EffectivePlacement(cpus=[0], memory_policy="bind", memory_nodes=[1], rung="bind", threads=8)
+
+
+def samples(median_s: float, spread: float = 0.002) -> Samples:
+    """Seven samples whose interval is ``spread`` of the median to either side."""
+    taken = [median_s * (1 + step * spread / 3) for step in range(-3, 4)]
+    return Samples(samples_s=taken, calls_per_sample=1, taken_by="host clock", stopped="noise")
+
+
+def case(**changes: Any) -> Case:
+    fields = {name: changes.pop(name) for name in ("m", "n", "k", "dtype", "alpha", "trans_a") if name in changes}
+    parameters = build("gemm", {"m": 64, "n": 64, "k": 64} | fields).parameters()
+    return Case(**{"primitive": "gemm", "parameters": parameters, "backend": "numpy", "device": "cpu"} | changes)
+
+
+def record(measurement: Measurement | None = None, **changes: Any) -> Record:
+    outcome = {name: changes.pop(name) for name in ("status", "reason", "worker") if name in changes}
+    given: dict[str, Any] = {"status": "ok", "worker": 0} | outcome
+    return Record(case=case(**changes), measurement=measurement, started_utc="", duration_s=1.0, **given)
+
+
+def worker(**changes: Any) -> Worker:
+    found = replace(environment.collect(gpus=False), cpu_model="EPYC", gpus=[Gpu(name="H100"), Gpu(name="H200")])
+    fields: dict[str, Any] = {"backend": "numpy", "device": "cpu", "versions": {"numpy": "2.4"}, "placement": PLACED}
+    return Worker(**{"worker": 0, "pid": 1, "environment": found} | fields | changes)
+
+
+ON_CPU = Measurement(batch_s=samples(5e-6), wall_s=samples(7e-6), verified=True, flop=2 * 64**3, bytes_moved=3 * 64**2)
+ON_GPU = Measurement(
+    enqueue_s=samples(5.1e-6),
+    stream_s=samples(2.72e-3),
+    device_s=samples(2.71e-3),
+    wall_s=samples(2.8e-3),
+    trace=Trace(busy_s=samples(2.7e-3), kernels_per_call=1.5, kernels=["a", "b"]),
+    verified=True,
+    flop=137 * 10**9,
+)
+
+
+def table(*records: Record, workers: list[Worker] | None = None) -> Table:
+    (found,) = tables(records, [worker()] if workers is None else workers)
+    return found
+
+
+def column(found: Table, name: str) -> list[str]:
+    return [row[found.columns.index(name)] for row in found.rows]
+
+
+def test_cpu_shows_batch_and_wall_and_rate() -> None:
+    assert Table(
+        title="gemm  numpy 2.4  cpu EPYC  node 1  8 threads  (times: median a call)",
+        columns=["m", "n", "k", "dtype", "batch", "wall", "noise", "GFLOP/s", "check"],
+        rows=[["64", "64", "64", "float32", "5.000 us", "7.00 us", "0.2%", "105", "ok"]],
+        notes=[],
+    ) == table(record(ON_CPU))
+
+
+def test_gpu_shows_the_chain_from_launch_to_wall_and_what_was_traced() -> None:
+    on_gpu = worker(backend="torch", device="cuda:1", versions={"torch": "2.13"})
+    found = table(record(ON_GPU, backend="torch", device="cuda:1"), workers=[on_gpu])
+    assert found.title.startswith("gemm  torch 2.13  cuda:1 H200  node 1")
+    expected = ["enqueue", "stream", "device", "busy", "wall", "noise", "TFLOP/s", "kernels", "check"]
+    assert expected == found.columns[4:]
+    assert ["1.5"] == column(found, "kernels")
+    assert ["50.6"] == column(found, "TFLOP/s")
+
+
+def test_rate_of_a_primitive_without_flop_is_in_bytes() -> None:
+    assert ["2.46"] == column(table(record(replace(ON_CPU, flop=None))), "GB/s")
+
+
+def test_what_is_unknown_is_a_dash() -> None:
+    found = table(record(ON_CPU), record(status="skipped", reason="needs 2 TiB, 1 GiB free on this host", m=1))
+    assert ["1", "64", "64", "float32", "-", "-", "-", "-", "skipped: needs 2 TiB, 1 GiB free on this host"] == (
+        found.rows[1]
+    )
+
+
+def test_few_samples_have_no_noise() -> None:
+    few = Samples(samples_s=[1e-3] * 5, calls_per_sample=1, taken_by="host clock", stopped="max time")
+    assert ["-"] == column(table(record(Measurement(batch_s=few, wall_s=few))), "noise")
+
+
+def test_noise_above_the_limit_is_starred_and_explained() -> None:
+    noisy = Measurement(batch_s=samples(1e-3, spread=0.041), verified=True)
+    found = table(record(noisy), record(ON_CPU, m=1))
+    assert ["*4.1%", "0.2%"] == column(found, "noise")
+    assert found.notes[0].startswith("* the median is known no better than this, --max-noise asked 0.5%")
+
+
+def test_clocks_held_back_are_noted() -> None:
+    held = replace(ON_GPU, gpu=GpuReading(clocks_event_reasons=["sw power cap"]))
+    assert ["clocks held back in some cases by: sw power cap"] == table(record(held)).notes
+
+
+def test_a_result_that_was_not_checked_says_so() -> None:
+    assert ["not checked"] == column(table(record(replace(ON_CPU, verified=None))), "check")
+
+
+def test_fields_at_their_default_have_no_column_others_do() -> None:
+    assert {"alpha", "trans_a"}.isdisjoint(table(record(ON_CPU)).columns)
+    found = table(record(ON_CPU, alpha=0.5, trans_a=True), record(ON_CPU, alpha=2.0))
+    assert ["0.5", "2.0"] == column(found, "alpha")
+    assert ["yes", "no"] == column(found, "trans_a")
+
+
+VARYING: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
+    "backend": ([{"backend": "numpy"}, {"backend": "numba"}], ["numpy", "numba"]),
+    "device": ([{"device": "cuda:0"}, {"device": "cuda:1"}], ["cuda:0", "cuda:1"]),
+    "cache": ([{"method": Method(cache="hot")}, {"method": Method(cache="cold")}], ["hot", "cold"]),
+    "node": ([{"placement": Placement(numa_node=1)}, {}], ["1", "-"]),
+    "cpus": ([{"placement": Placement(cpus=(0, 1, 2, 8))}, {}], ["0-2,8", "-"]),
+    "threads": ([{"placement": Placement(threads=4)}, {}], ["4", "-"]),
+    "process": ([{"process": 0}, {"process": 1}], ["0", "1"]),
+    "set": ([{"labels": {"set": "training"}}, {}], ["training", "-"]),
+    "application": (
+        [{"labels": {"application": "speech"}}, {"labels": {"application": "vision"}}],
+        ["speech", "vision"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VARYING)
+def test_rows_that_differ_in_their_place_can_be_told_apart(name: str) -> None:
+    changes, expected = VARYING[name]
+    records = [record(ON_CPU, **change) for change in changes]
+    assert expected == column(table(*records), name)
+    assert name not in table(records[1]).columns
+
+
+def test_cold_cache_is_claimed_only_where_all_are_cold() -> None:
+    cold, hot = record(ON_CPU, method=Method(cache="cold")), record(ON_CPU)
+    assert "  cold cache  " in table(cold).title
+    assert "cold cache" not in table(cold, hot).title
+
+
+def test_title_names_a_version_and_a_place_only_where_every_worker_has_it() -> None:
+    elsewhere = replace(PLACED, memory_nodes=[0])
+    second = worker(worker=1, versions={"numpy": "2.5"}, placement=elsewhere)
+    found = table(record(ON_CPU), record(ON_CPU, worker=1, m=1), workers=[worker(), second])
+    assert "gemm  numpy  cpu EPYC  (times: median a call)" == found.title
+
+
+def test_workers_that_made_no_row_of_the_table_do_not_count() -> None:
+    other = worker(worker=7, versions={"torch": "2"}, backend="torch")
+    assert table(record(ON_CPU)).title == table(record(ON_CPU), workers=[worker(), other]).title
+
+
+@pytest.mark.parametrize("device", ["cuda:7", "cuda:x", "cuda"])
+def test_device_that_the_environment_does_not_know_stands_alone(device: str) -> None:
+    found = table(record(ON_GPU, device=device), workers=[worker(device=device)])
+    assert f"gemm  numpy 2.4  {device}  node 1" in found.title
+
+
+def test_records_without_workers_have_a_title() -> None:
+    assert "gemm  numpy  cpu  (times: median a call)" == table(record(ON_CPU), workers=[]).title
+
+
+def test_one_thread_is_singular_and_memory_that_is_not_placed_unnamed() -> None:
+    alone = worker(placement=replace(PLACED, rung="none", threads=1))
+    assert "gemm  numpy 2.4  cpu EPYC  1 thread  (times: median a call)" == table(record(ON_CPU), workers=[alone]).title
+
+
+def test_no_records_make_no_table() -> None:
+    assert [] == tables([])
+
+
+def test_text_is_right_aligned_and_ends_in_one_line_end() -> None:
+    title, columns, first, second, end = text(table(record(ON_CPU), record(ON_CPU, m=4096))).split("\n")
+    assert ("gemm", "") == (title[:4], end)
+    assert ["   m", "  64", "4096"] == [line[:4] for line in (columns, first, second)]
+
+
+def test_markdown_keeps_bars_and_stars_as_text() -> None:
+    failed = record(status="failed", reason="RuntimeError: a|b *c*")
+    found = markdown(table(failed, record(Measurement(batch_s=samples(1e-3, spread=0.1)), m=1)))
+    assert r"failed: RuntimeError: a\|b \*c\*" in found
+    assert r"\*10.0%" in found
+    grid = [line for line in found.splitlines() if line.startswith("|")]
+    assert 1 == len({line.replace(r"\|", "").count("|") for line in grid})
+    assert "\n\n\\* the median" in found
+
+
+def test_tables_of_a_decoded_record_are_those_of_the_record() -> None:
+    original = record(ON_GPU, device="cuda:0")
+    assert table(original) == table(msgspec.json.decode(msgspec.json.encode(original), type=Record))

@@ -1,0 +1,67 @@
+"""The public names, which are promises."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+
+import pytest
+
+import primbench
+
+
+def test_all_is_sorted_and_names_each_once() -> None:
+    assert sorted(set(primbench.__all__)) == primbench.__all__
+
+
+def test_every_public_name_is_there_and_nothing_else_is_offered() -> None:
+    for name in primbench.__all__:
+        assert getattr(primbench, name) is not None
+    assert primbench.__all__ == dir(primbench)
+
+
+def test_star_import_gives_the_public_names() -> None:
+    namespace: dict[str, object] = {}
+    exec("from primbench import *", namespace)
+    assert set(primbench.__all__) <= set(namespace)
+
+
+@pytest.mark.parametrize("name", [name for name in primbench.__all__ if name != "__version__"])
+def test_public_name_is_documented_where_it_is_defined(name: str) -> None:
+    found = getattr(primbench, name)
+    own = vars(found).get("__doc__") if inspect.isclass(found) else found.__doc__
+    assert own or (issubclass(found, primbench.PrimbenchError) and name in documented_errors()), name
+
+
+def documented_errors() -> str:
+    """The exception tree, drawn once at the top of its module."""
+    return importlib.import_module("primbench.errors").__doc__ or ""
+
+
+def test_public_names_are_those_of_their_modules() -> None:
+    from primbench import errors, record, running, timing
+
+    assert errors.PrimbenchError is primbench.PrimbenchError
+    assert record.read is primbench.load
+    assert running.run is primbench.run
+    assert timing.measure is primbench.measure
+
+
+def test_wrong_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'primbench' has no attribute 'mesure'$"):
+        primbench.mesure  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_version_is_that_of_the_installed_distribution() -> None:
+    try:
+        installed = importlib.metadata.version("primbench")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the distribution primbench is not installed: this is a bare folder on the path")
+    assert primbench.__version__ == installed
+
+
+def test_the_example_of_the_package_is_true() -> None:
+    import doctest
+
+    assert doctest.TestResults(failed=0, attempted=3) == doctest.testmod(primbench)

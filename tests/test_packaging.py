@@ -1,0 +1,124 @@
+"""The wheel: what is in it, and that it works where the repository is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOLDER_OF = PROJECT["tool"]["setuptools"]["package-dir"]
+PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
+SOURCES = ("primbench", "kernels", "suites")
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    found = subprocess.run(command, cwd=cwd, env=outside, capture_output=True, text=True, timeout=240, check=False)
+    assert 0 == found.returncode, found.stdout + found.stderr
+    return found.stdout
+
+
+def folder_of(package: str) -> str:
+    return str(FOLDER_OF.get(package, package.replace(".", "/")))
+
+
+def test_every_folder_of_code_is_a_listed_package() -> None:
+    """Editable installs find folders that are not listed; the wheel leaves them out."""
+    with_init = {str(path.parent.relative_to(ROOT)) for top in SOURCES for path in (ROOT / top).rglob("__init__.py")}
+    with_code = {str(path.parent.relative_to(ROOT)) for top in SOURCES for path in (ROOT / top).rglob("*.py")}
+    assert with_init == with_code == {folder_of(package) for package in PACKAGES}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that the repository stays as it is."""
+    if not (ROOT / "README.md").exists():
+        pytest.skip("README.md is not there, and pyproject.toml names it")
+    for module in ("build", "setuptools"):
+        if find_spec(module) is None:
+            pytest.skip(f"module {module!r} is not installed, and building without isolation needs it")
+    copy = tmp_path_factory.mktemp("source")
+    tracked = [*SOURCES, "pyproject.toml", "README.md", "LICENSE"]
+    run("cp", "-r", *(ROOT / name for name in tracked), copy, cwd=copy)
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", copy / "dist", copy, cwd=copy)
+    (found,) = (copy / "dist").glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def contents(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_wheel_claims_no_top_level_name_but_its_own(contents: set[str]) -> None:
+    version = "primbench-" + (ROOT / "primbench/__init__.py").read_text().split('__version__ = "')[1].split('"')[0]
+    assert {"primbench", f"{version}.dist-info"} == {name.split("/")[0] for name in contents}
+
+
+def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
+    expected = {
+        f"{package.replace('.', '/')}/{path.name}"
+        for package in PACKAGES
+        for pattern in ("*.py", "*.toml", "*.cu", "NOTICE", "py.typed")
+        for path in (ROOT / folder_of(package)).glob(pattern)
+    }
+    assert {"primbench/py.typed", "primbench/suites/NOTICE", "primbench/suites/sizes.toml"} <= expected
+    assert expected == {name for name in contents if name.startswith("primbench/")}
+
+
+def test_wheel_holds_the_licences(contents: set[str]) -> None:
+    names = {name.partition(".dist-info/")[2] for name in contents}
+    assert {"licenses/LICENSE", "licenses/suites/NOTICE"} <= names
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment with the wheel in it; its dependencies are those of this Python, but not the repository."""
+    if find_spec("pip") is None:
+        pytest.skip("module 'pip' is not installed, and installing the wheel needs it")
+    home = tmp_path_factory.mktemp("venv")
+    venv.create(home, with_pip=False)
+    (packages,) = home.glob("lib/python*/site-packages")
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--disable-pip-version-check",
+        "--target", packages, wheel, cwd=home)  # fmt: skip
+    # Hooks of an editable install are .pth files, which are not read from a folder that is only on the path.
+    (packages / "dependencies.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
+    return home / "bin/python"
+
+
+def test_wheel_is_what_the_fresh_environment_imports(python: Path, tmp_path: Path) -> None:
+    found = run(python, "-c", "import primbench; print(primbench.__file__)", cwd=tmp_path)
+    assert python.parents[1] in Path(found.strip()).parents
+
+
+def test_every_public_module_of_the_wheel_imports(python: Path, contents: set[str], tmp_path: Path) -> None:
+    files = [name for name in contents if name.endswith(".py") and not name.endswith("__main__.py")]
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files}
+    assert set(PACKAGES) <= modules
+    public = sorted(name for name in modules if "._" not in name)  # a private one may need its framework
+    run(python, "-c", f"import importlib\nfor name in {public}: importlib.import_module(name)", cwd=tmp_path)
+
+
+def test_program_of_the_wheel_works(python: Path, tmp_path: Path) -> None:
+    program = [python, "-m", "primbench"]
+    assert run(*program, "--version", cwd=tmp_path).startswith("primbench, version ")
+    assert "deepbench" in run(*program, "list", "suites", cwd=tmp_path)
+    sizes = ("-m", "4", "-n", "4", "-k", "4")
+    find = "from importlib.metadata import distribution as d; (e,) = d('primbench').entry_points; print(e.load().name)"
+    assert "main" == run(python, "-c", find, cwd=tmp_path).strip()
+    assert " ok" in run(*program, "gemm", *sizes, "--backend", "numpy", "--dry-run", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["kernels", "suites"])
+def test_wheel_leaves_the_names_of_its_folders_to_others(name: str, python: Path, tmp_path: Path) -> None:
+    found = run(python, "-c", f"import importlib.util; print(importlib.util.find_spec({name!r}))", cwd=tmp_path)
+    assert "None" == found.strip()

@@ -1,0 +1,85 @@
+"""What the README shows is true: its programs run, its commands parse, its suite is one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from primbench import suites
+from primbench.cli import COMMANDS, main
+from primbench.cli.primitive import entries_of
+from primbench.problem import primitives
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def blocks(*languages: str) -> list[str]:
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [text for language, text in found if language in languages]
+
+
+def commands() -> list[list[str]]:
+    """The arguments of every primbench command in a block for a shell, and of those named whole in the prose."""
+    shown = [line.removeprefix("$ ") for text in blocks("sh", "bash", "console") for line in text.splitlines()]
+    named = [span for span in re.findall(r"`(primbench [^`]+)`", PROSE) if not re.search(r"\b[A-Z]{2,}\b", span)]
+    parts = [part for line in (*shown, *named) for part in re.split(r"&&|\|", line)]
+    split = [shlex.split(part, comments=True) for part in parts if "primbench " in part]
+    return [words[1:] for words in split if words and words[0].rpartition("/")[2] == "primbench"]
+
+
+def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
+    """The command's name and its values, checked as when it runs, but not run."""
+    with click.Context(main, info_name="primbench") as context:
+        name, command, rest = main.resolve_command(context, arguments)
+    assert name is not None
+    assert command is not None
+    with command.make_context(name, rest, parent=context) as made:
+        return name, made.params
+
+
+def test_readme_shows_programs_and_commands() -> None:
+    assert blocks("python")
+    assert {"gemm", "run", "list"} <= {arguments[0] for arguments in commands()}
+
+
+@pytest.mark.parametrize("arguments", commands(), ids=" ".join)
+def test_command_parses_and_means_something(arguments: list[str]) -> None:
+    name, values = parsed(arguments)
+    sizes = values.get("sizes") or values.get("suite") or ""
+    if sizes.endswith(".toml"):
+        return  # a file of the reader's own
+    if name in primitives():
+        assert entries_of(primitives()[name], values)
+    elif name == "run":
+        assert suites.read(values["suite"], only=values["only"], set=values["set_name"])
+
+
+def test_options_named_in_the_prose_exist() -> None:
+    with click.Context(main) as context:
+        known = [main.get_command(context, name) for name in (*primitives(), *COMMANDS)]
+    there = {flag for command in known if command for option in command.params for flag in option.opts} | {"--help"}
+    assert set(re.findall(r"`(--?[a-z][a-z-]*)", PROSE)) <= there
+
+
+def test_programs_run_one_after_the_other(tmp_path: Path) -> None:
+    for number, program in enumerate(blocks("python"), 1):
+        found = subprocess.run(
+            [sys.executable, "-P", "-W", "error", "-c", program],
+            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (0, "") == (found.returncode, found.stderr), f"python block {number}"
+
+
+def test_suites_shown_are_suites(tmp_path: Path) -> None:
+    assert blocks("toml")
+    for text in blocks("toml"):
+        (tmp_path / "mine.toml").write_text(text)
+        assert suites.read(tmp_path / "mine.toml")

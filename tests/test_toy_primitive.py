@@ -1,0 +1,84 @@
+"""One file in kernels/ is a primitive: the README's example becomes a command, a row of the list, and a test."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def example() -> str:
+    programs = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = [text for text in programs if '@kernel("scale", "numpy")' in text]
+    assert isinstance(found, str)
+    return found
+
+
+@pytest.fixture(scope="module")
+def tree(example: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is installed, with one file more."""
+    folder = tmp_path_factory.mktemp("tree")
+    ignored = shutil.ignore_patterns("__pycache__")
+    for source, target in (("primbench", ""), ("kernels", "kernels"), ("suites", "suites")):
+        shutil.copytree(ROOT / source, folder / "primbench" / target, ignore=ignored, dirs_exist_ok=True)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    shutil.copy(ROOT / "tests/kernels/test_conformance.py", folder)
+    (folder / "primbench/kernels/toy.py").write_text(example)
+    return folder
+
+
+def python(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", *arguments],
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_it_is_measured(tree: Path) -> None:
+    times = ("--min-time", "1ms", "--max-time", "10ms")
+    found = python(tree, "-m", "primbench", "scale", "-n", "1000", "-n", "2000", *times)
+    assert (0, "") == (found.returncode, found.stderr)
+    title, columns, first, second = found.stdout.splitlines()
+    assert title.startswith("scale  numpy ")
+    assert ["n", "batch", "wall", "noise", "GB/s", "check"] == columns.split()
+    assert [("1000", "ok"), ("2000", "ok")] == [(row.split()[0], row.split()[-1]) for row in (first, second)]
+
+
+def test_its_help_has_its_fields_and_its_text(tree: Path) -> None:
+    found = python(tree, "-m", "primbench", "scale", "--help").stdout
+    assert "y[n] = 2 x[n]." in found
+    assert re.search(r"-n N +elements; repeatable\.", found)
+    assert "scale  y[n] = 2 x[n]." in python(tree, "-m", "primbench", "--help").stdout
+
+
+def test_it_is_in_the_list(tree: Path) -> None:
+    assert "scale  y[n] = 2 x[n]. On numpy.\n" in python(tree, "-m", "primbench", "list", "primitives").stdout
+
+
+def conformance(tree: Path) -> subprocess.CompletedProcess[str]:
+    return python(tree, "-m", "pytest", "-q", "-k", "scale", "-p", "no:cacheprovider", "test_conformance.py")
+
+
+def test_conformance_covers_it(tree: Path) -> None:
+    found = conformance(tree)
+    assert 0 == found.returncode, found.stdout
+    assert re.search(r"^2 passed, ", found.stdout, re.MULTILINE), found.stdout
+
+
+def test_conformance_fails_where_its_kernel_is_wrong(tree: Path, example: str) -> None:
+    assert 1 == example.count("np.multiply(x, 2,")
+    (tree / "primbench/kernels/toy.py").write_text(example.replace("np.multiply(x, 2,", "np.multiply(x, 3,"))
+    try:
+        found = conformance(tree)
+    finally:
+        (tree / "primbench/kernels/toy.py").write_text(example)
+    assert 1 == found.returncode, found.stdout
+    assert "VerificationError: wrong result" in found.stdout
