@@ -145,10 +145,15 @@ def _packages() -> dict[str, str]:
 def _variables() -> dict[str, str]:
     """Those that libraries read and that can change speed; never one whose name speaks of a secret."""
     return {
-        name: value
+        name: utf8(value)
         for name, value in sorted(os.environ.items())
         if _VARIABLE.fullmatch(name) and not _SECRET.search(name)
     }
+
+
+def utf8(text: str) -> str:
+    """What the system hands over in bytes that are no UTF-8, such as a file's name, has them escaped."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _os_name(root: Path) -> str:

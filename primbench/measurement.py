@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -52,7 +52,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     stopped: what ended the sampling: "noise" (quiet enough), "max time", or "count" (a fixed number was asked).
     """
 
-    samples_s: list[float]
+    samples_s: Annotated[list[Annotated[float, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=1)]
     calls_per_sample: int
     taken_by: str
     stopped: Literal["noise", "max time", "count"]
@@ -157,16 +157,16 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flop_per_s(self) -> float | None:
-        return self.flop / self.main.median_s if self.flop is not None and self.main else None
+        return _rate(self.flop, self.main)
 
     @property
     def bytes_per_s(self) -> float | None:
-        return self.bytes_moved / self.main.median_s if self.bytes_moved is not None and self.main else None
+        return _rate(self.bytes_moved, self.main)
 
     @property
     def launch_bound_fraction(self) -> float | None:
         """1 - device_s / stream_s: the share of a Python loop's period that launching costs; 0 when negative."""
-        if self.device_s is None or self.stream_s is None:
+        if self.device_s is None or self.stream_s is None or not self.stream_s.median_s:
             return None
         return max(0.0, 1 - self.device_s.median_s / self.stream_s.median_s)
 
@@ -176,3 +176,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         if self.device_s is None or self.trace is None or not self.trace.kernels_per_call:
             return None
         return (self.device_s.median_s - self.trace.busy_s.median_s) / self.trace.kernels_per_call
+
+
+def _rate(count: int | None, samples: Samples | None) -> float | None:
+    """None, too, where the clock saw no time pass."""
+    return count / samples.median_s if count is not None and samples and samples.median_s else None

@@ -139,16 +139,11 @@ def header(command: list[str], labels: Mapping[str, str]) -> Header:
     """The first line of a results file made here and now."""
     return Header(
         schema_version=SCHEMA_VERSION,
-        command=[_utf8(argument) for argument in command],
+        command=[environment.utf8(argument) for argument in command],
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        labels={_utf8(name): _utf8(value) for name, value in labels.items()},
+        labels={environment.utf8(name): environment.utf8(value) for name, value in labels.items()},
         environment=environment.collect(gpus=False),
     )
-
-
-def _utf8(argument: str) -> str:
-    """An argument whose bytes are no UTF-8, such as a file's name, has them escaped: a results file is UTF-8."""
-    return argument.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def left_to_do(cases: Sequence[Case], held: Results) -> list[Case]:

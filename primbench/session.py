@@ -55,6 +55,10 @@ class WorkerProcess:
             self.end()
             raise
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def run(self, case: Case, timeout_s: float) -> Outcome:
         """Raises WorkerGone, after which this worker is of no more use."""
         return self._ask(protocol.encode(case), timeout_s, Outcome)
@@ -98,9 +102,11 @@ class WorkerProcess:
     def _read_line(self, timeout_s: float) -> bytes:
         assert self._process.stdout is not None
         descriptor, deadline = self._process.stdout.fileno(), time.monotonic() + timeout_s
+        poll = select.poll()  # select() knows no descriptor beyond 1023
+        poll.register(descriptor, select.POLLIN)
         while b"\n" not in self._unread:
             left_s = deadline - time.monotonic()
-            if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
+            if left_s <= 0 or not poll.poll(left_s * 1e3):
                 raise TimeoutError
             chunk = os.read(descriptor, 1 << 20)
             if not chunk:
@@ -233,7 +239,7 @@ class Session:
             self._end_all()
             self._process = case.process
         running = self._running.get(purpose)
-        if running is not None and running[0] == start:
+        if running is not None and running[0] == start and running[1].is_alive:
             return running[1]
         self._end(purpose)
         if purpose == "time":

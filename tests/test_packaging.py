@@ -109,7 +109,7 @@ def test_every_public_module_of_the_wheel_imports(python: Path, contents: set[st
 
 
 def test_program_of_the_wheel_works(python: Path, tmp_path: Path) -> None:
-    program = [python, "-m", "primbench"]
+    program = (python, "-m", "primbench")
     assert run(*program, "--version", cwd=tmp_path).startswith("primbench, version ")
     assert "deepbench" in run(*program, "list", "suites", cwd=tmp_path)
     sizes = ("-m", "4", "-n", "4", "-k", "4")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from primbench.cli import main
 
+STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
 ROOT = Path(__file__).parents[2]
 
 
@@ -30,7 +32,9 @@ def invoke() -> Callable[..., Result]:
     """The command line in this process. An exception that the command line does not handle is raised."""
 
     def run(*arguments: Any) -> Result:
-        return CliRunner().invoke(main, [str(a) for a in arguments], prog_name="primbench", catch_exceptions=False)
+        return CliRunner(**STREAMS_APART).invoke(
+            main, [str(a) for a in arguments], prog_name="primbench", catch_exceptions=False
+        )
 
     return run
 

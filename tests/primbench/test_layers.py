@@ -148,8 +148,7 @@ def literal(node: ast.expr) -> float | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Pow | ast.LShift):
         left, right = literal(node.left), literal(node.right)
         if left is not None and right is not None:
-            by_operator = {ast.Mult: left * right, ast.Pow: left**right, ast.LShift: left * 2**right}
-            return by_operator[type(node.op)]
+            return {ast.Mult: left * right, ast.Pow: float(left**right), ast.LShift: left * 2**right}[type(node.op)]
     return None
 
 

@@ -50,7 +50,7 @@ def test_public_names_are_those_of_their_modules() -> None:
 
 def test_wrong_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'primbench' has no attribute 'mesure'$"):
-        primbench.mesure  # type: ignore[attr-defined]  # noqa: B018
+        primbench.mesure  # noqa: B018
 
 
 def test_version_is_that_of_the_installed_distribution() -> None:

@@ -21,9 +21,13 @@ OK = Measurement(batch_s=TIMES, wall_s=TIMES, verified=True, flop=2 * 4 * 5 * 6,
 def record(measurement: Measurement | None, reason: str | None = None, labels: dict[str, str] | None = None) -> Record:
     parameters = build("gemm", {"m": 4, "n": 5, "k": 6}).parameters()
     case = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu", labels=labels or {})
-    status = "ok" if measurement else "failed"
     return Record(
-        case=case, status=status, reason=reason, measurement=measurement, started_utc="2026-01-02", duration_s=0.5
+        case=case,
+        status="ok" if measurement else "failed",
+        reason=reason,
+        measurement=measurement,
+        started_utc="2026-01-02",
+        duration_s=0.5,
     )
 
 

@@ -26,7 +26,9 @@ def samples(median_s: float, spread: float = 0.002) -> Samples:
 
 
 def case(**changes: Any) -> Case:
-    fields = {name: changes.pop(name) for name in ("m", "n", "k", "dtype", "alpha", "trans_a") if name in changes}
+    fields: dict[str, Any] = {
+        name: changes.pop(name) for name in ("m", "n", "k", "dtype", "alpha", "trans_a") if name in changes
+    }
     parameters = build("gemm", {"m": 64, "n": 64, "k": 64} | fields).parameters()
     return Case(**{"primitive": "gemm", "parameters": parameters, "backend": "numpy", "device": "cpu"} | changes)
 
@@ -39,8 +41,16 @@ def record(measurement: Measurement | None = None, **changes: Any) -> Record:
 
 def worker(**changes: Any) -> Worker:
     found = replace(environment.collect(gpus=False), cpu_model="EPYC", gpus=[Gpu(name="H100"), Gpu(name="H200")])
-    fields: dict[str, Any] = {"backend": "numpy", "device": "cpu", "versions": {"numpy": "2.4"}, "placement": PLACED}
-    return Worker(**{"worker": 0, "pid": 1, "environment": found} | fields | changes)
+    fields: dict[str, Any] = {
+        "worker": 0,
+        "pid": 1,
+        "environment": found,
+        "backend": "numpy",
+        "device": "cpu",
+        "versions": {"numpy": "2.4"},
+        "placement": PLACED,
+    }
+    return Worker(**fields | changes)
 
 
 ON_CPU = Measurement(batch_s=samples(5e-6), wall_s=samples(7e-6), verified=True, flop=2 * 64**3, bytes_moved=3 * 64**2)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from primbench import hostmemory, timing
+from primbench.backends import open_backend
+from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
+from primbench.kernels.gemm import Gemm
+from primbench.measurement import Method
+from primbench.sampling import Calls
+from primbench.timing import calls_per_batch, check_affordable, cold_sets, measure, setup
+
+QUICK = Method(min_time_s=0.002, max_time_s=0.02)
+
+
+def test_a_cpu_measurement_has_its_metrics_and_says_why_others_are_absent() -> None:
+    measured = measure(Gemm(64, 64, 64), backend="numpy", device="cpu", method=QUICK)
+    assert measured.verified
+    assert measured.error is not None
+    assert measured.tolerance is not None
+    assert 0 < measured.error < measured.tolerance
+    assert measured.batch_s is not None
+    assert measured.wall_s is not None
+    assert min(measured.batch_s.samples_s) > 0
+    assert measured.flop_per_s == pytest.approx(2 * 64**3 / measured.batch_s.median_s)
+    absent = {"enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu", "trace"}
+    assert absent == set(measured.missing)
+    assert all(getattr(measured, name) is None for name in absent)
+    assert {"estimate", "inputs", "setup", "check", "timing"} == set(measured.phases_s)
+    assert measured.host is not None
+    assert measured.host.cpu_time_s > 0
+
+
+def test_a_call_that_fills_a_batch_is_timed_once_for_both_metrics() -> None:
+    measured = measure(Gemm(700, 700, 700), backend="numpy", device="cpu", method=QUICK)
+    assert measured.batch_s is measured.wall_s
+    assert measured.batch_s is not None
+    assert 1 == measured.batch_s.calls_per_sample
+
+
+def test_a_dry_run_checks_and_times_nothing() -> None:
+    measured = measure(Gemm(8, 8, 8), backend="numpy", device="cpu", method=Method(dry_run=True))
+    assert measured.verified
+    assert measured.main is None
+    assert measured.flop_per_s is None
+
+
+def test_unchecked_is_neither_right_nor_wrong() -> None:
+    measured = measure(Gemm(8, 8, 8), backend="numpy", device="cpu", method=Method(check=False, dry_run=True))
+    assert measured.verified is None
+    assert measured.error is None
+
+
+def test_a_batch_lasts_50_us() -> None:
+    now_ns = 0
+
+    def step() -> None:
+        nonlocal now_ns
+        now_ns += 1_500
+
+    count = calls_per_batch(Calls([step]), lambda: now_ns)
+    assert 64 == count
+    assert count * 1.5e-6 >= 50e-6
+
+
+def test_a_slow_call_is_a_batch_of_one() -> None:
+    assert 1 == calls_per_batch(Calls([lambda: time.sleep(1e-3)]), time.perf_counter_ns)
+
+
+def test_a_hopeless_case_is_refused_before_it_starts() -> None:
+    now_ns = 0
+
+    def slow_clock() -> int:
+        nonlocal now_ns
+        now_ns += 10**9
+        return now_ns
+
+    backend = open_backend("numpy", "cpu")
+    with pytest.raises(UnsupportedCase, match=r"about \d+ s a call"):
+        check_affordable(backend, Gemm(8192, 8192, 8192), Method(), slow_clock)
+
+
+def test_a_small_case_needs_no_estimate() -> None:
+    assert Gemm(256, 256, 256).probe() is None
+    probe = Gemm(4096, 16, 4096, "float64", trans_b=True).probe()
+    assert probe is not None
+    assert (16, True, "float64") == (probe.n, probe.trans_b, probe.dtype)
+
+
+def test_cold_sets_exceed_twice_the_cache() -> None:
+    assert 7 == cold_sets(20, 60)
+    assert cold_sets(10**9, 60 * 2**20) == 2
+    assert timing.MAX_SETS == cold_sets(1, 60 * 2**20)
+
+
+def test_a_cold_run_rotates_its_sets() -> None:
+    problem = Gemm(1024, 1024, 1024)
+    method = Method(cache="cold", dry_run=True)
+    measured = measure(problem, backend="numpy", device="cpu", method=method)
+    assert measured.input_sets_bytes > 2 * hostmemory.last_level_cache_bytes()
+    assert measured.input_sets == measured.input_sets_bytes // problem.memory_bytes() > 1
+
+
+def test_what_does_not_fit_is_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostmemory, "available_memory_bytes", lambda: 2**20)
+    with pytest.raises(UnsupportedCase, match=r"needs 24 MiB, 1 MiB free on this host"):
+        measure(Gemm(1024, 1024, 1024), backend="numpy", device="cpu", method=QUICK)
+
+
+def test_a_kernel_can_be_used_without_timing() -> None:
+    step = setup(Gemm(3, 5, 7), backend="numpy")
+    assert (3, 5) == step().shape
+
+
+def test_a_backend_that_cannot_be_had_says_why() -> None:
+    with pytest.raises(BackendUnavailable, match="backend numpy on cuda:0: it runs on cpu only"):
+        measure(Gemm(1, 1, 1), backend="numpy", device="cuda:0")
+    with pytest.raises(InvalidRequest, match="backend 'numpie': there are .*numpy"):
+        measure(Gemm(1, 1, 1), backend="numpie")
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_noise": 0.0}, {"max_noise": 5.0}, {"min_time_s": 3.0}, {"max_time_s": 0.0}, {"seed": -1}]
+)
+def test_a_method_that_makes_no_sense_is_refused(options: dict[str, float]) -> None:
+    with pytest.raises(InvalidRequest):
+        Method(**options)  # type: ignore[arg-type]
