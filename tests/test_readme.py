@@ -37,7 +37,7 @@ def commands() -> list[list[str]]:
 
 def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
     """The command's name and its values, checked as when it runs, but not run."""
-    with click.Context(main, info_name="primbench") as context:
+    with click.Context(main, info_name="primbench", **main.context_settings) as context:
         name, command, rest = main.resolve_command(context, arguments)
     assert name is not None
     assert command is not None
@@ -63,7 +63,7 @@ def test_command_parses_and_means_something(arguments: list[str]) -> None:
 
 
 def test_options_named_in_the_prose_exist() -> None:
-    with click.Context(main) as context:
+    with click.Context(main, **main.context_settings) as context:
         known = [main.get_command(context, name) for name in (*primitives(), *COMMANDS)]
     there = {flag for command in known if command for option in command.params for flag in option.opts} | {"--help"}
     assert set(re.findall(r"`(--?[a-z][a-z-]*)", PROSE)) <= there

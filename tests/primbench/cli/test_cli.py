@@ -28,7 +28,7 @@ def shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def options(name: str) -> Iterator[click.Option]:
-    with click.Context(main) as context:
+    with click.Context(main, **main.context_settings) as context:
         command = main.get_command(context, name)
     assert command is not None
     yield from (each for each in command.params if isinstance(each, click.Option))
