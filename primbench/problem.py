@@ -89,13 +89,18 @@ class Problem:
 
     def parameters(self) -> dict[str, Value]:
         """The fields as they stand in a record."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields_of(self)}
 
 
 P = TypeVar("P", bound=Problem)
 
 _problems: dict[str, type[Problem]] = {}
 _kernels: dict[tuple[str, str], Setup] = {}
+
+
+def fields_of(problem: Problem | type[Problem]) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a primitive: every subclass of Problem is a dataclass, which the type of Problem cannot say."""
+    return dataclasses.fields(problem)  # type: ignore[arg-type]
 
 
 def size(help: str) -> Any:  # noqa: A002 - reads as the option it becomes
@@ -110,7 +115,7 @@ def option(default: Value, help: str, choices: Sequence[str] = ()) -> Any:  # no
 
 def check_sizes(problem: Problem) -> None:
     """Raise InvalidRequest unless every size field is a whole number of at least 1."""
-    for field in dataclasses.fields(problem):  # type: ignore[arg-type]
+    for field in fields_of(problem):
         value = getattr(problem, field.name)
         if field.metadata.get("size") and (type(value) is not int or value < 1):
             raise InvalidRequest(f"{problem.primitive} {field.name}={value!r}: a size is a whole number of at least 1")
@@ -171,7 +176,7 @@ def setup_of(primitive: str, backend: str) -> Setup:
 def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
     """Make a problem from a record's or a suite's fields. Raises InvalidRequest naming the field."""
     cls = problem_class(primitive)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in fields_of(cls)}
     unknown = sorted(set(parameters) - set(fields))
     if unknown:
         raise InvalidRequest(f"{primitive} has no field {unknown[0]!r}: its fields are {', '.join(fields)}")

@@ -211,12 +211,14 @@ class Session:
             timed = Outcome(status="failed", reason=str(gone))
         if timed.status == "failed":
             self._end("time")
-        if self._trace and timed.measurement is not None and case.device != "cpu":
+        if self._trace and timed.measurement is not None:
             return replace(timed, measurement=self._with_trace(case, timed.measurement))
         return timed
 
     def _with_trace(self, case: Case, measurement: Measurement) -> Measurement:
         """The measurement with what a tracing worker saw, or with the reason why it saw nothing."""
+        if case.device == "cpu":
+            return replace(measurement, missing=measurement.missing | {"trace": "a CPU keeps no log of kernels"})
         try:
             traced = self._worker(case, "trace").run(case, self._timeout_s)
         except (WorkerGone, BackendUnavailable) as gone:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from primbench import suites
+import primbench.suites as suites
 from primbench.cli import COMMANDS, main
 from primbench.cli.primitive import entries_of
 from primbench.problem import primitives

@@ -48,7 +48,7 @@ def _without_gpu(name: str) -> str:
 
 
 def _suites() -> list[tuple[str, str]]:
-    from primbench import suites
+    import primbench.suites as suites
 
     return [(name, _suite(suites.describe(name))) for name in suites.names()]
 

@@ -46,8 +46,10 @@ class FileName(click.Path):
     """Refuses "", which an unset shell variable becomes: what was to be written there would be lost unseen."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            self.fail("'' names no file", param, ctx)
+        if value == "-" and param is not None and param.name in ("output", "resume"):
+            self.fail("a results file is appended to, so it cannot be stdout: use --json -", param, ctx)
+        if value == "" or "\0" in str(value):
+            self.fail(f"{value!r} names no file", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -61,7 +63,7 @@ def complete(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
 
 def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str] | list[CompletionItem]:
     """The name of a shipped suite or, once none fits, a file."""
-    from primbench import suites
+    import primbench.suites as suites
 
     return complete(suites.names)(ctx, parameter, incomplete) or [CompletionItem(incomplete, type="file")]
 

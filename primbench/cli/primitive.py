@@ -12,14 +12,15 @@ import click
 from primbench.cli.measuring import Entries, measure_and_report
 from primbench.cli.options import GroupedCommand, GroupedOption, complete_suite, measuring_options
 from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Value, build
+from primbench.problem import Problem, Value, build, fields_of
 
 DEFAULT_SIZES = "medium"
 
 
 def command_of(problem: type[Problem]) -> click.Command:
     """The command of a primitive: ``--sizes`` or its dimensions, then where, how, and what becomes of it."""
-    fields = dataclasses.fields(problem)  # type: ignore[arg-type]
+    fields = fields_of(problem)
+    names = {field.name for field in fields}
     sizes = GroupedOption(
         ["--sizes"], group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite,
         help=f"small, medium, large, a suite's name, or a file. Default: {DEFAULT_SIZES}.",
@@ -33,6 +34,8 @@ def command_of(problem: type[Problem]) -> click.Command:
         callback=run,
         params=[sizes, *(_option(field) for field in fields), *measuring_options()],
         help=inspect.getdoc(problem),
+        # A convolution's -h is its height.
+        context_settings={"help_option_names": ["--help"] if "h" in names else ["-h", "--help"]},
     )
 
 
@@ -59,10 +62,10 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
 
     Raises InvalidRequest where dimensions are given only in part.
     """
-    from primbench import suites
+    from primbench.suites import read
 
     given = _given(problem, values)
-    needed = [f.name for f in dataclasses.fields(problem) if f.metadata.get("size")]  # type: ignore[arg-type]
+    needed = [field.name for field in fields_of(problem) if field.metadata.get("size")]
     missing = [name for name in needed if name not in given]
     if values["sizes"] is None and not missing:
         combinations = itertools.product(*given.values())
@@ -70,14 +73,14 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     if values["sizes"] is None and len(missing) < len(needed):
         raise InvalidRequest(f"{problem.primitive}: give also {', '.join(missing)}, or --sizes")
     sizes = DEFAULT_SIZES if values["sizes"] is None else values["sizes"]
-    read = suites.read(sizes, only=[problem.primitive], overrides=given)
-    return [(entry.problem, entry.labels) for entry in read]
+    entries = read(sizes, only=[problem.primitive], overrides=given)
+    return [(entry.problem, entry.labels) for entry in entries]
 
 
 def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:
     """The fields that the command line names, each with all its values."""
     given: dict[str, tuple[Value, ...]] = {}
-    for field in dataclasses.fields(problem):  # type: ignore[arg-type]
+    for field in fields_of(problem):
         value = values[field.name]
         if value is not None and value != ():
             given[field.name] = value if isinstance(value, tuple) else (value,)

@@ -13,7 +13,7 @@ from primbench.problem import primitives
 
 
 def _run(suite: str, **values: Any) -> None:
-    from primbench import suites
+    import primbench.suites as suites
 
     overrides = {"dtype": values["dtype"]} if values["dtype"] else None
     entries = suites.read(suite, only=values["only"] or None, set=values["set_name"], overrides=overrides)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from primbench.placement import EffectivePlacement
-from primbench.problem import problem_class
+from primbench.problem import fields_of, problem_class
 from primbench.record import Case, Record, Worker
 from primbench.summary import samples
 from primbench.topology import format_cpu_list
@@ -105,7 +103,7 @@ def _case_columns(records: list[Record]) -> list[Column]:
 
     shown = [
         parameter(field.name)
-        for field in dataclasses.fields(problem_class(records[0].case.primitive))  # type: ignore[arg-type]
+        for field in fields_of(problem_class(records[0].case.primitive))
         if field.metadata.get("size") or field.name == "dtype" or _unusual(records, field.name, field.default)
     ]
     labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
@@ -193,7 +191,7 @@ def _title(records: list[Record], workers: list[Worker]) -> str:
         parts.append(_named(cases[0].backend, {worker.versions.get(cases[0].backend) for worker in ran}))
     if len({case.device for case in cases}) == 1:
         parts.append(_named(cases[0].device, {_model(worker) for worker in ran}))
-    places = {_place(worker.placement) for worker in ran}
+    places = {_place(worker) for worker in ran}
     parts += places if len(places) == 1 else []
     parts += ["cold cache"] if {case.method.cache for case in cases} == {"cold"} else []
     timed = any(samples(record.measurement, metric) for record in records for metric in TIMES.values())
@@ -214,8 +212,11 @@ def _model(worker: Worker) -> str | None:
     return gpus[int(number)].name if number.isdecimal() and int(number) < len(gpus) else None
 
 
-def _place(placement: EffectivePlacement) -> str:
-    threads = f"{placement.threads} thread{'s' * (placement.threads > 1)}" if placement.threads else ""
+def _place(worker: Worker) -> str:
+    """The memory node where one was bound, and the threads where they do the computing."""
+    placement = worker.placement
+    counted = placement.threads if worker.device == "cpu" else None
+    threads = f"{counted} thread{'s' * (counted > 1)}" if counted else ""
     nodes = placement.memory_nodes if placement.rung != "none" else None
     bound = f"node {','.join(map(str, nodes))}" if nodes else ""
     return "  ".join(part for part in (bound, threads) if part)

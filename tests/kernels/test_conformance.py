@@ -15,7 +15,7 @@ import pytest
 
 from primbench.backends import Backend, devices_of, missing, names, open_backend
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, backends_of, build, primitives, setup_of
+from primbench.problem import Problem, backends_of, build, fields_of, primitives, setup_of
 from primbench.running import has_gpu_node
 from primbench.verify import verify
 
@@ -26,7 +26,7 @@ ONES = (1, 1, 1, 1, 1)
 
 def examples(cls: type[Problem]) -> Iterator[Problem]:
     """Sizes that suit tiles, sizes that do not, sizes of 1; then each option's every value, by itself and in pairs."""
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    fields = fields_of(cls)
     names_of_sizes = [field.name for field in fields if field.metadata.get("size")]
     variations = [{}, *({f.name: v} for f in fields if not f.metadata.get("size") for v in values_of(f))]
     pairs = [one | other for one, other in itertools.combinations(variations, 2)]

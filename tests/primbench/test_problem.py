@@ -53,7 +53,7 @@ def test_a_kernel_is_found_by_its_pair() -> None:
 def test_two_files_may_not_define_one_primitive_or_kernel() -> None:
     define()
     foreign = type("foreign", (), {"__module__": "elsewhere"})
-    problem._problems["scale"] = foreign  # type: ignore[assignment]
+    problem._problems["scale"] = foreign
     with pytest.raises(TypeError, match="elsewhere and"):
         define()
     problem._kernels["scale", "numpy"] = foreign

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from primbench import suites
+import primbench.suites as suites
 from primbench.errors import FileError, InvalidRequest
 from primbench.kernels.gemm import Gemm
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from primbench import suites
-from primbench.problem import primitives
+import primbench.suites as suites
+from primbench.problem import fields_of, primitives
 
 DRY = ("--backend", "numpy", "--dry-run")
 
@@ -57,7 +57,7 @@ def test_unknown_sizes_name_those_there_are(name: str, refusal: Callable[..., st
 def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -> None:
     for name, problem in primitives().items():
         shown = " ".join(invoke(name, "--help").stdout.split())
-        for field in dataclasses.fields(problem):  # type: ignore[arg-type]
+        for field in fields_of(problem):
             flag = "-" * (1 + (len(field.name) > 1)) + field.name.replace("_", "-")
             assert re.search(rf" {flag}\b", shown), flag
             assert field.metadata["help"] in shown

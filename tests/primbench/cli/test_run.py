@@ -11,7 +11,7 @@ from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primbench import suites
+import primbench.suites as suites
 
 DRY = ("--backend", "numpy", "--dry-run")
 OWN = """
