@@ -107,7 +107,7 @@ def test_case_that_numba_cannot_do_is_refused(device: str, options: dict[str, An
 def test_gpu_kernel_is_right_in_the_simulator() -> None:
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
     run = subprocess.run(
-        [sys.executable, "-c", IN_SIMULATOR], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", IN_SIMULATOR], env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == {"wrong": [], "algorithm": "tiled 16x16x4, 4x4 a thread"}

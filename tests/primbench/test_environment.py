@@ -241,5 +241,5 @@ def test_collecting_imports_no_framework() -> None:
         "import json, sys; from primbench import environment; environment.collect(gpus=False);"
         "print(json.dumps(sorted({'numpy', 'torch', 'cupy', 'numba', 'pynvml', 'psutil'} & set(sys.modules))))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

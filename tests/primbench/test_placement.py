@@ -72,7 +72,7 @@ calls = placement.SYSTEM_CALLS[os.uname().machine]
 def place(asked: dict[str, Any], root: str = "/", before: str = "", after: str = "") -> dict[str, Any]:
     code = CHILD.format(before=before, after=after)
     done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(asked), root], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", code, json.dumps(asked), root], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))

@@ -52,7 +52,7 @@ def reason_without_gpu(**variables: str) -> str:
     """What opening on cuda:0 says in a fresh process: Numba reads its variables once."""
     environment = os.environ | variables
     run = subprocess.run(
-        [sys.executable, "-c", OPEN_ON_GPU], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", OPEN_ON_GPU], env=environment, capture_output=True, text=True, check=True
     )
     return run.stdout
 
