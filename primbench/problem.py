@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from primbench.errors import InvalidRequest
 
@@ -43,7 +44,7 @@ class Reference:
     scale: Array
 
 
-class Problem:
+class Problem(ABC):
     """One primitive at one size. A subclass is a frozen dataclass; its fields are the options and columns.
 
     >>> @dataclass(frozen=True)
@@ -63,25 +64,25 @@ class Problem:
         """Floating-point (or integer) operations of one call; None where no count makes sense."""
         return None
 
+    @abstractmethod
     def bytes_moved(self) -> int:
         """Fewest bytes one call reads and writes: each input once, each output once."""
-        raise NotImplementedError
 
     def memory_bytes(self) -> int:
         """Device memory that one set of inputs and outputs takes."""
         return self.bytes_moved()
 
+    @abstractmethod
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """Host arrays, random in every dtype, from ``rng`` alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
         """The output in float64, or a sample of it drawn with ``rng`` where all of it is too slow."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tolerance(self) -> float:
         """Largest allowed ``|output - expected| / scale``."""
-        raise NotImplementedError
 
     def probe(self) -> Problem | None:
         """A small problem of the same kind, whose speed foretells this one's cost; None if this one is small."""
@@ -91,8 +92,6 @@ class Problem:
         """The fields as they stand in a record."""
         return {field.name: getattr(self, field.name) for field in fields_of(self)}
 
-
-P = TypeVar("P", bound=Problem)
 
 _problems: dict[str, type[Problem]] = {}
 _kernels: dict[tuple[str, str], Setup] = {}

@@ -112,9 +112,23 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
         return pandas.DataFrame([flat(record) for record in self.records])
 
+    def add(self, line: Worker | Record) -> None:
+        if isinstance(line, Record):
+            self.records.append(line)
+        else:
+            self.workers.append(line)
+
     def latest(self) -> list[Record]:
-        """One record a case, the last one written, in the order in which the cases first appear."""
-        return list({record.case.key(): record for record in self.records}.values())
+        """The records, a failed one replaced by the next try of its case."""
+        found: list[Record] = []
+        failed_at: dict[bytes, int] = {}
+        for record in self.records:
+            key = record.case.key()
+            place = failed_at.pop(key, len(found))
+            found[place : place + 1] = [record]
+            if record.status == "failed":
+                failed_at[key] = place
+        return found
 
 
 def encode(line: Line) -> bytes:
@@ -136,15 +150,13 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Primben
 def read(path: str | os.PathLike[str]) -> Results:
     """Read a results file. Raises FileError naming the line that is not as it should be, and what to do."""
     lines = _lines(Path(path))
-    header = _header(path, next(lines, b""))
-    workers: list[Worker] = []
-    records: list[Record] = []
+    results = Results(header=_header(path, next(lines, b"")), workers=[], records=[])
     for number, text in enumerate(lines, 2):
         line = _line(path, number, text)
         if isinstance(line, Header):
             raise FileError(f"{path}:{number}: a second header: two results files in one; keep them apart")
-        (records if isinstance(line, Record) else workers).append(line)  # type: ignore[arg-type]
-    return Results(header=header, workers=workers, records=records)
+        results.add(line)
+    return results
 
 
 def _lines(path: Path) -> Iterator[bytes]:

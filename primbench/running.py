@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
@@ -147,9 +148,18 @@ def header(command: list[str], labels: Mapping[str, str]) -> Header:
 
 
 def left_to_do(cases: Sequence[Case], held: Results) -> list[Case]:
-    """The cases that a results file does not hold yet; one that failed there is tried again."""
-    done = {record.case.key() for record in held.latest() if record.status != "failed"}
-    return [case for case in cases if case.key() not in done]
+    """The cases that a results file does not hold yet, one that stands twice in ``cases`` twice.
+
+    A case that failed there is tried again.
+    """
+    done = Counter(record.case.key() for record in held.latest() if record.status != "failed")
+    left = []
+    for case in cases:
+        if done[case.key()]:
+            done[case.key()] -= 1
+        else:
+            left.append(case)
+    return left
 
 
 def execute(session: Session, cases: Iterable[Case], writer: Writer | None) -> Iterator[Worker | Record]:

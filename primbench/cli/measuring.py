@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from primbench import record as records_file
 from primbench.cli import INTERRUPTED
@@ -16,7 +17,7 @@ from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.problem import Problem
-from primbench.record import Case, Header, Record, Results, Worker, Writer
+from primbench.record import Case, Header, Results, Writer
 from primbench.running import ALL, execute, header, left_to_do, plan
 from primbench.session import Session
 
@@ -38,11 +39,10 @@ def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
         processes=values["processes"],
     )
     held = records_file.read(values["resume"]) if values["resume"] is not None else None
-    first = held.header if held else header(sys.argv, dict(values["labels"]))
-    todo = left_to_do(cases, held) if held else cases
-    with _sigterm_unwinds(), _writer(values, first) as writer:
-        found, ended = _run(todo, values, writer, held)
-    results = Results(header=first, workers=found.workers, records=found.latest())
+    found = held or Results(header=header(sys.argv, dict(values["labels"])), workers=[], records=[])
+    with _sigterm_unwinds(), _writer(values, found.header) as writer:
+        ended = _run(left_to_do(cases, found), values, writer, found)
+    results = replace(found, records=found.latest())
     report(results, values)
     if ended is not None:
         raise ended
@@ -83,22 +83,10 @@ def _sigterm_unwinds() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class _Found:
-    """Everything seen so far, kept when a run ends early."""
-
-    def __init__(self, held: Results | None) -> None:
-        self.workers: list[Worker] = list(held.workers) if held else []
-        self.records: list[Record] = list(held.records) if held else []
-
-    def latest(self) -> list[Record]:
-        return list({record.case.key(): record for record in self.records}.values())
-
-
 def _run(
-    cases: list[Case], values: dict[str, Any], writer: Writer | None, held: Results | None
-) -> tuple[_Found, BaseException | None]:
-    """What was measured, and what ended it early: an error to report after the table, or an interrupt."""
-    found = _Found(held)
+    cases: list[Case], values: dict[str, Any], writer: Writer | None, found: Results
+) -> PrimbenchError | SystemExit | None:
+    """Add what is measured to ``found``; returns what ended it early, to be raised after the table."""
     held_count = len(found.records)
     session = Session(
         timeout_s=values["timeout"],
@@ -110,13 +98,13 @@ def _run(
     try:
         with session, _progress(len(cases), values) as announce:
             for line in execute(session, _announced(cases, announce), writer):
-                (found.records if isinstance(line, Record) else found.workers).append(line)  # type: ignore[arg-type]
+                found.add(line)
     except (KeyboardInterrupt, SystemExit) as stop:
         click.echo(f"Stopped after {len(found.records) - held_count} of {len(cases)} cases.", err=True)
-        return found, stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
+        return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
-        return found, error
-    return found, None
+        return error
+    return None
 
 
 def _announced(cases: list[Case], announce: Callable[[Case], None]) -> Iterator[Case]:

@@ -3,11 +3,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from primbench import problem
 from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Step, build, kernel, option, size
+from primbench.problem import Problem, Reference, Step, build, kernel, option, size
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,18 @@ def define(name: str = "scale") -> type[Problem]:
         dtype: str = option("float32", "storage type", ("float32", "float64"))
         factor: float = option(2.0, "factor")
         inverse: bool = option(False, "divide instead")
+
+        def bytes_moved(self) -> int:
+            return 8 * self.n
+
+        def inputs(self, rng: np.random.Generator) -> tuple[Any, ...]:
+            return (rng.random(self.n),)
+
+        def reference(self, rng: np.random.Generator, *inputs: Any) -> Reference:
+            return Reference(..., 2 * inputs[0], inputs[0])
+
+        def tolerance(self) -> float:
+            return 1e-6
 
     return Scale
 
@@ -87,3 +100,12 @@ def test_build_takes_a_whole_number_for_a_float() -> None:
 def test_an_unknown_primitive_is_answered_with_those_there_are() -> None:
     with pytest.raises(InvalidRequest, match=r"'gemn': there are .*gemm"):
         problem.problem_class("gemn")
+
+
+def test_a_primitive_without_a_reference_cannot_be_built() -> None:
+    @dataclass(frozen=True)
+    class Half(Problem, name="half"):
+        n: int = size("elements")
+
+    with pytest.raises(TypeError, match="abstract"):
+        build("half", {"n": 1})

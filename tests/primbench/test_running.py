@@ -107,7 +107,7 @@ def test_what_is_left_to_do_is_what_is_not_held_or_failed_last() -> None:
     done, failed, mended, new = planned([Gemm(m, 1, 1) for m in (1, 2, 3, 4)], "numpy")
 
     def made(case: Case, status: str) -> Record:
-        return Record(case=case, status=status, started_utc="", duration_s=0.0)  # type: ignore[arg-type]
+        return Record(case=case, status=status, started_utc="", duration_s=0.0)
 
     records = [made(done, "ok"), made(mended, "failed"), made(failed, "failed"), made(mended, "skipped")]
     held = Results(header=header([], {}), workers=[], records=records)
@@ -124,3 +124,17 @@ def test_bytes_that_are_no_text_are_escaped_in_the_header() -> None:
     made = header(["primbench", "\udcff.jsonl", "é"], {"where\udcfe": "\udcfd"})
     assert (["primbench", r"\xff.jsonl", "é"], {r"where\xfe": r"\xfd"}) == (made.command, made.labels)
     record.encode(made)
+
+
+def test_a_case_asked_for_twice_is_run_twice_and_resumed_once_for_each_record() -> None:
+    twice = planned([SMALL, SMALL], "numpy")
+    ok, failed = (
+        Record(case=twice[0], status=status, started_utc="", duration_s=0.0)
+        for status in ("ok", "failed")
+    )
+
+    def left(*held: Record) -> int:
+        return len(left_to_do(twice, Results(header=header([], {}), workers=[], records=list(held))))
+
+    assert [2, 1, 0] == [left(), left(ok), left(ok, ok)]
+    assert [2, 1] == [left(failed), left(failed, ok)]
