@@ -107,7 +107,7 @@ def test_what_is_left_to_do_is_what_is_not_held_or_failed_last() -> None:
     done, failed, mended, new = planned([Gemm(m, 1, 1) for m in (1, 2, 3, 4)], "numpy")
 
     def made(case: Case, status: str) -> Record:
-        return Record(case=case, status=status, started_utc="", duration_s=0.0)
+        return Record(case=case, status=status, started_utc="", duration_s=0.0)  # type: ignore[arg-type]
 
     records = [made(done, "ok"), made(mended, "failed"), made(failed, "failed"), made(mended, "skipped")]
     held = Results(header=header([], {}), workers=[], records=records)
