@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
 from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.problem import Problem, Reference, Step, check_sizes, kernel, option, size
-from primbench.random import random_array
+from primbench.random import random_array, sample
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,6 @@ OUTPUT = {"int8": "int32", "float8_e4m3": "bfloat16"}
 TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
 FULL_CHECK_FLOP = 2**28
 SAMPLED = 64
-PROBE_SIZE = 192
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,9 @@ class Gemm(Problem, name="gemm"):
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
         """All of C, or 64 of its rows times 64 of its columns where all of it costs more than 2^28 flop.
 
-        The scale is |alpha| |A||B| + |beta D|, the natural size of each element's rounding error: Higham,
-        Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.5.
+        The scale is the size that rounding errors have: u |alpha| |A||B| of the sums, for inputs of mean zero, whose
+        partial sums stay far below |A||B| (Higham & Mary 2020, SIAM J. Sci. Comput. 42(5) A3427), and the rounding
+        of the output. The sums run backwards, so that NumPy's own product is not compared with itself.
         """
         import numpy as np
 
@@ -103,30 +103,26 @@ class Gemm(Problem, name="gemm"):
         b = inputs[1].T if self.trans_b else inputs[1]
         index: Any = ...
         if self.flop() > FULL_CHECK_FLOP:
-            rows = np.sort(rng.choice(self.m, min(self.m, SAMPLED), replace=False))
-            columns = np.sort(rng.choice(self.n, min(self.n, SAMPLED), replace=False))
+            rows, columns = sample(rng, self.m, SAMPLED), sample(rng, self.n, SAMPLED)
             index, a, b = np.ix_(rows, columns), a[rows], b[:, columns]
-        a, b = a.astype(np.float64), b.astype(np.float64)
+        a, b = a[:, ::-1].astype(np.float64), b[::-1].astype(np.float64)
         expected = self.alpha * (a @ b)
-        scale = abs(self.alpha) * (np.abs(a) @ np.abs(b))
+        summed = abs(self.alpha) * (np.abs(a) @ np.abs(b))
         if self.beta:
             added = self.beta * inputs[2][index].astype(np.float64)
-            expected, scale = expected + added, scale + np.abs(added)
-        return Reference(index, expected, scale)
+            expected, summed = expected + added, summed + np.abs(added)
+        rounded_inputs = TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
+        scale = (UNIT_ROUNDOFF[self.accumulate] + rounded_inputs / 4) * summed
+        return Reference(index, expected, scale + UNIT_ROUNDOFF[self.out_dtype] / 4 * np.abs(expected))
 
     def tolerance(self) -> float:
-        """Rounding of the inputs, the sums and the output, relative to |A||B|.
+        """8 natural sizes, for the largest of many errors. Integers have none: their scale is 0."""
+        return 8.0
 
-        Sums of k terms err by about sqrt(k) u, Higham & Mary (2019), SIAM J. Sci. Comput. 41(5) A2815; the
-        factor 8 covers the largest of many elements. Integers are exact.
-        """
-        summed = 8 * math.sqrt(self.k) * UNIT_ROUNDOFF[self.accumulate]
-        rounded_inputs = 2 * TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
-        return summed + rounded_inputs + 2 * UNIT_ROUNDOFF[self.out_dtype]
-
-    def probe(self) -> Gemm | None:
-        m, n, k = (min(size, PROBE_SIZE) for size in (self.m, self.n, self.k))
-        return replace(self, m=m, n=n, k=k) if self.flop() > 64 * 2 * m * n * k else None
+    def probe(self, flop: int) -> Gemm | None:
+        side = round((flop / 2) ** (1 / 3))
+        small = replace(self, m=min(self.m, side), n=min(self.n, side), k=min(self.k, side))
+        return small if 2 * small.flop() < self.flop() else None
 
 
 @kernel("gemm", "numpy")

@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+from primbench.topology import cgroup_folders, read_number
+
+# Control groups v2, then v1: limit and usage.
+_LIMITS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+_UNKNOWN_CACHE_BYTES = 32 * 1024 * 1024
 
 
 def last_level_cache_bytes(root: Path = Path("/")) -> int:
-    """Sum of the last-level caches of CPU 0's packages: the largest cache sysfs names; 32 MiB where it names none."""
-    sizes = []
-    for path in (root / "sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        if text.endswith("K") and text[:-1].isdigit():
-            sizes.append(int(text[:-1]) * 1024)
-    return max(sizes, default=32 * 1024 * 1024)
+    """All last-level caches of the CPUs this process may use, together; 32 MiB where sysfs names none."""
+    found: dict[str, int] = {}
+    for cpu in os.sched_getaffinity(0):
+        indices = sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"))
+        for index in indices[-1:]:
+            size = (index / "size").read_text().strip()
+            if size.endswith("K") and size[:-1].isdecimal():
+                found[(index / "shared_cpu_list").read_text().strip()] = int(size[:-1]) * 1024
+    return sum(found.values()) or _UNKNOWN_CACHE_BYTES
 
 
-def available_memory_bytes() -> int:
-    """What the kernel says can be allocated without swapping."""
+def available_memory_bytes(root: Path = Path("/")) -> int:
+    """What can be allocated without swapping and without meeting the limit of a control group."""
     import psutil
 
-    return int(psutil.virtual_memory().available)
+    return min([int(psutil.virtual_memory().available), *_left_in_groups(root)])
+
+
+def _left_in_groups(root: Path) -> list[int]:
+    """Limit less usage of every group from this process's own up to the top that has a limit and can be read."""
+    try:
+        folders = cgroup_folders("memory", root)
+    except (OSError, ValueError):
+        return []
+    left = []
+    for folder in folders:
+        for limit, usage in _LIMITS:
+            try:
+                taken = read_number(folder / usage) - _reclaimable_bytes(folder)
+                left.append(max(0, read_number(folder / limit) - taken))
+            except (OSError, ValueError):
+                continue  # no such file in this version, or the word "max"
+    return left
+
+
+def _reclaimable_bytes(folder: Path) -> int:
+    """Page cache that nobody has used of late: it counts as usage, and gives way."""
+    words = (folder / "memory.stat").read_text().split()
+    return int(words[words.index("inactive_file") + 1])

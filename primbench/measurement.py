@@ -139,7 +139,6 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool | None = None
     error: float | None = None
     tolerance: float | None = None
-    warmup_calls: int = 0
     input_sets: int = 1
     input_sets_bytes: int = 0
     nodes_per_call: float | None = None

@@ -53,6 +53,8 @@ class Problem(ABC):
     """
 
     primitive: ClassVar[str]
+    example_sizes: ClassVar[Sequence[tuple[int, ...]]] = ()
+    """For the conformance test, in the order of the size fields: where sizes must suit each other to be a problem."""
 
     def __init_subclass__(cls, *, name: str) -> None:
         if name in _problems and _problems[name].__module__ != cls.__module__:
@@ -84,8 +86,11 @@ class Problem(ABC):
     def tolerance(self) -> float:
         """Largest allowed ``|output - expected| / scale``."""
 
-    def probe(self) -> Problem | None:
-        """A small problem of the same kind, whose speed foretells this one's cost; None if this one is small."""
+    def probe(self, flop: int) -> Problem | None:
+        """A smaller problem of the same kind, of about ``flop`` operations, whose speed foretells this one's cost.
+
+        None where this one is not much larger, or cannot be foretold.
+        """
         return None
 
     def parameters(self) -> dict[str, Value]:

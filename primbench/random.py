@@ -27,5 +27,19 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     if dtype in ("int8", "int32"):
         pool = rng.integers(-127, 128, drawn, dtype=np.int32).astype(numpy_dtype(dtype))
     else:
-        pool = (rng.random(drawn, dtype=np.float32) * 2 - 1).astype(numpy_dtype(dtype))
+        # Drawn as float64 where that is wanted: a float32 would leave half of each significand zero.
+        pool = (rng.random(drawn, np.float64 if dtype == "float64" else np.float32) * 2 - 1).astype(numpy_dtype(dtype))
     return np.resize(pool, shape)
+
+
+def sample(rng: np.random.Generator, size: int, count: int) -> Array:
+    """``count`` indices below ``size``, one from each of as many equal strips, always the last index; all if fewer.
+
+    One a strip, because what a faulty kernel leaves out is a tile or an edge, not a random element.
+    """
+    import numpy as np
+
+    if size <= count:
+        return np.arange(size)
+    edges = np.linspace(0, size, count + 1).astype(np.int64)
+    return np.append(rng.integers(edges[:-2], edges[1:-1]), size - 1)

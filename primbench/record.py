@@ -101,9 +101,6 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[Worker]
     records: list[Record]
 
-    def worker_of(self, record: Record) -> Worker | None:
-        return next((worker for worker in self.workers if worker.worker == record.worker), None)
-
     def frame(self) -> pandas.DataFrame:
         """The summary of every record as a pandas DataFrame, a row a record. Raises ModuleNotFoundError without it."""
         import pandas

@@ -49,10 +49,8 @@ class Calls:
     def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
         self._next = 0
-        self.made = 0
 
     def __call__(self, count: int) -> None:
-        self.made += count
         steps = self._steps
         if len(steps) == 1:
             step = steps[0]

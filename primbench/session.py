@@ -27,6 +27,7 @@ from primbench.record import Case, Record, Worker
 DEFAULT_TIMEOUT_S = 300.0
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 10.0
+LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
 
 _Answer = TypeVar("_Answer", Ready, Outcome)
 
@@ -106,8 +107,10 @@ class WorkerProcess:
         poll.register(descriptor, select.POLLIN)
         while b"\n" not in self._unread:
             left_s = deadline - time.monotonic()
-            if left_s <= 0 or not poll.poll(left_s * 1e3):
+            if left_s <= 0:
                 raise TimeoutError
+            if not poll.poll(min(left_s, LONGEST_WAIT_S) * 1e3):
+                continue
             chunk = os.read(descriptor, 1 << 20)
             if not chunk:
                 raise WorkerGone(self._cause_of_death())

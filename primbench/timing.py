@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
 CPU_MIN_CALLS = 8  # one checked, one warm, six samples
 HOPELESS_S = 120.0
+PROBES_FLOP = (2**24, 2**28, 2**31)
+TRUSTED_PROBE_S = 0.2
 MAX_SETS = 4096
 TRACED_S = 20e-3
 CPU_MISSING = dict.fromkeys(
@@ -61,13 +64,28 @@ def measure(
         return measure_on(chosen, problem, method or Method(), clock)
 
 
-def setup(problem: Problem, backend: str | None = None, device: str | None = None, *, seed: int = 0) -> Step:
-    """A callable that enqueues the problem once on random inputs and returns the output, an array of the backend."""
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel ready to be called: each call enqueues the work once and returns the output, an array of the backend.
+
+    ``backend.synchronize()`` waits for it, ``backend.get(output)`` brings it to the host, ``backend.close()`` undoes
+    what opening the backend changed in the process.
+    """
+
+    backend: Backend
+    step: Step
+
+    def __call__(self) -> Any:
+        return self.step()
+
+
+def setup(problem: Problem, backend: str | None = None, device: str | None = None, *, seed: int = 0) -> Prepared:
+    """Prepare a problem on random inputs, to be used without timing. Raises as measure() does."""
     import numpy as np
 
     chosen = best_available(backends_of(problem.primitive), backend, device)
     inputs = problem.inputs(np.random.default_rng(seed))
-    return setup_of(problem.primitive, chosen.name)(chosen, problem, *map(chosen.put, inputs))
+    return Prepared(chosen, setup_of(problem.primitive, chosen.name)(chosen, problem, *map(chosen.put, inputs)))
 
 
 @contextmanager
@@ -164,14 +182,15 @@ def _timed(backend: Backend, calls: Calls, sets: int, method: Method, clock: Clo
         return measure_cpu(calls, method, clock)
     from primbench.cuda import timing as cuda_timing
 
-    times = cuda_timing.measure(cast("CudaBackend", backend), calls, sets, method, clock)
-    return Measurement(**{name: getattr(times, name) for name in times.__dataclass_fields__})
+    return cuda_timing.measure(cast("CudaBackend", backend), calls, sets, method, clock)
 
 
 def set_up(backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method) -> list[Step]:
     """The steps of every input set: one when hot, enough to exceed twice the last-level cache when cold."""
     kernel = setup_of(problem.primitive, backend.name)
     sets = 1 if method.cache == "hot" else cold_sets(problem.memory_bytes(), last_level_cache_bytes(backend))
+    if sets > MAX_SETS:
+        raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
     if sets > 1:
         check_memory(backend, problem, sets)
     return [kernel(backend, problem, *map(backend.put, inputs)) for _ in range(sets)]
@@ -179,7 +198,7 @@ def set_up(backend: Backend, problem: Problem, inputs: Sequence[Array], method: 
 
 def cold_sets(set_bytes: int, cache_bytes: int) -> int:
     """Input sets that together exceed twice the cache: between two uses of one, all the others pass through."""
-    return min(MAX_SETS, math.ceil(2 * cache_bytes / set_bytes) + 1)
+    return math.ceil(2 * cache_bytes / set_bytes) + 1
 
 
 def last_level_cache_bytes(backend: Backend) -> int:
@@ -209,22 +228,33 @@ def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
 
 
 def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock) -> None:
-    """Time a small problem of the same kind and raise UnsupportedCase where this one would take minutes."""
+    """Time small problems of the same kind and raise UnsupportedCase where this one would take minutes.
+
+    Only a probe that lasts 0.2 s may refuse: beside another busy process, a call of 0.1 ms can wait 16 ms for a CPU.
+    """
+    flop = problem.flop()
+    for probe_flop in PROBES_FLOP:
+        small = problem.probe(probe_flop)
+        if small is None or flop is None:
+            return
+        probe_s = _probe_s(backend, small, method, clock)
+        call_s = probe_s * flop / (small.flop() or flop)
+        if call_s * CPU_MIN_CALLS <= HOPELESS_S:
+            return
+        if probe_s >= TRUSTED_PROBE_S:
+            raise UnsupportedCase(
+                f"about {call_s:.0f} s a call, judged by a problem of {small.flop()} flop: {CPU_MIN_CALLS} calls would "
+                f"pass {HOPELESS_S:.0f} s; take a smaller size or another dtype or backend"
+            )
+
+
+def _probe_s(backend: Backend, small: Problem, method: Method, clock: Clock) -> float:
     import numpy as np
 
-    small = problem.probe()
-    flop = problem.flop()
-    if small is None or flop is None:
-        return
     inputs = small.inputs(np.random.default_rng(method.seed))
     calls = Calls([setup_of(small.primitive, backend.name)(backend, small, *map(backend.put, inputs))])
     take = host_timed(calls, 1, clock)
-    call_s = min(take()[0] for _ in range(3)) * flop / (small.flop() or flop)
-    if call_s * CPU_MIN_CALLS > HOPELESS_S:
-        raise UnsupportedCase(
-            f"about {call_s:.0f} s a call, judged by a problem of {small.flop()} flop: "
-            f"{CPU_MIN_CALLS} calls would pass {HOPELESS_S:.0f} s; take a smaller size or another dtype or backend"
-        )
+    return min(take()[0] for _ in range(3))
 
 
 def measure_cpu(calls: Calls, method: Method, clock: Clock) -> Measurement:

@@ -78,30 +78,12 @@ def format_time(seconds: float | None, unit: TimeUnit | None = None, noise: floa
     return f"{_plain(rounded, _TIME_EXPONENTS[shown])} {shown}"
 
 
-def format_rate(value: float | None, what: Literal["FLOP/s", "B/s"], noise: float | None = None) -> tuple[str, str]:
-    """``5.07e13, "FLOP/s"`` as ("50.7", "TFLOP/s"), with a decimal prefix; ``noise`` as for times."""
-    if value is None:
-        return "-", what
-    rounded = _rounded(value, _supported_digits(value, noise))
-    power = _decimal_power(rounded)
-    return _plain(rounded, 3 * power), _DECIMAL_PREFIXES[power] + what
-
-
 def rate_column(values: Sequence[float | None], what: Literal["FLOP/s", "B/s"]) -> tuple[str, list[str]]:
     """One unit for a column of rates, that of the largest, and each rate in it; 3 digits, unknown as "-"."""
     known = [value for value in values if value is not None]
     power = _decimal_power(_rounded(max(known), _DIGITS)) if known else 0
     cells = ["-" if value is None else f"{value / 1000**power:.3g}" for value in values]
     return _DECIMAL_PREFIXES[power] + what, cells
-
-
-def format_frequency(hz: float | None) -> str:
-    """``1.785e9`` as "1.785 GHz": 4 digits, since GPU clocks move in steps of 15 MHz."""
-    if hz is None:
-        return "-"
-    rounded = _rounded(hz, 4).normalize()
-    power = _decimal_power(rounded)
-    return f"{_plain(rounded, 3 * power)} {_DECIMAL_PREFIXES[power]}Hz"
 
 
 def format_bytes(count: int | None) -> str:

@@ -29,9 +29,9 @@ def verify(backend: Backend, problem: Problem, step: Step, inputs: Sequence[Arra
     output = step()
     backend.synchronize()
     host = backend.get(output)
-    unwritten = count_nan(host)
+    unwritten = count_unwritten(host)
     if unwritten:
-        raise VerificationError(f"{unwritten} of {host.size} elements of the output are NaN or were never written")
+        raise VerificationError(f"{unwritten} of {host.size} elements of the output were never written, or are NaN")
     error = _largest_error(problem, host, inputs, rng)
     if not error <= problem.tolerance():
         raise VerificationError(
@@ -53,12 +53,12 @@ def _largest_error(problem: Problem, host: Array, inputs: Sequence[Array], rng: 
     return float(relative.max())
 
 
-def count_nan(host: Array) -> int:
-    """How many elements are NaN; integers have none."""
+def count_unwritten(host: Array) -> int:
+    """How many elements still are what poisoning leaves: NaN, in integers the smallest value."""
     import numpy as np
 
     if host.dtype.kind == "i":
-        return 0
+        return int(np.count_nonzero(host == np.iinfo(host.dtype).min))
     flat = host.reshape(-1)
     limit = _INFINITY_BITS.get(host.dtype.name)
     if limit is None:

@@ -126,7 +126,9 @@ def best_available(having_kernels: Sequence[str], name: str | None, device: str 
                 return open_backend(candidate, kind)
             except BackendUnavailable as refusal:
                 refusals.append(str(refusal))
-    raise BackendUnavailable("; ".join(refusals) or f"no backend with a kernel reaches {device or 'any device'}")
+    others = () if name else (other for other in names() if other in having_kernels and missing(other))
+    absent = (f"{other}: {missing(other)}" for other in others)
+    raise BackendUnavailable("; ".join([*refusals, *absent]) or f"no backend reaches {device or 'any device'}")
 
 
 def _module(name: str) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MODULES = ("torch",)
 DEVICES = ("cpu", "cuda")
-INSTALL = "pip install torch (README: Install, for the build that fits your machine)"
+INSTALL = "pip install torch (README, With a GPU, says which build)"
 
 _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
 
@@ -72,7 +72,7 @@ class TorchCuda(TorchCpu):
         super().__init__(device)
         torch = self._torch
         torch.cuda.set_device(device)
-        self._precision = torch.backends.cuda.matmul.allow_tf32
+        self._flags = _precision_flags(torch)
         self._outer_stream = torch.cuda.current_stream()
         self._stream = torch.cuda.Stream()
         torch.cuda.set_stream(self._stream)
@@ -86,7 +86,8 @@ class TorchCuda(TorchCpu):
 
     def close(self) -> None:
         self._torch.cuda.set_stream(self._outer_stream)
-        self._torch.backends.cuda.matmul.allow_tf32 = self._precision
+        for owner, name, value in self._flags:
+            setattr(owner, name, value)
 
     def capture(self, enqueue: Callable[[], None]) -> TorchGraph:
         return TorchGraph(self._torch, self.stream_handle, enqueue)
@@ -98,6 +99,19 @@ class TorchCuda(TorchCpu):
             "cudnn": str(torch.backends.cudnn.version()),
             "nccl": ".".join(map(str, torch.cuda.nccl.version())),
         }
+
+
+def _precision_flags(torch: Any) -> list[tuple[Any, str, Any]]:
+    """What kernels set for the whole process: whose it is, its name, its value now."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    names = (
+        "allow_tf32",
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+        "allow_fp16_accumulation",  # since torch 2.7
+    )
+    flags = [(matmul, name) for name in names if hasattr(matmul, name)] + [(cudnn, "allow_tf32"), (cudnn, "benchmark")]
+    return [(owner, name, getattr(owner, name)) for owner, name in flags]
 
 
 class TorchGraph:

@@ -68,6 +68,11 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "primbench"
+            message = " ".join(error.format_message().splitlines())
+            click.echo(f"Error: {message} (see {command} --help)", err=True)
+            ctx.exit(error.exit_code)
         except PrimbenchError as error:
             click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             ctx.exit(error.exit_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -11,7 +12,8 @@ from msgspec.structs import replace
 from primbench import nvml
 from primbench.backends import CudaBackend, Graph
 from primbench.cuda import driver
-from primbench.measurement import GpuReading, Method, Samples
+from primbench.errors import UnsupportedCase
+from primbench.measurement import GpuReading, Measurement, Method, Samples
 from primbench.sampling import Calls, Clock, Take, collect, host_timed, main_rule, secondary_rule, warm_up
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
@@ -22,34 +24,22 @@ MAX_GRAPH_CALLS = 4096
 MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
 ENQUEUE_CALLS = 64
 ENQUEUE_WAIT_S = 2e-3
-
-
-@dataclass(frozen=True)
-class CudaTimes:
-    """The timed metrics of one case; ``missing`` says why one is None."""
-
-    enqueue_s: Samples
-    enqueue_single_s: Samples
-    wall_s: Samples
-    stream_s: Samples
-    device_s: Samples | None
-    nodes_per_call: float | None
-    gpu: GpuReading
-    missing: dict[str, str]
+HELD_TRIES = 3
 
 
 @dataclass(frozen=True)
 class DeviceSampler:
-    """The means by which device_s is sampled."""
+    """The means by which device_s is sampled. enqueue: puts the calls of one sample on the stream and returns."""
 
     take: Take
+    enqueue: Callable[[], None]
     calls_per_sample: int
     taken_by: str
     nodes_per_call: float | None
 
 
-def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, clock: Clock) -> CudaTimes:
-    """Time a case whose kernels have all run before. ``sets`` input sets are rotated by ``calls``.
+def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, clock: Clock) -> Measurement:
+    """The times of a case whose kernels have all run before. ``sets`` input sets are rotated by ``calls``.
 
     device_s comes first, after a warm-up in which clocks and power settle, and stream_s right behind it: a large
     product runs 10 % faster in its first milliseconds than once the board has reached its power limit.
@@ -58,18 +48,18 @@ def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, clock
     rough_s = _rough_time_s(calls, stream)
     missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
     device = _device_sampler(backend, calls, sets, rough_s, missing)
-    device_s, gpu = _device(backend, device, calls, rough_s, method, clock) if device else (None, GpuReading())
+    device_s, gpu = _device(backend, device, method, clock) if device else (None, GpuReading())
     stream_s = _stream(calls, stream, rough_s, method, clock)
-    call_s = device_s.median_s if device_s else stream_s.median_s
-    nodes = device.nodes_per_call if device else None
-    enqueue_s = _enqueue(backend, calls, call_s, nodes, method, clock)
     wall_s, single_s = _round_trip(backend, calls, method, clock)
-    return CudaTimes(enqueue_s, single_s, wall_s, stream_s, device_s, nodes, gpu, missing)
+    timed = Measurement(wall_s=wall_s, stream_s=stream_s, device_s=device_s, gpu=gpu, missing=missing)
+    if device is None or device_s is None:
+        waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), missing["device_s"])
+        return replace(timed, missing=missing | waits)
+    enqueue_s = _enqueue(backend, calls, device_s.median_s, device.nodes_per_call, method, clock)
+    return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
 
 
-def _device(
-    backend: CudaBackend, sampler: DeviceSampler, calls: Calls, call_s: float, method: Method, clock: Clock
-) -> tuple[Samples, GpuReading]:
+def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, clock: Clock) -> tuple[Samples, GpuReading]:
     """device_s, with the energy it took and the clocks it ran at."""
     warm_up(sampler.take, clock, window_s=method.min_time_s, max_time_s=method.max_time_s / 2)
     (before_j, reason), start = nvml.energy_j(backend.device), clock()
@@ -81,7 +71,7 @@ def _device(
         taken_by=sampler.taken_by,
     )
     (after_j, _), energy_time_s = nvml.energy_j(backend.device), (clock() - start) / 1e9
-    gpu = _load(backend, calls, call_s)
+    gpu = _load(backend, sampler, device_s.median_s)
     if before_j is None or after_j is None:
         return device_s, replace(gpu, missing=gpu.missing | {"energy_j": reason or "the counter vanished"})
     return device_s, replace(gpu, energy_j=after_j - before_j, energy_time_s=energy_time_s)
@@ -90,12 +80,32 @@ def _device(
 def _stream(calls: Calls, stream: int, call_s: float, method: Method, clock: Clock) -> Samples:
     """The period of back-to-back calls, launched as they come."""
     count = max(3, math.ceil(BATCH_S / call_s))
-
-    def take() -> list[float]:
-        return [event_pair(calls, stream, count)]
-
+    take = _chained(lambda: calls(count), stream, count)
     warm_up(take, clock, window_s=0.0, max_time_s=method.max_time_s / 20)
     return collect(take, secondary_rule(method), clock, calls_per_sample=count, taken_by="event pair")
+
+
+def _chained(enqueue: Callable[[], None], stream: int, count: int) -> Take:
+    """Samples of ``enqueue``, which makes ``count`` calls, one behind the other with an event between each two.
+
+    One more is queued ahead of the first event, so that no sample waits for the host to begin, and rounds last long
+    enough that clocks do not recover in between.
+    """
+    events = [driver.Event(), driver.Event()]
+
+    def take() -> list[float]:
+        enqueue()
+        for event in events:
+            event.record(stream)
+            if event is not events[-1]:
+                enqueue()
+        driver.synchronize(stream)
+        samples = [before.seconds_until(after) / count for before, after in itertools.pairwise(events)]
+        while len(events) <= min(100, ROUND_S / (samples[-1] * count)):
+            events.append(driver.Event())
+        return samples
+
+    return take
 
 
 def event_pair(calls: Calls, stream: int, count: int) -> float:
@@ -130,15 +140,15 @@ def _device_sampler(
         if blocked is None:
             missing["device_s"] = "a call does not return while the stream is held: it waits for the GPU itself"
         return blocked
-    take = _graph_sampler(graph, backend.stream_handle, count)
-    return DeviceSampler(take, count, "graph", graph.nodes / count)
+    take = _chained(graph.launch, backend.stream_handle, count)
+    return DeviceSampler(take, graph.launch, count, "graph", graph.nodes / count)
 
 
 def _graph(backend: CudaBackend, calls: Calls, sets: int, stream_s: float) -> tuple[Graph, int]:
     """A graph of enough calls for one sample; captured again when launches had hidden how short a call is."""
     count = _graph_calls(stream_s, sets)
     graph = backend.capture(lambda: calls(count))
-    take = _graph_sampler(graph, backend.stream_handle, count)
+    take = _chained(graph.launch, backend.stream_handle, count)
     take()
     needed = _graph_calls(min(take()), sets)
     if needed > 1.5 * count:
@@ -152,51 +162,35 @@ def _graph_calls(call_s: float, sets: int) -> int:
     return math.ceil(wanted / sets) * sets
 
 
-def _graph_sampler(graph: Graph, stream: int, count: int) -> Take:
-    """Each round queues one graph ahead, then graphs with an event between each two: no sample sees the host."""
-    events = [driver.Event(), driver.Event()]
-
-    def take() -> list[float]:
-        graph.launch()
-        for event in events:
-            event.record(stream)
-            if event is not events[-1]:
-                graph.launch()
-        driver.synchronize(stream)
-        samples = [before.seconds_until(after) / count for before, after in itertools.pairwise(events)]
-        while len(events) <= min(100, ROUND_S / (samples[-1] * count)):
-            events.append(driver.Event())
-        return samples
-
-    return take
-
-
 def _blocked_sampler(stream: int, calls: Calls, call_s: float) -> DeviceSampler | None:
     """Samples of calls queued behind a kernel that holds the stream; None where the host cannot run ahead."""
     blocker = driver.Blocker(stream)
     count = min(MAX_QUEUED, max(1, math.ceil(SAMPLE_S / call_s)))
-    while count >= 1:
-        take = _blocked(blocker, stream, calls, count)
-        take()
-        if not blocker.timed_out:
-            return DeviceSampler(take, count, "blocking kernel", None)
-        count //= 4  # the queue was full: a call makes more launches than one
-    return None
-
-
-def _blocked(blocker: driver.Blocker, stream: int, calls: Calls, count: int) -> Take:
-    before, after = driver.Event(), driver.Event()
+    while _blocked_sample(blocker, stream, calls, count) is None:
+        if count == 1:
+            return None
+        count = max(1, count // 4)  # the queue was full: a call makes more launches than one
 
     def take() -> list[float]:
-        blocker.hold()
-        before.record(stream)
-        calls(count)
-        after.record(stream)
-        blocker.release()
-        driver.synchronize(stream)
-        return [before.seconds_until(after) / count]
+        for _ in range(HELD_TRIES):
+            sample = _blocked_sample(blocker, stream, calls, count)
+            if sample is not None:
+                return [sample]
+        raise UnsupportedCase(f"the host could not queue {count} calls within the second that the stream was held")
 
-    return take
+    return DeviceSampler(take, lambda: calls(count), count, "blocking kernel", None)
+
+
+def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: int) -> float | None:
+    """Seconds a call; None where the stream was let go too early, and the time would hold launches."""
+    before, after = driver.Event(), driver.Event()
+    blocker.hold()
+    before.record(stream)
+    calls(count)
+    after.record(stream)
+    blocker.release()
+    driver.synchronize(stream)
+    return None if blocker.timed_out else before.seconds_until(after) / count
 
 
 def _enqueue(
@@ -237,9 +231,10 @@ def _round_trip(backend: CudaBackend, calls: Calls, method: Method, clock: Clock
     return wall_s, single_s
 
 
-def _load(backend: CudaBackend, calls: Calls, call_s: float) -> GpuReading:
+def _load(backend: CudaBackend, sampler: DeviceSampler, call_s: float) -> GpuReading:
     """Clocks, power and what holds them back, read while the case's own calls run."""
-    calls(max(1, min(MAX_QUEUED, math.ceil(LOAD_S / call_s))))
+    for _ in range(max(1, math.ceil(LOAD_S / (call_s * sampler.calls_per_sample)))):
+        sampler.enqueue()
     load = nvml.read_load(backend.device)
     driver.synchronize(backend.stream_handle)
     return load

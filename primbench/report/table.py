@@ -30,6 +30,7 @@ PLACES: dict[str, Callable[[Case], object]] = {
     "process": lambda case: case.process,
 }
 UNKNOWN = "-"
+DISTURBED = 0.05  # a quiet machine shows 1 %
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,16 @@ def _noise(record: Record) -> str:
     found = record.measurement and record.measurement.main
     if not found or found.noise is None:
         return UNKNOWN
-    return ("*" if found.noise > record.case.method.max_noise else "") + format_percent(found.noise)
+    marks = ("!" if _disturbed(record) else "") + ("*" if found.noise > record.case.method.max_noise else "")
+    return marks + format_percent(found.noise)
+
+
+def _disturbed(record: Record) -> bool:
+    """Whether tasks waited for a CPU, or the quota ran out, so long that a CPU's times may be theirs."""
+    host = record.measurement.host if record.measurement and record.measurement.main else None
+    if host is None or record.case.device != "cpu":
+        return False
+    return max(host.cpu_pressure_some_s or 0.0, host.throttled_s or 0.0) > DISTURBED * host.duration_s
 
 
 def _rate_columns(records: list[Record]) -> list[Column]:
@@ -224,7 +234,12 @@ def _place(worker: Worker) -> str:
 
 def _notes(records: list[Record]) -> list[str]:
     notes = []
-    noisy = [record for record in records if _noise(record).startswith("*")]
+    if any(_disturbed(record) for record in records):
+        notes.append(
+            f"! tasks waited for a CPU for more than {format_percent(DISTURBED)} of the case, beside other processes "
+            "or under a quota: the times may be too long"
+        )
+    noisy = [record for record in records if "*" in _noise(record)]
     if noisy:
         limit = format_percent(noisy[0].case.method.max_noise)
         notes.append(

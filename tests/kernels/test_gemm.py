@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 
 from primbench.errors import InvalidRequest
 from primbench.kernels.gemm import Gemm
+from primbench.random import sample
 
 
 def test_counts() -> None:
@@ -62,15 +66,56 @@ def test_nonsense_is_refused(options: dict[str, object], message: str) -> None:
         Gemm(**({"m": 1, "n": 1, "k": 1} | options))  # type: ignore[arg-type]
 
 
-def test_the_tolerance_lets_rounding_pass_and_nothing_else() -> None:
-    """A float32 product is within it; the same product with inputs rounded to 10 bits, as tf32 does, is not."""
-    gemm = Gemm(128, 128, 512)
+def test_a_sample_has_one_of_every_strip_and_the_edge() -> None:
+    rows = sample(np.random.default_rng(3), 1000, 10)
+    assert 10 == len(rows)
+    assert 999 == rows[-1]
+    assert list(range(9)) == [int(row) // 100 for row in rows[:-1]]
+    assert [0, 1, 2] == list(sample(np.random.default_rng(3), 3, 10))
+
+
+def test_float64_inputs_use_all_of_their_bits() -> None:
+    (a, _) = Gemm(100, 2, 100, "float64").inputs(np.random.default_rng(0))
+    assert (a.view(np.uint64) & np.uint64(2**29 - 1) != 0).mean() > 0.9
+
+
+def error(gemm: Gemm, product: Any) -> float:
     a, b = gemm.inputs(np.random.default_rng(0))
     reference = gemm.reference(np.random.default_rng(1), a, b)
+    difference = abs(product(a, b)[reference.index].astype(np.float64) - reference.expected)
+    return float((difference / reference.scale).max())
 
-    def error(product: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
-        return float((abs(product - reference.expected) / reference.scale).max())
 
-    tf32 = [(x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b)]
-    assert error(a @ b) < gemm.tolerance() < error(tf32[0] @ tf32[1])
-    assert error(tf32[0] @ tf32[1]) < Gemm(128, 128, 512, math_mode="tf32").tolerance()
+def as_float32(a: Any, b: Any) -> Any:
+    return a.astype(np.float32) @ b.astype(np.float32)
+
+
+def as_tf32(a: Any, b: Any) -> Any:
+    a, b = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b))
+    return a @ b
+
+
+@pytest.mark.parametrize("k", [16, 512, 16384])
+def test_rounding_passes(k: int) -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        gemm = Gemm(80, 90, k, dtype)
+        out = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+        assert error(gemm, lambda a, b, out=out: as_float32(a, b).astype(out)) < gemm.tolerance() / 2
+    tf32 = Gemm(80, 90, k, math_mode="tf32")
+    assert error(tf32, as_tf32) < tf32.tolerance()
+
+
+@pytest.mark.parametrize("k", [512, 16384])
+@pytest.mark.parametrize(
+    ("dtype", "accumulate", "fault"),
+    [
+        ("float32", "float32", as_tf32),
+        ("bfloat16", "float32", lambda a, b: as_float32(a[:, :-16], b[:-16])),
+        ("bfloat16", "float32", lambda a, b: 1.05 * as_float32(a, b)),
+        ("float16", "float16", lambda a, b: 0 * as_float32(a, b)),
+    ],
+    ids=["tf32 unasked", "16 terms left out", "5 % too large", "zeros"],
+)
+def test_faults_do_not(dtype: str, accumulate: str, fault: Any, k: int) -> None:
+    gemm = Gemm(80, 90, k, dtype, accumulate=accumulate)
+    assert error(gemm, fault) > gemm.tolerance()

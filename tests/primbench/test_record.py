@@ -161,13 +161,6 @@ def test_latest_keeps_the_last_record_of_a_case_at_its_first_place() -> None:
     assert [again, other] == results.latest()
 
 
-def test_a_record_knows_its_worker() -> None:
-    second = replace(WORKER, worker=7)
-    results = Results(header=HEADER, workers=[WORKER, second], records=[])
-    assert second is results.worker_of(replace(RECORD, worker=7))
-    assert results.worker_of(replace(RECORD, worker=None)) is None
-
-
 def test_a_case_of_fields_that_make_no_problem_says_so() -> None:
     with pytest.raises(InvalidRequest, match="gemm has no field 'q'"):
         replace(CASE, parameters={"q": 1}).problem()

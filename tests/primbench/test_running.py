@@ -128,10 +128,7 @@ def test_bytes_that_are_no_text_are_escaped_in_the_header() -> None:
 
 def test_a_case_asked_for_twice_is_run_twice_and_resumed_once_for_each_record() -> None:
     twice = planned([SMALL, SMALL], "numpy")
-    ok, failed = (
-        Record(case=twice[0], status=status, started_utc="", duration_s=0.0)
-        for status in ("ok", "failed")
-    )
+    ok, failed = (Record(case=twice[0], status=status, started_utc="", duration_s=0.0) for status in ("ok", "failed"))
 
     def left(*held: Record) -> int:
         return len(left_to_do(twice, Results(header=header([], {}), workers=[], records=list(held))))

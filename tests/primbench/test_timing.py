@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from primbench import hostmemory, timing
+from primbench import hostmemory
 from primbench.backends import open_backend
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
 from primbench.kernels.gemm import Gemm
@@ -82,9 +82,21 @@ def test_a_hopeless_case_is_refused_before_it_starts() -> None:
         check_affordable(backend, Gemm(8192, 8192, 8192), Method(), slow_clock)
 
 
+def test_a_quick_probe_alone_refuses_nothing() -> None:
+    """Beside a busy process every call of 0.1 ms can take 16 ms; only a probe that lasts has a say."""
+    now_ns = 0
+
+    def late_clock() -> int:
+        nonlocal now_ns
+        now_ns += 16_000_000
+        return now_ns
+
+    check_affordable(open_backend("numpy", "cpu"), Gemm(8192, 8192, 8192), Method(), late_clock)
+
+
 def test_a_small_case_needs_no_estimate() -> None:
-    assert Gemm(256, 256, 256).probe() is None
-    probe = Gemm(4096, 16, 4096, "float64", trans_b=True).probe()
+    assert Gemm(128, 128, 128).probe(2**24) is None
+    probe = Gemm(4096, 16, 4096, "float64", trans_b=True).probe(2**24)
     assert probe is not None
     assert (16, True, "float64") == (probe.n, probe.trans_b, probe.dtype)
 
@@ -92,7 +104,11 @@ def test_a_small_case_needs_no_estimate() -> None:
 def test_cold_sets_exceed_twice_the_cache() -> None:
     assert 7 == cold_sets(20, 60)
     assert cold_sets(10**9, 60 * 2**20) == 2
-    assert timing.MAX_SETS == cold_sets(1, 60 * 2**20)
+
+
+def test_a_cold_run_that_would_need_too_many_sets_is_refused() -> None:
+    with pytest.raises(UnsupportedCase, match=r"\d+ sets of inputs, 4096 are the limit"):
+        measure(Gemm(4, 4, 4), backend="numpy", device="cpu", method=Method(cache="cold"))
 
 
 def test_a_cold_run_rotates_its_sets() -> None:

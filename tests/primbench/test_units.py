@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -187,26 +187,17 @@ def test_unit_that_fits_leaves_one_to_three_digits_before_the_point(seconds: flo
 
 
 @pytest.mark.parametrize(
-    ("number", "unit", "value", "what"),
+    ("unit", "cells", "values"),
     [
-        ("50.7", "TFLOP/s", 5.07e13, "FLOP/s"),
-        ("900", "GB/s", 9e11, "B/s"),
-        ("1.00", "TB/s", 9.996e11, "B/s"),
-        ("3.35", "TB/s", 3.352e12, "B/s"),
-        ("1.00", "B/s", 1.0, "B/s"),
-        ("0.0100", "B/s", 0.01, "B/s"),
-        ("1230", "PFLOP/s", 1.23e18, "FLOP/s"),
-        ("0", "FLOP/s", 0.0, "FLOP/s"),
-        ("-", "FLOP/s", None, "FLOP/s"),
+        ("TFLOP/s", ["50.7", "0.002"], [5.07e13, 2e9]),
+        ("GFLOP/s", ["900", "-"], [9e11, None]),
+        ("TFLOP/s", ["1"], [9.996e11]),
+        ("FLOP/s", ["0.01"], [0.01]),
+        ("FLOP/s", ["-"], [None]),
     ],
 )
-def test_rate_has_a_decimal_prefix(number: str, unit: str, value: float | None, what: Literal["FLOP/s", "B/s"]) -> None:
-    assert (number, unit) == units.format_rate(value, what)
-
-
-def test_rate_has_the_digits_its_noise_supports() -> None:
-    expected = ("51", "TFLOP/s")
-    assert expected == units.format_rate(5.07e13, "FLOP/s", noise=0.05)
+def test_a_column_of_rates_has_the_unit_of_the_largest(unit: str, cells: list[str], values: list[float | None]) -> None:
+    assert (unit, cells) == units.rate_column(values, "FLOP/s")
 
 
 @pytest.mark.parametrize(
@@ -266,18 +257,3 @@ def test_percent_shows_a_digit_however_small(text: str, fraction: float | None) 
 def test_percentages_of_one_decimal_survive_a_round_trip(thousandths: int) -> None:
     fraction = thousandths / 1000
     assert fraction == pytest.approx(units.parse_fraction(units.format_percent(fraction)), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("text", "hz"),
-    [
-        ("1.785 GHz", 1.785e9),
-        ("1.98 GHz", 1.98e9),
-        ("345 MHz", 345e6),
-        ("5 Hz", 5.0),
-        ("0 Hz", 0.0),
-        ("-", None),
-    ],
-)
-def test_frequency_keeps_the_steps_of_a_gpu_clock(text: str, hz: float | None) -> None:
-    assert text == units.format_frequency(hz)

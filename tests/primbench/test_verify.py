@@ -10,7 +10,7 @@ from primbench.backends import open_backend
 from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
 from primbench.problem import Step, setup_of
-from primbench.verify import count_nan, verify
+from primbench.verify import count_unwritten, verify
 
 PROBLEM = Gemm(20, 30, 40)
 INPUTS = PROBLEM.inputs(np.random.default_rng(0))
@@ -68,16 +68,19 @@ def test_an_output_of_another_shape_is_found() -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
 def test_nan_is_counted_in_every_dtype(dtype: type) -> None:
     host: Any = np.ones(1000, dtype)
-    assert count_nan(host) == 0
+    assert count_unwritten(host) == 0
     host[[3, 999]] = np.nan
     host[5] = -np.asarray(np.nan, dtype)
-    assert count_nan(host) == 3
+    assert count_unwritten(host) == 3
 
 
 def test_infinity_is_not_nan() -> None:
     for dtype in (np.float32, np.float16, ml_dtypes.bfloat16):
-        assert count_nan(np.full(10, np.inf, dtype)) == 0
+        assert count_unwritten(np.full(10, np.inf, dtype)) == 0
 
 
-def test_integers_have_no_nan() -> None:
-    assert count_nan(np.full(4, np.iinfo(np.int32).min, np.int32)) == 0
+def test_integers_never_written_hold_the_smallest_value() -> None:
+    host = np.arange(6, dtype=np.int32)
+    assert count_unwritten(host) == 0
+    host[2:4] = np.iinfo(np.int32).min
+    assert count_unwritten(host) == 2

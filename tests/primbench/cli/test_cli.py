@@ -44,10 +44,11 @@ def test_help_lists_primitives_and_commands(invoke: Callable[..., Result]) -> No
 @pytest.mark.parametrize("name", ["", *NAMES])
 def test_h_is_help_everywhere(name: str, invoke: Callable[..., Result]) -> None:
     arguments = [name] if name else []
-    short, long = invoke(*arguments, "-h"), invoke(*arguments, "--help")
-    assert 0 == short.exit_code
-    assert short.stdout == long.stdout
-    assert short.stdout.startswith(f"Usage: primbench{' ' if name else ''}{name}")
+    long = invoke(*arguments, "--help")
+    assert 0 == long.exit_code
+    if " -h N " not in long.stdout:  # a convolution's height
+        assert long.stdout == invoke(*arguments, "-h").stdout
+    assert long.stdout.startswith(f"Usage: primbench{' ' if name else ''}{name}")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,11 +76,11 @@ def test_version(invoke: Callable[..., Result]) -> None:
 
 
 def test_misspelt_primitive_is_answered_with_the_nearest(refusal: Callable[..., str]) -> None:
-    assert "No such command 'gemn'. Did you mean 'gemm'?" == refusal("gemn")
+    assert "No such command 'gemn'. Did you mean 'gemm'? (see primbench --help)" == refusal("gemn")
 
 
 def test_unknown_command_is_answered_with_all(refusal: Callable[..., str]) -> None:
-    assert f"No such command 'xyzzy'. There are: {', '.join(NAMES)}." == refusal("xyzzy")
+    assert f"No such command 'xyzzy'. There are: {', '.join(NAMES)}. (see primbench --help)" == refusal("xyzzy")
 
 
 def test_unknown_option_is_refused(refusal: Callable[..., str]) -> None:

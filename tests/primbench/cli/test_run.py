@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import primbench.suites as suites
+from primbench.problem import primitives
 
 DRY = ("--backend", "numpy", "--dry-run")
 OWN = """
@@ -60,7 +61,7 @@ def test_dtypes_take_the_place_of_the_suites(invoke: Callable[..., Result], tmp_
 
 
 REFUSED = [
-    (["deepbench", "--only", "gemn"], "primitive 'gemn': there are gemm"),
+    (["deepbench", "--only", "gemn"], f"primitive 'gemn': there are {', '.join(primitives())}"),
     (["deepbench", "--set", "x"], "deepbench: no entry of set 'x': it holds gemm 'training', "),
     (["deepbench", "--dtype", "float3"], "dtype='float3': one of float64, "),
     (["nosuch"], "suite 'nosuch': there are small, medium, large, deepbench, sizes, and no such file"),
@@ -78,7 +79,7 @@ CONTENTS = {
     b"gemm = ": "not TOML: ",
     b"\x7fELF\x02\x01\xff": "not UTF-8 text (byte 6)",
     b"gemm = 3": "gemm is not a list of entries: write [[gemm]] above each",
-    b"[[gemn]]\nm = 1": "primitive 'gemn': there are gemm",
+    b"[[gemn]]\nm = 1": f"primitive 'gemn': there are {', '.join(primitives())}",
     b"[[gemm]]\nm = 1": "gemm entry 1: needs n, k",
 }
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from primbench.problem import primitives
+
 
 def test_table_is_the_one_that_the_run_printed(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:
     path, run = measured
@@ -53,4 +55,4 @@ def test_primitive_that_is_not_installed_here_is_named(
 ) -> None:
     path = tmp_path / "results.jsonl"
     path.write_bytes(measured[0].read_bytes().replace(b'"primitive":"gemm"', b'"primitive":"gemn"'))
-    assert "primitive 'gemn': there are gemm" in refusal("show", path)
+    assert f"primitive 'gemn': there are {', '.join(primitives())}" in refusal("show", path)
