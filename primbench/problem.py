@@ -53,8 +53,6 @@ class Problem(ABC):
     """
 
     primitive: ClassVar[str]
-    example_sizes: ClassVar[Sequence[tuple[int, ...]]] = ()
-    """For the conformance test, in the order of the size fields: where sizes must suit each other to be a problem."""
 
     def __init_subclass__(cls, *, name: str) -> None:
         if name in _problems and _problems[name].__module__ != cls.__module__:

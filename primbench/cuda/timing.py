@@ -19,7 +19,8 @@ from primbench.sampling import Calls, Clock, Take, collect, host_timed, main_rul
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
 BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this
 ROUND_S = 20e-3  # work queued at once between two looks at the clock
-LOAD_S = 20e-3  # work under which clocks and power are read
+STREAM_ROUND_S = 5e-3  # shorter: a wait of 20 us between rounds lets no clock recover
+LOAD_S = 10e-3  # work under which clocks and power are read
 MAX_GRAPH_CALLS = 4096
 MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
 ENQUEUE_CALLS = 64
@@ -80,12 +81,12 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, clock:
 def _stream(calls: Calls, stream: int, call_s: float, method: Method, clock: Clock) -> Samples:
     """The period of back-to-back calls, launched as they come."""
     count = max(3, math.ceil(BATCH_S / call_s))
-    take = _chained(lambda: calls(count), stream, count)
+    take = _chained(lambda: calls(count), stream, count, STREAM_ROUND_S)
     warm_up(take, clock, window_s=0.0, max_time_s=method.max_time_s / 20)
     return collect(take, secondary_rule(method), clock, calls_per_sample=count, taken_by="event pair")
 
 
-def _chained(enqueue: Callable[[], None], stream: int, count: int) -> Take:
+def _chained(enqueue: Callable[[], None], stream: int, count: int, round_s: float) -> Take:
     """Samples of ``enqueue``, which makes ``count`` calls, one behind the other with an event between each two.
 
     One more is queued ahead of the first event, so that no sample waits for the host to begin, and rounds last long
@@ -101,7 +102,7 @@ def _chained(enqueue: Callable[[], None], stream: int, count: int) -> Take:
                 enqueue()
         driver.synchronize(stream)
         samples = [before.seconds_until(after) / count for before, after in itertools.pairwise(events)]
-        while len(events) <= min(100, ROUND_S / (samples[-1] * count)):
+        while len(events) <= min(100, round_s / (samples[-1] * count)):
             events.append(driver.Event())
         return samples
 
@@ -140,7 +141,7 @@ def _device_sampler(
         if blocked is None:
             missing["device_s"] = "a call does not return while the stream is held: it waits for the GPU itself"
         return blocked
-    take = _chained(graph.launch, backend.stream_handle, count)
+    take = _chained(graph.launch, backend.stream_handle, count, ROUND_S)
     return DeviceSampler(take, graph.launch, count, "graph", graph.nodes / count)
 
 
@@ -148,7 +149,7 @@ def _graph(backend: CudaBackend, calls: Calls, sets: int, stream_s: float) -> tu
     """A graph of enough calls for one sample; captured again when launches had hidden how short a call is."""
     count = _graph_calls(stream_s, sets)
     graph = backend.capture(lambda: calls(count))
-    take = _chained(graph.launch, backend.stream_handle, count)
+    take = _chained(graph.launch, backend.stream_handle, count, ROUND_S)
     take()
     needed = _graph_calls(min(take()), sets)
     if needed > 1.5 * count:
