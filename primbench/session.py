@@ -147,7 +147,7 @@ def _signal_name(number: int) -> str:
 class Session:
     """Runs cases in workers, a fresh one for each backend, device, placement and process number, and after a failure.
 
-    A context manager: leaving it ends every worker. workers: the Worker lines of those started since last taken.
+    A context manager: leaving it ends every worker.
     """
 
     def __init__(
