@@ -121,6 +121,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     On a GPU: enqueue_s, enqueue_single_s, wall_s, stream_s, device_s and, from a traced run, trace.busy_s.
     On a CPU: wall_s (one call a sample) and batch_s (back-to-back calls in batches of at least 50 us).
+    others: times that only this primitive has, by name.
 
     error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit.
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
@@ -134,6 +135,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     stream_s: Samples | None = None
     device_s: Samples | None = None
     batch_s: Samples | None = None
+    others: dict[str, Samples] = {}
     trace: Trace | None = None
     missing: dict[str, str] = {}
     verified: bool | None = None
@@ -151,8 +153,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def main(self) -> Samples | None:
-        """The metric that rates are computed from: device_s on a GPU, batch_s on a CPU."""
-        return self.device_s or self.batch_s
+        """The metric that rates are computed from: device_s on a GPU, batch_s on a CPU.
+
+        stream_s where calls wait for the GPU themselves, so that no device_s can be taken.
+        """
+        return self.device_s or self.batch_s or self.stream_s
 
     @property
     def flop_per_s(self) -> float | None:

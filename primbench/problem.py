@@ -12,7 +12,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from primbench.errors import InvalidRequest
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
+
+    from primbench.measurement import Measurement
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,6 +55,12 @@ class Problem(ABC):
     """
 
     primitive: ClassVar[str]
+    example_sizes: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    """Values of the size fields that the conformance test takes in place of its own, where those make no problem."""
+    check_again: ClassVar[bool] = False
+    """Whether the output is compared once more after it was timed: for copies, which may go wrong only at speed."""
+    has_tails: ClassVar[bool] = False
+    """Whether rare slow calls are themselves a finding: every metric is then sampled as long as the main one."""
 
     def __init_subclass__(cls, *, name: str) -> None:
         if name in _problems and _problems[name].__module__ != cls.__module__:
@@ -68,6 +76,14 @@ class Problem(ABC):
     def bytes_moved(self) -> int:
         """Fewest bytes one call reads and writes: each input once, each output once."""
 
+    def figures(self, measured: Measurement) -> dict[str, float | None]:
+        """Further columns that follow from what was measured, by name; the name ends in its unit.
+
+        ``_s`` is seconds, ``_bytes_per_s`` a rate, ``_fraction`` a share, anything else a count. Every problem of a
+        primitive gives the same names, whatever was measured.
+        """
+        return {}
+
     def memory_bytes(self) -> int:
         """Device memory that one set of inputs and outputs takes."""
         return self.bytes_moved()
@@ -78,7 +94,10 @@ class Problem(ABC):
 
     @abstractmethod
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
-        """The output in float64, or a sample of it drawn with ``rng`` where all of it is too slow."""
+        """The output in float64, or a sample of it drawn with ``rng`` where all of it is too slow.
+
+        Raises Unverifiable where a call leaves nothing behind that could be compared.
+        """
 
     @abstractmethod
     def tolerance(self) -> float:
@@ -105,9 +124,9 @@ def fields_of(problem: Problem | type[Problem]) -> tuple[dataclasses.Field[Any],
     return dataclasses.fields(problem)  # type: ignore[arg-type]
 
 
-def size(help: str) -> Any:  # noqa: A002 - reads as the option it becomes
-    """A required dimension: a whole number of at least 1."""
-    return dataclasses.field(metadata={"help": help, "size": True})
+def size(help: str, unit: Literal["", "B"] = "") -> Any:  # noqa: A002 - reads as the option it becomes
+    """A required dimension: a whole number of at least 1. One in bytes is read and shown with its unit, as 4KiB."""
+    return dataclasses.field(metadata={"help": help, "size": True, "unit": unit})
 
 
 def option(default: Value, help: str, choices: Sequence[str] = ()) -> Any:  # noqa: A002

@@ -1,7 +1,7 @@
 """Results files: JSON Lines, a Header first, then Worker and Record lines as they happen.
 
 Schema history
-1: first version.
+1: first version. Added since: Measurement.others.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ def plan(
 ) -> list[Case]:
     """Every problem on every backend and device asked for, all of it once a process.
 
-    Cases of one backend and device stand together, so that one worker serves them.
+    Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
+    ("cpu" or "cuda") is for such devices only. Raises InvalidRequest where none is left.
     """
     listed = list(entries)
     places: dict[str, list[tuple[str, str]]] = {}
@@ -77,7 +78,7 @@ def plan(
         if problem.primitive not in places:
             places[problem.primitive] = choose(problem.primitive, backends, device)
     order = list(dict.fromkeys(place for chosen in places.values() for place in chosen))
-    return [
+    cases = [
         Case(
             primitive=problem.primitive,
             parameters=problem.parameters(),
@@ -91,8 +92,12 @@ def plan(
         for process in range(processes)
         for place in order
         for problem, labels in listed
-        if place in places[problem.primitive]
+        if place in places[problem.primitive] and labels.get("device") in (None, place[1].partition(":")[0])
     ]
+    if listed and not cases:
+        asked = sorted({labels.get("device", "") for _, labels in listed})
+        raise InvalidRequest(f"every entry is for {', '.join(asked)}, this run is on {', '.join(p[1] for p in order)}")
+    return cases
 
 
 def choose(primitive: str, backends: Sequence[str], device: str | None) -> list[tuple[str, str]]:

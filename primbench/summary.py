@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
 from primbench.record import Record
 
@@ -31,17 +32,31 @@ def flat(record: Record) -> dict[str, object]:
     row |= {"status": record.status, "reason": record.reason, "verified": measured.verified}
     for metric in METRICS:
         row |= _quantiles(metric, samples(measured, metric))
-    return row | {
-        "noise_fraction": main.noise if main else None,
-        "flop": measured.flop,
-        "flop_per_s": measured.flop_per_s,
-        "bytes_moved": measured.bytes_moved,
-        "bytes_per_s": measured.bytes_per_s,
-        "launch_bound_fraction": measured.launch_bound_fraction,
-        "gap_per_kernel_s": measured.gap_per_kernel_s,
-        "kernels_per_call": measured.trace.kernels_per_call if measured.trace else None,
-        "sm_clock_hz": measured.gpu.sm_clock_hz if measured.gpu else None,
-    }
+    for name, found in measured.others.items():
+        row |= _quantiles(name, found)
+    return (
+        row
+        | figures_of(record)
+        | {
+            "noise_fraction": main.noise if main else None,
+            "flop": measured.flop,
+            "flop_per_s": measured.flop_per_s,
+            "bytes_moved": measured.bytes_moved,
+            "bytes_per_s": measured.bytes_per_s,
+            "launch_bound_fraction": measured.launch_bound_fraction,
+            "gap_per_kernel_s": measured.gap_per_kernel_s,
+            "kernels_per_call": measured.trace.kernels_per_call if measured.trace else None,
+            "sm_clock_hz": measured.gpu.sm_clock_hz if measured.gpu else None,
+        }
+    )
+
+
+def figures_of(record: Record) -> dict[str, float | None]:
+    """What the primitive itself makes of its times; a file may hold a problem that this version refuses."""
+    try:
+        return record.case.problem().figures(record.measurement or Measurement())
+    except InvalidRequest:
+        return {}
 
 
 def _quantiles(metric: str, found: Samples | None) -> dict[str, float | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from primbench import conditions, hostmemory
 from primbench.backends import Backend, CudaBackend, best_available
-from primbench.errors import UnsupportedCase
-from primbench.measurement import Measurement, Method, Trace
+from primbench.errors import UnsupportedCase, Unverifiable
+from primbench.measurement import Measurement, Method, Samples, Trace
 from primbench.problem import Problem, Step, backends_of, setup_of
 from primbench.sampling import (
     CLOCK,
     Calls,
     Clock,
+    Rule,
     collect,
     garbage_kept,
     host_timed,
@@ -26,7 +27,7 @@ from primbench.sampling import (
     secondary_rule,
     warm_up,
 )
-from primbench.verify import verify
+from primbench.verify import check_output
 
 if TYPE_CHECKING:
     from primbench.problem import Array
@@ -42,6 +43,9 @@ CPU_MISSING = dict.fromkeys(
     ("enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu"), "calls on a CPU return when they are done"
 )
 MIN_TRACED, MAX_TRACED = 10, 200
+
+TakeOther = Callable[[Method, Clock], Samples]
+"""Takes one of ``Measurement.others``; a step offers them by name in its attribute ``others``."""
 
 
 def measure(
@@ -115,14 +119,25 @@ def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock 
     backend.synchronize()
     phases.end("setup")
     rng = np.random.default_rng(method.seed + 1)
-    error = verify(backend, problem, steps[0], inputs, rng) if method.check else None
+    missing = {"trace": "--trace was not given"}
+    reference, error = None, None
+    if method.check:
+        try:
+            reference = problem.reference(rng, *inputs)
+        except Unverifiable as reason:
+            missing["verified"] = str(reason)
+    if reference is not None:
+        error = check_output(backend, problem, steps[0], reference)
     phases.end("check")
     with garbage_kept():
-        timed = Measurement() if method.dry_run else _timed(backend, calls, len(steps), method, clock)
+        timed = Measurement() if method.dry_run else _timed(backend, problem, calls, steps, method, clock)
     phases.end("timing")
+    if problem.check_again and reference is not None and not method.dry_run:
+        error = max(error or 0.0, check_output(backend, problem, steps[0], reference))
+        phases.end("second check")
     return replace(
         timed,
-        missing=timed.missing | {"trace": "--trace was not given"},
+        missing=timed.missing | missing,
         verified=None if error is None else True,
         error=error,
         tolerance=problem.tolerance(),
@@ -177,12 +192,19 @@ def _one_call_s(backend: Backend, calls: Calls) -> float:
     return (CLOCK() - start) / 1e9
 
 
-def _timed(backend: Backend, calls: Calls, sets: int, method: Method, clock: Clock) -> Measurement:
+def _timed(
+    backend: Backend, problem: Problem, calls: Calls, steps: Sequence[Step], method: Method, clock: Clock
+) -> Measurement:
+    """The times of every call, and those that the step itself knows how to take: its attribute ``others``."""
+    secondary = main_rule(method) if problem.has_tails else secondary_rule(method)
     if backend.device == "cpu":
-        return measure_cpu(calls, method, clock)
-    from primbench.cuda import timing as cuda_timing
+        timed = measure_cpu(calls, method, secondary, clock)
+    else:
+        from primbench.cuda import timing as cuda_timing
 
-    return cuda_timing.measure(cast("CudaBackend", backend), calls, sets, method, clock)
+        timed = cuda_timing.measure(cast("CudaBackend", backend), calls, len(steps), method, secondary, clock)
+    take_others: Mapping[str, TakeOther] = getattr(steps[0], "others", {})
+    return replace(timed, others={name: take(method, clock) for name, take in take_others.items()})
 
 
 def set_up(backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method) -> list[Step]:
@@ -257,7 +279,7 @@ def _probe_s(backend: Backend, small: Problem, method: Method, clock: Clock) -> 
     return min(take()[0] for _ in range(3))
 
 
-def measure_cpu(calls: Calls, method: Method, clock: Clock) -> Measurement:
+def measure_cpu(calls: Calls, method: Method, secondary: Rule, clock: Clock) -> Measurement:
     """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
     per_batch = calls_per_batch(calls, clock)
     take = host_timed(calls, per_batch, clock)
@@ -266,7 +288,7 @@ def measure_cpu(calls: Calls, method: Method, clock: Clock) -> Measurement:
     if per_batch == 1:
         return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
     single = host_timed(calls, 1, clock)
-    wall_s = collect(single, secondary_rule(method), clock, calls_per_sample=1, taken_by="host clock")
+    wall_s = collect(single, secondary, clock, calls_per_sample=1, taken_by="host clock")
     return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
 
 

@@ -6,6 +6,7 @@ Parsers return SI units, whole bytes or fractions, and refuse a number without a
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -53,6 +54,27 @@ def parse_size(text: str) -> int:
     if size_bytes.denominator != 1:
         raise InvalidRequest(f"size {text!r}: {float(size_bytes):g} bytes is not a whole number of bytes")
     return int(size_bytes)
+
+
+def parse_counts(text: str, unit: Literal["", "B"] = "") -> tuple[int, ...]:
+    """Whole numbers of "4096", or of a sweep "MIN:MAX:FACTOR": MIN times powers of FACTOR (default 2) up to MAX.
+
+    unit: "B" reads sizes such as 4KiB. Raises InvalidRequest.
+    """
+    parts = text.split(":")
+    ends = [parse_size(part) if unit else _parse_count(part) for part in parts[:2]]
+    factor = _parse_count(parts[2]) if len(parts) == 3 else 2
+    if len(parts) == 1:
+        return (ends[0],)
+    if len(parts) > 3 or not 1 <= ends[0] <= ends[1] or factor < 2:
+        raise InvalidRequest(f"{text!r}: a number, or MIN:MAX:FACTOR with 1 <= MIN <= MAX and FACTOR >= 2")
+    return tuple(itertools.takewhile(lambda n: n <= ends[1], (ends[0] * factor**i for i in itertools.count())))
+
+
+def _parse_count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,20}", text, re.ASCII):
+        raise InvalidRequest(f"{text!r}: a whole number")
+    return int(text)
 
 
 def _parse(text: str, units: dict[str, Fraction], kind: str, example: str) -> Fraction:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from primbench.backends.numpy import poison_host
 from primbench.errors import VerificationError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from primbench.backends import Backend
-    from primbench.problem import Array, Problem, Step
+    from primbench.problem import Array, Problem, Reference, Step
 
 # Quiet NaN patterns begin above infinity's bits; tested as integers because NumPy's isnan is slow on ml_dtypes.
 _INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float8_e4m3fn": 0x7E}
@@ -21,18 +22,24 @@ _BLOCK = 1 << 20
 def verify(backend: Backend, problem: Problem, step: Step, inputs: Sequence[Array], rng: np.random.Generator) -> float:
     """Run ``step`` on an output poisoned with NaN and return the largest |output - expected| / scale.
 
-    Raises VerificationError where it exceeds the problem's tolerance or an element was not written.
+    Raises VerificationError where it exceeds the problem's tolerance or an element was not written, Unverifiable
+    where the problem has nothing to compare.
     """
+    return check_output(backend, problem, step, problem.reference(rng, *inputs))
+
+
+def check_output(backend: Backend, problem: Problem, step: Step, reference: Reference) -> float:
+    """As verify(), against a reference that is known already."""
     output = step()
     backend.synchronize()
-    backend.poison(output)
+    _poison(backend, output)
     output = step()
     backend.synchronize()
-    host = backend.get(output)
+    host = _on_host(backend, output)
     unwritten = count_unwritten(host)
     if unwritten:
         raise VerificationError(f"{unwritten} of {host.size} elements of the output were never written, or are NaN")
-    error = _largest_error(problem, host, inputs, rng)
+    error = _largest_error(host, reference)
     if not error <= problem.tolerance():
         raise VerificationError(
             f"wrong result: error {error:.3g} of the natural size, tolerance {problem.tolerance():.3g}"
@@ -40,10 +47,24 @@ def verify(backend: Backend, problem: Problem, step: Step, inputs: Sequence[Arra
     return error
 
 
-def _largest_error(problem: Problem, host: Array, inputs: Sequence[Array], rng: np.random.Generator) -> float:
+def _poison(backend: Backend, output: Any) -> None:
+    """A copy to the host ends in host memory, whatever the backend."""
+    (poison_host if _is_host_array(output) else backend.poison)(output)
+
+
+def _on_host(backend: Backend, output: Any) -> Array:
+    return output if _is_host_array(output) else backend.get(output)
+
+
+def _is_host_array(output: Any) -> bool:
     import numpy as np
 
-    reference = problem.reference(rng, *inputs)
+    return isinstance(output, np.ndarray)
+
+
+def _largest_error(host: Array, reference: Reference) -> float:
+    import numpy as np
+
     found = host[reference.index].astype(np.float64)
     if found.shape != reference.expected.shape:
         raise VerificationError(f"the output has shape {found.shape}, expected {reference.expected.shape}")

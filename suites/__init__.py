@@ -10,11 +10,15 @@ A suite names primitives and lists entries of each::
     n = 16
     k = 1760
     set = "training"                          # labels: set, application, id and label; strings, all optional
+    device = "cuda"                           # on such devices only: "cuda" or "cpu"; on all where not given
+
+A field may hold a list: the entry then stands for one problem a value, in that order.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import tomllib
 from collections import Counter
@@ -27,7 +31,7 @@ from primbench.problem import Problem, Value, build, problem_class
 from primbench.units import format_bytes, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 if __name__ != "primbench.suites":
     raise ImportError(
@@ -37,11 +41,12 @@ if __name__ != "primbench.suites":
 
 SIZES = ("small", "medium", "large")
 HEADER = ("title", "source", "licence", "note")
-LABELS = ("set", "application", "id", "label")
+LABELS = ("set", "application", "id", "label", "device")
 
 _FOLDER = Path(__file__).parent
 _MAX_FILE_BYTES = parse_size("16MiB")
 _MAX_QUOTED = 300
+_MAX_PROBLEMS = 10_000
 # tomllib keeps every prefix of a dotted key: without a limit, 200 kB of "a.a.a. ..." take 40 GB.
 _MAX_SQUARED_DOTS = 10**7
 _INTEGERS = range(-(2**63), 2**63)  # TOML 1.0, "Integer"
@@ -57,7 +62,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Description:
-    """counts: primitive -> set -> entries; the set is None for entries that name none."""
+    """counts: primitive -> set -> problems; the set is None for entries that name none."""
 
     title: str
     counts: dict[str, dict[str | None, int]]
@@ -65,11 +70,11 @@ class Description:
 
 @dataclass(frozen=True)
 class _Row:
-    """An entry as written. where: "FILE: gemm entry 3"."""
+    """An entry as written, every field with all its values. where: "FILE: gemm entry 3"."""
 
     where: str
     primitive: str
-    fields: dict[str, Value]
+    fields: dict[str, list[Value]]
     labels: dict[str, str]
 
 
@@ -91,7 +96,7 @@ def describe(name_or_path: str | os.PathLike[str]) -> Description:
     counts: dict[str, dict[str | None, int]] = {}
     for row in suite.rows:
         of_sets = counts.setdefault(row.primitive, Counter())
-        of_sets[row.labels.get("set")] += 1
+        of_sets[row.labels.get("set")] += math.prod(map(len, row.fields.values()))
     return Description(suite.title, {primitive: dict(of_sets) for primitive, of_sets in counts.items()})
 
 
@@ -123,11 +128,7 @@ def read(
     """
     suite = _load(name_or_path, set)
     given = {field: values for field, values in (overrides or {}).items() if values}
-    return [
-        Entry(_problem(row, dict(zip(given, values, strict=True))), row.labels)
-        for row in _kept(suite, only or (), set)
-        for values in itertools.product(*given.values())
-    ]
+    return [Entry(problem, row.labels) for row in _kept(suite, only or (), set) for problem in _problems(row, given)]
 
 
 def _kept(suite: _Suite, only: Sequence[str], set_name: str | None) -> list[_Row]:
@@ -144,13 +145,17 @@ def _kept(suite: _Suite, only: Sequence[str], set_name: str | None) -> list[_Row
     return kept
 
 
-def _problem(row: _Row, replaced: dict[str, Value]) -> Problem:
-    try:
-        return build(row.primitive, row.fields | replaced)
-    except InvalidRequest as error:
-        changed = " with " + ", ".join(f"{field}={value!r}" for field, value in replaced.items())
-        reason = str(error).removeprefix(f"{row.primitive} ")
-        raise InvalidRequest(f"{row.where}{changed if replaced else ''}: {_cut(reason)}") from None
+def _problems(row: _Row, replaced: Mapping[str, Sequence[Value]]) -> Iterator[Problem]:
+    """The product of the values of every field."""
+    lists: dict[str, Sequence[Value]] = {**row.fields, **replaced}
+    for values in itertools.product(*lists.values()):
+        fields = dict(zip(lists, values, strict=True))
+        try:
+            yield build(row.primitive, fields)
+        except InvalidRequest as error:
+            changed = " with " + ", ".join(f"{field}={fields[field]!r}" for field in replaced)
+            reason = str(error).removeprefix(f"{row.primitive} ")
+            raise InvalidRequest(f"{row.where}{changed if replaced else ''}: {_cut(reason)}") from None
 
 
 def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:
@@ -195,7 +200,7 @@ def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[_Row
         where = f"{source}: {primitive} entry {number}"
         row = _row(where, primitive, defaults | _table(entry, where))
         try:
-            _problem(row, {})
+            list(_problems(row, {}))
         except InvalidRequest as error:
             raise FileError(str(error)) from None
         rows.append(row)
@@ -206,10 +211,22 @@ def _row(where: str, primitive: str, entry: dict[str, Any]) -> _Row:
     for key, value in entry.items():
         if key in LABELS and not isinstance(value, str):
             raise FileError(f"{where}: {key} is not a string")
-        if not isinstance(value, int | float | str) or (isinstance(value, int) and value not in _INTEGERS):
-            raise FileError(f"{where}: {_cut(repr(key))} is not a number of 64 bits, a string, true or false")
+        if key == "device" and value not in ("cpu", "cuda"):
+            raise FileError(f"{where}: device is neither cpu nor cuda")
     labels = {key: entry[key] for key in LABELS if key in entry}
-    return _Row(where, primitive, {key: entry[key] for key in entry if key not in LABELS}, labels)
+    fields = {key: value if isinstance(value, list) else [value] for key, value in entry.items() if key not in LABELS}
+    for key, values in fields.items():
+        if not all(_is_value(value) for value in values):
+            raise FileError(f"{where}: {_cut(repr(key))} is not a number of 64 bits, a string, true or false")
+        if not values:
+            raise FileError(f"{where}: {_cut(repr(key))} is an empty list: leave the field away, or name a value")
+    if math.prod(map(len, fields.values())) > _MAX_PROBLEMS:
+        raise FileError(f"{where}: its lists make more than {_MAX_PROBLEMS} problems")
+    return _Row(where, primitive, fields, labels)
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, int | float | str) and (not isinstance(value, int) or value in _INTEGERS)
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from primbench.cli.measuring import Entries, measure_and_report
-from primbench.cli.options import GroupedCommand, GroupedOption, complete_suite, measuring_options
+from primbench.cli.options import GroupedCommand, GroupedOption, complete_suite, measuring_options, parsed
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, build, fields_of
+from primbench.units import parse_counts
 
 DEFAULT_SIZES = "medium"
 
@@ -45,8 +46,14 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     flag = f"-{name}" if len(name) == 1 else f"--{name}"
     text = field.metadata["help"]
     if field.metadata.get("size"):
+        unit = field.metadata["unit"]
         return GroupedOption(
-            [flag, field.name], group="Problem", type=int, metavar="N", multiple=True, help=f"{text}; repeatable."
+            [flag, field.name],
+            group="Problem",
+            type=parsed("sizes", lambda written: parse_counts(written, unit)),
+            metavar="SIZE" if unit else "N",
+            multiple=True,
+            help=f"{text}; repeatable; MIN:MAX:FACTOR is a sweep.",
         )
     # 0.0 equals False, and is a default to show.
     shown = "" if field.default == "" or field.default is False else f" [default: {field.default}]"
@@ -83,5 +90,7 @@ def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Va
     for field in fields_of(problem):
         value = values[field.name]
         if value is not None and value != ():
-            given[field.name] = value if isinstance(value, tuple) else (value,)
+            values_given = value if isinstance(value, tuple) else (value,)
+            sweeps = field.metadata.get("size")
+            given[field.name] = tuple(itertools.chain(*values_given)) if sweeps else values_given
     return given

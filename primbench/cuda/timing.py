@@ -14,7 +14,7 @@ from primbench.backends import CudaBackend, Graph
 from primbench.cuda import driver
 from primbench.errors import UnsupportedCase
 from primbench.measurement import GpuReading, Measurement, Method, Samples
-from primbench.sampling import Calls, Clock, Take, collect, host_timed, main_rule, secondary_rule, warm_up
+from primbench.sampling import Calls, Clock, Rule, Take, collect, host_timed, main_rule, warm_up
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
 BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this
@@ -39,8 +39,12 @@ class DeviceSampler:
     nodes_per_call: float | None
 
 
-def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, clock: Clock) -> Measurement:
+def measure(
+    backend: CudaBackend, calls: Calls, sets: int, method: Method, secondary: Rule, clock: Clock
+) -> Measurement:
     """The times of a case whose kernels have all run before. ``sets`` input sets are rotated by ``calls``.
+
+    secondary: when to stop sampling what is not device_s.
 
     device_s comes first, after a warm-up in which clocks and power settle, and stream_s right behind it: a large
     product runs 10 % faster in its first milliseconds than once the board has reached its power limit.
@@ -50,13 +54,13 @@ def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, clock
     missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
     device = _device_sampler(backend, calls, sets, rough_s, missing)
     device_s, gpu = _device(backend, device, method, clock) if device else (None, GpuReading())
-    stream_s = _stream(calls, stream, rough_s, method, clock)
-    wall_s, single_s = _round_trip(backend, calls, method, clock)
+    stream_s = _stream(calls, stream, rough_s, method, secondary, clock)
+    wall_s, single_s = _round_trip(backend, calls, secondary, clock)
     timed = Measurement(wall_s=wall_s, stream_s=stream_s, device_s=device_s, gpu=gpu, missing=missing)
     if device is None or device_s is None:
         waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), missing["device_s"])
         return replace(timed, missing=missing | waits)
-    enqueue_s = _enqueue(backend, calls, device_s.median_s, device.nodes_per_call, method, clock)
+    enqueue_s = _enqueue(backend, calls, device_s.median_s, device.nodes_per_call, secondary, clock)
     return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
 
 
@@ -78,12 +82,12 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, clock:
     return device_s, replace(gpu, energy_j=after_j - before_j, energy_time_s=energy_time_s)
 
 
-def _stream(calls: Calls, stream: int, call_s: float, method: Method, clock: Clock) -> Samples:
+def _stream(calls: Calls, stream: int, call_s: float, method: Method, secondary: Rule, clock: Clock) -> Samples:
     """The period of back-to-back calls, launched as they come."""
     count = max(3, math.ceil(BATCH_S / call_s))
     take = _chained(lambda: calls(count), stream, count, STREAM_ROUND_S)
     warm_up(take, clock, window_s=0.0, max_time_s=method.max_time_s / 20)
-    return collect(take, secondary_rule(method), clock, calls_per_sample=count, taken_by="event pair")
+    return collect(take, secondary, clock, calls_per_sample=count, taken_by="event pair")
 
 
 def _chained(enqueue: Callable[[], None], stream: int, count: int, round_s: float) -> Take:
@@ -195,7 +199,7 @@ def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: i
 
 
 def _enqueue(
-    backend: CudaBackend, calls: Calls, device_s: float, nodes: float | None, method: Method, clock: Clock
+    backend: CudaBackend, calls: Calls, device_s: float, nodes: float | None, secondary: Rule, clock: Clock
 ) -> Samples:
     """Host time of calls that never find the queue full, each batch starting from an idle stream."""
     queueable = MAX_QUEUED / max(1.0, nodes or 8.0)
@@ -207,10 +211,10 @@ def _enqueue(
         return timed()
 
     take()
-    return collect(take, secondary_rule(method), clock, calls_per_sample=count, taken_by="host clock")
+    return collect(take, secondary, clock, calls_per_sample=count, taken_by="host clock")
 
 
-def _round_trip(backend: CudaBackend, calls: Calls, method: Method, clock: Clock) -> tuple[Samples, Samples]:
+def _round_trip(backend: CudaBackend, calls: Calls, secondary: Rule, clock: Clock) -> tuple[Samples, Samples]:
     """One call and a wait, from an idle stream, and within it the time until the call returned."""
     singles: list[float] = []
 
@@ -227,7 +231,7 @@ def _round_trip(backend: CudaBackend, calls: Calls, method: Method, clock: Clock
     for _ in range(3):
         take()
     singles.clear()
-    wall_s = collect(take, secondary_rule(method), clock, calls_per_sample=1, taken_by="host clock")
+    wall_s = collect(take, secondary, clock, calls_per_sample=1, taken_by="host clock")
     single_s = Samples(samples_s=singles, calls_per_sample=1, taken_by="host clock", stopped=wall_s.stopped)
     return wall_s, single_s
 

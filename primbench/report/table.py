@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from primbench.problem import fields_of, problem_class
 from primbench.record import Case, Record, Worker
-from primbench.summary import samples
+from primbench.summary import figures_of, samples
 from primbench.topology import format_cpu_list
-from primbench.units import TimeUnit, format_percent, format_time, rate_column
+from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_column
 
 TIMES = {
     "enqueue": "enqueue_s",
@@ -79,6 +80,7 @@ def _table(records: list[Record], workers: list[Worker], time_unit: TimeUnit | N
         *_time_columns(records, time_unit),
         *_noise_columns(records),
         *_rate_columns(records),
+        *_figure_columns(records, time_unit),
         *_kernel_columns(records),
         ("check", _check),
     ]
@@ -93,8 +95,8 @@ Column = tuple[str, Callable[[Record], str]]
 def _case_columns(records: list[Record]) -> list[Column]:
     """Sizes and dtype always; other fields where one differs from its default; backend and place where they vary."""
 
-    def parameter(name: str) -> Column:
-        return name, lambda record: _parameter(record.case.parameters.get(name))
+    def parameter(name: str, unit: str = "") -> Column:
+        return name, lambda record: _parameter(record.case.parameters.get(name), unit)
 
     def place(name: str) -> Column:
         return name, lambda record: _parameter(PLACES[name](record.case))
@@ -103,7 +105,7 @@ def _case_columns(records: list[Record]) -> list[Column]:
         return name, lambda record: record.case.labels.get(name, UNKNOWN)
 
     shown = [
-        parameter(field.name)
+        parameter(field.name, field.metadata.get("unit", ""))
         for field in fields_of(problem_class(records[0].case.primitive))
         if field.metadata.get("size") or field.name == "dtype" or _unusual(records, field.name, field.default)
     ]
@@ -118,7 +120,9 @@ def _unusual(records: list[Record], name: str, default: object) -> bool:
     return len(values) > 1 or (default != "" and values != {default})
 
 
-def _parameter(value: object) -> str:
+def _parameter(value: object, unit: str = "") -> str:
+    if unit == "B" and isinstance(value, int):
+        return format_bytes(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return UNKNOWN if value is None else str(value)
@@ -175,6 +179,34 @@ def _rate_columns(records: list[Record]) -> list[Column]:
         return []
     by_record = dict(zip(map(id, records), cells, strict=True))
     return [(unit, lambda record: by_record[id(record)])]
+
+
+def _figure_columns(records: list[Record], time_unit: TimeUnit | None) -> list[Column]:
+    """What the primitive makes of its times; the ends of the names are units."""
+    figures = {id(record): figures_of(record) for record in records}
+    columns: list[Column] = []
+    for name in dict.fromkeys(itertools.chain(*figures.values())):
+        values = [figures[id(record)].get(name) for record in records]
+        heading, cells = _with_unit(name, values, time_unit)
+        if set(cells) != {UNKNOWN}:
+            by_record = dict(zip(map(id, records), cells, strict=True))
+            columns.append((heading, _looked_up(by_record)))
+    return columns
+
+
+def _looked_up(cells: dict[int, str]) -> Callable[[Record], str]:
+    return lambda record: cells[id(record)]
+
+
+def _with_unit(name: str, values: list[float | None], time_unit: TimeUnit | None) -> tuple[str, list[str]]:
+    if name.endswith("_bytes_per_s"):
+        unit, cells = rate_column(values, "B/s")
+        return f"{name.removesuffix('_bytes_per_s')} {unit}", cells
+    if name.endswith("_s"):
+        return name.removesuffix("_s"), [format_time(value, time_unit) for value in values]
+    if name.endswith("_fraction"):
+        return name.removesuffix("_fraction"), [format_percent(value) for value in values]
+    return name, [UNKNOWN if value is None else f"{value:g}" for value in values]
 
 
 def _kernel_columns(records: list[Record]) -> list[Column]:

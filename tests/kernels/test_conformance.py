@@ -30,8 +30,9 @@ def examples(cls: type[Problem]) -> Iterator[Problem]:
     names_of_sizes = [field.name for field in fields if field.metadata.get("size")]
     variations = [{}, *({f.name: v} for f in fields if not f.metadata.get("size") for v in values_of(f))]
     pairs = [one | other for one, other in itertools.combinations(variations, 2)]
-    for sizes in (EVEN, RAGGED, ONES):
-        for options in variations if sizes is not EVEN else {str(o): o for o in [*variations, *pairs]}.values():
+    first, *others = cls.example_sizes or (EVEN, RAGGED, ONES)
+    for sizes in (first, *others):
+        for options in variations if sizes is not first else {str(o): o for o in [*variations, *pairs]}.values():
             try:
                 yield build(cls.primitive, dict(zip(names_of_sizes, itertools.cycle(sizes), strict=False)) | options)
             except InvalidRequest:
@@ -43,6 +44,8 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
         return [not field.default]
     if isinstance(field.default, float):
         return [field.default + 0.5]
+    if isinstance(field.default, int):
+        return [field.default + 1]
     return [choice for choice in field.metadata.get("choices", ()) if choice and choice != field.default]
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import collections
 import os
 from typing import TYPE_CHECKING
 
@@ -263,13 +262,19 @@ def test_set_of_a_set_is_refused() -> None:
         suites.read("large", set="small")
 
 
-def test_sizes_of_gemm_keep_their_promises() -> None:
-    flop = {name: [problem.flop() or 0 for problem in suites.load(name, only=["gemm"])] for name in suites.SIZES}
-    assert max(flop["small"]) <= 0.1e9
+@pytest.mark.parametrize("primitive", suites.describe("sizes").counts)
+def test_sizes_grow_from_set_to_set_and_large_ends_on_a_cpu(primitive: str) -> None:
+    flop = {name: [problem.flop() or 0 for problem in suites.load(name, only=[primitive])] for name in suites.SIZES}
     assert max(flop["small"]) < min(flop["medium"])
     assert max(flop["medium"]) < min(flop["large"])
     assert len(flop["large"]) in (4, 5)
-    assert sum(flop["large"]) <= 1.7e12
+    # A minute at 100 GFLOP/s, what two CPU cores do.
+    assert sum(flop["large"]) <= 6e12
+
+
+def test_sizes_of_gemm_keep_their_promises() -> None:
+    assert max(problem.flop() or 0 for problem in suites.load("small", only=["gemm"])) <= 0.1e9
+    assert sum(problem.flop() or 0 for problem in suites.load("large", only=["gemm"])) <= 1.7e12
     cubes = {Gemm(4096, 4096, 4096), Gemm(8192, 8192, 8192)}
     assert cubes <= set(suites.load("large"))
 
@@ -280,35 +285,3 @@ def test_sizes_that_cite_deepbench_are_its_own() -> None:
     assert cited
     for entry in cited:
         assert theirs[entry.labels["label"].removeprefix("DeepBench ")] == entry.problem
-
-
-def test_deepbench_has_every_size_of_the_original() -> None:
-    entries = suites.read("deepbench", only=["gemm"])
-    expected = {"training": 160, "inference_server": 75, "inference_device": 13}
-    assert expected == collections.Counter(entry.labels["set"] for entry in entries)
-    expected_ids = [f"gemm/{name}/{i:03}" for name, count in expected.items() for i in range(1, count + 1)]
-    assert expected_ids == [entry.labels["id"] for entry in entries]
-
-
-def test_deepbench_flop_is_that_of_the_original() -> None:
-    # Computed from the list of sizes that deepbench.toml was made from.
-    expected = {
-        "training": 26_706_398_187_136,
-        "inference_server": 1_797_432_942_592,
-        "inference_device": 28_882_870_272,
-    }
-    flop: collections.Counter[str] = collections.Counter()
-    for entry in suites.read("deepbench"):
-        flop[entry.labels["set"]] += entry.problem.flop() or 0
-    assert expected == flop
-
-
-def test_deepbench_keeps_the_transposes() -> None:
-    expected = {(False, False): 165, (True, False): 73, (False, True): 10}
-    problems = [problem for problem in suites.load("deepbench") if isinstance(problem, Gemm)]
-    assert expected == collections.Counter((problem.trans_a, problem.trans_b) for problem in problems)
-
-
-def test_deepbench_applications() -> None:
-    expected = {"Speech Recognition": 230, "Language Modelling": 14, "Speaker ID": 3, "Keyword Spotting": 1}
-    assert expected == collections.Counter(entry.labels["application"] for entry in suites.read("deepbench"))

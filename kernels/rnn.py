@@ -1,0 +1,245 @@
+"""Recurrent networks: the problem, its float64 reference, and NumPy's kernel. Other backends: rnn_BACKEND.py."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
+from primbench.errors import InvalidRequest, UnsupportedCase
+from primbench.problem import Problem, Reference, Step, check_sizes, fields_of, kernel, option, size
+from primbench.random import random_array, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from primbench.problem import Array
+
+GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
+DIRECTIONS = ("forward_inference", "forward_training", "bwd_data", "bwd_weights")
+TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
+FULL_CHECK_FLOP = 2**30
+WEIGHTS_CHECK_FLOP = 2**34
+CHECKED_ROWS, CHECKED_STEPS = 4, 4
+FADING = 0.65  # what a step leaves of a difference between two states: measured, at most 0.65 from 32 units on
+FORGOTTEN = 0.01  # part of the tolerance at which what was before is forgotten
+VANILLA_GAIN = 0.25
+
+
+class Operands(NamedTuple):
+    """The inputs by name. weights: w_ih, w_hh, b_ih, b_hh of each layer's directions, as torch lists them."""
+
+    x: Any
+    h0: Any
+    c0: Any
+    dy: Any
+    weights: list[Any]
+
+
+@dataclass(frozen=True)
+class Rnn(Problem, name="rnn"):
+    """y = a recurrent network over x[T,N,H]: seq_len steps T, batch_size sequences N, hidden_size units H.
+
+    As many input features as units, biases on both products, gates in the order i f g o (lstm) and r z n (gru).
+    vanilla is max(0, .); gru applies the reset gate after the recurrent product, as cuDNN and torch do. The forward
+    directions give y[T,N,H] (2H where bidirectional), bwd_data dx[T,N,H], bwd_weights the gradients of the recurrent
+    weights [layers (times 2), gates H, H], each by itself: the forward pass before them is not timed.
+    """
+
+    hidden_size: int = size("units of a layer, and input features")
+    batch_size: int = size("sequences")
+    seq_len: int = size("steps")
+    cell: str = option("vanilla", "vanilla (ReLU), lstm or gru", tuple(GATES))
+    direction: str = option("forward_inference", "what is computed", DIRECTIONS)
+    layers: int = option(1, "layers, each reading the one below")
+    bidirectional: bool = option(False, "a second network from the last step to the first in every layer")
+    dtype: str = option("float32", "storage type", ("float32", "float16", "bfloat16"))
+    math_mode: str = option("ieee", "tf32 rounds float32 inputs to 10 bits for the tensor cores", ("ieee", "tf32"))
+    algorithm: str = option(
+        "auto",
+        "fused: the library's call for all steps; stepwise: calls for each; auto: fused where there is one",
+        ("auto", "fused", "stepwise"),
+    )
+
+    def __post_init__(self) -> None:
+        check_sizes(self)
+        for field in fields_of(self):
+            choices, value = field.metadata.get("choices"), getattr(self, field.name)
+            if choices and value not in choices:
+                raise InvalidRequest(f"rnn {field.name}={value!r}: one of {', '.join(choices)}")
+        if type(self.layers) is not int or self.layers < 1:
+            raise InvalidRequest(f"rnn layers={self.layers!r}: a whole number of at least 1")
+        if self.math_mode == "tf32" and self.dtype != "float32":
+            raise InvalidRequest(f"rnn math_mode='tf32' with dtype {self.dtype}: tf32 is a mode of float32")
+
+    @property
+    def _states(self) -> tuple[str, ...]:
+        return ("h0", "c0") if self.cell == "lstm" else ("h0",)
+
+    @property
+    def is_backward(self) -> bool:
+        return self.direction.startswith("bwd")
+
+    @property
+    def ways(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def input_sizes(self) -> list[int]:
+        """Features that each layer reads."""
+        return [self.hidden_size] + [self.ways * self.hidden_size] * (self.layers - 1)
+
+    def flop(self) -> int:
+        """2 g T N H (I + H) for each layer and direction, g = 1, 4, 3 gates and I features read; pointwise left out.
+
+        Both products of a step; each of the two gradients costs the same again (the products: Appleyard, Kocisky &
+        Blunsom 2016, arXiv 1604.01946).
+        """
+        return self._product_flop(sum(self.input_sizes)) + self.recurrent_flop()
+
+    def recurrent_flop(self) -> int:
+        """2 g T N H^2 for each layer and direction: what DeepBench counts, without the products with the input."""
+        return self._product_flop(self.layers * self.hidden_size)
+
+    def _product_flop(self, terms: int) -> int:
+        return 2 * self.ways * GATES[self.cell] * self.seq_len * self.batch_size * self.hidden_size * terms
+
+    def bytes_moved(self) -> int:
+        """Input, output and weights; where gradients are involved, also a value kept for each gate and step."""
+        gates = self.ways * GATES[self.cell] * self.hidden_size
+        weights = gates * (sum(self.input_sizes) + self.layers * (self.hidden_size + 2))
+        sequences = self.seq_len * self.batch_size * self.hidden_size * (1 + self.ways)
+        kept = 0 if self.direction == "forward_inference" else self.layers * self.seq_len * self.batch_size * gates
+        return (weights + sequences + kept) * itemsize_bytes(self.dtype)
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        """x, h0, for an lstm c0, for the backward directions dy, then the weights.
+
+        Weights are uniform within 1/sqrt(H), torch's own choice: the spectral radius of w_hh is then about 0.58, so
+        that neither values nor rounding errors grow with the steps. Vanilla's are smaller, with biases of +1 and -1:
+        the ReLU has no derivative at 0, and near it rounding would decide whether a gradient passes.
+        """
+        import numpy as np
+
+        steps, rows, hidden = self.seq_len, self.batch_size, self.hidden_size
+        is_vanilla = self.cell == "vanilla"
+        bound = (VANILLA_GAIN if is_vanilla else 1.0) / math.sqrt(hidden)
+        states = [random_array(rng, (self.layers * self.ways, rows, hidden), self.dtype) for _ in self._states]
+        dy = [random_array(rng, (steps, rows, self.ways * hidden), self.dtype)] if self.is_backward else []
+
+        def weight(*shape: int) -> Array:
+            return (bound * random_array(rng, shape, "float32")).astype(numpy_dtype(self.dtype))
+
+        gates, weights = GATES[self.cell] * hidden, []
+        for features in self.input_sizes:
+            for _ in range(self.ways):
+                w_ih, w_hh, b_ih, b_hh = weight(gates, features), weight(gates, hidden), weight(gates), weight(gates)
+                weights += [w_ih, w_hh, np.copysign(np.ones_like(b_ih), b_ih) if is_vanilla else b_ih, b_hh]
+        return (random_array(rng, (steps, rows, hidden), self.dtype), *states, *dy, *weights)
+
+    def operands(self, inputs: Sequence[Any]) -> Operands:
+        """The inputs by name; None for those that this problem does not have."""
+        rest = list(inputs)
+        x, h0 = rest.pop(0), rest.pop(0)
+        c0 = rest.pop(0) if self.cell == "lstm" else None
+        dy = rest.pop(0) if self.is_backward else None
+        return Operands(x, h0, c0, dy, rest)
+
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+        """All of the output, or 4 steps of 4 sequences where all of it costs more than 2^30 flop.
+
+        Sequences do not meet, and a network with these weights forgets: some 30 steps (in float32) on every side from
+        which something comes stand for all that lie beyond. The gradients of weights are sums over every step and
+        sequence, which no sample gives: above 2^34 flop raises UnsupportedCase.
+
+        The scale is the root mean square of the output: a state mixes all the units before it, and so do their errors.
+        """
+        import numpy as np
+
+        from primbench.kernels._rnn_numpy import Network
+
+        o = self.operands(inputs)
+        compared: Any = ...
+        index: Any = ...
+        if self.direction == "bwd_weights" and self.flop() > WEIGHTS_CHECK_FLOP:
+            raise UnsupportedCase(
+                f"checking bwd_weights of {self.flop()} flop needs all of it in float64: ask for a smaller size, "
+                "or --no-check"
+            )
+        if self.direction != "bwd_weights" and self.flop() > FULL_CHECK_FLOP:
+            o, compared, index = self._sample(rng, o)
+        wide: Any = Operands(
+            _float64(o.x), _float64(o.h0), _float64(o.c0), _float64(o.dy), [_float64(w) for w in o.weights]
+        )
+        problem: Any = self  # a type checker sees this class under two names
+        expected = Network(problem, wide).step()()[compared]
+        return Reference(index, expected, np.full_like(expected, math.sqrt(np.mean(expected**2))))
+
+    def _sample(self, rng: np.random.Generator, o: Operands) -> tuple[Operands, slice, Any]:
+        """A window of steps of a few sequences; which of its steps are compared; where those are in the output.
+
+        A forward pass carries from the left, a backward pass from the right, a second direction the other way, and
+        each layer as far again.
+        """
+        import numpy as np
+
+        rows = sample(rng, self.batch_size, CHECKED_ROWS)
+        first = int(rng.integers(max(1, self.seq_len - CHECKED_STEPS + 1)))
+        last = min(self.seq_len, first + CHECKED_STEPS)
+        forget = self.layers * math.ceil(math.log(self.tolerance() * FORGOTTEN, FADING))
+        start = max(0, first - forget * (1 + (self.bidirectional and self.is_backward)))
+        end = min(self.seq_len, last + forget * (self.bidirectional + self.is_backward))
+        x, h0, c0, dy, weights = o
+        window = Operands(
+            x[start:end, rows],
+            h0[:, rows],
+            None if c0 is None else c0[:, rows],
+            None if dy is None else dy[start:end, rows],
+            weights,
+        )
+        width = self.hidden_size if self.is_backward else self.ways * self.hidden_size
+        return window, slice(first - start, last - start), np.ix_(np.arange(first, last), rows, np.arange(width))
+
+    def tolerance(self) -> float:
+        """Rounding of products and of what is stored, relative to the root mean square of the output.
+
+        A product sums 2H terms and errs by about sqrt(2H) u (Higham & Mary 2019, SIAM J. Sci. Comput. 41(5) A2815),
+        in float32 for every dtype; stored gates, states and gradients err by u of theirs. Each step adds its error to
+        FADING times the one before it: 1 / (1 - FADING) times one step's, whatever the length. Every layer adds as
+        much. The factor 8 covers the largest of many elements.
+        """
+        summed = math.sqrt(2 * self.hidden_size) * UNIT_ROUNDOFF["float32"]
+        rounded = TF32_ROUNDOFF if self.math_mode == "tf32" else UNIT_ROUNDOFF[self.dtype]
+        return 8 * (summed + rounded) / (1 - FADING) * self.layers
+
+    def probe(self, flop: int) -> Rnn | None:
+        """Fewer steps, which cost the same each; fewer sequences only where one step alone is more."""
+        steps = self.seq_len * flop / self.flop()
+        rows = self.batch_size * min(1.0, steps)
+        small = replace(self, seq_len=max(1, round(steps)), batch_size=max(1, round(rows)))
+        return small if 2 * small.flop() < self.flop() else None
+
+
+def _float64(array: Array | None) -> Array | None:
+    return None if array is None else array.astype("float64", order="C")
+
+
+@kernel("rnn", "numpy")
+def numpy_rnn(backend: Any, problem: Any, *inputs: Array) -> Step:
+    """One product with the input for all steps, one with the state and the pointwise work for each; float32 only.
+
+    The forward directions are the same program: it keeps what a backward pass needs either way.
+    """
+    from primbench.kernels._rnn_numpy import Network
+
+    if problem.algorithm == "fused":
+        raise UnsupportedCase("NumPy has no call for a whole sequence: ask for --algorithm stepwise")
+    if problem.dtype != "float32" or problem.math_mode != "ieee":
+        raise UnsupportedCase(f"NumPy has no fast {problem.dtype} {problem.math_mode} product: ask for float32 ieee")
+    step = functools.partial(Network(problem, problem.operands(inputs)).step())  # a method takes no attribute
+    step.algorithm = "stepwise: BLAS and NumPy calls for each step"  # type: ignore[attr-defined]
+    return step
