@@ -44,10 +44,13 @@ class Network:
         if self.problem.direction == "bwd_data":
             return self.bwd_data
         self.bwd_data()
-        hidden = self.problem.hidden_size
-        chains = [chain for layer in self.layers for chain in layer]
-        gradients = np.empty((len(chains), chains[0].gates.shape[-1], hidden), self.dy.dtype)
+        chains = self.chains
+        gradients = np.empty((len(chains), *chains[0].w_hh.shape), self.dy.dtype)
         return lambda: self.bwd_weights(chains, gradients)
+
+    @property
+    def chains(self) -> list[Chain]:
+        return [chain for layer in self.layers for chain in layer]
 
     def forward(self) -> Array:
         """y[T,N,H], or 2H where there are two directions."""
@@ -74,6 +77,10 @@ class Network:
         for chain, gradient in zip(chains, recurrent, strict=True):
             chain.bwd_weights(gradient)
         return recurrent
+
+    def recurrent_gradients(self, units: Array) -> Array:
+        """Rows ``units`` of the gradient of every w_hh, after bwd_data()."""
+        return np.stack([_flat(chain.dhidden[:, :, units]).T @ _flat(chain.before) for chain in self.chains])
 
 
 class Chain:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.problem import Problem, Reference, check_sizes, fields_of, option, size
 from primbench.random import random_array
 
@@ -84,6 +84,10 @@ class Conv(Problem, name="conv"):
     dtype: str = option("float32", "storage type", ("float32", "float16", "bfloat16"))
     math_mode: str = option("ieee", "tf32 rounds float32 inputs to 10 bits for the tensor cores", ("ieee", "tf32"))
     layout: str = option("nchw", "order in memory", ("nchw", "nhwc"))
+    algo: str = option(
+        "auto", "the library's own choice, or the kernel that primbench brings", ("auto", "implicit_gemm")
+    )
+    workspace_bytes: int = option(0, "most memory that a library may take beside the arrays; 0: its own limit")
 
     def __post_init__(self) -> None:
         check_sizes(self)
@@ -99,13 +103,17 @@ class Conv(Problem, name="conv"):
                 raise InvalidRequest(f"conv groups={self.groups}: {name}={getattr(self, name)} is no multiple of it")
         if self.math_mode == "tf32" and self.dtype != "float32":
             raise InvalidRequest(f"conv math_mode='tf32' with dtype {self.dtype}: tf32 is a mode of float32")
+        if self.algo == "implicit_gemm" and (self.math_mode == "tf32" or self.workspace_bytes):
+            raise InvalidRequest(
+                "conv algo='implicit_gemm' has no tf32 mode and takes no workspace: leave both as they are"
+            )
 
     def _check_options(self) -> None:
         for field in fields_of(self):
             value, choices = getattr(self, field.name), field.metadata.get("choices")
             if choices and value not in choices:
                 raise InvalidRequest(f"conv {field.name}={value!r}: one of {', '.join(choices)}")
-            lowest = 0 if field.name.startswith("pad") else 1
+            lowest = 0 if field.name.startswith(("pad", "workspace")) else 1
             if type(field.default) is int and (type(value) is not int or value < lowest):
                 raise InvalidRequest(f"conv {field.name}={value!r}: a whole number of at least {lowest}")
 
@@ -236,3 +244,13 @@ class Conv(Problem, name="conv"):
         )
         small = replace(self, n=min(self.n, max(1, outputs // (p * q))), h=height, w=width)
         return small if 2 * small.flop() < self.flop() else None
+
+
+def refuse_choices(problem: Conv, library: str) -> None:
+    """Raise UnsupportedCase for the options that only some backends have."""
+    if problem.algo != "auto":
+        raise UnsupportedCase(f"{library} has no conv algo={problem.algo!r}: ask for --backend cupy")
+    if problem.workspace_bytes:
+        raise UnsupportedCase(
+            f"{library} has no limit on its workspace: ask for --backend cupy, or --workspace-bytes 0"
+        )

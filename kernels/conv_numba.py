@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
+from primbench.kernels.conv import refuse_choices
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def numba_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
 
 
 def _refuse(problem: Conv, *, on_cpu: bool) -> None:
+    refuse_choices(problem, "Numba")
     if problem.math_mode != "ieee":
         raise UnsupportedCase(f"Numba has no {problem.math_mode} mode")
     if problem.dtype == "bfloat16":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
+from primbench.kernels.conv import refuse_choices
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def numpy_conv(backend: Any, problem: Conv, first: Array, second: Array) -> Step
     """numpy.matmul on copies of the pixels that a tap meets: faster than one product of all taps' copies at once."""
     import numpy as np
 
+    refuse_choices(problem, "NumPy")
     if problem.math_mode != "ieee":
         raise UnsupportedCase(f"NumPy has no {problem.math_mode} mode")
     if problem.dtype != "float32":

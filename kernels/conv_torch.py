@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
+from primbench.kernels.conv import refuse_choices
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def torch_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     """
     import torch
 
+    refuse_choices(problem, "torch")
     _set_precision(torch, problem, backend.device)
     # The gradients take X or W for its shape alone, but torch wants a tensor with memory behind it.
     x, w, _ = problem.roles(first, second, None)
@@ -35,7 +37,7 @@ def torch_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     )
     compute = _compute(torch, problem, (x, w, dy), (strides, pads, dilations))
 
-    # The result is channels-last in memory but n c h w by shape: giving back its n h w c view costs about 0.7 us.
+    # The result of channels-last inputs is channels-last in memory, but n c h w by shape.
     step: Any = (lambda: compute().permute(NCHW_AS_NHWC)) if last else compute
     step.algorithm = _library(torch, (x, w), (strides, pads, dilations), problem.groups)
     return step  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primbench.cuda.cudnn_rnn import ALGORITHMS
 from primbench.errors import UnsupportedCase
 from primbench.problem import Step, kernel
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # torch says which library it took nowhere but in the graph it keeps for the backward pass.
 LIBRARIES = {"CudnnRnn": "cuDNN", "MkldnnRnn": "oneDNN"}
+# Up to so many units torch asks cuDNN for PERSIST_STATIC_SMALL_H (aten/src/ATen/native/cudnn/RNN.cpp).
+SMALL_UNITS = 192
 OWN_LOOP = "torch's own loop over the steps"
 
 
@@ -26,14 +29,16 @@ def torch_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
     """
     import torch
 
+    if problem.algo in ALGORITHMS:
+        raise UnsupportedCase("torch chooses cuDNN's algorithm itself: ask for --algo fused, or --backend cupy")
     if problem.direction == "bwd_weights":
         raise UnsupportedCase(
             "torch computes the gradients of weights together with those of the input, never alone: "
-            "ask for --direction bwd_data, or --backend numpy"
+            "ask for --direction bwd_data, or --backend cupy or numpy"
         )
     _set_precision(torch, problem, on_gpu=backend.device != "cpu")
     operands = problem.operands(inputs)
-    return (_stepwise if problem.algorithm == "stepwise" else _fused)(torch, backend, problem, operands)
+    return (_stepwise if problem.algo == "stepwise" else _fused)(torch, backend, problem, operands)
 
 
 def _set_precision(torch: Any, problem: Rnn, *, on_gpu: bool) -> None:
@@ -42,7 +47,10 @@ def _set_precision(torch: Any, problem: Rnn, *, on_gpu: bool) -> None:
         if problem.math_mode == "tf32":
             raise UnsupportedCase("torch on a CPU has no tf32 mode")
         return
-    torch.backends.cudnn.allow_tf32 = problem.math_mode == "tf32"
+    cudnn = torch.backends.cudnn
+    cudnn.allow_tf32 = problem.math_mode == "tf32"
+    if hasattr(cudnn, "rnn"):  # since torch 2.9; the flag before leaves it to what is set for all of torch
+        cudnn.rnn.fp32_precision = problem.math_mode
     flags = torch.backends.cuda.matmul
     flags.allow_tf32 = problem.math_mode == "tf32"
     flags.allow_fp16_reduced_precision_reduction = flags.allow_bf16_reduced_precision_reduction = False
@@ -54,6 +62,11 @@ def _fused(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Step:
     x, h0, c0, dy, weights = operands
     call = {"vanilla": torch.rnn_relu, "lstm": torch.lstm, "gru": torch.gru}[problem.cell]
     if torch.cudnn_is_acceptable(x):
+        if problem.needs_exact_tanh and problem.hidden_size <= SMALL_UNITS:
+            raise UnsupportedCase(
+                f"torch takes cuDNN's kernel for up to {SMALL_UNITS} units, which approximates tanh to 2^-11 in "
+                "float32, too: ask for --algo stepwise, --math-mode tf32 or more units"
+            )
         _flatten(torch, problem, weights)
 
     def forward(x: Any, *, training: bool) -> Any:
@@ -119,9 +132,9 @@ def _library(output: Any) -> str:
 def _stepwise(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Step:
     """In every layer and direction one product with the input for all steps, then two calls for each."""
     if problem.direction != "forward_inference":
-        raise UnsupportedCase("torch stepwise computes forward_inference only: ask for --algorithm fused")
+        raise UnsupportedCase("torch stepwise computes forward_inference only: ask for --algo fused")
     if problem.cell != "vanilla" and backend.device == "cpu":
-        raise UnsupportedCase(f"torch's pointwise {problem.cell} kernel is for GPUs: ask for --algorithm fused")
+        raise UnsupportedCase(f"torch's pointwise {problem.cell} kernel is for GPUs: ask for --algo fused")
     x, h0, c0, _, weights = operands
     calls: list[Callable[[], Any]] = []
     for layer in range(problem.layers):

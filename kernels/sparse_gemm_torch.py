@@ -21,10 +21,13 @@ def torch_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: A
     """
     import torch
 
-    if backend.device == "cpu" and problem.dtype in ("float16", "bfloat16"):
-        raise UnsupportedCase(f"torch has no sparse {problem.dtype} product on a CPU: ask for --dtype float32")
+    if problem.dtype in ("float16", "bfloat16"):
+        why = "on a CPU" if backend.device == "cpu" else "with float32 sums"
+        raise UnsupportedCase(f"torch has no sparse {problem.dtype} product {why}: ask for --dtype float32")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        # The second comes once a process however the checks are asked for.
+        for message in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
+            warnings.filterwarnings("ignore", message, UserWarning)
         a = torch.sparse_csr_tensor(row_starts, columns, values, (problem.m, problem.k), check_invariants=True)
     c = backend.empty((problem.m, problem.n), problem.dtype)
     if problem.n > 1:

@@ -75,11 +75,14 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     busy_s: sum of the kernels' own durations a call. kernels_per_call: launches of one call; kernels: their
     names in order of first appearance.
+    launch_to_start_s: from the CUDA call that launches to the start of the first kernel, the GPU idle before, with
+    what logging adds to the call (1 us); None where the log does not say which call launched what.
     """
 
     busy_s: Samples
     kernels_per_call: float
     kernels: list[str]
+    launch_to_start_s: Samples | None = None
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,14 +32,15 @@ THREAD_VARIABLES = (
 # Linux: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h,
 # arch/powerpc/kernel/syscalls/syscall.tbl.
 SYSTEM_CALLS = {
-    "x86_64": {"get_mempolicy": 239, "set_mempolicy": 238},
-    "aarch64": {"get_mempolicy": 236, "set_mempolicy": 237},
-    "ppc64le": {"get_mempolicy": 260, "set_mempolicy": 261},
+    "x86_64": {"get_mempolicy": 239, "set_mempolicy": 238, "mbind": 237},
+    "aarch64": {"get_mempolicy": 236, "set_mempolicy": 237, "mbind": 235},
+    "ppc64le": {"get_mempolicy": 260, "set_mempolicy": 261, "mbind": 259},
 }
 
 # Linux: include/uapi/linux/mempolicy.h, in the order of its numbers. The upper bits of a policy are flags.
 POLICIES = ("default", "preferred", "bind", "interleave", "local", "preferred many", "weighted interleave")
 _POLICY_BITS = 0xFF
+_BIND = ctypes.c_int(POLICIES.index("bind"))
 
 _WORD_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
 _MASK_BITS = 1024  # no kernel has more nodes: CONFIG_NODES_SHIFT is at most 10
@@ -199,9 +200,23 @@ def _read_back(placement: Placement, node: Node | None, reasons: dict[str, str])
 
 def _bind_memory(node: int) -> None:
     """Let this thread, and those it starts, take memory from one node only: set_mempolicy(2), MPOL_BIND."""
+    _call("set_mempolicy", _BIND, _mask_of(node), _MAX_NODE)
+
+
+def bind_pages(address: int, length_bytes: int, node: int) -> None:
+    """Let whole pages not yet touched be taken from one node only: mbind(2), MPOL_BIND.
+
+    Raises OSError as the kernel refuses: EPERM under Docker's default profile, EINVAL for a node that this process
+    may not use; LookupError where the number of the call is not known.
+    """
+    start, length, no_flags = ctypes.c_void_p(address), ctypes.c_ulong(length_bytes), ctypes.c_uint()
+    _call("mbind", start, length, _BIND, _mask_of(node), _MAX_NODE, no_flags)
+
+
+def _mask_of(node: int) -> ctypes.Array[ctypes.c_ulong]:
     mask = _Mask()
     mask[node // _WORD_BITS] = 1 << node % _WORD_BITS
-    _call("set_mempolicy", ctypes.c_int(POLICIES.index("bind")), mask, _MAX_NODE)
+    return mask
 
 
 def _memory_policy() -> tuple[str, list[int]]:

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 Value = int | float | str | bool
 Step = Callable[[], Any]
-"""Enqueues the work once and returns the output, as an array of its backend. Allocates and waits for nothing."""
+"""Enqueues the work once and returns the output. Allocates and waits for nothing.
+
+The output is an array of the backend, a host array, or where it is neither, an object that can poison() and get()
+itself as a backend does its arrays.
+"""
 Setup = Callable[..., Step]
 """``setup(backend, problem, *inputs) -> step``; the inputs are already arrays of the backend."""
 
@@ -60,7 +64,7 @@ class Problem(ABC):
     check_again: ClassVar[bool] = False
     """Whether the output is compared once more after it was timed: for copies, which may go wrong only at speed."""
     has_tails: ClassVar[bool] = False
-    """Whether rare slow calls are themselves a finding: every metric is then sampled as long as the main one."""
+    """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 
     def __init_subclass__(cls, *, name: str) -> None:
         if name in _problems and _problems[name].__module__ != cls.__module__:
@@ -73,8 +77,8 @@ class Problem(ABC):
         return None
 
     @abstractmethod
-    def bytes_moved(self) -> int:
-        """Fewest bytes one call reads and writes: each input once, each output once."""
+    def bytes_moved(self) -> int | None:
+        """Fewest bytes one call reads and writes: each input once, each output once; None where it is not a matter."""
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
         """Further columns that follow from what was measured, by name; the name ends in its unit.
@@ -86,11 +90,19 @@ class Problem(ABC):
 
     def memory_bytes(self) -> int:
         """Device memory that one set of inputs and outputs takes."""
-        return self.bytes_moved()
+        return self.bytes_moved() or 0
 
     @abstractmethod
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """Host arrays, random in every dtype, from ``rng`` alone."""
+
+    def check_inputs(self, rng: np.random.Generator, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+        """What the kernel is checked on: ``inputs`` themselves, or others on which a reference can be afforded.
+
+        Others are for outputs of which no sample can be computed from the timed inputs. The kernel is then set up a
+        second time, for the check alone, so that ``check_again`` does not go with them.
+        """
+        return inputs
 
     @abstractmethod
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
@@ -102,6 +114,10 @@ class Problem(ABC):
     @abstractmethod
     def tolerance(self) -> float:
         """Largest allowed ``|output - expected| / scale``."""
+
+    def on(self, device: str) -> Problem:
+        """This problem with what it leaves to the kind of device filled in. device: "cpu" or "cuda:N"."""
+        return self
 
     def probe(self, flop: int) -> Problem | None:
         """A smaller problem of the same kind, of about ``flop`` operations, whose speed foretells this one's cost.
@@ -124,9 +140,15 @@ def fields_of(problem: Problem | type[Problem]) -> tuple[dataclasses.Field[Any],
     return dataclasses.fields(problem)  # type: ignore[arg-type]
 
 
-def size(help: str, unit: Literal["", "B"] = "") -> Any:  # noqa: A002 - reads as the option it becomes
-    """A required dimension: a whole number of at least 1. One in bytes is read and shown with its unit, as 4KiB."""
-    return dataclasses.field(metadata={"help": help, "size": True, "unit": unit})
+def size(help: str, unit: Literal["", "B"] = "", default: int | None = None) -> Any:  # noqa: A002 - as the option
+    """A dimension: a whole number of at least 1, required where it has no default.
+
+    One in bytes is read and shown with its unit, as 4KiB.
+    """
+    metadata = {"help": help, "size": True, "unit": unit}
+    if default is None:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def option(default: Value, help: str, choices: Sequence[str] = ()) -> Any:  # noqa: A002
@@ -201,12 +223,17 @@ def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
     unknown = sorted(set(parameters) - set(fields))
     if unknown:
         raise InvalidRequest(f"{primitive} has no field {unknown[0]!r}: its fields are {', '.join(fields)}")
-    missing = [name for name, field in fields.items() if field.metadata.get("size") and name not in parameters]
+    missing = [name for name in required(cls) if name not in parameters]
     if missing:
         raise InvalidRequest(f"{primitive} needs {', '.join(missing)}")
     for name, value in parameters.items():
         _check_value(primitive, fields[name], value)
     return cls(**parameters)
+
+
+def required(cls: type[Problem]) -> list[str]:
+    """The fields without which there is no problem."""
+    return [field.name for field in fields_of(cls) if field.default is dataclasses.MISSING]
 
 
 def _check_value(primitive: str, field: dataclasses.Field[Any], value: Value) -> None:

@@ -18,7 +18,11 @@ PROTOCOL_VERSION = 1
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """backend and device left None are chosen by the worker among what has a kernel for the primitive."""
+    """backend and device left None are chosen by the worker among what has a kernel for the primitive.
+
+    ranks: processes that its cases take, this one being rank 0; device is then its own. peers: sockets it inherits,
+    by descriptor, one to each further rank in their order. address: the host by which those reach it.
+    """
 
     protocol_version: int = PROTOCOL_VERSION
     primitive: str
@@ -26,6 +30,17 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     device: str | None
     placement: Placement = Placement()
     purpose: Literal["time", "trace"] = "time"
+    ranks: int = 1
+    peers: tuple[int, ...] = ()
+    address: str = "127.0.0.1"
+
+
+class Enlist(msgspec.Struct, frozen=True, kw_only=True):
+    """What rank 0 tells each further rank first: which one it is, of how many, and what rank 0 itself was told."""
+
+    rank: int
+    size: int
+    start: Start
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -44,6 +44,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     process: int = 0
 
+    @property
+    def ranks(self) -> int:
+        """Processes that take part in a call: the field of that name, in problems that have it."""
+        found = self.parameters.get("ranks", 1)
+        return found if isinstance(found, int) else 1
+
     def problem(self) -> Problem:
         """Raises InvalidRequest where the fields do not make a problem."""
         return build(self.primitive, self.parameters)

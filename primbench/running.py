@@ -81,7 +81,7 @@ def plan(
     cases = [
         Case(
             primitive=problem.primitive,
-            parameters=problem.parameters(),
+            parameters=problem.on(place[1]).parameters(),
             backend=place[0],
             device=place[1],
             method=method,

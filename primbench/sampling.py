@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,16 +23,54 @@ CLOCK: Clock = time.perf_counter_ns
 MIN_SAMPLES = 6  # the fewest for which a 95 % interval of the median exists
 HALVES = 5  # fewest samples in each of the two halves that warm-up compares
 HALVES_AGREE = 0.01
-SECONDARY_SHARE = 0.03
+SECONDARY_MIN_SHARE, SECONDARY_MAX_SHARE = 0.03, 0.01  # of min_time_s and max_time_s: 3 to 20 ms
+TAIL_SAMPLES = 10_000  # ten of them lie beyond p99.9
+TAIL_TIMES = 2.5  # times min_time_s: for so many samples of 25 us
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``, but never below 6 samples."""
+    """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``, but never below 6 samples.
+
+    max_samples: so many are enough whatever they say.
+    """
 
     max_noise: float
     min_time_s: float
     max_time_s: float
+    max_samples: float = math.inf
+
+
+class Pace:
+    """The clock that measures, and how processes that time the same calls at the same time keep in step.
+
+    They take the same decisions, because each is made from what now() and slowest() tell all of them. Here there is
+    one process, which decides alone.
+    """
+
+    def __init__(self, clock: Clock = CLOCK) -> None:
+        self.clock = clock
+
+    def now(self) -> int:
+        """Nanoseconds by which sampling is ended, the same everywhere."""
+        return self.clock()
+
+    def slowest(self, values: list[float]) -> list[float]:
+        """Of each value the largest that any process has."""
+        return values
+
+    def begin(self) -> None:
+        """Return at the same moment everywhere."""
+
+    def host_timed(self, calls: Calls, count: int) -> Take:
+        """Samples of the host clock around ``count`` calls, begun together, of the process that took longest."""
+        take = host_timed(calls, count, self.clock)
+
+        def in_step() -> list[float]:
+            self.begin()
+            return self.slowest(take())
+
+        return in_step
 
 
 def main_rule(method: Method) -> Rule:
@@ -40,15 +79,30 @@ def main_rule(method: Method) -> Rule:
 
 def secondary_rule(method: Method) -> Rule:
     """Metrics beside the main one get a few percent of its time: their scatter is itself a finding."""
-    return Rule(method.max_noise, method.min_time_s * SECONDARY_SHARE, method.max_time_s * SECONDARY_SHARE)
+    return Rule(
+        method.max_noise,
+        min(method.min_time_s * SECONDARY_MIN_SHARE, method.max_time_s * SECONDARY_MAX_SHARE),
+        method.max_time_s * SECONDARY_MAX_SHARE,
+    )
+
+
+def tail_rule(method: Method) -> Rule:
+    """For metrics whose rare slow calls are a finding: samples enough for p99.9 where calls are quick."""
+    min_time_s = min(TAIL_TIMES * method.min_time_s, method.max_time_s)
+    return Rule(method.max_noise, min_time_s, method.max_time_s, TAIL_SAMPLES)
 
 
 class Calls:
-    """Makes ``count`` calls, going round the closures of the input sets."""
+    """Makes ``count`` calls, going round the closures of the input sets.
+
+    stream_only: the step's attribute of that name: its time on the device is that of calls that follow one another
+    on a stream, which a graph would send another way.
+    """
 
     def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
         self._next = 0
+        self.stream_only: bool = getattr(steps[0], "stream_only", False)
 
     def __call__(self, count: int) -> None:
         steps = self._steps
@@ -101,7 +155,7 @@ def collect(take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, take
     """Sample until the rule says stop; every sample is kept."""
     samples: list[float] = []
     start, look_at = clock(), MIN_SAMPLES
-    stopped: Literal["noise", "max time"] | None = None
+    stopped: Literal["noise", "max time", "count"] | None = None
     while stopped is None:
         samples += take()
         spent_s = (clock() - start) / 1e9
@@ -116,6 +170,8 @@ def collect(take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, take
             stopped = "noise" if quiet else None
         if stopped is None and spent_s >= rule.max_time_s:
             stopped = "max time"
+        if stopped is None and len(samples) >= rule.max_samples:
+            stopped = "count"
     return Samples(samples_s=samples, calls_per_sample=calls_per_sample, taken_by=taken_by, stopped=stopped)
 
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -19,14 +13,17 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench import protocol
+from primbench.children import Child
 from primbench.errors import BackendUnavailable, PlacementError, WorkerError
+from primbench.followers import Leader
 from primbench.measurement import Measurement
 from primbench.protocol import Outcome, Ready, Refusal, Start
+from primbench.ranks import LocalRanks, Ranks, readable
 from primbench.record import Case, Record, Worker
 
 DEFAULT_TIMEOUT_S = 300.0
 START_TIMEOUT_S = 120.0
-END_TIMEOUT_S = 10.0
+GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
 LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
 
 _Answer = TypeVar("_Answer", Ready, Outcome)
@@ -37,61 +34,54 @@ class WorkerGone(WorkerError):
 
 
 class WorkerProcess:
-    """One running worker. Its process group is its own, so that Ctrl-C reaches only the front."""
+    """One running worker, and the further ranks of its cases where they have several."""
 
-    def __init__(self, start: Start, *, verbose: bool = False) -> None:
-        """Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies."""
-        self._stderr = None if verbose else tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "primbench.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-        )
+    def __init__(self, start: Start, *, verbose: bool = False, ranks: Ranks | None = None) -> None:
+        """ranks: ended with the worker.
+
+        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies.
+        """
+        self._ranks = ranks
         self._unread = b""
+        sockets = ranks.sockets if ranks else ()
+        peers = tuple(peer.fileno() for peer in sockets)
+        self._child = Child("worker", "primbench.worker", inherited=peers, verbose=verbose)
+        for peer in sockets:
+            peer.close()
         try:
-            self.ready = self._ask(protocol.encode(start), START_TIMEOUT_S, Ready)
+            self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)
         except BaseException:
             self.end()
             raise
 
     @property
     def is_alive(self) -> bool:
-        return self._process.poll() is None
+        return self._child.is_alive
 
     def run(self, case: Case, timeout_s: float) -> Outcome:
         """Raises WorkerGone, after which this worker is of no more use."""
-        return self._ask(protocol.encode(case), timeout_s, Outcome)
+        outcome = self._ask(protocol.encode(case), timeout_s, Outcome)
+        if outcome.status == "failed" and self._ranks and (fate := self._fate()):
+            raise WorkerGone(fate)  # what rank 0 has seen of it was a closed connection
+        return outcome
 
     def end(self) -> None:
-        """Kill the worker and everything it started. A process that a driver call holds is left to the kernel."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        try:
-            self._process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            print(
-                f"primbench: worker {self._process.pid} is stuck in the driver and ends later",
-                file=sys.stderr,
-            )
-        for stream in (self._process.stdin, self._process.stdout, self._stderr):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):  # closing tries again what a dead worker did not take
-                    stream.close()
+        """Kill the worker and everything it started."""
+        self._child.end()
+        if self._ranks:
+            self._ranks.end()
 
     def _ask(self, message: bytes, timeout_s: float, kind: type[_Answer]) -> _Answer:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(message + b"\n")
-            self._process.stdin.flush()
+            self._child.write(message + b"\n")
+            answer = protocol.decode_answer(self._read_line(timeout_s))
         except BrokenPipeError:
             raise WorkerGone(self._cause_of_death()) from None
-        try:
-            answer = protocol.decode_answer(self._read_line(timeout_s))
         except TimeoutError:
             option = " (--timeout)" if kind is Outcome else ""
-            raise WorkerGone(f"no answer within {timeout_s:g} s{option}") from None
+            stopped = self._ranks and self._ranks.stopped()
+            because = f": {stopped}" if stopped else ""
+            raise WorkerGone(f"no answer within {timeout_s:g} s{option}{because}") from None
         except msgspec.MsgspecError as error:
             raise WorkerGone(f"worker spoke out of turn: {error}") from None
         if isinstance(answer, Refusal):
@@ -101,47 +91,36 @@ class WorkerProcess:
         return answer
 
     def _read_line(self, timeout_s: float) -> bytes:
-        assert self._process.stdout is not None
-        descriptor, deadline = self._process.stdout.fileno(), time.monotonic() + timeout_s
-        poll = select.poll()  # select() knows no descriptor beyond 1023
-        poll.register(descriptor, select.POLLIN)
+        deadline = time.monotonic() + timeout_s
+        watched = [self._child.stdout, *(self._ranks.watched if self._ranks else ())]
         while b"\n" not in self._unread:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            if not poll.poll(min(left_s, LONGEST_WAIT_S) * 1e3):
-                continue
-            chunk = os.read(descriptor, 1 << 20)
-            if not chunk:
-                raise WorkerGone(self._cause_of_death())
-            self._unread += chunk
+            ready = readable(watched, min(left_s, LONGEST_WAIT_S))
+            if self._child.stdout in ready:
+                chunk = os.read(self._child.stdout, 1 << 20)
+                if not chunk:
+                    raise WorkerGone(self._cause_of_death())
+                self._unread += chunk
+            elif ready and self._ranks:
+                if fate := self._ranks.fate():
+                    raise WorkerGone(fate)
+                watched = [self._child.stdout]  # ended as it should: with the worker, which is heard next
         line, self._unread = self._unread.split(b"\n", 1)
         return line
 
     def _cause_of_death(self) -> str:
-        try:
-            status = self._process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            return "worker closed its output but goes on running"
-        if status == -signal.SIGKILL:
-            return "worker was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), or somebody"
-        cause = f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
-        return f"worker died of {cause}{self._last_words()}"
+        """The worker's own, unless it may have died of the death of a rank."""
+        cause = self._child.cause_of_death()
+        return cause if self._child.was_killed else (self._fate() or cause)
 
-    def _last_words(self) -> str:
-        if self._stderr is None:
-            return ""
-        self._stderr.seek(0)
-        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
-
-
-def _signal_name(number: int) -> str:
-    """Real-time signals but the first and the last have none."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)
+    def _fate(self) -> str | None:
+        """What a rank died of, if one did so at about this time."""
+        if self._ranks is None:
+            return None
+        readable(self._ranks.watched, GRACE_S)
+        return self._ranks.fate()
 
 
 class Session:
@@ -158,13 +137,20 @@ class Session:
         skip_unavailable: bool = False,
         verbose: bool = False,
         first_worker: int = 0,
+        leader: Leader | None = None,
     ) -> None:
-        """skip_unavailable: a backend that does not reach its device is a skipped case, not an error."""
+        """skip_unavailable: a backend that does not reach its device is a skipped case, not an error.
+
+        leader: of the processes that were started beside this one, to have the further ranks of a case from; None
+        starts them here.
+        """
         self._timeout_s = timeout_s
         self._trace = trace
         self._skip_unavailable = skip_unavailable
         self._verbose = verbose
         self._next_worker = first_worker
+        self._leader = leader
+        self._gpus: int | None = None  # as the last worker saw them
         self._running: dict[str, tuple[Start, WorkerProcess]] = {}
         self._process = 0
         self._number: int | None = None
@@ -203,6 +189,9 @@ class Session:
         )
 
     def _outcome(self, case: Case) -> Outcome:
+        if reason := self._too_many_or_few(case):
+            self._number = None
+            return Outcome(status="skipped", reason=reason)
         try:
             timed = self._worker(case, "time").run(case, self._timeout_s)
         except BackendUnavailable as refusal:
@@ -218,10 +207,24 @@ class Session:
             return replace(timed, measurement=self._with_trace(case, timed.measurement))
         return timed
 
+    def _too_many_or_few(self, case: Case) -> str | None:
+        """Why there will not be as many ranks as a case has, if so."""
+        if case.ranks == 1:
+            return None
+        if self._leader is not None:
+            world = self._leader.world
+            return None if case.ranks == world.size else f"{case.ranks} ranks: {world.launcher} started {world.size}"
+        if case.device != "cpu" and self._gpus is not None and case.ranks > self._gpus:
+            return f"{case.ranks} ranks need {case.ranks} GPUs, and see {self._gpus}: fewer ranks, or --device cpu"
+        cpus = len(case.placement.cpus or os.sched_getaffinity(0))
+        return None if case.ranks <= cpus else f"{case.ranks} ranks need a CPU each: this process may run on {cpus}"
+
     def _with_trace(self, case: Case, measurement: Measurement) -> Measurement:
         """The measurement with what a tracing worker saw, or with the reason why it saw nothing."""
         if case.device == "cpu":
             return replace(measurement, missing=measurement.missing | {"trace": "a CPU keeps no log of kernels"})
+        if case.ranks > 1:
+            return measurement
         try:
             traced = self._worker(case, "trace").run(case, self._timeout_s)
         except (WorkerGone, BackendUnavailable) as gone:
@@ -239,6 +242,8 @@ class Session:
             device=case.device,
             placement=case.placement,
             purpose="trace" if purpose == "trace" else "time",
+            ranks=case.ranks,
+            address=self._leader.world.address if self._leader else "127.0.0.1",
         )
         if case.process != self._process:
             self._end_all()
@@ -249,15 +254,22 @@ class Session:
         self._end(purpose)
         if purpose == "time":
             self._number = None
-        worker = WorkerProcess(start, verbose=self._verbose)
+        worker = WorkerProcess(start, verbose=self._verbose, ranks=self._further_ranks(case.ranks))
         self._running[purpose] = (start, worker)
         if purpose == "time":
             self._announce(worker.ready)
         return worker
 
+    def _further_ranks(self, ranks: int) -> Ranks | None:
+        if ranks == 1:
+            return None
+        return self._leader.start() if self._leader else LocalRanks(ranks - 1, verbose=self._verbose)
+
     def _announce(self, ready: Ready) -> None:
         self._number = self._next_worker
         self._next_worker += 1
+        if ready.environment.gpus:
+            self._gpus = len(ready.environment.gpus)
         self.started.append(
             Worker(
                 worker=self._number,

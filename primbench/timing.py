@@ -19,12 +19,14 @@ from primbench.sampling import (
     CLOCK,
     Calls,
     Clock,
+    Pace,
     Rule,
     collect,
     garbage_kept,
     host_timed,
     main_rule,
     secondary_rule,
+    tail_rule,
     warm_up,
 )
 from primbench.verify import check_output
@@ -73,7 +75,8 @@ class Prepared:
     """A kernel ready to be called: each call enqueues the work once and returns the output, an array of the backend.
 
     ``backend.synchronize()`` waits for it, ``backend.get(output)`` brings it to the host, ``backend.close()`` undoes
-    what opening the backend changed in the process.
+    what opening the backend changed in the process. Some kernels return a host array, or an object whose own ``get()``
+    brings the output: problem.Step.
     """
 
     backend: Backend
@@ -88,6 +91,7 @@ def setup(problem: Problem, backend: str | None = None, device: str | None = Non
     import numpy as np
 
     chosen = best_available(backends_of(problem.primitive), backend, device)
+    problem = problem.on(chosen.device)
     inputs = problem.inputs(np.random.default_rng(seed))
     return Prepared(chosen, setup_of(problem.primitive, chosen.name)(chosen, problem, *map(chosen.put, inputs)))
 
@@ -107,6 +111,7 @@ def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock 
     import numpy as np
 
     before, phases = conditions.start(), Phases(clock)
+    problem = problem.on(backend.device)
     check_memory(backend, problem)
     if backend.device == "cpu":
         check_affordable(backend, problem, method, clock)
@@ -122,15 +127,16 @@ def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock 
     missing = {"trace": "--trace was not given"}
     reference, error = None, None
     if method.check:
+        checked = problem.check_inputs(rng, inputs)
         try:
-            reference = problem.reference(rng, *inputs)
+            reference = problem.reference(rng, *checked)
         except Unverifiable as reason:
             missing["verified"] = str(reason)
     if reference is not None:
-        error = check_output(backend, problem, steps[0], reference)
+        error = check_output(backend, problem, _checked_step(backend, problem, steps[0], inputs, checked), reference)
     phases.end("check")
     with garbage_kept():
-        timed = Measurement() if method.dry_run else _timed(backend, problem, calls, steps, method, clock)
+        timed = Measurement() if method.dry_run else timed_on(backend, problem, calls, steps, method, Pace(clock))
     phases.end("timing")
     if problem.check_again and reference is not None and not method.dry_run:
         error = max(error or 0.0, check_output(backend, problem, steps[0], reference))
@@ -149,6 +155,15 @@ def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock 
         phases_s=phases.ended_s,
         host=conditions.since(before),
     )
+
+
+def _checked_step(
+    backend: Backend, problem: Problem, timed: Step, inputs: Sequence[Array], checked: Sequence[Array]
+) -> Step:
+    """The timed step, or one of its own where the problem is checked on other inputs."""
+    if checked is inputs:
+        return timed
+    return setup_of(problem.primitive, backend.name)(backend, problem, *map(backend.put, checked))
 
 
 class Phases:
@@ -192,30 +207,36 @@ def _one_call_s(backend: Backend, calls: Calls) -> float:
     return (CLOCK() - start) / 1e9
 
 
-def _timed(
-    backend: Backend, problem: Problem, calls: Calls, steps: Sequence[Step], method: Method, clock: Clock
+def timed_on(
+    backend: Backend, problem: Problem, calls: Calls, steps: Sequence[Step], method: Method, pace: Pace
 ) -> Measurement:
     """The times of every call, and those that the step itself knows how to take: its attribute ``others``."""
-    secondary = main_rule(method) if problem.has_tails else secondary_rule(method)
+    secondary = tail_rule(method) if problem.has_tails else secondary_rule(method)
     if backend.device == "cpu":
-        timed = measure_cpu(calls, method, secondary, clock)
+        timed = measure_cpu(calls, method, secondary, pace)
     else:
         from primbench.cuda import timing as cuda_timing
 
-        timed = cuda_timing.measure(cast("CudaBackend", backend), calls, len(steps), method, secondary, clock)
+        timed = cuda_timing.measure(cast("CudaBackend", backend), calls, len(steps), method, secondary, pace)
     take_others: Mapping[str, TakeOther] = getattr(steps[0], "others", {})
-    return replace(timed, others={name: take(method, clock) for name, take in take_others.items()})
+    return replace(timed, others={name: take(method, pace.clock) for name, take in take_others.items()})
 
 
 def set_up(backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method) -> list[Step]:
-    """The steps of every input set: one when hot, enough to exceed twice the last-level cache when cold."""
+    """The steps of every input set."""
     kernel = setup_of(problem.primitive, backend.name)
-    sets = 1 if method.cache == "hot" else cold_sets(problem.memory_bytes(), last_level_cache_bytes(backend))
-    if sets > MAX_SETS:
-        raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
+    sets = input_sets(backend, problem, method)
     if sets > 1:
         check_memory(backend, problem, sets)
     return [kernel(backend, problem, *map(backend.put, inputs)) for _ in range(sets)]
+
+
+def input_sets(backend: Backend, problem: Problem, method: Method) -> int:
+    """One when hot, enough to exceed twice the last-level cache when cold. Raises UnsupportedCase for too many."""
+    sets = 1 if method.cache == "hot" else cold_sets(problem.memory_bytes(), last_level_cache_bytes(backend))
+    if sets > MAX_SETS:
+        raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
+    return sets
 
 
 def cold_sets(set_bytes: int, cache_bytes: int) -> int:
@@ -279,24 +300,24 @@ def _probe_s(backend: Backend, small: Problem, method: Method, clock: Clock) -> 
     return min(take()[0] for _ in range(3))
 
 
-def measure_cpu(calls: Calls, method: Method, secondary: Rule, clock: Clock) -> Measurement:
+def measure_cpu(calls: Calls, method: Method, secondary: Rule, pace: Pace) -> Measurement:
     """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
-    per_batch = calls_per_batch(calls, clock)
-    take = host_timed(calls, per_batch, clock)
-    warm_up(take, clock, window_s=0.0, max_time_s=method.max_time_s / 2)
-    batch_s = collect(take, main_rule(method), clock, calls_per_sample=per_batch, taken_by="host clock")
+    per_batch = calls_per_batch(calls, pace)
+    take = pace.host_timed(calls, per_batch)
+    warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
+    batch_s = collect(take, main_rule(method), pace.now, calls_per_sample=per_batch, taken_by="host clock")
     if per_batch == 1:
         return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
-    single = host_timed(calls, 1, clock)
-    wall_s = collect(single, secondary, clock, calls_per_sample=1, taken_by="host clock")
+    single = pace.host_timed(calls, 1)
+    wall_s = collect(single, secondary, pace.now, calls_per_sample=1, taken_by="host clock")
     return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
 
 
-def calls_per_batch(calls: Calls, clock: Clock) -> int:
+def calls_per_batch(calls: Calls, pace: Pace) -> int:
     """The smallest power of two of calls that lasts at least 50 us, the quicker of two tries counting."""
     count = 1
     while True:
-        take = host_timed(calls, count, clock)
+        take = pace.host_timed(calls, count)
         if min(take()[0], take()[0]) * count >= BATCH_S:
             return count
         count *= 2

@@ -73,7 +73,7 @@ def parse_counts(text: str, unit: Literal["", "B"] = "") -> tuple[int, ...]:
 
 def _parse_count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,20}", text, re.ASCII):
-        raise InvalidRequest(f"{text!r}: a whole number")
+        raise InvalidRequest(f"{text!r}: a whole number such as 4096, or a sweep of them such as 64:4096:2")
     return int(text)
 
 

@@ -32,10 +32,10 @@ def check_output(backend: Backend, problem: Problem, step: Step, reference: Refe
     """As verify(), against a reference that is known already."""
     output = step()
     backend.synchronize()
-    _poison(backend, output)
+    poison(backend, output)
     output = step()
     backend.synchronize()
-    host = _on_host(backend, output)
+    host = on_host(backend, output)
     unwritten = count_unwritten(host)
     if unwritten:
         raise VerificationError(f"{unwritten} of {host.size} elements of the output were never written, or are NaN")
@@ -47,13 +47,24 @@ def check_output(backend: Backend, problem: Problem, step: Step, reference: Refe
     return error
 
 
-def _poison(backend: Backend, output: Any) -> None:
-    """A copy to the host ends in host memory, whatever the backend."""
-    (poison_host if _is_host_array(output) else backend.poison)(output)
+def poison(backend: Backend, output: Any) -> None:
+    """Make an element that the next call leaves out show, in whichever of its forms the output is.
+
+    A copy to the host ends in host memory, one to another GPU where the backend does not reach."""
+    if _is_host_array(output):
+        poison_host(output)
+    elif hasattr(output, "poison"):
+        output.poison()
+    else:
+        backend.poison(output)
 
 
-def _on_host(backend: Backend, output: Any) -> Array:
-    return output if _is_host_array(output) else backend.get(output)
+def on_host(backend: Backend, output: Any) -> Array:
+    """What a step returned, as a host array, whichever of the forms of an output it has."""
+    if _is_host_array(output):
+        return output  # type: ignore[no-any-return]
+    found: Array = output.get() if hasattr(output, "poison") else backend.get(output)
+    return found
 
 
 def _is_host_array(output: Any) -> bool:

@@ -10,15 +10,19 @@ import ctypes
 import gc
 import os
 import signal
+import socket
+from collections.abc import Callable
 from typing import BinaryIO
 
 from msgspec.structs import replace
 
-from primbench import environment, placement, protocol
+from primbench import collective, environment, nvml, placement, protocol
 from primbench.backends import Backend, best_available
+from primbench.channel import Channel
 from primbench.errors import BackendUnavailable, PlacementError, UnsupportedCase
+from primbench.group import ALONE, Group, Refused, host_identity
 from primbench.problem import backends_of
-from primbench.protocol import Outcome, Ready, Refusal, Start
+from primbench.protocol import Enlist, Outcome, Ready, Refusal, Start
 from primbench.record import Case
 from primbench.timing import measure_on, trace_on
 
@@ -30,16 +34,21 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
     source, sink = own_streams()
     start = protocol.decode_start(source.readline())
+    group = enlist(start)
+    refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.peers else None
     try:
         backend, ready = begin(start)
     except (BackendUnavailable, PlacementError) as refusal:
         say(sink, Refusal(reason=str(refusal), placement=isinstance(refusal, PlacementError)))
         return
+    if start.peers and refused is None:
+        refused = _refused(group.agree)  # all backends are open
     gc.collect()
     gc.freeze()  # what the framework's import left behind would be gone through after every case, for 50 ms
     say(sink, ready)
     while line := source.readline():
-        say(sink, run(backend, protocol.decode_case(line), start))
+        case = protocol.decode_case(line)
+        say(sink, run(backend, case, start, group) if refused is None else refused)
         gc.collect()
         backend.release()
     os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once
@@ -88,9 +97,50 @@ def begin(start: Start) -> tuple[Backend, Ready]:
     return backend, ready
 
 
-def run(backend: Backend, case: Case, start: Start) -> Outcome:
+def enlist(start: Start) -> Group:
+    """The ranks at the other ends of the inherited sockets, and this process as their rank 0."""
+    channels = [Channel(socket.socket(fileno=descriptor)) for descriptor in start.peers]
+    for rank, channel in enumerate(channels, 1):
+        channel.send(Enlist(rank=rank, size=start.ranks, start=start))
+    return Group(0, start.ranks, channels, start.address)
+
+
+def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
+    """The device of this rank. device: that of rank 0; the ranks of a host take it and those after it.
+
+    Raises Refused on every rank where two of them would share a GPU.
+    """
+    if device == "cpu":
+        return device
+    number = int(device.removeprefix("cuda:")) + local_rank
+    try:
+        mine = f"cuda:{number % max(1, nvml.device_count())}"  # a launcher may show each rank its own GPU alone
+        identity = f"{host_identity()} {nvml.pci_address(mine)}"
+    except PlacementError:  # no NVML: a framework will tell whether there are so many
+        mine = f"cuda:{number}"
+        identity = f"{host_identity()} {mine}"
+    found = group.agree(identity, lambda identities: len(set(identities)))
+    if found < group.size:
+        raise Refused(f"{group.size} ranks need {group.size} GPUs, and see {found}: fewer ranks, or --device cpu")
+    return mine
+
+
+def _refused(agree: Callable[[], object]) -> Outcome | None:
+    """What becomes of every case where the ranks do not come together."""
+    try:
+        agree()
+    except Refused as reason:
+        return Outcome(status="skipped", reason=str(reason))
+    return None
+
+
+def run(backend: Backend, case: Case, start: Start, group: Group = ALONE) -> Outcome:
     """Measure or trace one case; every exception becomes a reason."""
     try:
+        if group.size > 1:
+            problem = case.problem()
+            group.tell(case)
+            return Outcome(status="ok", measurement=collective.measure_on(backend, problem, case.method, group))
         if start.purpose == "trace":
             return Outcome(status="ok", trace=trace_on(backend, case.problem(), case.method))
         return Outcome(status="ok", measurement=measure_on(backend, case.problem(), case.method))

@@ -90,6 +90,14 @@ def names() -> list[str]:
     return [*SIZES, *sorted(path.stem for path in _FOLDER.glob("*.toml"))]
 
 
+def references() -> dict[str, list[Path]]:
+    """The shipped results files by the device that made them, the first word of their names."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted((_FOLDER / "reference").glob("*.jsonl")):
+        found.setdefault(path.stem.partition("-")[0], []).append(path)
+    return found
+
+
 def describe(name_or_path: str | os.PathLike[str]) -> Description:
     """What a suite holds. Raises as :func:`read` does."""
     suite = _load(name_or_path, None)

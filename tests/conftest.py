@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
+import socket
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from primbench.channel import Channel
 from primbench.cli import main
+from primbench.group import Group
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
 # CI installs every CPU framework and then sets this: a test skipped for want of one of them has found a fault in CI.
@@ -42,6 +48,31 @@ def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / part, folder / "primbench" / part, ignore=ignore)
     shutil.copy(ROOT / "tests/primbench/fixtures/faulty.py", folder / "primbench/kernels/faulty.py")
     return folder
+
+
+@pytest.fixture(scope="session")
+def on_every_rank() -> Callable[..., list[Any]]:
+    """``on_every_rank(size, code)``: what ``code(group)`` returns on each rank, or raises there.
+
+    Ranks are threads: each has its own end of a socket, and knows of the others by it alone.
+    """
+
+    def run(size: int, code: Callable[[Group], Any]) -> list[Any]:
+        def outcome(group: Group) -> Any:
+            try:
+                return code(group)
+            except Exception as error:
+                return error
+
+        with ExitStack() as closing, ThreadPoolExecutor(size) as pool:
+            pairs = [socket.socketpair() for _ in range(size - 1)]
+            for end in itertools.chain(*pairs):
+                closing.enter_context(end)
+            zero = Group(0, size, [Channel(ours) for ours, _ in pairs])
+            others = [Group(rank, size, [Channel(theirs)]) for rank, (_, theirs) in enumerate(pairs, 1)]
+            return list(pool.map(outcome, [zero, *others]))
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -66,12 +66,12 @@ def test_wheel_claims_no_top_level_name_but_its_own(contents: set[str]) -> None:
 
 def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
     expected = {
-        f"{package.replace('.', '/')}/{path.name}"
+        f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder_of(package))}"
         for package in PACKAGES
-        for pattern in ("*.py", "*.toml", "*.cu", "NOTICE", "py.typed")
+        for pattern in ("*.py", "*.toml", "cuda/*.cu", "NOTICE", "py.typed", "published/*", "reference/*")
         for path in (ROOT / folder_of(package)).glob(pattern)
     }
-    assert {"primbench/py.typed", "primbench/suites/NOTICE", "primbench/suites/sizes.toml"} <= expected
+    assert {"primbench/py.typed", "primbench/suites/NOTICE", "primbench/kernels/cuda/implicit_gemm.cu"} <= expected
     assert expected == {name for name in contents if name.startswith("primbench/")}
 
 

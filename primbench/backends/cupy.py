@@ -1,11 +1,12 @@
-"""CuPy: NVIDIA GPUs; products by cuBLASLt."""
+"""CuPy: NVIDIA GPUs; products by cuBLASLt, convolutions and recurrent networks by cuDNN."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import cublaslt, driver
+from primbench.cuda import cublaslt, cudnn, driver
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable, UnsupportedCase
 
@@ -88,10 +89,10 @@ class Cupy:
             "cudart": _cuda_version(runtime.runtimeGetVersion()),
             "cuda driver": _cuda_version(runtime.driverGetVersion()),
         }
-        try:
-            return found | {"cublasLt": cublaslt.version()}
-        except UnsupportedCase:
-            return found
+        for library, version in (("cublasLt", cublaslt.version), ("cudnn", cudnn.version)):
+            with contextlib.suppress(UnsupportedCase):
+                found[library] = version()
+        return found
 
     def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
         return driver.capture(self.stream_handle, enqueue)

@@ -111,6 +111,8 @@ def _precision_flags(torch: Any) -> list[tuple[Any, str, Any]]:
         "allow_fp16_accumulation",  # since torch 2.7
     )
     flags = [(matmul, name) for name in names if hasattr(matmul, name)] + [(cudnn, "allow_tf32"), (cudnn, "benchmark")]
+    if hasattr(cudnn, "rnn"):  # since torch 2.9; after allow_tf32, which sets it, too
+        flags.append((cudnn.rnn, "fp32_precision"))
     return [(owner, name, getattr(owner, name)) for owner, name in flags]
 
 

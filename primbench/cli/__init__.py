@@ -21,6 +21,7 @@ COMMANDS = {
     "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }
+ALIASES = {"bandwidth": "memcpy"}  # what is typed -> the primitive it is
 INTERRUPTED = 130
 
 
@@ -30,7 +31,7 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         from primbench.problem import primitives
 
-        return [*primitives(), *COMMANDS]
+        return [*primitives(), *ALIASES, *COMMANDS]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
@@ -38,11 +39,12 @@ class LazyGroup(click.Group):
             return command
         from primbench.problem import primitives
 
-        if name not in primitives():
+        primitive = ALIASES.get(name, name)
+        if primitive not in primitives():
             return None
         from primbench.cli.primitive import command_of
 
-        return command_of(primitives()[name])
+        return command_of(primitives()[primitive])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -61,7 +63,8 @@ class LazyGroup(click.Group):
         from primbench.problem import primitives
 
         with formatter.section("Primitives"):
-            formatter.write_dl([(name, first_line(cls.__doc__)) for name, cls in primitives().items()])
+            known = [(name, first_line(cls.__doc__)) for name, cls in primitives().items()]
+            formatter.write_dl([*known, *((alias, f"The same as {name}.") for alias, name in ALIASES.items())])
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 

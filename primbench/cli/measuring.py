@@ -11,13 +11,16 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from primbench import launcher
 from primbench import record as records_file
 from primbench.cli import INTERRUPTED
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report
 from primbench.errors import InvalidRequest, PrimbenchError
+from primbench.followers import Leader, follow
 from primbench.problem import Problem
 from primbench.record import Case, Header, Results, Writer
+from primbench.report import roof
 from primbench.running import ALL, execute, header, left_to_do, plan
 from primbench.session import Session
 
@@ -27,7 +30,22 @@ Entries = Sequence[tuple[Problem, Mapping[str, str]]]
 
 
 def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
-    """Run the entries with the options in ``values``; exit 1 on a failed case, 130 or 143 when interrupted."""
+    """Run the entries with the options in ``values``; exit 1 on a failed case, 130 or 143 when interrupted.
+
+    Of several processes that a launcher started for a collective, rank 0 does so; the others lend it their ranks and
+    exit as it does.
+    """
+    world = launcher.world() if any("ranks" in problem.parameters() for problem, _ in entries) else None
+    if world is None:
+        _measure_and_report(entries, values, None)
+    elif world.rank:
+        sys.exit(follow(world, verbose=values["verbose"]))
+    else:
+        with Leader(world) as leader:
+            _measure_and_report(entries, values, leader)
+
+
+def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader | None) -> None:
     check_outputs(values)
     _check_resume(values)
     cases = plan(
@@ -38,16 +56,34 @@ def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
         placement=placement_of(values),
         processes=values["processes"],
     )
+    if values["roof"]:
+        cases = [*_roof_cases(cases, values), *cases]
     held = records_file.read(values["resume"]) if values["resume"] is not None else None
     found = held or Results(header=header(sys.argv, dict(values["labels"])), workers=[], records=[])
     with _sigterm_unwinds(), _writer(values, found.header) as writer:
-        ended = _run(left_to_do(cases, found), values, writer, found)
+        ended = _run(left_to_do(cases, found), values, writer, found, leader)
     results = replace(found, records=found.latest())
     report(results, values)
     if ended is not None:
         raise ended
     if any(record.status == "failed" for record in results.records):
         sys.exit(1)
+
+
+def _roof_cases(cases: list[Case], values: dict[str, Any]) -> list[Case]:
+    """What bounds the cases, once a device and on the backend that is best there, whichever they run on."""
+    found: list[Case] = []
+    for device in dict.fromkeys(case.device for case in cases):
+        needed = roof.needed([case for case in cases if case.device == device])
+        found += plan(
+            [(entry.problem, entry.labels) for entry in needed],
+            backends=[],
+            device=device,
+            method=method_of(values),
+            placement=placement_of(values),
+            processes=1,
+        )
+    return found
 
 
 def _check_resume(values: Mapping[str, Any]) -> None:
@@ -84,7 +120,7 @@ def _sigterm_unwinds() -> Iterator[None]:
 
 
 def _run(
-    cases: list[Case], values: dict[str, Any], writer: Writer | None, found: Results
+    cases: list[Case], values: dict[str, Any], writer: Writer | None, found: Results, leader: Leader | None
 ) -> PrimbenchError | SystemExit | None:
     """Add what is measured to ``found``; returns what ended it early, to be raised after the table."""
     held_count = len(found.records)
@@ -94,6 +130,7 @@ def _run(
         skip_unavailable=ALL in values["backends"],
         verbose=values["verbose"],
         first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
+        leader=leader,
     )
     try:
         with session, _progress(len(cases), values) as announce:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,6 +15,9 @@ from primbench.placement import Placement
 from primbench.running import ALL
 from primbench.session import DEFAULT_TIMEOUT_S
 from primbench.topology import parse_cpu_list
+
+if TYPE_CHECKING:
+    from primbench.report.yardstick import Yardstick
 
 LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
 MOST_PROCESSES = 1000  # every case of every process is listed before the first one runs
@@ -148,6 +151,8 @@ def _measure() -> list[click.Option]:
                help="Seed of the random inputs."),
         option("--check/--no-check", default=True, show_default=True,
                help="Compare with a float64 reference before timing."),
+        option("--roof", is_flag=True,
+               help="Measure first what bounds these cases on the device, and show their share of it."),
         option("--trace", is_flag=True, help="Also log the GPU's own kernel times, in a separate process."),
         option("--dry-run", is_flag=True, help="Set up and check every case, time none."),
         option("--processes", type=click.IntRange(1, MOST_PROCESSES), metavar="N", default=1, show_default=True,
@@ -157,10 +162,18 @@ def _measure() -> list[click.Option]:
     ]  # fmt: skip
 
 
+def _against(text: str) -> Yardstick:
+    from primbench.report.against import parse
+
+    return parse(text)
+
+
 def output_options() -> list[click.Option]:
     """What becomes of records, for measuring commands and for `show`."""
     option = _in_group("Output")
     return [
+        option("--against", type=parsed("baseline", _against), metavar="BASELINE",
+               help='Set other times beside: a results file, reference:h200, or published:"NVIDIA V100".'),
         option("--csv", "csv_path", type=FILE, metavar="FILE", help="Write a flat CSV, times in seconds; - is stdout."),
         option("--markdown", "markdown_path", type=FILE, metavar="FILE",
                help="Write the table as Markdown; - is stdout."),

@@ -13,6 +13,7 @@ import click
 from primbench.errors import InvalidRequest, OutputError
 from primbench.record import Results
 from primbench.report import export, table
+from primbench.report.roof import roof_of
 
 EXPORTS = ("csv_path", "markdown_path", "json_path")
 RESULTS_FILES = ("output", "resume", "file")
@@ -44,14 +45,15 @@ def report(results: Results, values: Mapping[str, Any]) -> None:
 
     Raises OutputError where one cannot be written; the table is out by then.
     """
-    records, workers = results.records, results.workers
+    records, workers, unit = results.records, results.workers, values["time_unit"]
+    yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
     if "-" not in [values[name] for name in EXPORTS]:
-        found = table.tables(records, workers, values["time_unit"])
+        found = table.tables(records, workers, unit, yardsticks)
         click.echo("\n".join(table.text(each) for each in found), nl=False)
     if values["csv_path"] is not None:
-        _write(values["csv_path"], export.to_csv(records))
+        _write(values["csv_path"], export.to_csv(records, yardsticks))
     if values["markdown_path"] is not None:
-        _write(values["markdown_path"], export.to_markdown(records, workers, values["time_unit"]))
+        _write(values["markdown_path"], export.to_markdown(records, workers, unit, yardsticks))
     if values["json_path"] is not None:
         _write(values["json_path"], export.to_json(results))
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from primbench import launcher
 from primbench.cli.measuring import Entries, measure_and_report
 from primbench.cli.options import GroupedCommand, GroupedOption, complete_suite, measuring_options, parsed
 from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Value, build, fields_of
+from primbench.problem import Problem, Value, build, fields_of, required
 from primbench.units import parse_counts
 
 DEFAULT_SIZES = "medium"
@@ -45,6 +46,9 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     name = field.name.replace("_", "-")
     flag = f"-{name}" if len(name) == 1 else f"--{name}"
     text = field.metadata["help"]
+    # 0.0 equals False, and is a default to show.
+    none = field.default in ("", dataclasses.MISSING) or field.default is False
+    shown = "" if none else f" [default: {field.default}]"
     if field.metadata.get("size"):
         unit = field.metadata["unit"]
         return GroupedOption(
@@ -53,10 +57,8 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
             type=parsed("sizes", lambda written: parse_counts(written, unit)),
             metavar="SIZE" if unit else "N",
             multiple=True,
-            help=f"{text}; repeatable; MIN:MAX:FACTOR is a sweep.",
+            help=f"{text}; repeatable; MIN:MAX:FACTOR is a sweep.{shown}",
         )
-    # 0.0 equals False, and is a default to show.
-    shown = "" if field.default == "" or field.default is False else f" [default: {field.default}]"
     if isinstance(field.default, bool):
         return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
     choices = [choice for choice in field.metadata["choices"] if choice]
@@ -72,9 +74,11 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     from primbench.suites import read
 
     given = _given(problem, values)
-    needed = [field.name for field in fields_of(problem) if field.metadata.get("size")]
+    if any(field.name == "ranks" for field in fields_of(problem)) and (world := launcher.world()):
+        given["ranks"] = _all_of(world, given.get("ranks"))
+    needed = required(problem)
     missing = [name for name in needed if name not in given]
-    if values["sizes"] is None and not missing:
+    if values["sizes"] is None and given and not missing:
         combinations = itertools.product(*given.values())
         return [(build(problem.primitive, dict(zip(given, one, strict=True))), {}) for one in combinations]
     if values["sizes"] is None and len(missing) < len(needed):
@@ -82,6 +86,13 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     sizes = DEFAULT_SIZES if values["sizes"] is None else values["sizes"]
     entries = read(sizes, only=[problem.primitive], overrides=given)
     return [(entry.problem, entry.labels) for entry in entries]
+
+
+def _all_of(world: launcher.World, asked: tuple[Value, ...] | None) -> tuple[Value, ...]:
+    """Raises InvalidRequest where the command line asks for other ranks than were started."""
+    if asked not in (None, (world.size,)):
+        raise InvalidRequest(f"--ranks: {world.launcher} started {world.size}, so leave it away")
+    return (world.size,)
 
 
 def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:

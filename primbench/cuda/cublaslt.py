@@ -8,21 +8,19 @@ Values, signatures and structures are those of cublasLt.h, cublas_api.h and libr
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
-import importlib
 import struct
 import weakref
 from ctypes import byref, c_int, c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from primbench.cuda import libraries
 from primbench.errors import PrimbenchError, UnsupportedCase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 # What the cuBLAS manual recommends for Hopper (cublasSetWorkspace); other GPUs need less.
 WORKSPACE_BYTES = 32 * 2**20
@@ -206,35 +204,13 @@ def version() -> str:
 
 @functools.cache
 def load() -> Any:
-    """The library: the one in this process already, else cuda-pathfinder's, else the dynamic loader's."""
-    for name in _names():
-        try:
-            library = ctypes.CDLL(name)
-        except OSError:
-            continue
-        library.cublasLtGetVersion.restype = c_size_t
-        library.cublasLtGetStatusName.restype = ctypes.c_char_p
-        return library
-    raise UnsupportedCase("cuBLASLt: no libcublasLt.so.13 or .12 was found: pip install nvidia-cublas")
-
-
-def loaded_path(maps: str) -> str | None:
-    """The path of cuBLASLt in the text of a /proc/PID/maps; None where it is not mapped."""
-    for line in maps.splitlines():
-        path = line[line.find("/") :]
-        if path.rpartition("/")[2].startswith("libcublasLt.so"):
-            return path
-    return None
-
-
-def _names() -> Iterator[str]:
-    loaded = loaded_path(Path("/proc/self/maps").read_text())
-    if loaded is not None:
-        yield loaded
-    # Not installed, or DynamicLibNotFoundError, a RuntimeError: the loader may still know the name.
-    with contextlib.suppress(ImportError, RuntimeError):
-        yield importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt").abs_path
-    yield from ("libcublasLt.so.13", "libcublasLt.so.12")
+    """Raises UnsupportedCase where there is no library."""
+    library: Any = libraries.first_loadable("cublasLt", ("libcublasLt.so.13", "libcublasLt.so.12"))
+    if library is None:
+        raise UnsupportedCase("cuBLASLt: no libcublasLt.so.13 or .12 was found: pip install nvidia-cublas")
+    library.cublasLtGetVersion.restype = c_size_t
+    library.cublasLtGetStatusName.restype = ctypes.c_char_p
+    return library
 
 
 @functools.cache

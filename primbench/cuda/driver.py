@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
@@ -38,9 +39,20 @@ def call(function: str, *arguments: Any) -> None:
     """Call a driver function. Raises CudaError with the name of the error it returns."""
     status = getattr(_library(), function)(*arguments)
     if status:
-        name = c_char_p()
-        _library().cuGetErrorName(status, byref(name))
-        raise CudaError(f"{function}: {name.value.decode() if name.value else status}")
+        raise failure(function, status)
+
+
+def function(name: str) -> Callable[..., int]:
+    """A driver function as it is, for calls that are to cost no more than a foreign call."""
+    found: Callable[..., int] = getattr(_library(), name)
+    return found
+
+
+def failure(function: str, status: int) -> CudaError:
+    """The error that a status other than 0 stands for."""
+    name = c_char_p()
+    _library().cuGetErrorName(status, byref(name))
+    return CudaError(f"{function}: {name.value.decode() if name.value else status}")
 
 
 def create_stream() -> int:
@@ -97,12 +109,17 @@ class Graph:
         self._stream = c_void_p(stream)
         self._exec = c_void_p()
         self.nodes = _count_nodes(graph)
-        call("cuGraphInstantiateWithFlags", byref(self._exec), graph, c_ulonglong(0))
+        self._exec = instantiate(graph)
         call("cuGraphUpload", self._exec, self._stream)
 
     def __del__(self) -> None:
         if self._exec:
             _library().cuGraphExecDestroy(self._exec)
+
+    @property
+    def handle(self) -> int:
+        """Of the instance, which lives as long as this object."""
+        return _address(self._exec)
 
     def launch(self) -> None:
         call("cuGraphLaunch", self._exec, self._stream)
@@ -110,6 +127,13 @@ class Graph:
 
 def capture(stream: int, enqueue: Callable[[], None]) -> Graph:
     """Capture what ``enqueue`` puts on the stream. Its exception passes through, with the capture ended."""
+    with captured(stream, enqueue) as graph:
+        return Graph(graph, stream)
+
+
+@contextmanager
+def captured(stream: int, enqueue: Callable[[], None]) -> Iterator[c_void_p]:
+    """As capture(), but the graph itself, not yet instantiated; it is destroyed at the end."""
     handle, graph = c_void_p(stream), c_void_p()
     call("cuStreamBeginCapture_v2", handle, c_int(_CAPTURE_THREAD_LOCAL))
     try:
@@ -119,9 +143,16 @@ def capture(stream: int, enqueue: Callable[[], None]) -> Graph:
         raise
     call("cuStreamEndCapture", handle, byref(graph))
     try:
-        return Graph(graph, stream)
+        yield graph
     finally:
         call("cuGraphDestroy", graph)
+
+
+def instantiate(graph: c_void_p) -> c_void_p:
+    """A new instance, which the caller destroys: cuGraphExecDestroy."""
+    instance = c_void_p()
+    call("cuGraphInstantiateWithFlags", byref(instance), graph, c_ulonglong(0))
+    return instance
 
 
 def nodes_being_captured(stream: int) -> int:
@@ -145,6 +176,24 @@ def _address(pointer: c_void_p) -> int:
     if pointer.value is None:
         raise CudaError("the driver returned a null handle")
     return pointer.value
+
+
+class Module:
+    """Code in PTX, compiled by the driver for the current context's device."""
+
+    def __init__(self, ptx: bytes) -> None:
+        self._handle = c_void_p()
+        call("cuModuleLoadData", byref(self._handle), c_char_p(ptx))
+
+    def __del__(self) -> None:
+        if self._handle:
+            _library().cuModuleUnload(self._handle)
+
+    def function(self, name: str) -> int:
+        """A kernel, which lives as long as this object."""
+        found = c_void_p()
+        call("cuModuleGetFunction", byref(found), self._handle, c_char_p(name.encode()))
+        return _address(found)
 
 
 # Spins until word 0 of the flag is set, or for limit_ns; then it sets word 1 instead, so that a queue that fills up
@@ -175,7 +224,7 @@ SPIN:
 DONE:
     ret;
 }
-\0"""
+"""
 
 
 class Blocker:
@@ -185,12 +234,12 @@ class Blocker:
     """
 
     def __init__(self, stream: int, limit_s: float = 1.0) -> None:
-        module, self._function, host, device = c_void_p(), c_void_p(), c_void_p(), c_ulonglong()
-        call("cuModuleLoadData", byref(module), c_char_p(_HOLD_PTX))
-        call("cuModuleGetFunction", byref(self._function), module, c_char_p(b"hold"))
+        host, device = c_void_p(), c_ulonglong()
+        self._module = Module(_HOLD_PTX)
+        self._function = c_void_p(self._module.function("hold"))
         call("cuMemHostAlloc", byref(host), c_size_t(8), c_uint(_HOST_ALLOC_DEVICEMAP))
         call("cuMemHostGetDevicePointer_v2", byref(device), host, c_uint(0))
-        self._module, self._host, self._stream = module, host, c_void_p(stream)
+        self._host, self._stream = host, c_void_p(stream)
         self._words = (c_uint * 2).from_address(_address(host))
         self._values = (device, c_ulonglong(int(limit_s * 1e9)))
         self._arguments = (c_void_p * 2)(*(ctypes.addressof(value) for value in self._values))
@@ -200,7 +249,6 @@ class Blocker:
             self.release()
             _library().cuStreamSynchronize(self._stream)
             _library().cuMemFreeHost(self._host)
-            _library().cuModuleUnload(self._module)
 
     def hold(self) -> None:
         """Stop the stream here until release()."""

@@ -14,7 +14,7 @@ from primbench.backends import CudaBackend, Graph
 from primbench.cuda import driver
 from primbench.errors import UnsupportedCase
 from primbench.measurement import GpuReading, Measurement, Method, Samples
-from primbench.sampling import Calls, Clock, Rule, Take, collect, host_timed, main_rule, warm_up
+from primbench.sampling import Calls, Pace, Rule, Take, collect, main_rule, warm_up
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
 BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this
@@ -22,6 +22,7 @@ ROUND_S = 20e-3  # work queued at once between two looks at the clock
 STREAM_ROUND_S = 5e-3  # shorter: a wait of 20 us between rounds lets no clock recover
 LOAD_S = 10e-3  # work under which clocks and power are read
 MAX_GRAPH_CALLS = 4096
+MIN_QUEUED = 4  # a first call begins some us after the event: another engine may have to be told
 MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
 ENQUEUE_CALLS = 64
 ENQUEUE_WAIT_S = 2e-3
@@ -39,9 +40,7 @@ class DeviceSampler:
     nodes_per_call: float | None
 
 
-def measure(
-    backend: CudaBackend, calls: Calls, sets: int, method: Method, secondary: Rule, clock: Clock
-) -> Measurement:
+def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, secondary: Rule, pace: Pace) -> Measurement:
     """The times of a case whose kernels have all run before. ``sets`` input sets are rotated by ``calls``.
 
     secondary: when to stop sampling what is not device_s.
@@ -50,47 +49,47 @@ def measure(
     product runs 10 % faster in its first milliseconds than once the board has reached its power limit.
     """
     stream = backend.stream_handle
-    rough_s = _rough_time_s(calls, stream)
+    rough_s = _rough_time_s(calls, stream, pace)
     missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
-    device = _device_sampler(backend, calls, sets, rough_s, missing)
-    device_s, gpu = _device(backend, device, method, clock) if device else (None, GpuReading())
-    stream_s = _stream(calls, stream, rough_s, method, secondary, clock)
-    wall_s, single_s = _round_trip(backend, calls, secondary, clock)
+    device = _device_sampler(backend, calls, sets, rough_s, pace, missing)
+    device_s, gpu = _device(backend, device, method, pace) if device else (None, GpuReading())
+    stream_s = _stream(calls, stream, rough_s, method, secondary, pace)
+    wall_s, single_s = _round_trip(backend, calls, secondary, pace)
     timed = Measurement(wall_s=wall_s, stream_s=stream_s, device_s=device_s, gpu=gpu, missing=missing)
     if device is None or device_s is None:
         waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), missing["device_s"])
         return replace(timed, missing=missing | waits)
-    enqueue_s = _enqueue(backend, calls, device_s.median_s, device.nodes_per_call, secondary, clock)
+    enqueue_s = _enqueue(backend, calls, device_s.median_s, device.nodes_per_call, secondary, pace)
     return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
 
 
-def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, clock: Clock) -> tuple[Samples, GpuReading]:
+def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: Pace) -> tuple[Samples, GpuReading]:
     """device_s, with the energy it took and the clocks it ran at."""
-    warm_up(sampler.take, clock, window_s=method.min_time_s, max_time_s=method.max_time_s / 2)
-    (before_j, reason), start = nvml.energy_j(backend.device), clock()
+    warm_up(sampler.take, pace.now, window_s=method.min_time_s, max_time_s=method.max_time_s / 2)
+    (before_j, reason), start = nvml.energy_j(backend.device), pace.clock()
     device_s = collect(
         sampler.take,
         main_rule(method),
-        clock,
+        pace.now,
         calls_per_sample=sampler.calls_per_sample,
         taken_by=sampler.taken_by,
     )
-    (after_j, _), energy_time_s = nvml.energy_j(backend.device), (clock() - start) / 1e9
+    (after_j, _), energy_time_s = nvml.energy_j(backend.device), (pace.clock() - start) / 1e9
     gpu = _load(backend, sampler, device_s.median_s)
     if before_j is None or after_j is None:
         return device_s, replace(gpu, missing=gpu.missing | {"energy_j": reason or "the counter vanished"})
     return device_s, replace(gpu, energy_j=after_j - before_j, energy_time_s=energy_time_s)
 
 
-def _stream(calls: Calls, stream: int, call_s: float, method: Method, secondary: Rule, clock: Clock) -> Samples:
+def _stream(calls: Calls, stream: int, call_s: float, method: Method, secondary: Rule, pace: Pace) -> Samples:
     """The period of back-to-back calls, launched as they come."""
     count = max(3, math.ceil(BATCH_S / call_s))
-    take = _chained(lambda: calls(count), stream, count, STREAM_ROUND_S)
-    warm_up(take, clock, window_s=0.0, max_time_s=method.max_time_s / 20)
-    return collect(take, secondary, clock, calls_per_sample=count, taken_by="event pair")
+    take = _chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace)
+    warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 100)
+    return collect(take, secondary, pace.now, calls_per_sample=count, taken_by="event pair")
 
 
-def _chained(enqueue: Callable[[], None], stream: int, count: int, round_s: float) -> Take:
+def _chained(enqueue: Callable[[], None], stream: int, count: int, round_s: float, pace: Pace) -> Take:
     """Samples of ``enqueue``, which makes ``count`` calls, one behind the other with an event between each two.
 
     One more is queued ahead of the first event, so that no sample waits for the host to begin, and rounds last long
@@ -105,7 +104,7 @@ def _chained(enqueue: Callable[[], None], stream: int, count: int, round_s: floa
             if event is not events[-1]:
                 enqueue()
         driver.synchronize(stream)
-        samples = [before.seconds_until(after) / count for before, after in itertools.pairwise(events)]
+        samples = pace.slowest([before.seconds_until(after) / count for before, after in itertools.pairwise(events)])
         while len(events) <= min(100, round_s / (samples[-1] * count)):
             events.append(driver.Event())
         return samples
@@ -127,38 +126,60 @@ def event_pair(calls: Calls, stream: int, count: int) -> float:
     return before.seconds_until(after) / count
 
 
-def _rough_time_s(calls: Calls, stream: int) -> float:
+def _rough_time_s(calls: Calls, stream: int, pace: Pace) -> float:
     event_pair(calls, stream, 1)
-    return max(event_pair(calls, stream, 3), 1e-7)
+    (call_s,) = pace.slowest([event_pair(calls, stream, 3)])
+    return max(call_s, 1e-7)
 
 
 def _device_sampler(
-    backend: CudaBackend, calls: Calls, sets: int, call_s: float, missing: dict[str, str]
+    backend: CudaBackend, calls: Calls, sets: int, call_s: float, pace: Pace, missing: dict[str, str]
 ) -> DeviceSampler | None:
-    """A graph, or a blocking kernel where the library refuses to be captured; None where neither will do."""
+    """A graph, or a blocking kernel where one is not wanted or refused; None where neither will do."""
+    if calls.stream_only:
+        return _without_graph(backend, calls, call_s, "its time is taken on a stream", pace, missing)
     try:
-        graph, count = _graph(backend, calls, sets, call_s)
+        graph, count = _graph(backend, calls, sets, call_s, pace)
     except Exception as refusal:  # each framework has its own error for "not while capturing"
         driver.synchronize(backend.stream_handle)
-        missing["nodes_per_call"] = f"not captured in a graph: {type(refusal).__name__}: {refusal}"[:300]
-        blocked = _blocked_sampler(backend.stream_handle, calls, call_s)
-        if blocked is None:
-            missing["device_s"] = "a call does not return while the stream is held: it waits for the GPU itself"
-        return blocked
-    take = _chained(graph.launch, backend.stream_handle, count, ROUND_S)
-    return DeviceSampler(take, graph.launch, count, "graph", graph.nodes / count)
+        return _without_graph(backend, calls, call_s, f"{type(refusal).__name__}: {refusal}"[:300], pace, missing)
+    take = _chained(graph.launch, backend.stream_handle, count, ROUND_S, pace)
+    (nodes_per_call,) = pace.slowest([graph.nodes / count])
+    return DeviceSampler(take, graph.launch, count, "graph", nodes_per_call)
 
 
-def _graph(backend: CudaBackend, calls: Calls, sets: int, stream_s: float) -> tuple[Graph, int]:
+def _without_graph(
+    backend: CudaBackend, calls: Calls, call_s: float, why: str, pace: Pace, missing: dict[str, str]
+) -> DeviceSampler | None:
+    missing["nodes_per_call"] = f"not captured in a graph: {why}"
+    blocked = _blocked_sampler(backend.stream_handle, calls, call_s, pace)
+    if blocked is None:
+        missing["device_s"] = "a call does not return while the stream is held: it waits for the GPU itself"
+    return blocked
+
+
+def _graph(backend: CudaBackend, calls: Calls, sets: int, stream_s: float, pace: Pace) -> tuple[Graph, int]:
     """A graph of enough calls for one sample; captured again when launches had hidden how short a call is."""
     count = _graph_calls(stream_s, sets)
-    graph = backend.capture(lambda: calls(count))
-    take = _chained(graph.launch, backend.stream_handle, count, ROUND_S)
+    graph = _captured(backend, calls, count, pace)
+    take = _chained(graph.launch, backend.stream_handle, count, ROUND_S, pace)
     take()
     needed = _graph_calls(min(take()), sets)
     if needed > 1.5 * count:
-        return backend.capture(lambda: calls(needed)), needed
+        return _captured(backend, calls, needed, pace), needed
     return graph, count
+
+
+def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace) -> Graph:
+    """Raises where the framework refuses, in every process where it does so in one."""
+    try:
+        graph = backend.capture(lambda: calls(count))
+    except Exception:
+        pace.slowest([1.0])
+        raise
+    if any(pace.slowest([0.0])):
+        raise UnsupportedCase("another rank could not capture")
+    return graph
 
 
 def _graph_calls(call_s: float, sets: int) -> int:
@@ -167,18 +188,20 @@ def _graph_calls(call_s: float, sets: int) -> int:
     return math.ceil(wanted / sets) * sets
 
 
-def _blocked_sampler(stream: int, calls: Calls, call_s: float) -> DeviceSampler | None:
+def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> DeviceSampler | None:
     """Samples of calls queued behind a kernel that holds the stream; None where the host cannot run ahead."""
     blocker = driver.Blocker(stream)
-    count = min(MAX_QUEUED, max(1, math.ceil(SAMPLE_S / call_s)))
-    while _blocked_sample(blocker, stream, calls, count) is None:
+    if _blocked_sample(blocker, stream, calls, 1, pace) is None:
+        return None
+    count = min(MAX_QUEUED, max(MIN_QUEUED, math.ceil(SAMPLE_S / call_s)))
+    while _blocked_sample(blocker, stream, calls, count, pace) is None:
         if count == 1:
             return None
         count = max(1, count // 4)  # the queue was full: a call makes more launches than one
 
     def take() -> list[float]:
         for _ in range(HELD_TRIES):
-            sample = _blocked_sample(blocker, stream, calls, count)
+            sample = _blocked_sample(blocker, stream, calls, count, pace)
             if sample is not None:
                 return [sample]
         raise UnsupportedCase(f"the host could not queue {count} calls within the second that the stream was held")
@@ -186,7 +209,7 @@ def _blocked_sampler(stream: int, calls: Calls, call_s: float) -> DeviceSampler 
     return DeviceSampler(take, lambda: calls(count), count, "blocking kernel", None)
 
 
-def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: int) -> float | None:
+def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: int, pace: Pace) -> float | None:
     """Seconds a call; None where the stream was let go too early, and the time would hold launches."""
     before, after = driver.Event(), driver.Event()
     blocker.hold()
@@ -195,43 +218,47 @@ def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: i
     after.record(stream)
     blocker.release()
     driver.synchronize(stream)
-    return None if blocker.timed_out else before.seconds_until(after) / count
+    early, sample_s = pace.slowest([float(blocker.timed_out), before.seconds_until(after) / count])
+    return None if early else sample_s
 
 
 def _enqueue(
-    backend: CudaBackend, calls: Calls, device_s: float, nodes: float | None, secondary: Rule, clock: Clock
+    backend: CudaBackend, calls: Calls, device_s: float, nodes: float | None, secondary: Rule, pace: Pace
 ) -> Samples:
     """Host time of calls that never find the queue full, each batch starting from an idle stream."""
     queueable = MAX_QUEUED / max(1.0, nodes or 8.0)
     count = max(1, int(min(ENQUEUE_CALLS, queueable, ENQUEUE_WAIT_S / device_s)))
-    timed = host_timed(calls, count, clock)
+    timed = pace.host_timed(calls, count)
 
     def take() -> list[float]:
         backend.synchronize()
         return timed()
 
     take()
-    return collect(take, secondary, clock, calls_per_sample=count, taken_by="host clock")
+    return collect(take, secondary, pace.now, calls_per_sample=count, taken_by="host clock")
 
 
-def _round_trip(backend: CudaBackend, calls: Calls, secondary: Rule, clock: Clock) -> tuple[Samples, Samples]:
+def _round_trip(backend: CudaBackend, calls: Calls, secondary: Rule, pace: Pace) -> tuple[Samples, Samples]:
     """One call and a wait, from an idle stream, and within it the time until the call returned."""
     singles: list[float] = []
+    clock = pace.clock
 
     def take() -> list[float]:
         backend.synchronize()
+        pace.begin()
         start = clock()
         calls(1)
         returned = clock()
         backend.synchronize()
         end = clock()
-        singles.append((returned - start) / 1e9)
-        return [(end - start) / 1e9]
+        single_s, wall_s = pace.slowest([(returned - start) / 1e9, (end - start) / 1e9])
+        singles.append(single_s)
+        return [wall_s]
 
     for _ in range(3):
         take()
     singles.clear()
-    wall_s = collect(take, secondary, clock, calls_per_sample=1, taken_by="host clock")
+    wall_s = collect(take, secondary, pace.now, calls_per_sample=1, taken_by="host clock")
     single_s = Samples(samples_s=singles, calls_per_sample=1, taken_by="host clock", stopped=wall_s.stopped)
     return wall_s, single_s
 

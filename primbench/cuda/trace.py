@@ -8,16 +8,40 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from primbench.errors import UnsupportedCase
 from primbench.measurement import Samples, Trace
 
-Record = tuple[int, int, str]
-"""Start and end in nanoseconds on one clock, and the name, of one kernel, copy or fill."""
-Recorder = Callable[[Callable[[], None]], list[Record]]
-"""Runs a function that ends with a synchronize, and returns what the GPU did meanwhile."""
+
+class Record(NamedTuple):
+    """One kernel, copy or fill, by one clock. correlation: what it has in common with the call that launched it."""
+
+    start_ns: int
+    end_ns: int
+    name: str
+    correlation: int = 0
+
+
+class Call(NamedTuple):
+    """A call of CUDA."""
+
+    correlation: int
+    start_ns: int
+
+
+class Log(NamedTuple):
+    """What the GPU did, and the calls of CUDA where they were asked for; in any order."""
+
+    work: list[Record]
+    calls: list[Call]
+
+
+class Recorder(Protocol):
+    def __call__(self, run: Callable[[], None], *, calls: bool = False) -> Log:
+        """Run a function that ends with a synchronize. calls: log the calls of CUDA, too."""
+
 
 _BUFFER_BYTES = 8 * 2**20
 _FLUSH_FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, cupti_activity.h
@@ -39,18 +63,28 @@ def trace(backend: _Synchronizable, step: Callable[[], Any], calls: int, warm: C
             step()
         backend.synchronize()
 
+    def run_apart() -> None:
+        for _ in range(calls):
+            run(1)
+
     # Loading CUPTI takes long enough for the clocks to sink, so the first recording comes before the warm-up.
     record(functools.partial(run, 1))
     warm()
     backend.synchronize()
-    samples_s, kernels_per_call, kernels = split_calls(record(functools.partial(run, calls)), calls)
-    busy_s = Samples(
-        samples_s=samples_s,
-        calls_per_sample=calls // len(samples_s),
-        taken_by="torch.profiler" if is_torch else "cupti",
-        stopped="count",
+    samples_s, kernels_per_call, kernels = split_calls(record(functools.partial(run, calls)).work, calls)
+    # Last: logging the calls slows them further.
+    apart_s = launch_to_start(record(run_apart, calls=True), calls)
+    taken_by = "torch.profiler" if is_torch else "cupti"
+
+    def taken(seconds: list[float]) -> Samples:
+        return Samples(samples_s=seconds, calls_per_sample=calls // len(seconds), taken_by=taken_by, stopped="count")
+
+    return Trace(
+        busy_s=taken(samples_s),
+        kernels_per_call=kernels_per_call,
+        kernels=kernels,
+        launch_to_start_s=taken(apart_s) if apart_s else None,
     )
-    return Trace(busy_s=busy_s, kernels_per_call=kernels_per_call, kernels=kernels)
 
 
 def split_calls(records: Sequence[Record], calls: int) -> tuple[list[float], float, list[str]]:
@@ -62,8 +96,8 @@ def split_calls(records: Sequence[Record], calls: int) -> tuple[list[float], flo
     if not records:
         raise UnsupportedCase(f"CUPTI recorded no kernel, copy or fill in {calls} calls")
     ordered = sorted(records)
-    durations = [end - start for start, end, _ in ordered]
-    names = [name for _, _, name in ordered]
+    durations = [record.end_ns - record.start_ns for record in ordered]
+    names = [record.name for record in ordered]
     length, left_over = divmod(len(names), calls)
     if left_over or names != names[:length] * calls:
         busy_ns = [sum(durations) / calls]
@@ -72,19 +106,45 @@ def split_calls(records: Sequence[Record], calls: int) -> tuple[list[float], flo
     return [duration / 1e9 for duration in busy_ns], len(names) / calls, list(dict.fromkeys(names))
 
 
+def launch_to_start(log: Log, calls: int) -> list[float]:
+    """Seconds from the call that launches to the start of what it launches, of the first launch of each of ``calls``.
+
+    [] where the log does not say which call launched what.
+    """
+    began = _earliest(log.calls)
+    started = _earliest(Call(record.correlation, record.start_ns) for record in log.work)
+    launches = sorted((began[each], started[each]) for each in began.keys() & started.keys())
+    per_call, left_over = divmod(len(launches), calls)
+    # A start ahead of its call is two clocks that disagree.
+    if left_over or not per_call or any(start < begin for begin, start in launches):
+        return []
+    return [(start - begin) / 1e9 for begin, start in launches[::per_call]]
+
+
+def _earliest(calls: Iterable[Call]) -> dict[int, int]:
+    """By correlation: one call of the runtime may show as one of the driver, too, and a graph's kernels share one."""
+    latest_first = sorted(calls, key=lambda call: -call.start_ns)
+    return {call.correlation: call.start_ns for call in latest_first}
+
+
 def _torch_recorder() -> Recorder:
     from torch.profiler import ProfilerActivity, profile
 
-    def record(run: Callable[[], None]) -> list[Record]:
+    def record(run: Callable[[], None], *, calls: bool = False) -> Log:
+        """The calls are logged in any case."""
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             run()
         # events() is public. Since torch 2.4 its time_range, in microseconds from the start of the trace, is
         # whole nanoseconds over 1000, a float, so that rounding gives them back.
-        return [
-            (round(event.time_range.start * 1e3), round(event.time_range.end * 1e3), event.name)
+        events = [
+            (event.device_type.name, round(event.time_range.start * 1e3), round(event.time_range.end * 1e3), event)
             for event in profiler.events()
-            if event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False)
+            if not getattr(event, "is_user_annotation", False)
         ]
+        return Log(
+            [Record(start, end, event.name, event.id) for device, start, end, event in events if device == "CUDA"],
+            [Call(event.id, start) for device, start, _, event in events if device == "CPU"],
+        )
 
     return record
 
@@ -97,19 +157,27 @@ def _cupti_recorder() -> Recorder:
         raise UnsupportedCase(
             "the time inside kernels needs CUPTI: pip install cupti-python of the driver's CUDA major version"
         ) from None
-    kinds = [getattr(cupti.ActivityKind, name) for name in ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")]
-    completed: list[Record] = []
-    read = functools.partial(_read, cupti, _demangler())
-    try:
-        cupti.activity_register_callbacks(
-            lambda: (_BUFFER_BYTES, 0),  # 0: as many records as fit
-            lambda activities: completed.extend(map(read, activities)),
-        )
-    except (cupti.cuptiError, RuntimeError) as error:
-        raise UnsupportedCase(f"CUPTI does not start: {error}") from error
+    return _CuptiRecorder(cupti)
 
-    def record(run: Callable[[], None]) -> list[Record]:
-        completed.clear()
+
+class _CuptiRecorder:
+    def __init__(self, cupti: Any) -> None:
+        kinds = cupti.ActivityKind
+        self._cupti = cupti
+        self._work_kinds = [kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMCPY2, kinds.MEMSET]
+        self._call_kinds = [kinds.RUNTIME, kinds.DRIVER]
+        self._demangle = _demangler()
+        self._log = Log([], [])
+        try:
+            # 0: as many records as fit
+            cupti.activity_register_callbacks(lambda: (_BUFFER_BYTES, 0), self._read)
+        except (cupti.cuptiError, RuntimeError) as error:
+            raise UnsupportedCase(f"CUPTI does not start: {error}") from error
+
+    def __call__(self, run: Callable[[], None], *, calls: bool = False) -> Log:
+        cupti, log = self._cupti, Log([], [])
+        self._log = log
+        kinds = self._work_kinds + (self._call_kinds if calls else [])
         try:
             for kind in kinds:
                 cupti.activity_enable(kind)
@@ -123,22 +191,28 @@ def _cupti_recorder() -> Recorder:
         cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(dropped))
         if dropped.value:
             raise UnsupportedCase(f"CUPTI dropped {dropped.value} records: trace fewer calls")
-        if not all(start and end for start, end, _ in completed):
+        if not all(record.start_ns and record.end_ns for record in log.work):
             raise UnsupportedCase("CUPTI recorded kernels without their times")
-        return list(completed)
+        return log
 
-    return record
+    def _read(self, activities: Iterable[Any]) -> None:
+        """CUPTI's records are its own again when this returns."""
+        for activity in activities:
+            if activity.kind in self._call_kinds:
+                self._log.calls.append(Call(activity.correlation_id, activity.start))
+            else:
+                name = _name(self._cupti, self._demangle, activity)
+                self._log.work.append(Record(activity.start, activity.end, name, activity.correlation_id))
 
 
-def _read(cupti: Any, demangle: Callable[[str], str], activity: Any) -> Record:
+def _name(cupti: Any, demangle: Callable[[str], str], activity: Any) -> str:
     # The classes are renamed from release to release, the kinds are not.
     if activity.kind == cupti.ActivityKind.CONCURRENT_KERNEL:
-        name = demangle(activity.name)
-    elif activity.kind == cupti.ActivityKind.MEMSET:
-        name = "Memset"
-    else:
-        name = "Memcpy " + cupti.ActivityMemcpyKind(activity.copy_kind).name.replace("TO", "to")
-    return activity.start, activity.end, name
+        return demangle(activity.name)
+    if activity.kind == cupti.ActivityKind.MEMSET:
+        return "Memset"
+    copied: str = cupti.ActivityMemcpyKind(activity.copy_kind).name
+    return "Memcpy " + copied.replace("TO", "to")
 
 
 def _demangler() -> Callable[[str], str]:

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 import msgspec
 
 from primbench.record import Record, Results, Worker
+from primbench.report.columns import figures_beside
 from primbench.report.table import markdown, tables
+from primbench.report.yardstick import Yardstick
 from primbench.summary import flat
 from primbench.units import TimeUnit
 
 
-def to_csv(records: Sequence[Record]) -> str:
+def to_csv(records: Sequence[Record], yardsticks: Sequence[Yardstick] = ()) -> str:
     """One row a record; times in seconds whatever the table shows, empty where a value is unknown."""
-    rows = [flat(record) for record in records]
+    rows = [flat(record) | figures_beside(record, yardsticks) for record in records]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
@@ -25,8 +27,13 @@ def to_csv(records: Sequence[Record]) -> str:
     return out.getvalue()
 
 
-def to_markdown(records: Sequence[Record], workers: Sequence[Worker], time_unit: TimeUnit | None = None) -> str:
-    return "\n".join(markdown(table) for table in tables(records, workers, time_unit))
+def to_markdown(
+    records: Sequence[Record],
+    workers: Sequence[Worker],
+    time_unit: TimeUnit | None = None,
+    yardsticks: Sequence[Yardstick] = (),
+) -> str:
+    return "\n".join(markdown(table) for table in tables(records, workers, time_unit, yardsticks))
 
 
 def to_json(results: Results) -> str:

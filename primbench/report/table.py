@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from primbench.problem import fields_of, problem_class
-from primbench.record import Case, Record, Worker
-from primbench.summary import figures_of, samples
-from primbench.topology import format_cpu_list
-from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_column
-
-TIMES = {
-    "enqueue": "enqueue_s",
-    "stream": "stream_s",
-    "device": "device_s",
-    "busy": "busy_s",
-    "batch": "batch_s",
-    "wall": "wall_s",
-}
-PLACES: dict[str, Callable[[Case], object]] = {
-    "backend": lambda case: case.backend,
-    "device": lambda case: case.device,
-    "cache": lambda case: case.method.cache,
-    "node": lambda case: case.placement.numa_node,
-    "cpus": lambda case: case.placement.cpus and format_cpu_list(case.placement.cpus),
-    "threads": lambda case: case.placement.threads,
-    "process": lambda case: case.process,
-}
-UNKNOWN = "-"
-DISTURBED = 0.05  # a quiet machine shows 1 %
+from primbench.record import Record, Worker
+from primbench.report.columns import DISTURBED, TIMES, columns_of, is_disturbed, noise_of
+from primbench.report.line import line_notes
+from primbench.report.yardstick import Yardstick
+from primbench.summary import samples
+from primbench.units import TimeUnit, format_percent
 
 
 @dataclass(frozen=True)
@@ -44,11 +24,18 @@ class Table:
     notes: list[str]
 
 
-def tables(records: Sequence[Record], workers: Iterable[Worker] = (), time_unit: TimeUnit | None = None) -> list[Table]:
+def tables(
+    records: Sequence[Record],
+    workers: Iterable[Worker] = (),
+    time_unit: TimeUnit | None = None,
+    yardsticks: Sequence[Yardstick] = (),
+) -> list[Table]:
     """One table a primitive, in order of first appearance."""
     found = list(workers)
-    names = dict.fromkeys(record.case.primitive for record in records)
-    return [_table([record for record in records if record.case.primitive == name], found, time_unit) for name in names]
+    of_primitive: dict[str, list[Record]] = {}
+    for record in records:
+        of_primitive.setdefault(record.case.primitive, []).append(record)
+    return [_table(each, found, time_unit, yardsticks) for each in of_primitive.values()]
 
 
 def text(table: Table) -> str:
@@ -74,153 +61,18 @@ def _grid(columns: list[str], rows: list[list[str]], format_name: str) -> str:
     return tabulate(rows, headers=columns, tablefmt=format_name, colalign=align, disable_numparse=True)
 
 
-def _table(records: list[Record], workers: list[Worker], time_unit: TimeUnit | None) -> Table:
-    columns = [
-        *_case_columns(records),
-        *_time_columns(records, time_unit),
-        *_noise_columns(records),
-        *_rate_columns(records),
-        *_figure_columns(records, time_unit),
-        *_kernel_columns(records),
-        ("check", _check),
-    ]
+def _table(
+    records: list[Record], workers: list[Worker], time_unit: TimeUnit | None, yardsticks: Sequence[Yardstick]
+) -> Table:
+    columns = columns_of(records, time_unit, yardsticks)
     names = [name for name, _ in columns]
     rows = [[cell(record) for _, cell in columns] for record in records]
-    return Table(_title(records, workers), names, rows, _notes(records))
-
-
-Column = tuple[str, Callable[[Record], str]]
-
-
-def _case_columns(records: list[Record]) -> list[Column]:
-    """Sizes and dtype always; other fields where one differs from its default; backend and place where they vary."""
-
-    def parameter(name: str, unit: str = "") -> Column:
-        return name, lambda record: _parameter(record.case.parameters.get(name), unit)
-
-    def place(name: str) -> Column:
-        return name, lambda record: _parameter(PLACES[name](record.case))
-
-    def label(name: str) -> Column:
-        return name, lambda record: record.case.labels.get(name, UNKNOWN)
-
-    shown = [
-        parameter(field.name, field.metadata.get("unit", ""))
-        for field in fields_of(problem_class(records[0].case.primitive))
-        if field.metadata.get("size") or field.name == "dtype" or _unusual(records, field.name, field.default)
+    notes = [
+        *_notes(records),
+        *line_notes(records),
+        *(note for yardstick in yardsticks for note in yardstick.notes(records)),
     ]
-    labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
-    shown += [label(name) for name, values in labels.items() if len(values) > 1]
-    return shown + [place(name) for name, of in PLACES.items() if len({of(record.case) for record in records}) > 1]
-
-
-def _unusual(records: list[Record], name: str, default: object) -> bool:
-    """Whether a field tells rows apart from the ordinary. One that is filled in by the problem varies only by value."""
-    values = {record.case.parameters.get(name) for record in records}
-    return len(values) > 1 or (default != "" and values != {default})
-
-
-def _parameter(value: object, unit: str = "") -> str:
-    if unit == "B" and isinstance(value, int):
-        return format_bytes(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return UNKNOWN if value is None else str(value)
-
-
-def _time_columns(records: list[Record], time_unit: TimeUnit | None) -> list[Column]:
-    def column(name: str, metric: str) -> Column:
-        def cell(record: Record) -> str:
-            found = samples(record.measurement, metric)
-            return format_time(found.median_s, time_unit, found.noise) if found else UNKNOWN
-
-        return name, cell
-
-    return [
-        column(name, metric)
-        for name, metric in TIMES.items()
-        if any(samples(record.measurement, metric) for record in records)
-    ]
-
-
-def _noise_columns(records: list[Record]) -> list[Column]:
-    timed = any(record.measurement and record.measurement.main for record in records)
-    return [("noise", _noise)] if timed else []
-
-
-def _noise(record: Record) -> str:
-    found = record.measurement and record.measurement.main
-    if not found or found.noise is None:
-        return UNKNOWN
-    marks = ("!" if _disturbed(record) else "") + ("*" if found.noise > record.case.method.max_noise else "")
-    return marks + format_percent(found.noise)
-
-
-def _disturbed(record: Record) -> bool:
-    """Whether tasks waited for a CPU, or the quota ran out, so long that a CPU's times may be theirs."""
-    host = record.measurement.host if record.measurement and record.measurement.main else None
-    if host is None or record.case.device != "cpu":
-        return False
-    return max(host.cpu_pressure_some_s or 0.0, host.throttled_s or 0.0) > DISTURBED * host.duration_s
-
-
-def _rate_columns(records: list[Record]) -> list[Column]:
-    """FLOP/s where the primitive counts operations, else bytes/s; one prefix for the whole column."""
-    has_flop = any(record.measurement and record.measurement.flop for record in records)
-
-    def rate(record: Record) -> float | None:
-        measured = record.measurement
-        if measured is None:
-            return None
-        return measured.flop_per_s if has_flop else measured.bytes_per_s
-
-    unit, cells = rate_column([rate(record) for record in records], "FLOP/s" if has_flop else "B/s")
-    if set(cells) == {UNKNOWN}:
-        return []
-    by_record = dict(zip(map(id, records), cells, strict=True))
-    return [(unit, lambda record: by_record[id(record)])]
-
-
-def _figure_columns(records: list[Record], time_unit: TimeUnit | None) -> list[Column]:
-    """What the primitive makes of its times; the ends of the names are units."""
-    figures = {id(record): figures_of(record) for record in records}
-    columns: list[Column] = []
-    for name in dict.fromkeys(itertools.chain(*figures.values())):
-        values = [figures[id(record)].get(name) for record in records]
-        heading, cells = _with_unit(name, values, time_unit)
-        if set(cells) != {UNKNOWN}:
-            by_record = dict(zip(map(id, records), cells, strict=True))
-            columns.append((heading, _looked_up(by_record)))
-    return columns
-
-
-def _looked_up(cells: dict[int, str]) -> Callable[[Record], str]:
-    return lambda record: cells[id(record)]
-
-
-def _with_unit(name: str, values: list[float | None], time_unit: TimeUnit | None) -> tuple[str, list[str]]:
-    if name.endswith("_bytes_per_s"):
-        unit, cells = rate_column(values, "B/s")
-        return f"{name.removesuffix('_bytes_per_s')} {unit}", cells
-    if name.endswith("_s"):
-        return name.removesuffix("_s"), [format_time(value, time_unit) for value in values]
-    if name.endswith("_fraction"):
-        return name.removesuffix("_fraction"), [format_percent(value) for value in values]
-    return name, [UNKNOWN if value is None else f"{value:g}" for value in values]
-
-
-def _kernel_columns(records: list[Record]) -> list[Column]:
-    def cell(record: Record) -> str:
-        trace = record.measurement.trace if record.measurement else None
-        return f"{trace.kernels_per_call:g}" if trace else UNKNOWN
-
-    return [("kernels", cell)] if any(cell(record) != UNKNOWN for record in records) else []
-
-
-def _check(record: Record) -> str:
-    if record.status != "ok":
-        return f"{record.status}: {record.reason}"
-    return "ok" if record.measurement and record.measurement.verified else "not checked"
+    return Table(_title(records, workers), names, rows, notes)
 
 
 def _title(records: list[Record], workers: list[Worker]) -> str:
@@ -232,7 +84,7 @@ def _title(records: list[Record], workers: list[Worker]) -> str:
     if len({case.backend for case in cases}) == 1:
         parts.append(_named(cases[0].backend, {worker.versions.get(cases[0].backend) for worker in ran}))
     if len({case.device for case in cases}) == 1:
-        parts.append(_named(cases[0].device, {_model(worker) for worker in ran}))
+        parts.append(_named(cases[0].device, {model_of(worker) for worker in ran}))
     places = {_place(worker) for worker in ran}
     parts += places if len(places) == 1 else []
     parts += ["cold cache"] if {case.method.cache for case in cases} == {"cold"} else []
@@ -245,7 +97,7 @@ def _named(name: str, descriptions: set[str | None]) -> str:
     return f"{name} {described}" if described else name
 
 
-def _model(worker: Worker) -> str | None:
+def model_of(worker: Worker) -> str | None:
     """The CPU's or the GPU's name."""
     kind, _, number = worker.device.partition(":")
     if kind == "cpu":
@@ -266,12 +118,12 @@ def _place(worker: Worker) -> str:
 
 def _notes(records: list[Record]) -> list[str]:
     notes = []
-    if any(_disturbed(record) for record in records):
+    if any(is_disturbed(record) for record in records):
         notes.append(
             f"! tasks waited for a CPU for more than {format_percent(DISTURBED)} of the case, beside other processes "
             "or under a quota: the times may be too long"
         )
-    noisy = [record for record in records if "*" in _noise(record)]
+    noisy = [record for record in records if "*" in noise_of(record)]
     if noisy:
         limit = format_percent(noisy[0].case.method.max_noise)
         notes.append(

@@ -128,3 +128,30 @@ def test_what_does_not_fit_is_skipped_with_both_numbers(package: Path, tmp_path:
     assert 0 == code
     assert "skipped" == results.records[0].status
     assert "free on" in str(results.records[0].reason)
+
+
+def gpu_count() -> int:
+    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
+
+
+@pytest.mark.skipif(gpu_count() < 2, reason="needs 2 NVIDIA GPUs")
+@pytest.mark.parametrize("backend", ["torch", "cupy"])
+def test_two_gpus_add_up_without_a_wrong_element(backend: str, package: Path, tmp_path: Path) -> None:
+    if (reason := missing(backend)) is not None:
+        pytest.skip(reason)
+    sizes = ["--bytes", "1KiB", "--bytes", "4MiB", "--dtype", "float32", "--dtype", "bfloat16"]
+    code, results = run(package, tmp_path, "allreduce", *sizes, "--backend", backend)
+    assert 0 == code, [record.reason for record in results.records]
+    for record in results.records:
+        assert record.measurement is not None
+        assert record.measurement.verified
+        assert record.measurement.device_s is not None
+        assert "graph" == record.measurement.device_s.taken_by
+
+
+def test_more_ranks_than_gpus_are_skipped_with_both_numbers(package: Path, tmp_path: Path) -> None:
+    ranks = gpu_count() + 1
+    code, results = run(package, tmp_path, "allreduce", "--bytes", "1KiB", "--ranks", str(ranks))
+    assert 0 == code
+    assert "skipped" == results.records[0].status
+    assert f"{ranks} ranks need" in str(results.records[0].reason)

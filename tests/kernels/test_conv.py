@@ -169,6 +169,10 @@ def test_the_tolerance_lets_rounding_pass_and_nothing_else(direction: str) -> No
         ({"dtype": "float64"}, "dtype='float64'"),
         ({"layout": "chwn"}, "layout='chwn'"),
         ({"dtype": "bfloat16", "math_mode": "tf32"}, "tf32 is a mode of float32"),
+        ({"algo": "winograd"}, "algo='winograd': one of auto, implicit_gemm"),
+        ({"algo": "implicit_gemm", "math_mode": "tf32"}, "'implicit_gemm' has no tf32 mode"),
+        ({"algo": "implicit_gemm", "workspace_bytes": 1}, "takes no workspace"),
+        ({"workspace_bytes": -1}, "workspace_bytes=-1: a whole number of at least 0"),
     ],
 )
 def test_nonsense_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -195,6 +199,8 @@ def test_a_large_problem_is_probed_by_a_small_one_of_its_kind(fields: dict[str, 
         ("numba", "cpu", {"dtype": "float16"}, "no float16 on a CPU"),
         ("numba", "cuda:0", {"dtype": "bfloat16"}, "no bfloat16 arrays"),
         ("numba", "cuda:0", {"math_mode": "tf32"}, "no tf32 mode"),
+        ("numpy", "cpu", {"algo": "implicit_gemm"}, "NumPy has no conv algo='implicit_gemm': ask for --backend cupy"),
+        ("numba", "cuda:0", {"workspace_bytes": 1}, "Numba has no limit on its workspace"),
     ],
 )
 def test_case_that_a_backend_cannot_do_is_refused(name: str, device: str, options: dict[str, Any], reason: str) -> None:
@@ -202,10 +208,18 @@ def test_case_that_a_backend_cannot_do_is_refused(name: str, device: str, option
         setup_of("conv", name)(SimpleNamespace(device=device), Conv(1, 8, 8, 8, 8, 3, 3, **options), None, None)
 
 
-def test_torch_on_a_cpu_has_no_tf32() -> None:
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"math_mode": "tf32"}, "no tf32 mode"),
+        ({"algo": "implicit_gemm"}, "ask for --backend cupy"),
+        ({"workspace_bytes": 2**20}, "torch has no limit on its workspace: ask for --backend cupy, or"),
+    ],
+)
+def test_case_that_torch_on_a_cpu_cannot_do_is_refused(options: dict[str, Any], reason: str) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    with pytest.raises(UnsupportedCase, match="no tf32 mode"):
-        setup_of("conv", "torch")(open_backend("torch", "cpu"), Conv(1, 8, 8, 8, 8, 3, 3, math_mode="tf32"), None, None)
+    with pytest.raises(UnsupportedCase, match=reason):
+        setup_of("conv", "torch")(open_backend("torch", "cpu"), Conv(1, 8, 8, 8, 8, 3, 3, **options), None, None)
 
 
 def test_torch_says_by_which_library() -> None:

@@ -16,13 +16,13 @@ FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels
 
 LAYERS = [
     "errors units dtypes",
-    "problem topology stats random hostmemory",
-    "measurement",
-    "nvml placement conditions environment",
-    "cuda backends verify sampling",
-    "timing",
+    "problem measurement topology stats random hostmemory launcher",
+    "nvml placement conditions environment hostbuffer",
+    "cuda backends verify sampling channel group",
+    "timing collective",
     "record summary protocol",
-    "worker session",
+    "children",
+    "ranks followers worker rank session",
     "running",
     "report",
     "cli",
@@ -31,9 +31,12 @@ LAYERS = [
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names.split()}
 # kernels/ and suites/ stand beside the layers.
 ALLOWED = {
-    "kernels": {"errors", "units", "dtypes", "problem", "random", "cuda", "backends", "kernels"},
-    "suites": {"errors", "units", "problem"},
-}
+    "kernels": {
+        "errors", "units", "dtypes", "problem", "measurement", "random", "hostbuffer", "group", "cuda", "backends",
+        "kernels",
+    },
+    "suites": {"errors", "units", "problem", "suites"},
+}  # fmt: skip
 FACADE = "__init__"  # the package itself: the public names, imported when used, and __version__
 HEAVY = {
     "cupti", "cupy", "llvmlite", "ml_dtypes", "numba", "numpy", "pandas", "pynvml", "rich", "scipy",
@@ -79,7 +82,7 @@ def may_import(importer: str, imported: str) -> bool:
     if importer in ALLOWED:
         return imported in ALLOWED[importer]
     if imported == "suites":
-        return importer == "cli"
+        return importer in ("report", "cli")
     return imported in LAYER and LAYER[imported] <= LAYER[importer]
 
 
@@ -129,7 +132,7 @@ def test_heavy_modules_are_imported_inside_functions(name: str) -> None:
 SCALES = {10**power for power in (3, 6, 9, 12, 15)} | {1024**power for power in (1, 2, 3, 4)}
 HOST_CLOCK_TICKS_PER_S = 10**9
 # These exchange numbers with a kernel, a driver or a library in units of its own.
-EXCHANGERS = {"backends", "conditions", "cuda", "environment", "hostmemory", "nvml", "session", "topology"}
+EXCHANGERS = {"backends", "conditions", "cuda", "environment", "hostmemory", "nvml", "ranks", "topology"}
 
 
 def scalings(tree: ast.AST) -> Iterator[str]:

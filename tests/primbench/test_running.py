@@ -135,3 +135,18 @@ def test_a_case_asked_for_twice_is_run_twice_and_resumed_once_for_each_record() 
 
     assert [2, 1, 0] == [left(), left(ok), left(ok, ok)]
     assert [2, 1] == [left(failed), left(failed, ok)]
+
+
+def planned_for(*devices: str) -> list[Case]:
+    """Entries for such devices, in a run on a CPU."""
+    entries = [(SMALL, {"device": device} if device else {}) for device in devices]
+    return plan(entries, backends=["numpy"], device="cpu", method=DRY, placement=Placement(), processes=1)
+
+
+def test_an_entry_for_another_kind_of_device_is_left_out() -> None:
+    assert [None, "cpu"] == [case.labels.get("device") for case in planned_for("", "cuda", "cpu")]
+
+
+def test_nothing_left_for_this_device_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="every entry is for cuda, this run is on cpu"):
+        planned_for("cuda", "cuda")

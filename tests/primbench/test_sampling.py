@@ -18,6 +18,7 @@ from primbench.sampling import (
     host_timed,
     main_rule,
     secondary_rule,
+    tail_rule,
     warm_up,
 )
 
@@ -121,10 +122,23 @@ def test_host_timed_divides_by_the_calls_at_5_us() -> None:
     assert host_timed(calls, 10, clock)() == [pytest.approx(5e-6)]
 
 
-def test_secondary_metrics_get_a_few_percent_of_the_time() -> None:
+def test_secondary_metrics_get_a_percent_of_the_time() -> None:
     method = Method(min_time_s=0.2, max_time_s=3.0)
     assert main_rule(method) == Rule(0.005, 0.2, 3.0)
-    assert secondary_rule(method).max_time_s == pytest.approx(0.09)
+    assert secondary_rule(method).max_time_s == pytest.approx(0.03)
+
+
+def test_tails_get_ten_thousand_samples_where_calls_are_quick_and_a_quarter_of_a_second_where_they_are_not() -> None:
+    for call_s, samples, stopped in ((1e-6, 10_000, "count"), (20e-6, 10_000, "count"), (1e-3, 250, "noise")):
+        clock = FakeClock()
+        take = taker(clock, lambda call_s=call_s: call_s)  # type: ignore[misc]
+        found = collect(take, tail_rule(Method()), clock, calls_per_sample=1, taken_by="host clock")
+        assert samples == pytest.approx(len(found.samples_s), rel=0.1)
+        assert stopped == found.stopped
+
+
+def test_tails_take_no_longer_than_the_maximum_time() -> None:
+    assert 0.01 == tail_rule(Method(min_time_s=0.01, max_time_s=0.01)).min_time_s
 
 
 def test_the_garbage_collector_rests_inside_and_comes_back() -> None:

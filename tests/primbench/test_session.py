@@ -10,7 +10,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from primbench import session
+from primbench import children, session
 from primbench.errors import BackendUnavailable, PlacementError
 from primbench.measurement import Method
 from primbench.placement import Placement
@@ -124,7 +124,7 @@ def test_what_speaks_no_protocol_is_ended_with_a_reason(
     impostor.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(impostor))
     monkeypatch.setattr(session, "START_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(session, "END_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(children, "END_TIMEOUT_S", 0.5)
     with pytest.raises(WorkerGone, match=IMPOSTORS[script]):
         WorkerProcess(START)
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))

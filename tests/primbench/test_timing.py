@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import functools
+import itertools
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from primbench import hostmemory
+from primbench import problem as problem_file
 from primbench.backends import open_backend
-from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
+from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable, VerificationError
 from primbench.kernels.gemm import Gemm
-from primbench.measurement import Method
-from primbench.sampling import Calls
+from primbench.measurement import Measurement, Method, Samples
+from primbench.problem import Reference, Step
+from primbench.sampling import Calls, Pace
 from primbench.timing import calls_per_batch, check_affordable, cold_sets, measure, setup
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
@@ -60,13 +67,13 @@ def test_a_batch_lasts_50_us() -> None:
         nonlocal now_ns
         now_ns += 1_500
 
-    count = calls_per_batch(Calls([step]), lambda: now_ns)
+    count = calls_per_batch(Calls([step]), Pace(lambda: now_ns))
     assert 64 == count
     assert count * 1.5e-6 >= 50e-6
 
 
 def test_a_slow_call_is_a_batch_of_one() -> None:
-    assert 1 == calls_per_batch(Calls([lambda: time.sleep(1e-3)]), time.perf_counter_ns)
+    assert 1 == calls_per_batch(Calls([lambda: time.sleep(1e-3)]), Pace())
 
 
 def test_a_hopeless_case_is_refused_before_it_starts() -> None:
@@ -143,3 +150,121 @@ def test_a_backend_that_cannot_be_had_says_why() -> None:
 def test_a_method_that_makes_no_sense_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(InvalidRequest):
         Method(**options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def step_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Step], Step]], None]:
+    """Puts another step in the place of the one that gemm on NumPy has."""
+    right = problem_file.setup_of("gemm", "numpy")
+
+    def replace_by(change: Callable[[Step], Step]) -> None:
+        monkeypatch.setitem(problem_file._kernels, ("gemm", "numpy"), lambda *given: change(right(*given)))
+
+    return replace_by
+
+
+def measured_on_numpy(method: Method = QUICK) -> Measurement:
+    return measure(Gemm(16, 16, 16), backend="numpy", device="cpu", method=method)
+
+
+def wrong_from_call(number: int) -> Callable[[Step], Step]:
+    """A step that gives zeros from so many calls on."""
+
+    def change(right: Step) -> Step:
+        calls = itertools.count(1)
+
+        def step() -> Any:
+            output = right()
+            if next(calls) >= number:
+                output[:] = 0
+            return output
+
+        return step
+
+    return change
+
+
+AT_SPEED = 10  # more calls than set-up and the first check make, fewer than are timed
+
+
+def test_what_goes_wrong_at_speed_is_found_where_the_problem_asks(
+    monkeypatch: pytest.MonkeyPatch, step_of: Callable[..., None]
+) -> None:
+    step_of(wrong_from_call(AT_SPEED))
+    assert measured_on_numpy().verified
+    monkeypatch.setattr(Gemm, "check_again", True)
+    with pytest.raises(VerificationError, match="wrong result"):
+        measured_on_numpy()
+
+
+def test_the_second_check_takes_place_only_after_a_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gemm, "check_again", True)
+    assert "second check" in measured_on_numpy().phases_s
+    assert "second check" not in measured_on_numpy(replace(QUICK, check=False)).phases_s
+    assert "second check" not in measured_on_numpy(replace(QUICK, dry_run=True)).phases_s
+
+
+def test_a_problem_may_be_checked_on_other_inputs_than_it_is_timed_on(
+    monkeypatch: pytest.MonkeyPatch, step_of: Callable[..., None]
+) -> None:
+    set_up = []
+
+    def change(right: Step) -> Step:
+        set_up.append(right)
+        return right
+
+    step_of(change)
+    assert measured_on_numpy(replace(QUICK, dry_run=True)).verified
+    assert 1 == len(set_up)
+    monkeypatch.setattr(Gemm, "check_inputs", lambda problem, rng, inputs: tuple(2 * each for each in inputs))
+    assert measured_on_numpy(replace(QUICK, dry_run=True)).verified
+    assert 1 + 2 == len(set_up)
+
+
+def test_what_cannot_be_verified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reference(*ignored: object) -> Reference:
+        raise Unverifiable("it leaves nothing behind")
+
+    monkeypatch.setattr(Gemm, "reference", reference)
+    measured = measured_on_numpy()
+    assert (None, "it leaves nothing behind") == (measured.verified, measured.missing["verified"])
+    assert measured.batch_s is not None
+
+
+def test_a_step_may_have_times_of_its_own(step_of: Callable[..., None]) -> None:
+    taken = Samples(samples_s=[1e-6], calls_per_sample=1, taken_by="a test", stopped="count")
+
+    def change(right: Step) -> Step:
+        step = functools.partial(right)
+        step.others = {"replay_s": lambda method, clock: taken}  # type: ignore[attr-defined]
+        return step
+
+    step_of(change)
+    assert {"replay_s": taken} == measured_on_numpy().others
+    assert {} == measured_on_numpy(replace(QUICK, dry_run=True)).others
+
+
+def test_single_calls_are_sampled_as_long_as_batches_where_tails_matter(
+    monkeypatch: pytest.MonkeyPatch, step_of: Callable[..., None]
+) -> None:
+    """By a clock that only calls move, 10 us each, so that counts follow from the rules alone."""
+    now_ns = 0
+
+    def change(right: Step) -> Step:
+        def step() -> Any:
+            nonlocal now_ns
+            now_ns += 10_000
+            return right()
+
+        return step
+
+    def singles() -> int:
+        method = Method(min_time_s=0.05, max_time_s=0.05)
+        measured = measure(Gemm(4, 4, 4), backend="numpy", device="cpu", method=method, clock=lambda: now_ns)
+        assert measured.wall_s is not None
+        return len(measured.wall_s.samples_s)
+
+    step_of(change)
+    assert 50 == singles()
+    monkeypatch.setattr(Gemm, "has_tails", True)
+    assert 5000 == singles()

@@ -99,6 +99,49 @@ def test_part_of_a_byte_is_refused() -> None:
         units.parse_size("0.3KiB")
 
 
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ((4096,), "4096"),
+        ((0,), "0"),
+        ((64, 128, 256), "64:256"),
+        ((64, 256), "64:256:4"),
+        ((3, 30, 300), "3:2999:10"),
+        ((7,), "7:7"),
+    ],
+)
+def test_counts_are_one_number_or_a_sweep_up_to_its_end(counts: tuple[int, ...], text: str) -> None:
+    assert counts == units.parse_counts(text)
+
+
+def test_counts_of_bytes_carry_their_unit() -> None:
+    assert (1024, 4096, 16384) == units.parse_counts("1KiB:16KiB:4", "B")
+    assert (64,) == units.parse_counts("64B", "B")
+    with pytest.raises(InvalidRequest, match=r"^size '64': expected a number and one of the units B, .*as in 4KiB$"):
+        units.parse_counts("64", "B")
+
+
+@pytest.mark.parametrize("text", ["", "-5", "1.5", "4k", "1e3", "٣", " 1", "1:2:1.5", "1::2", "a:b"])
+def test_count_that_is_not_whole_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=r": a whole number such as 4096, or a sweep of them such as 64:4096:2$"):
+        units.parse_counts(text)
+
+
+@pytest.mark.parametrize("text", ["4:2", "0:4", "1:8:1", "1:8:0", "1:2:3:4"])
+def test_sweep_that_goes_nowhere_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"a number, or MIN:MAX:FACTOR with 1 <= MIN <= MAX and FACTOR >= 2$"):
+        units.parse_counts(text)
+
+
+@untimed
+@given(st.integers(1, 10**19), st.integers(1, 10**19), st.integers(2, 10**6))
+def test_a_sweep_ascends_by_its_factor_as_far_as_it_may(first: int, last: int, factor: int) -> None:
+    first, last = sorted((first, last))
+    found = units.parse_counts(f"{first}:{last}:{factor}")
+    assert [first * factor**i for i in range(len(found))] == list(found)
+    assert found[-1] <= last < found[-1] * factor
+
+
 def refusal(parse: Callable[[str], Any], text: str) -> str:
     try:
         assert parse(text) >= 0
@@ -110,7 +153,7 @@ def refusal(parse: Callable[[str], Any], text: str) -> str:
 @untimed
 @given(st.text())
 def test_any_text_is_a_quantity_or_refused_in_one_line(text: str) -> None:
-    for parse in (units.parse_duration, units.parse_fraction, units.parse_size):
+    for parse in (units.parse_duration, units.parse_fraction, units.parse_size, lambda t: units.parse_counts(t)[0]):
         assert "\n" not in refusal(parse, text)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from primbench.backends import open_backend
+from primbench.backends.numpy import Numpy
 from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
 from primbench.problem import Step, setup_of
@@ -84,3 +85,16 @@ def test_integers_never_written_hold_the_smallest_value() -> None:
     assert count_unwritten(host) == 0
     host[2:4] = np.iinfo(np.int32).min
     assert count_unwritten(host) == 2
+
+
+def test_an_output_in_host_memory_needs_no_backend_to_be_looked_at() -> None:
+    class Elsewhere(Numpy):
+        """As of a GPU, whose arrays are not NumPy's."""
+
+        def get(self, array: Any) -> Any:
+            raise AssertionError("not an array of mine")
+
+        poison = get
+
+    step = right_step()
+    assert verify(Elsewhere(), PROBLEM, step, INPUTS, np.random.default_rng(1)) <= PROBLEM.tolerance()

@@ -14,14 +14,22 @@ from primbench.kernels.sparse_gemm import SparseGemm
 from primbench.problem import Problem
 
 ENTRIES = suites.read("deepbench")
-PROBLEMS = {entry.labels["id"]: entry.problem for entry in ENTRIES}
-COUNTS = {
+ROWS = {  # of the original, each of which is one or three problems
     "gemm": {"training": 160, "inference_server": 75, "inference_device": 13},
     "conv": {"training": 94, "inference_server": 107, "inference_device": 16},
     "rnn": {"training": 53, "inference_server": 69, "inference_device": 3},
     "sparse_gemm": {"inference_server": 24, "inference_device": 8},
+    "allreduce": {"training": 35},
 }
-FLOP = {
+PASSES = {
+    ("conv", "training"): ["forward", "bwd_data", "bwd_weights"],
+    ("rnn", "training"): ["forward_training", "bwd_data", "bwd_weights"],
+    ("conv", "inference_server"): ["forward"],
+    ("conv", "inference_device"): ["forward"],
+    ("rnn", "inference_server"): ["forward_inference"],
+    ("rnn", "inference_device"): ["forward_inference"],
+}
+FLOP = {  # of one pass, which is that of each
     "gemm": {
         "training": 26_706_398_187_136,
         "inference_server": 1_797_432_942_592,
@@ -37,27 +45,51 @@ def of(primitive: str) -> list[suites.Entry]:
     return [entry for entry in ENTRIES if entry.problem.primitive == primitive]
 
 
+def of_one_pass(primitive: str) -> list[suites.Entry]:
+    """One entry for each row of the original: the forward pass where there are several."""
+    forward = ("", "forward", "forward_training", "forward_inference")
+    return [entry for entry in of(primitive) if entry.problem.parameters().get("direction", "") in forward]
+
+
 def deepbench_flop(problem: Problem) -> int:
     """As DeepBench counts: of a recurrent layer the recurrent products alone."""
     return problem.recurrent_flop() if isinstance(problem, Rnn) else problem.flop() or 0
 
 
 def test_primitives_stand_in_the_order_of_the_original() -> None:
-    assert COUNTS == suites.describe("deepbench").counts
-    assert list(COUNTS) == list(suites.describe("deepbench").counts)
+    assert list(ROWS) == list(suites.describe("deepbench").counts)
 
 
-@pytest.mark.parametrize("primitive", COUNTS)
-def test_every_size_is_there_in_its_place(primitive: str) -> None:
-    expected = [f"{primitive}/{name}/{i:03}" for name, count in COUNTS[primitive].items() for i in range(1, count + 1)]
-    assert expected == [entry.labels["id"] for entry in of(primitive)]
-    assert [each.split("/")[1] for each in expected] == [entry.labels["set"] for entry in of(primitive)]
+@pytest.mark.parametrize("primitive", ROWS)
+def test_counts_are_those_of_the_passes(primitive: str) -> None:
+    expected = {name: count * len(PASSES.get((primitive, name), [""])) for name, count in ROWS[primitive].items()}
+    assert expected == suites.describe("deepbench").counts[primitive]
+
+
+@pytest.mark.parametrize("primitive", ROWS)
+def test_every_size_is_there_in_its_place_once_a_pass(primitive: str) -> None:
+    expected = [
+        (f"{primitive}/{name}/{i:03}", name, direction)
+        for name, count in ROWS[primitive].items()
+        for i in range(1, count + 1)
+        for direction in PASSES.get((primitive, name), [None])
+    ]
+    assert expected == [
+        (entry.labels["id"], entry.labels["set"], entry.problem.parameters().get("direction"))
+        for entry in of(primitive)
+    ]
+
+
+def test_whole_training_set_is_one_command() -> None:
+    training = suites.read("deepbench", only=list(FLOP), set="training", overrides={"dtype": ["float16"]})
+    assert 160 + 3 * 94 + 3 * 53 == len(training)
+    assert {"float16"} == {entry.problem.parameters()["dtype"] for entry in training}
 
 
 @pytest.mark.parametrize("primitive", FLOP)
 def test_flop_is_that_of_the_original(primitive: str) -> None:
     flop: Counter[str] = Counter()
-    for entry in of(primitive):
+    for entry in of_one_pass(primitive):
         flop[entry.labels["set"]] += deepbench_flop(entry.problem)
     # Of a sparse matrix the lists count a fraction of the elements, a problem has a whole number of non-zeros.
     assert FLOP[primitive] == pytest.approx(flop, rel=1e-6 if primitive == "sparse_gemm" else 0, abs=0)
@@ -75,7 +107,7 @@ def test_flop_is_that_of_the_original(primitive: str) -> None:
     ],
 )
 def test_fields_stand_for_what_they_do_in_the_original(id: str, expected: Problem) -> None:  # noqa: A002
-    assert expected == PROBLEMS[id]
+    assert expected == next(entry.problem for entry in ENTRIES if entry.labels["id"] == id)
 
 
 def test_gemm_keeps_the_transposes() -> None:
@@ -86,22 +118,22 @@ def test_gemm_keeps_the_transposes() -> None:
 
 @pytest.mark.parametrize(("expected", "primitive"), [(9, "conv"), (0, "rnn"), (0, "sparse_gemm")])
 def test_exact_repeats_are_kept(expected: int, primitive: str) -> None:
-    distinct = {(entry.labels["set"], entry.problem) for entry in of(primitive)}
-    assert expected == len(of(primitive)) - len(distinct)
+    distinct = {(entry.labels["set"], entry.problem) for entry in of_one_pass(primitive)}
+    assert expected == len(of_one_pass(primitive)) - len(distinct)
 
 
-def test_recurrent_cells_and_the_passes_that_an_entry_means() -> None:
+def test_recurrent_cells() -> None:
     expected = {
-        ("training", "vanilla", "forward_training"): 12,
-        ("training", "lstm", "forward_training"): 22,
-        ("training", "gru", "forward_training"): 19,
-        ("inference_server", "lstm", "forward_inference"): 15,
-        ("inference_server", "gru", "forward_inference"): 54,
-        ("inference_device", "vanilla", "forward_inference"): 2,
-        ("inference_device", "lstm", "forward_inference"): 1,
+        ("training", "vanilla"): 12,
+        ("training", "lstm"): 22,
+        ("training", "gru"): 19,
+        ("inference_server", "lstm"): 15,
+        ("inference_server", "gru"): 54,
+        ("inference_device", "vanilla"): 2,
+        ("inference_device", "lstm"): 1,
     }
-    found = [(entry.labels["set"], entry.problem.parameters()) for entry in of("rnn")]
-    assert expected == Counter((name, fields["cell"], fields["direction"]) for name, fields in found)
+    found = [(entry.labels["set"], entry.problem.parameters()["cell"]) for entry in of_one_pass("rnn")]
+    assert expected == Counter(found)
 
 
 def test_sparsities() -> None:
@@ -137,4 +169,4 @@ def test_sparsities() -> None:
     ],
 )
 def test_applications(primitive: str, expected: dict[str, int]) -> None:
-    assert expected == Counter(entry.labels["application"] for entry in of(primitive))
+    assert expected == Counter(entry.labels["application"] for entry in of_one_pass(primitive))

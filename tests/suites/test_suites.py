@@ -79,6 +79,30 @@ def test_exact_repeats_are_kept(tmp_path: Path) -> None:
     assert [Gemm(1, 1, 1)] * 2 == suites.load(written(tmp_path, "gemm = [{m=1,n=1,k=1},{m=1,n=1,k=1}]"))
 
 
+def test_lists_stand_for_their_product_in_order_with_the_same_labels(tmp_path: Path) -> None:
+    text = 'gemm = [{ m = [1, 2], n = 3, k = 4, dtype = ["float32", "float16"], id = "x" }]'
+    expected = [Gemm(m, 3, 4, dtype=dtype) for m in (1, 2) for dtype in ("float32", "float16")]
+    assert [suites.Entry(problem, {"id": "x"}) for problem in expected] == suites.read(written(tmp_path, text))
+
+
+def test_lists_may_be_defaults_and_an_entry_or_an_override_takes_their_place(tmp_path: Path) -> None:
+    text = 'defaults.gemm.dtype = ["float32", "float64"]\ngemm = [{m=1,n=1,k=1},{m=2,n=1,k=1,dtype="int8"}]'
+    path = written(tmp_path, text)
+    expected = [(1, "float32"), (1, "float64"), (2, "int8")]
+    assert expected == [(problem.m, problem.dtype) for problem in suites.load(path) if isinstance(problem, Gemm)]
+    assert [Gemm(m, 1, 1, dtype="float16") for m in (1, 2)] == suites.load(path, overrides={"dtype": ["float16"]})
+
+
+def test_lists_count_as_the_problems_they_make(tmp_path: Path) -> None:
+    path = written(tmp_path, 'gemm = [{ m = [1, 2, 3], n = [1, 2], k = 1, set = "a" }]')
+    assert {"gemm": {"a": 6}} == suites.describe(path).counts
+
+
+def test_device_is_a_label(tmp_path: Path) -> None:
+    path = written(tmp_path, 'gemm = [{ m = 1, n = 1, k = 1, device = "cuda" }]')
+    assert [suites.Entry(Gemm(1, 1, 1), {"device": "cuda"})] == suites.read(path)
+
+
 def test_overrides_replace_fields_and_expand_as_a_product(tmp_path: Path) -> None:
     overrides: dict[str, list[Value]] = {"dtype": ["float32", "bfloat16"], "n": [7, 8], "k": []}
     expected = [Gemm(1, n, 3, dtype=dtype) for dtype in ("float32", "bfloat16") for n in (7, 8)]
@@ -145,7 +169,13 @@ def test_file_without_a_title_is_called_by_its_path(tmp_path: Path) -> None:
         ("gemm entry 1: dtype='half': one of", "gemm = [{ m = 1, n = 1, k = 1, dtype = 'half' }]"),
         ("gemm entry 1: accumulate='int32' with", "gemm = [{ m = 1, n = 1, k = 1, accumulate = 'int32' }]"),
         ("gemm entry 1: set is not a string", "gemm = [{ m = 1, n = 1, k = 1, set = 3 }]"),
-        ("gemm entry 1: 'm' is not a number", "gemm = [{ m = [1], n = 1, k = 1 }]"),
+        ("gemm entry 1: 'm' is not a number", "gemm = [{ m = [[1]], n = 1, k = 1 }]"),
+        ("gemm entry 1: 'm' is not a number", "gemm = [{ m = [1, {}], n = 1, k = 1 }]"),
+        ("gemm entry 1: 'm' is an empty list", "gemm = [{ m = [], n = 1, k = 1 }]"),
+        ("gemm entry 1: m='x': expected int", "gemm = [{ m = [1, 'x'], n = 1, k = 1 }]"),
+        ("gemm entry 1: its lists make more than 10000", f"gemm = [{{ m = {[1] * 101}, n = {[1] * 100}, k = 1 }}]"),
+        ("gemm entry 1: set is not a string", "gemm = [{ m = 1, n = 1, k = 1, set = ['a', 'b'] }]"),
+        ("gemm entry 1: device is neither cpu nor cuda", "gemm = [{ m = 1, n = 1, k = 1, device = 'cuda:0' }]"),
         ("gemm entry 1: 'm' is not a number", "gemm = [{ m = 1979-05-27, n = 1, k = 1 }]"),
         ("gemm entry 1: 'm' is not a number", f"gemm = [{{ m = 0x1{'0' * 9999}, n = 1, k = 1 }}]"),
         ("gemm entry 1: has no field 'hidden'", "defaults.gemm.hidden = 2\ngemm = [{ m = 1, n = 1, k = 1 }]"),
@@ -243,7 +273,7 @@ def test_any_name_is_a_suite_or_refused_in_one_line(name: str) -> None:
 
 
 def test_every_shipped_suite_loads_and_has_a_title() -> None:
-    expected = ["small", "medium", "large", "deepbench", "sizes"]
+    expected = ["small", "medium", "large", "deepbench", "roof", "sizes"]
     assert expected == suites.names()
     for name in suites.names():
         assert suites.describe(name).title not in ("", name)
@@ -262,7 +292,10 @@ def test_set_of_a_set_is_refused() -> None:
         suites.read("large", set="small")
 
 
-@pytest.mark.parametrize("primitive", suites.describe("sizes").counts)
+COUNTED = [name for name in suites.describe("sizes").counts if suites.load("sizes", only=[name])[0].flop()]
+
+
+@pytest.mark.parametrize("primitive", COUNTED)
 def test_sizes_grow_from_set_to_set_and_large_ends_on_a_cpu(primitive: str) -> None:
     flop = {name: [problem.flop() or 0 for problem in suites.load(name, only=[primitive])] for name in suites.SIZES}
     assert max(flop["small"]) < min(flop["medium"])
@@ -280,8 +313,13 @@ def test_sizes_of_gemm_keep_their_promises() -> None:
 
 
 def test_sizes_that_cite_deepbench_are_its_own() -> None:
-    theirs = {entry.labels["id"]: entry.problem for entry in suites.read("deepbench")}
-    cited = [entry for entry in suites.read("sizes") if entry.labels["label"].startswith("DeepBench ")]
+    theirs = {(entry.labels["id"], entry.problem) for entry in suites.read("deepbench")}
+    named = [(entry.labels.get("label", ""), entry.problem) for entry in suites.read("sizes")]
+    cited = {(label.removeprefix("DeepBench "), problem) for label, problem in named if label.startswith("DeepBench ")}
     assert cited
-    for entry in cited:
-        assert theirs[entry.labels["label"].removeprefix("DeepBench ")] == entry.problem
+    assert cited <= theirs
+
+
+def test_reference_results_are_found_by_their_device() -> None:
+    assert all(paths and all(path.is_file() for path in paths) for paths in suites.references().values())
+    assert "h200" in suites.references()

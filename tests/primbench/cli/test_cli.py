@@ -14,11 +14,11 @@ import pytest
 from click.testing import Result
 
 from primbench import __version__
-from primbench.cli import COMMANDS, main
+from primbench.cli import ALIASES, COMMANDS, main
 from primbench.problem import primitives
 
 PROGRAM = f"{sys.executable} -P -m primbench"
-NAMES = [*primitives(), *COMMANDS]
+NAMES = [*primitives(), *ALIASES, *COMMANDS]
 
 
 def shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -137,3 +137,10 @@ def test_module_and_script_are_the_same_program() -> None:
     if not script.exists():
         pytest.skip("the console script primbench is not installed beside this Python")
     assert shell(f"{script} --help").stdout == shell(f"{PROGRAM} --help").stdout != ""
+
+
+def test_bandwidth_is_another_word_for_memcpy(invoke: Callable[..., Result]) -> None:
+    where = ("--bytes", "1KiB", "--device", "cpu", "--backend", "numpy", "--dry-run")
+    found, same = invoke("bandwidth", *where), invoke("memcpy", *where)
+    assert (0, same.stdout) == (found.exit_code, found.stdout)
+    assert found.stdout.startswith("memcpy ")

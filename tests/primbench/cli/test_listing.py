@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from primbench import backends, suites
+import primbench.suites as suites
+from primbench import backends
 from primbench.problem import backends_of, primitives
 
 SECTIONS = {"primitives": list(primitives()), "backends": backends.names(), "suites": suites.names()}

@@ -34,8 +34,21 @@ REFUSED = [
     (["--threads", "0"], "0 is not in the range x>=1"),
     (["--threads", "two"], "'two' is not a valid integer range"),
     (["-m", "0"], "gemm m=0: a size is a whole number of at least 1"),
-    (["-m", "-5"], "gemm m=-5: a size is a whole number of at least 1"),
-    (["-m", "1.5"], "'1.5' is not a valid integer"),
+    (["-m", "-5"], "'-5': a whole number such as 4096, or a sweep of them such as 64:4096:2"),
+    (["-m", "1.5"], "'1.5': a whole number such as 4096, or a sweep of them such as 64:4096:2"),
+    (["-m", "8:4"], "'8:4': a number, or MIN:MAX:FACTOR with 1 <= MIN <= MAX and FACTOR >= 2"),
+    (["-m", "0:8"], "'0:8': a number, or MIN:MAX:FACTOR with 1 <= MIN <= MAX and FACTOR >= 2"),
+    (["-m", "4KiB"], "'4KiB': a whole number such as 4096, or a sweep of them such as 64:4096:2"),
+    (
+        ["--against", "nosuch"],
+        "'nosuch': no such file; --against takes published:\"NVIDIA V100\", reference:NAME, or a",
+    ),
+    (["--against", ""], "'': no such file; --against takes published:\"NVIDIA V100\", reference:NAME, or a results"),
+    (["--against", "/"], "/: Is a directory"),
+    (["--against", __file__], "test_options.py: not a primbench results file: its first line is no header"),
+    (["--against", "published:V9"], "published:V9: there are AMD MI25, AMD Vega FE, "),
+    (["--against", "published:TitanX"], "published:TitanX: it may be NVIDIA TitanX Maxwell or NVIDIA TitanX Pascal"),
+    (["--against", "reference:h0"], "reference:h0: there is h200"),
     (["--max-noise", "0.5"], "percentage '0.5': expected a number and one of the units %, as in 0.5%"),
     (["--max-noise", "0%"], "max_noise=0.0: a fraction between 0 and 1"),
     (["--max-noise", "100%"], "max_noise=1.0: a fraction between 0 and 1"),
@@ -110,6 +123,13 @@ def test_defaults_of_the_command_line_are_those_of_the_library(invoke: Callable[
     from primbench import Method
 
     assert msgspec.to_builtins(Method(dry_run=True)) == method(invoke)
+
+
+def test_a_sweep_is_run_in_every_combination_with_the_rest(invoke: Callable[..., Result]) -> None:
+    sizes = ("-m", "2:8", "-m", 5, "-n", "1:9:3", "-k", 4)
+    found = json.loads(invoke("gemm", *sizes, "--backend", "numpy", "--dry-run", "--json", "-").stdout)["records"]
+    fields = [record["case"]["parameters"] for record in found]
+    assert [(m, n) for m in (2, 4, 8, 5) for n in (1, 3, 9)] == [(each["m"], each["n"]) for each in fields]
 
 
 def test_check_can_be_left_out(invoke: Callable[..., Result]) -> None:

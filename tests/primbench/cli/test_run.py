@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import primbench.suites as suites
+from primbench import record
 from primbench.problem import primitives
 
 DRY = ("--backend", "numpy", "--dry-run")
@@ -60,11 +61,42 @@ def test_dtypes_take_the_place_of_the_suites(invoke: Callable[..., Result], tmp_
     assert ["float64", "int8"] == found
 
 
+def test_ids_and_published_times_are_columns(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text('gemm = [{m = 1760, n = 16, k = 1760, id = "ours/1"}, {m = 7, n = 16, k = 1760, id = "ours/2"}]')
+    result = invoke("run", path, *DRY, "--no-check", "--against", "published:NVIDIA V100")
+    _, columns, first, second, source, *_ = result.stdout.splitlines()
+    assert ["ours/", "theirs", "check"] == columns.split()[-3:]
+    assert ["1", "38.0", "us"] == first.split()[4:7]
+    assert ["2", "-"] == second.split()[4:6]
+    assert source.startswith("theirs: NVIDIA Tesla V100, fp32 (CUDA 10.1.243")
+
+
+def test_roof_stands_in_front_and_is_kept_when_resumed(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text("gemm = [{m = 4, n = 5, k = 6}, {m = 4, n = 5, k = 7}]")
+    device = ("--backend", "numpy", "--device", "cpu", "--roof", "--dry-run", "--no-check")
+    assert 0 == invoke("run", path, *device, "-o", tmp_path / "r.jsonl").exit_code
+    found = record.read(tmp_path / "r.jsonl").records
+    assert [(2048, "roof"), (4, None), (4, None)] == [
+        (each.case.parameters["m"], each.case.labels.get("set")) for each in found
+    ]
+    assert 0 == invoke("run", path, *device, "--resume", tmp_path / "r.jsonl").exit_code
+    assert found == record.read(tmp_path / "r.jsonl").records
+
+
+def test_roof_of_nothing_that_is_measured_adds_no_case(invoke: Callable[..., Result]) -> None:
+    result = invoke(
+        "gemm", "-m", 4, "-n", 5, "-k", 6, "--dtype", "int8", "--roof", *DRY, "--device", "cpu", "--json", "-"
+    )
+    assert ["int8"] == [each["case"]["parameters"]["dtype"] for each in json.loads(result.stdout)["records"]]
+
+
 REFUSED = [
     (["deepbench", "--only", "gemn"], f"primitive 'gemn': there are {', '.join(primitives())}"),
     (["deepbench", "--set", "x"], "deepbench: no entry of set 'x': it holds gemm 'training', "),
     (["deepbench", "--dtype", "float3"], "dtype='float3': one of float64, "),
-    (["nosuch"], "suite 'nosuch': there are small, medium, large, deepbench, sizes, and no such file"),
+    (["nosuch"], "suite 'nosuch': there are small, medium, large, deepbench, roof, sizes, and no such file"),
     ([], "Missing argument 'NAME|FILE.toml'."),
 ]
 

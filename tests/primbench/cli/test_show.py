@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +30,24 @@ def test_export_over_the_file_itself_is_refused(refusal: Callable[..., str], mea
     before = path.read_bytes()
     assert f"{path}: asked to hold two things, and holds one" == refusal("show", path, "--json", path)
     assert before == path.read_bytes()
+
+
+def test_earlier_results_are_set_beside(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:
+    path, _ = measured
+    result = invoke("show", path, "--against", path)
+    _, columns, first, _, skipped, *notes = result.stdout.splitlines()
+    assert ["theirs", "ratio", "check"] == columns.split()[-3:]
+    assert ["1.000", "ok"] == first.split()[-2:]
+    assert " -  skipped: NumPy has no" in skipped
+    assert any("geometric mean 1.000 over 2 of 3 cases" in note for note in notes)
+    assert "2 of 3" in invoke("show", path, "--against", path, "--markdown", "-").stdout
+    rows = list(csv.DictReader(io.StringIO(invoke("show", path, "--against", path, "--csv", "-").stdout)))
+    assert [("1.0", True), ("1.0", True), ("", False)] == [(row["ratio"], bool(row["theirs_s"])) for row in rows]
+
+
+def test_baseline_that_is_not_there_names_what_is(refusal: Callable[..., str], measured: tuple[Path, Result]) -> None:
+    error = refusal("show", measured[0], "--against", "reference:nosuch")
+    assert "reference:nosuch: there is h200" in error
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\n", b'{"kind": "header"}\n', b"[[gemm]]\nm = 1\n"])

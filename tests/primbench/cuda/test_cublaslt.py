@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from primbench.cuda import cublaslt
+from primbench.cuda import cublaslt, libraries
 from primbench.errors import PrimbenchError, UnsupportedCase
 
 if TYPE_CHECKING:
@@ -243,17 +243,7 @@ def test_version_is_read_from_its_number(library: Library) -> None:
 
 
 def test_a_library_that_cannot_be_found_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cublaslt, "_names", lambda: iter(["libcublasLt.so.of-no-machine"]))
+    monkeypatch.setattr(libraries, "first_loadable", lambda *_: None)
     cublaslt.load.cache_clear()
     with pytest.raises(UnsupportedCase, match="pip install nvidia-cublas"):
         cublaslt.load()
-
-
-def test_loaded_path_is_found_in_maps() -> None:
-    maps = (
-        "7f00-7f01 r-xp 00000000 fe:00 1    /usr/lib/libcublas.so.13\n"
-        "7f02-7f03 r-xp 00000000 fe:00 2    /opt/a folder/libcublasLt.so.13\n"
-        "7f04-7f05 rw-p 00000000 00:00 0 \n"
-    )
-    assert cublaslt.loaded_path(maps) == "/opt/a folder/libcublasLt.so.13"
-    assert cublaslt.loaded_path(maps.splitlines()[0]) is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from primbench.cuda import trace as trace_module
-from primbench.cuda.trace import Record, split_calls, trace
+from primbench.cuda.trace import Call, Log, Record, launch_to_start, split_calls, trace
 from primbench.errors import UnsupportedCase
 
 if TYPE_CHECKING:
@@ -17,26 +17,31 @@ if TYPE_CHECKING:
 
 
 def test_each_call_gets_the_sum_of_its_kernels() -> None:
-    records = [(0, 1000, "gemm"), (1500, 3500, "reduce"), (4000, 5100, "gemm"), (5500, 7600, "reduce")]
+    records = [
+        Record(0, 1000, "gemm"),
+        Record(1500, 3500, "reduce"),
+        Record(4000, 5100, "gemm"),
+        Record(5500, 7600, "reduce"),
+    ]
     assert split_calls(records, 2) == ([3e-6, 3.2e-6], 2.0, ["gemm", "reduce"])
 
 
 def test_records_are_put_in_order_of_their_start() -> None:
-    records = [(40, 47, "b"), (0, 1, "a"), (20, 25, "a"), (10, 12, "b")]
+    records = [Record(40, 47, "b"), Record(0, 1, "a"), Record(20, 25, "a"), Record(10, 12, "b")]
     assert split_calls(records, 2) == ([3e-9, 12e-9], 2.0, ["a", "b"])
 
 
 def test_idle_time_between_kernels_is_not_busy() -> None:
-    assert split_calls([(0, 5000, "k"), (1_000_000, 1_005_000, "k")], 2)[0] == [5e-6, 5e-6]
+    assert split_calls([Record(0, 5000, "k"), Record(1_000_000, 1_005_000, "k")], 2)[0] == [5e-6, 5e-6]
 
 
 def test_calls_of_unequal_length_give_one_sample_the_mean() -> None:
-    records = [(0, 1000, "a"), (2000, 4000, "b"), (5000, 8000, "a")]
+    records = [Record(0, 1000, "a"), Record(2000, 4000, "b"), Record(5000, 8000, "a")]
     assert split_calls(records, 2) == ([3e-6], 1.5, ["a", "b"])
 
 
 def test_calls_of_unlike_kernels_give_one_sample_though_their_number_divides() -> None:
-    records = [(0, 1000, "a"), (2000, 4000, "b"), (5000, 8000, "b"), (9000, 13000, "b")]
+    records = [Record(0, 1000, "a"), Record(2000, 4000, "b"), Record(5000, 8000, "b"), Record(9000, 13000, "b")]
     assert split_calls(records, 2) == ([5e-6], 2.0, ["a", "b"])
 
 
@@ -45,9 +50,35 @@ def test_nothing_recorded_is_no_busy_time_of_zero() -> None:
         split_calls([], 7)
 
 
+def test_the_first_launch_of_each_call_counts_from_the_outermost_call_to_the_first_kernel() -> None:
+    calls = [Call(7, 1000), Call(7, 1100), Call(8, 2000), Call(3, 2500), Call(9, 5000), Call(10, 6000)]
+    work = [Record(4000, 4100, "graph", 7), Record(3500, 3600, "graph", 7), Record(4200, 4300, "k", 8)]
+    work += [Record(7500, 7600, "graph", 9), Record(7700, 7800, "k", 10)]
+    assert [2.5e-6, 2.5e-6] == launch_to_start(Log(work, calls), 2)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        Log([], []),
+        Log([Record(10, 20, "k", 1)], []),
+        Log(
+            [Record(10, 20, "k", 1), Record(30, 40, "k", 2), Record(50, 60, "k", 3)],
+            [Call(1, 5), Call(2, 6), Call(3, 7)],
+        ),
+        Log([Record(10, 20, "k", 1), Record(30, 40, "k", 2)], [Call(1, 15), Call(2, 25)]),
+    ],
+    ids=["nothing", "no calls", "3 launches in 2 calls", "work ahead of its call"],
+)
+def test_a_log_that_does_not_match_calls_and_work_gives_no_launch_to_start(log: Log) -> None:
+    assert [] == launch_to_start(log, 2)
+
+
 class Kind(enum.IntEnum):
     MEMCPY = 1
     MEMSET = 2
+    DRIVER = 4
+    RUNTIME = 5
     CONCURRENT_KERNEL = 10
     MEMCPY2 = 22
 
@@ -73,12 +104,21 @@ class Cupti:
         self.dropped = 0
         self.refuses = False
         self.now_ns = 1_000_000
+        self.launches = 0
 
     def launch(self, kind: Kind, duration_ns: int, **fields: Any) -> None:
-        start, self.now_ns = self.now_ns, self.now_ns + duration_ns + 500
+        """A call of the runtime that calls the driver 100 ns later, and starts the work after another 900."""
+        self.launches += 1
+        begin, start = self.now_ns, self.now_ns + 1000
+        self.now_ns = start + duration_ns + 500
+        self._log(Kind.DRIVER, begin + 100, begin + 800)
+        self._log(Kind.RUNTIME, begin, begin + 900)
+        self._log(kind, start, start + duration_ns, **fields)
+
+    def _log(self, kind: Kind, start: int, end: int, **fields: Any) -> None:
         if kind in self.enabled:
-            activity = SimpleNamespace(kind=int(kind), start=start, end=start + duration_ns, **fields)
-            self.pending.append(activity)
+            times = {"start": start, "end": end} if self.now_ns > 0 else {"start": 0, "end": 0}
+            self.pending.append(SimpleNamespace(kind=int(kind), correlation_id=self.launches, **times, **fields))
 
     def activity_register_callbacks(self, requested: Callable[[], Any], completed: Callable[[Any], None]) -> None:
         assert requested() == (8 * 2**20, 0)
@@ -143,11 +183,13 @@ def test_cupti_gives_times_names_and_count_of_the_calls_after_the_warm_up(cupti:
     assert (found.busy_s.calls_per_sample, found.busy_s.taken_by) == (1, "cupti")
     assert found.kernels_per_call == 3
     assert found.kernels == ["Memcpy HtoD", "Memset", "gemm(float const*)"]
+    assert found.launch_to_start_s is not None
+    assert found.launch_to_start_s.samples_s == [1e-6] * 3
     assert not cupti.enabled
 
 
 def test_a_mean_says_over_how_many_calls(cupti: Cupti) -> None:
-    made = iter([1, 1, 2, 1])
+    made = iter([1, 1, 2, 1, 1, 2, 1])
 
     def step() -> None:
         for _ in range(next(made)):
@@ -156,6 +198,7 @@ def test_a_mean_says_over_how_many_calls(cupti: Cupti) -> None:
     found = trace(Backend("numba"), step, 3, lambda: None)
     assert found.busy_s.samples_s == pytest.approx([4e-6 / 3])
     assert found.busy_s.calls_per_sample == 3
+    assert found.launch_to_start_s is None
 
 
 def test_dropped_records_refuse_the_trace(cupti: Cupti) -> None:
@@ -165,7 +208,7 @@ def test_dropped_records_refuse_the_trace(cupti: Cupti) -> None:
 
 
 def test_kernels_without_times_refuse_the_trace(cupti: Cupti) -> None:
-    cupti.now_ns = 0
+    cupti.now_ns = -(10**9)
     with pytest.raises(UnsupportedCase, match="without their times"):
         trace(
             Backend("cupy"),
@@ -204,17 +247,21 @@ class Profiler:
 
     def events(self) -> list[Any]:
         def event(record: Record, device: str, annotation: bool) -> Any:
-            start, end, name = record
             return SimpleNamespace(
-                time_range=SimpleNamespace(start=start / 1000, end=end / 1000),
-                name=name,
+                time_range=SimpleNamespace(start=record.start_ns / 1000, end=record.end_ns / 1000),
+                name=record.name,
+                id=record.correlation,
                 device_type=SimpleNamespace(name=device),
                 is_user_annotation=annotation,
             )
 
-        runtime = event((0, 3_000_000, "cudaLaunchKernel"), "CPU", False)
-        annotation = event((0, 9_000_000, "range"), "CUDA", True)
-        return [runtime, annotation, *(event(record, "CUDA", False) for record in Profiler.device)]
+        annotation = event(Record(0, 9_000_000, "range", 5), "CUDA", True)
+        return [
+            annotation,
+            *(event(Record(record.start_ns - 4001, 0, "cudaLaunchKernel", record.correlation), "CPU", False)
+              for record in Profiler.device),
+            *(event(record, "CUDA", False) for record in Profiler.device),
+        ]  # fmt: skip
 
 
 def test_torch_is_traced_by_its_profiler_to_the_nanosecond(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +274,9 @@ def test_torch_is_traced_by_its_profiler_to_the_nanosecond(monkeypatch: pytest.M
     backend = Backend("torch")
 
     def step() -> None:
-        start = 1_234_567 * (len(Profiler.device) + 1)
-        Profiler.device.append((start, start + 1603, "nvjet"))
+        correlation = len(Profiler.device) + 1
+        start = 1_234_567 * correlation
+        Profiler.device.append(Record(start, start + 1603, "nvjet", correlation))
 
     found = trace(backend, step, 4, lambda: None)
     assert found.busy_s.samples_s == [1603e-9] * 4
@@ -237,4 +285,6 @@ def test_torch_is_traced_by_its_profiler_to_the_nanosecond(monkeypatch: pytest.M
         ["nvjet"],
         1.0,
     )
-    assert backend.synchronized == 3
+    assert found.launch_to_start_s is not None
+    assert found.launch_to_start_s.samples_s == [4001e-9] * 4
+    assert backend.synchronized == 3 + 4

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from primbench import environment
+from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
 from primbench.record import Case, Header, Record, Results
@@ -53,6 +57,36 @@ def test_csv_leaves_the_unknown_empty_and_never_0() -> None:
 def test_csv_columns_do_not_depend_on_what_became_of_the_first_record() -> None:
     first, second = (to_csv(records).splitlines()[0] for records in ([record(None, "x"), record(OK)], [record(OK)]))
     assert first == second
+
+
+def test_csv_has_the_figures_and_times_that_only_a_primitive_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gemm, "figures", lambda self, measured: {"bus_bytes_per_s": 2e9, "lag_s": None})
+    (row,) = rows(to_csv([record(replace(OK, others={"full_queue_s": TIMES}))]))
+    expected = {"bus_bytes_per_s": "2000000000.0", "lag_s": "", "full_queue_s": "2e-06", "full_queue_samples": "3"}
+    assert expected == {name: row[name] for name in expected}
+
+
+def test_csv_leaves_empty_the_times_that_another_record_has() -> None:
+    found = rows(to_csv([record(OK), record(replace(OK, others={"full_queue_s": TIMES}))]))
+    assert ["", "2e-06"] == [row["full_queue_s"] for row in found]
+
+
+class Half:
+    """A yardstick."""
+
+    def figures(self, record: Record) -> dict[str, float | None]:
+        return {"theirs_s": 4e-6, "ratio": 0.5 if record.measurement else None}
+
+    def notes(self, records: Sequence[Record]) -> list[str]:
+        return ["half of theirs"]
+
+
+def test_csv_and_markdown_have_what_a_yardstick_adds() -> None:
+    records = [record(OK), record(None, "crash")]
+    assert [("4e-06", "0.5"), ("4e-06", "")] == [(r["theirs_s"], r["ratio"]) for r in rows(to_csv(records, [Half()]))]
+    found = to_markdown(records, [], None, [Half()])
+    assert "0.500 |" in found
+    assert found.endswith("half of theirs\n")
 
 
 def test_csv_quotes_what_a_reason_may_hold() -> None:

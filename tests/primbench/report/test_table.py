@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import environment
+from primbench.kernels.gemm import Gemm
 from primbench.measurement import GpuReading, Measurement, Method, Samples, Trace
 from primbench.nvml import Gpu
 from primbench.placement import EffectivePlacement, Placement
@@ -154,6 +156,63 @@ def test_rows_that_differ_in_their_place_can_be_told_apart(name: str) -> None:
     records = [record(ON_CPU, **change) for change in changes]
     assert expected == column(table(*records), name)
     assert name not in table(records[1]).columns
+
+
+@pytest.mark.parametrize(
+    ("heading", "cells", "ids"),
+    [
+        ("gemm/training/", ["001", "002"], ["gemm/training/001", "gemm/training/002"]),
+        ("gemm/", ["training/001", "device/001"], ["gemm/training/001", "gemm/device/001"]),
+        ("id", ["a", "b"], ["a", "b"]),
+        ("id", ["a/b", "a"], ["a/b", "a"]),
+        ("a/", ["b", "-"], ["a/b", None]),
+    ],
+)
+def test_ids_share_their_folders_in_the_heading(heading: str, cells: list[str], ids: list[str | None]) -> None:
+    assert cells == column(table(*(record(ON_CPU, labels={"id": each} if each else {}) for each in ids)), heading)
+
+
+FIGURES = {"lag_s": 3e-6, "bus_bytes_per_s": 2e9, "busy_fraction": 0.25, "#wrong": 12.0, "wall_p99_s": None}
+
+
+def test_figures_of_a_primitive_are_columns_by_their_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gemm, "figures", lambda self, measured: dict(FIGURES) | {"lag_s": 3e-6 * self.m})
+    found = table(record(ON_CPU, m=1), record(ON_CPU, m=1000))
+    expected = {"lag": ["3.00 us", "3.00 ms"], "bus GB/s": ["2", "2"], "busy": ["25.0%"] * 2, "#wrong": ["12", "12"]}
+    assert expected == {name: column(found, name) for name in expected}
+    assert "wall p99" not in found.columns  # nobody knows it
+
+
+def test_figures_are_asked_for_whatever_became_of_the_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gemm, "figures", lambda self, measured: {"calls": None if measured.batch_s is None else 1.0})
+    assert ["-", "1"] == column(table(record(status="failed", reason="x", m=1), record(ON_CPU)), "calls")
+
+
+class Doubled:
+    """A yardstick that is twice as slow as what is measured."""
+
+    def figures(self, record: Record) -> dict[str, float | None]:
+        found = record.measurement.batch_s if record.measurement else None
+        return {"theirs_s": 2 * found.median_s if found else None, "ratio": 0.5 if found else None}
+
+    def notes(self, records: Sequence[Record]) -> list[str]:
+        return [f"{len(records)} of gemm"]
+
+
+def test_yardstick_adds_its_columns_and_notes() -> None:
+    (found,) = tables([record(ON_CPU), record(m=1)], [], None, [Doubled()])
+    assert (["10.0 us", "-"], ["0.500", "-"]) == (column(found, "theirs"), column(found, "ratio"))
+    assert ["2 of gemm"] == found.notes
+
+
+@pytest.mark.parametrize(("cell", "ratio"), [("1.003", 1.0031), ("0.0123", 0.01234), ("275.620", 275.62)])
+def test_ratio_shows_thousandths_near_1_and_digits_far_below(cell: str, ratio: float) -> None:
+    class Fixed(Doubled):
+        def figures(self, record: Record) -> dict[str, float | None]:
+            return {"ratio": ratio}
+
+    (found,) = tables([record(ON_CPU)], [], None, [Fixed()])
+    assert [cell] == column(found, "ratio")
 
 
 def test_cold_cache_is_claimed_only_where_all_are_cold() -> None:

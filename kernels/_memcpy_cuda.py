@@ -1,0 +1,93 @@
+"""Copies between the host and GPUs: which memory, on which GPU, for each direction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.cuda import copies, pinned
+from primbench.cuda.copies import Copy, DeviceMemory, HostMemory
+from primbench.errors import UnsupportedCase
+from primbench.hostbuffer import host_buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from primbench.problem import Array, Step
+
+
+def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
+    """problem: a Memcpy. The step has the attributes ``algorithm`` and ``stream_only``.
+
+    The last: what is asked is how the copy engines do when a stream feeds them, as it does in a program, and as
+    nvbandwidth measures it; nodes of a graph may be sent to them another way.
+    """
+    if problem.direction == "h2h":
+        raise UnsupportedCase("h2h copies within the host: ask for --device cpu")
+    device, host = int(backend.device.removeprefix("cuda:")), backend.get(x)
+    planned = [copy for number in range(problem.gpus) for copy in _copies(backend, problem, device + number)]
+    for copy in planned:
+        copy.source.put(host)
+    step: Any = copies.step_of(planned, backend.stream_handle)
+    pins = [end.how for end in (planned[0].source, planned[0].destination) if isinstance(end, HostMemory)]
+    step.algorithm = ", ".join([step.algorithm, *pins])
+    step.stream_only = True
+    return step  # type: ignore[no-any-return]
+
+
+def _copies(backend: Any, problem: Any, device: int) -> Iterator[Copy]:
+    """Those of one GPU: two for bidirectional, else one."""
+
+    def on_gpu(number: int = device) -> DeviceMemory:
+        return DeviceMemory(number, problem.bytes)
+
+    def on_host(node: int) -> HostMemory:
+        return _host_memory(backend, problem, node)
+
+    if problem.direction in ("h2d", "bidirectional"):
+        yield Copy(device, on_host(problem.src_node), on_gpu())
+    if problem.direction in ("d2h", "bidirectional"):
+        yield Copy(device, on_gpu(), on_host(problem.dst_node))
+    if problem.direction == "d2d":
+        yield Copy(device, on_gpu(), on_gpu())
+    if problem.direction == "p2p":
+        copies.enable_peer_access(device, problem.peer)
+        yield Copy(device, on_gpu(), on_gpu(problem.peer))
+
+
+def _host_memory(backend: Any, problem: Any, node: int) -> HostMemory:
+    if problem.memory == "write_combined":
+        return HostMemory(pinned.allocated(problem.bytes, write_combined=True), "cuMemHostAlloc write-combined")
+    if problem.memory == "framework":
+        return HostMemory(_PINNED_BY[backend.name](problem.bytes), f"pinned by {backend.name}")
+    pages = host_buffer(problem.bytes, None if node < 0 else node)
+    if problem.memory == "pageable":
+        return HostMemory(pages, "pageable")
+    array = pinned.registered(pages)
+    if array is not None:
+        return HostMemory(array, "cuMemHostRegister")
+    if node >= 0:
+        raise UnsupportedCase(f"memory on node {node} cannot be pinned: the driver refuses to register pages here")
+    return HostMemory(pinned.allocated(problem.bytes), "cuMemHostAlloc, as registering is not supported here")
+
+
+def _torch_pinned(size_bytes: int) -> Array:
+    import torch
+
+    return torch.empty(size_bytes, dtype=torch.int8, pin_memory=True).numpy()  # type: ignore[no-any-return]
+
+
+def _cupy_pinned(size_bytes: int) -> Array:
+    import cupyx
+    import numpy as np
+
+    return cupyx.empty_pinned((size_bytes,), np.int8)  # type: ignore[no-any-return]
+
+
+def _numba_pinned(size_bytes: int) -> Array:
+    import numpy as np
+    from numba import cuda
+
+    return cuda.pinned_array(size_bytes, np.int8)  # type: ignore[no-any-return]
+
+
+_PINNED_BY: dict[str, Callable[[int], Array]] = {"torch": _torch_pinned, "cupy": _cupy_pinned, "numba": _numba_pinned}

@@ -1,0 +1,104 @@
+"""Launch: what a call costs that has next to nothing to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from primbench.errors import InvalidRequest, Unverifiable
+from primbench.problem import Problem, Reference, option
+from primbench.random import random_array
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from primbench.measurement import Measurement, Samples
+    from primbench.problem import Array
+
+OF_GPUS = ("kernel", "driver")
+OF_CPUS = ("getppid", "thread_wake", "process_start")
+CALLS = ("dispatch", *OF_GPUS, "ctypes", *OF_CPUS)
+TAKE_PARAMETERS = (*OF_GPUS, "ctypes")
+MAX_PARAMETER_BYTES = 4096  # CUDA C++ Programming Guide, "__global__": the limit that every GPU has
+
+
+@dataclass(frozen=True)
+class Launch(Problem, name="launch"):
+    """The cost of calling: a kernel or a graph on a GPU; on a CPU what a call, a thread and a process cost.
+
+    dispatch is the framework's own addition of 1 to one element. On a GPU, kernel is an empty kernel launched by the
+    framework (torch has none, and zeroes one element), driver the same through cuda.bindings, ctypes through ctypes.
+    On a CPU, ctypes calls an empty C function, getppid the kernel of the system; thread_wake wakes a waiting thread
+    and waits for its answer; process_start starts /bin/true and waits for its end.
+    """
+
+    call: str = option("dispatch", "what is called", CALLS)
+    parameter_bytes: int = option(0, "of the kernel: 0, or a multiple of 8 from 16 to 4096")
+    nodes: int = option(0, "kernels of a graph that a call replays; 0 launches one without a graph")
+
+    example_sizes = ((),)  # it has none
+    has_tails = True
+
+    def __post_init__(self) -> None:
+        if self.call not in CALLS:
+            raise InvalidRequest(f"launch call={self.call!r}: one of {', '.join(CALLS)}")
+        size, nodes = self.parameter_bytes, self.nodes
+        if type(size) is not int or size not in (0, *range(16, MAX_PARAMETER_BYTES + 1, 8)):
+            raise InvalidRequest(f"launch parameter_bytes={size!r}: 0, or a multiple of 8 from 16 to 4096")
+        if size and self.call not in TAKE_PARAMETERS:
+            raise InvalidRequest(
+                f"launch parameter_bytes={size} with call={self.call!r}: ask for --call {', '.join(TAKE_PARAMETERS)}"
+            )
+        if type(nodes) is not int or nodes < 0:
+            raise InvalidRequest(f"launch nodes={nodes!r}: a whole number, 0 for no graph")
+        if nodes and self.call in OF_CPUS:
+            raise InvalidRequest(f"launch nodes={nodes} with call={self.call!r}: a graph holds kernels only")
+
+    def bytes_moved(self) -> None:
+        """The few there are say nothing."""
+
+    def memory_bytes(self) -> int:
+        return 8 + 4 * self.nodes
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        return (random_array(rng, (1,), "float32"),) if self.call == "dispatch" else ()
+
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+        import numpy as np
+
+        if inputs:
+            expected = inputs[0].astype(np.float64) + 1
+        elif self.parameter_bytes:
+            expected = np.arange(1.0, max(1, self.nodes) + 1)
+        elif self.call in ("thread_wake", "process_start"):
+            expected = np.zeros(1)
+        else:
+            raise Unverifiable("an empty call leaves nothing to compare; on a GPU --trace counts the kernels")
+        return Reference(index=..., expected=expected, scale=np.ones_like(expected))
+
+    def tolerance(self) -> float:
+        """Half the distance of float32 numbers around 1, of which the sum is one."""
+        return 2.0**-24
+
+    def figures(self, measured: Measurement) -> dict[str, float | None]:
+        """Tails of single calls; of graphs, the GPU's time for each node."""
+        single_s, wall_s, device_s = measured.enqueue_single_s, measured.wall_s, measured.device_s
+        others, trace = measured.others, measured.trace
+        return {
+            "single_p50_s": _quantile_s(single_s, 0.5),
+            "single_p99_s": _quantile_s(single_s, 0.99),
+            "single_p999_s": _quantile_s(single_s, 0.999),
+            "wall_p99_s": _quantile_s(wall_s, 0.99),
+            "wall_p999_s": _quantile_s(wall_s, 0.999),
+            "launch_to_start_s": _quantile_s(trace.launch_to_start_s if trace else None, 0.5),
+            "full_queue_s": _quantile_s(others.get("full_queue_s"), 0.5),
+            "instantiate_s": _quantile_s(others.get("instantiate_s"), 0.5),
+            "per_node_s": device_s.median_s / self.nodes if device_s and self.nodes else None,
+        }
+
+
+def _quantile_s(found: Samples | None, q: float) -> float | None:
+    """None, too, where fewer than ten samples lie beyond a quantile of the tail."""
+    if found is None or (q > 0.5 and len(found.samples_s) * (1 - q) < 10):
+        return None
+    return found.quantile_s(q)

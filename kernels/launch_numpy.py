@@ -1,0 +1,21 @@
+"""Launch on NumPy, which is the CPU's operating system and a ufunc."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from primbench.kernels._launch_host import host_step
+from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.launch import Launch
+
+
+@kernel("launch", "numpy")
+def numpy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
+    import numpy as np
+
+    if problem.call != "dispatch" or problem.nodes:
+        return host_step(problem)
+    return functools.partial(np.add, inputs[0], np.float32(1), backend.empty((1,), "float32"))

@@ -1,0 +1,48 @@
+"""Launch on torch: its smallest operations, its graphs, and the driver on its stream."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import UnsupportedCase
+from primbench.kernels._launch_cuda import Replay, cuda_step, refuse_what_cpus_do
+from primbench.kernels._launch_driver import driver_step
+from primbench.kernels._launch_host import host_step
+from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.launch import Launch
+
+
+@kernel("launch", "torch")
+def torch_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
+    """torch.add, or zero_ where an empty kernel is asked for, each of one element."""
+    import torch
+
+    on_cpu = backend.device == "cpu"
+    if on_cpu and (problem.call != "dispatch" or problem.nodes):
+        return host_step(problem)
+    refuse_what_cpus_do(problem)
+    if problem.call in ("driver", "ctypes"):
+        return driver_step(backend, problem)
+    if problem.parameter_bytes:
+        raise UnsupportedCase("torch launches no kernels with parameters of one's own: ask for --call driver")
+    y = backend.empty((1,), "float32")
+    launch: Any = functools.partial(torch.add, inputs[0], 1, out=y) if inputs else functools.partial(y.zero_)
+    launch.algorithm = "torch.add" if inputs else "torch.Tensor.zero_"
+    if on_cpu:
+        return launch  # type: ignore[no-any-return]
+
+    def capture(enqueue: Callable[[], None]) -> Replay:
+        graph = backend.capture(enqueue)
+        replay = graph.launch
+
+        def step() -> Any:
+            replay()
+            return y
+
+        return graph.nodes, step
+
+    return cuda_step(backend, problem, [launch] * max(1, problem.nodes), capture)

@@ -1,0 +1,122 @@
+"""Recurrent networks on CuPy arrays: cuDNN called directly, and step by step with a pointwise kernel of ours."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from primbench.cuda import driver
+from primbench.cuda.cudnn import CudnnRefusal
+from primbench.cuda.cudnn_rnn import ALGORITHMS
+from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.problem import Step, kernel, setup_of
+from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from primbench.kernels._rnn_stepwise import Bind, Pointwise
+    from primbench.kernels.rnn import Operands, Rnn
+
+STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}  # as the CUDA source names them
+BLOCK = 128  # threads
+TRIES = 3
+
+# What was found the fastest, by problem and device: every set of inputs must get the same one.
+_fastest: dict[tuple[Any, str], str] = {}
+
+
+@kernel("rnn", "cupy")
+def cupy_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
+    """The step's attribute ``algorithm`` names cuDNN's algorithm and, where it was chosen here, the times of all."""
+    from primbench.kernels._rnn_cudnn import cudnn_step
+
+    operands = problem.operands(inputs)
+    if problem.algo == "stepwise":
+        return _stepwise(backend, problem, operands)
+    _refuse_approximations(problem)
+    known = problem.algo if problem.algo in ALGORITHMS else _fastest.get((problem, backend.device))
+    if known is None:
+        return _try_all(backend, problem, operands)
+    try:
+        return cudnn_step(backend, problem, operands, known)
+    except CudnnRefusal as refusal:
+        raise UnsupportedCase(f"{refusal}: ask for --algo auto") from None
+
+
+def _refuse_approximations(problem: Rnn) -> None:
+    if problem.algo.startswith("persist") and problem.needs_exact_tanh:
+        raise UnsupportedCase(
+            f"cuDNN's persistent {problem.cell} kernels approximate tanh to 2^-11 in float32, too: "
+            "ask for --algo standard, or --math-mode tf32"
+        )
+
+
+def _try_all(backend: Any, problem: Rnn, operands: Operands) -> Step:
+    """The fastest of those that cuDNN has for this network. Raises UnsupportedCase where it has none."""
+    from primbench.kernels._rnn_cudnn import cudnn_step
+
+    best, best_s, tried, refused = None, math.inf, [], []
+    for name in ("standard",) if problem.needs_exact_tanh else ALGORITHMS:
+        try:
+            step = cudnn_step(backend, problem, operands, name)
+            time_s = _time_s(step, backend.stream_handle)
+        except PrimbenchError as refusal:
+            refused.append(f"{name}: {refusal}")
+            continue
+        tried.append(f"{name} {format_time(time_s)}")
+        if time_s < best_s:
+            best, best_s, _fastest[problem, backend.device] = step, time_s, name
+    if best is None:
+        raise UnsupportedCase(f"cuDNN has no such network: {'; '.join(refused)}")
+    best.algorithm += f" (tried: {', '.join(tried)})"  # type: ignore[attr-defined]
+    return best
+
+
+def _time_s(step: Step, stream: int) -> float:
+    """The quickest of a few calls, the first of which, which loads kernels, does not count."""
+    step()
+    before, after = driver.Event(), driver.Event()
+
+    def once() -> float:
+        before.record(stream)
+        step()
+        after.record(stream)
+        driver.synchronize(stream)
+        return before.seconds_until(after)
+
+    return min(once() for _ in range(TRIES))
+
+
+def _stepwise(backend: Any, problem: Rnn, operands: Operands) -> Step:
+    from primbench.kernels._rnn_stepwise import stepwise
+
+    # cuBLASLt wants addresses that a slice need not have.
+    own = operands._replace(h0=[state.copy() for state in operands.h0])
+    step = stepwise(backend, problem, own, setup_of("gemm", "cupy"), _pointwise(problem))
+    step.algorithm = "stepwise: 2 calls a step, cuBLASLt product and pointwise kernel"  # type: ignore[attr-defined]
+    return step
+
+
+def _pointwise(problem: Rnn) -> Bind:
+    import numpy as np
+
+    launch = _compiled(problem.dtype).get_function(problem.cell)
+    blocks = -(-problem.batch_size * problem.hidden_size // BLOCK)
+    sizes = [np.int32(n) for n in (problem.batch_size, problem.hidden_size, problem.ways * problem.hidden_size)]
+
+    def bind(a: Pointwise) -> Callable[[], Any]:
+        own = {"vanilla": (), "lstm": (a.c_before, a.c), "gru": (a.h_before,)}[problem.cell]
+        arguments = (a.from_x, a.from_h, a.b_ih, a.b_hh, a.h, a.y, *sizes, *own)
+        return functools.partial(launch, (blocks,), (BLOCK,), arguments)
+
+    return bind
+
+
+@functools.cache
+def _compiled(dtype: str) -> Any:
+    import cupy
+
+    source = importlib.resources.files("primbench.kernels").joinpath("cuda/rnn_pointwise.cu").read_text()
+    return cupy.RawModule(code=source, options=("-std=c++17", f"-DSTORED={STORED[dtype]}"))

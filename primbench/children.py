@@ -1,0 +1,104 @@
+"""A process that this one starts and ends, and what it died of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+END_TIMEOUT_S = 10.0
+
+
+class Child:
+    """A module of primbench as a process. Its process group is its own, so that Ctrl-C reaches only the front.
+
+    name: what messages call it.
+    """
+
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str] = (), *, inherited: Sequence[int] = (), verbose: bool
+    ) -> None:
+        """inherited: descriptors that keep their numbers there. verbose: what it prints goes to this stderr."""
+        self.name = name
+        self._stderr = None if verbose else tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
+            pass_fds=inherited,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def stdout(self) -> int:
+        """The descriptor of its output; at its end the child is dying, too."""
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def write(self, text: bytes) -> None:
+        """Raises BrokenPipeError."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(text)
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        """Kill it and everything it started. A process that a driver call holds is left to the kernel."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        try:
+            self.process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            print(f"primbench: {self.name} {self.pid} is stuck in the driver and ends later", file=sys.stderr)
+        for stream in (self.process.stdin, self.process.stdout, self._stderr):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):  # closing tries again what a dead child did not take
+                    stream.close()
+
+    def cause_of_death(self) -> str:
+        """Of one whose output has ended."""
+        try:
+            status = self.process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return f"{self.name} closed its output but goes on running"
+        if status == -signal.SIGKILL:
+            return f"{self.name} was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), or somebody"
+        cause = f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
+        return f"{self.name} died of {cause}{self._last_words()}"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended otherwise than it should."""
+        return bool(self.process.poll())
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether a signal ended it."""
+        return (self.process.poll() or 0) < 0
+
+    def _last_words(self) -> str:
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+
+def _signal_name(number: int) -> str:
+    """Real-time signals but the first and the last have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

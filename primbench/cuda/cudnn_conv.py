@@ -1,0 +1,148 @@
+"""2-D convolution and its gradients by cuDNN's graph API: the operation, and which plan for it is the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import c_void_p
+from typing import Protocol
+
+from primbench.cuda import cudnn, cudnn_graph, driver
+from primbench.cuda.cudnn_graph import CONVOLUTION_MODE, DATA_TYPE, DESCRIPTOR, FLOAT, INT64, Descriptor, Plan
+from primbench.errors import PrimbenchError, UnsupportedCase
+
+X, W, Y = 1, 2, 3  # identities of the tensors, gradients included
+
+_CROSS_CORRELATION = 1  # the filter is not flipped
+# cudnnBackendDescriptorType_t, and the first of six cudnnBackendAttributeName_t: alpha, beta, convolution, W, X, Y.
+_OPERATION = {"forward": (10, 700), "bwd_data": (12, 706), "bwd_weights": (11, 712)}
+# cudnnBackendAttributeName_t
+_SUM_TYPE, _MODE, _DILATIONS, _STRIDES, _PADS_AFTER, _PADS_BEFORE, _SPATIAL_AXES = 100, 101, 102, 103, 104, 105, 106
+
+# An engine on float32 that has the first works in tf32, one that has the second in fewer bits still.
+_NOT_IEEE = ("tensor cores", "inputs rounded")
+
+MAX_PLANS = 10  # as many as torch tries
+_SAMPLE_S, _SAMPLES, _MAX_CALLS, _EQUAL = 0.3e-3, 3, 50, 1.01
+
+
+class Axis(Protocol):
+    @property
+    def pad(self) -> int: ...
+    @property
+    def stride(self) -> int: ...
+    @property
+    def dilation(self) -> int: ...
+
+
+class Convolution(Protocol):
+    """As primbench.kernels.conv has it: shapes in the order in memory, n c h w or n h w c by ``layout``."""
+
+    @property
+    def direction(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def math_mode(self) -> str: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def axes(self) -> Sequence[Axis]: ...
+    @property
+    def image_shape(self) -> tuple[int, ...]: ...
+    @property
+    def filter_shape(self) -> tuple[int, ...]: ...
+    @property
+    def response_shape(self) -> tuple[int, ...]: ...
+
+
+def plans(problem: Convolution, handle: c_void_p, limit_bytes: int) -> list[Plan]:
+    """Raises UnsupportedCase where no engine can do it within a workspace of that size."""
+    refused = _NOT_IEEE if (problem.dtype, problem.math_mode) == ("float32", "ieee") else ()
+    try:
+        return cudnn_graph.plans(operation(problem), handle, refused, limit_bytes, MAX_PLANS)
+    except UnsupportedCase as reason:
+        what = f"{problem.direction} {problem.dtype} {problem.math_mode} {problem.layout}"
+        raise UnsupportedCase(f"cuDNN {cudnn.version()} has no conv {what} of these sizes: {reason}") from None
+
+
+def operation(problem: Convolution) -> Descriptor:
+    """Sums in float32. The groups follow from the channels of image and filter."""
+    kind, first = _OPERATION[problem.direction]
+    values = (
+        (FLOAT, 1.0),
+        (FLOAT, 0.0),
+        (DESCRIPTOR, _convolution(problem)),
+        (DESCRIPTOR, _tensor(W, problem, problem.filter_shape)),
+        (DESCRIPTOR, _tensor(X, problem, problem.image_shape)),
+        (DESCRIPTOR, _tensor(Y, problem, problem.response_shape)),
+    )
+    return Descriptor(kind, *((first + number, element, [value]) for number, (element, value) in enumerate(values)))
+
+
+def _convolution(problem: Convolution) -> Descriptor:
+    pads = [axis.pad for axis in problem.axes]
+    return Descriptor(
+        cudnn_graph.CONVOLUTION,
+        (_SPATIAL_AXES, INT64, [len(pads)]),
+        (_SUM_TYPE, DATA_TYPE, [cudnn.DATA_TYPE["float32"]]),
+        (_MODE, CONVOLUTION_MODE, [_CROSS_CORRELATION]),
+        (_PADS_BEFORE, INT64, pads),
+        (_PADS_AFTER, INT64, pads),
+        (_STRIDES, INT64, [axis.stride for axis in problem.axes]),
+        (_DILATIONS, INT64, [axis.dilation for axis in problem.axes]),
+    )
+
+
+def _tensor(identity: int, problem: Convolution, stored: tuple[int, ...]) -> Descriptor:
+    order = (0, 1, 2, 3) if problem.layout == "nchw" else (0, 3, 1, 2)
+    strides = cudnn.contiguous(stored)
+    return cudnn_graph.tensor(identity, problem.dtype, [stored[i] for i in order], [strides[i] for i in order])
+
+
+def fastest(found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], stream_handle: int) -> Plan:
+    """The first plan that takes no longer than the quickest, but for what a short trial cannot tell.
+
+    So that two processes take the same one of several that are equally fast. Raises UnsupportedCase where none runs.
+    """
+    times_s, reason = [], ""
+    for plan in found:
+        try:
+            times_s.append((device_s(bind(plan), stream_handle), plan))
+        except (cudnn.CudnnError, cudnn.CudnnRefusal) as refusal:  # some engines refuse only when they are called
+            reason = str(refusal)
+    if not times_s:
+        raise UnsupportedCase(f"cuDNN {cudnn.version()} proposes {len(found)} plans and runs none: {reason}")
+    least_s = min(time_s for time_s, _ in times_s)
+    return next(plan for time_s, plan in times_s if time_s <= _EQUAL * least_s)
+
+
+def device_s(call: cudnn_graph.Call, stream_handle: int) -> float:
+    """Of a call, the least of some samples; short calls a graph at a time, or launching them would be what is timed."""
+
+    def enqueue() -> None:
+        cudnn.check(call.function(*call.arguments), "cudnnBackendExecute")
+
+    def elapsed_s(launch: Callable[[], None]) -> float:
+        before, after = driver.Event(), driver.Event()
+        before.record(stream_handle)
+        launch()
+        after.record(stream_handle)
+        driver.synchronize(stream_handle)
+        return before.seconds_until(after)
+
+    enqueue()  # kernels are loaded at their first call
+    driver.synchronize(stream_handle)
+    once_s = elapsed_s(enqueue)
+    calls = min(_MAX_CALLS, int(_SAMPLE_S / max(once_s, 1e-6)))
+    if calls < 2:
+        return min(once_s, elapsed_s(enqueue))
+
+    def several() -> None:
+        for _ in range(calls):
+            enqueue()
+
+    try:
+        launch = driver.capture(stream_handle, several).launch
+    except PrimbenchError:  # what cannot be captured is timed as it is called
+        launch = several
+    return min(elapsed_s(launch) for _ in range(_SAMPLES)) / calls

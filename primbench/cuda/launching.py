@@ -1,0 +1,58 @@
+"""Times that only launches have: with the queue full, and of making a graph ready to be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from primbench.cuda import driver
+from primbench.measurement import Method, Samples
+from primbench.sampling import Clock, collect, secondary_rule
+
+HOLD_S = 20e-3  # at 10 us a launch two thousand: twice what the queue of a stream holds
+FULL_CALLS = 256
+
+
+def full_queue(step: Callable[[], Any], stream: int) -> Callable[[Method, Clock], Samples]:
+    """How to time a call that finds the queue full, or some thousand launches long where it never is.
+
+    The stream is held until so many are queued, and the calls behind them are timed while the GPU catches up.
+    """
+
+    def times(method: Method, clock: Clock) -> Samples:
+        blocker = driver.Blocker(stream, HOLD_S)
+
+        def take() -> list[float]:
+            blocker.hold()
+            while not blocker.timed_out:
+                step()
+            start = clock()
+            for _ in range(FULL_CALLS):
+                step()
+            end = clock()
+            driver.synchronize(stream)
+            return [(end - start) / 1e9 / FULL_CALLS]
+
+        rule = secondary_rule(method)
+        return collect(take, rule, clock, calls_per_sample=FULL_CALLS, taken_by="host clock, queue full")
+
+    return times
+
+
+def instantiation(enqueue: Callable[[], None], stream: int) -> Callable[[Method, Clock], Samples]:
+    """How to time cuGraphInstantiate of a graph of what ``enqueue`` puts on the stream."""
+
+    def times(method: Method, clock: Clock) -> Samples:
+        with driver.captured(stream, enqueue) as graph:
+
+            def take() -> list[float]:
+                start = clock()
+                instance = driver.instantiate(graph)
+                end = clock()
+                driver.call("cuGraphExecDestroy", instance)
+                return [(end - start) / 1e9]
+
+            take()
+            return collect(take, secondary_rule(method), clock, calls_per_sample=1, taken_by="host clock")
+
+    return times

@@ -1,0 +1,98 @@
+"""What torchrun, mpirun or srun say, in the environment, of the processes that they started beside this one."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from primbench.errors import InvalidRequest
+
+# Rank, size, rank and size on this host; None where the launcher does not say. Open MPI's and MPICH's before Slurm's:
+# within a job of Slurm their daemons are tasks of Slurm, and what they start inherits those names, too.
+# torchrun: PyTorch, torch.distributed.run. Open MPI: its FAQ on environment variables. srun: srun(1).
+_NAMES: dict[str, tuple[str, str, str, str | None]] = {
+    "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    "mpirun": (
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    "mpiexec": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", None),
+}  # fmt: skip
+
+# Known to the processes of one job, and together to few others. PRIMBENCH_SECRET is for who needs more than that.
+_SHARED = (
+    "PRIMBENCH_SECRET", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE", "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+)  # fmt: skip
+_PORTS = range(20_000, 32_000)  # below those that Linux hands out itself
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of one launch, of which this is one.
+
+    address, port: where rank 0 waits for the others. secret: what they have in common, to know each other by.
+    """
+
+    launcher: str
+    rank: int
+    size: int
+    local_rank: int
+    address: str
+    port: int
+    secret: bytes
+
+
+def world(variables: Mapping[str, str] = os.environ) -> World | None:
+    """None where this process was started alone. Raises InvalidRequest where the others could not be found."""
+    for launcher, (rank, size, local_rank, local_size) in _NAMES.items():
+        if rank in variables and _number(variables, size, 1) > 1:
+            secret = "\n".join(variables.get(name, "") for name in _SHARED).encode()
+            return World(
+                launcher=launcher,
+                rank=_number(variables, rank, 0),
+                size=_number(variables, size, 1),
+                local_rank=_number(variables, local_rank, 0),
+                address=_address(variables, launcher, _number(variables, size, 1), local_size),
+                port=_port(variables, secret),
+                secret=secret,
+            )
+    return None
+
+
+def _number(variables: Mapping[str, str], name: str, default: int) -> int:
+    text = variables.get(name, str(default))
+    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        raise InvalidRequest(f"{name}={text!r} in the environment: a launcher sets it to a number; unset it")
+    return int(text)
+
+
+def _address(variables: Mapping[str, str], launcher: str, size: int, local_size: str | None) -> str:
+    """The host of rank 0: named, or this one where all are here, or the first of the nodes of a step of Slurm."""
+    if variables.get("MASTER_ADDR"):
+        return variables["MASTER_ADDR"]
+    if local_size is not None and _number(variables, local_size, 0) == size:
+        return "127.0.0.1"
+    if launcher == "srun":
+        if _number(variables, "SLURM_STEP_NUM_NODES", 0) == 1:
+            return "127.0.0.1"
+        # node[01-04,07],other: the node that starts the step, in SLURM_LAUNCH_NODE_IPADDR, need not be one of them.
+        found = re.match(r"([^,\[]+)(?:\[([0-9]+)[^\]]*\]([^,\[]*))?", variables.get("SLURM_STEP_NODELIST", ""))
+        if found is not None:
+            return "".join(part or "" for part in found.groups())
+    raise InvalidRequest(f"{size} processes by {launcher} on several hosts: set MASTER_ADDR to the host of rank 0")
+
+
+def _port(variables: Mapping[str, str], secret: bytes) -> int:
+    """PRIMBENCH_PORT; else the one after torchrun's own; else one by the name of the job, which no other job has."""
+    port = _PORTS[zlib.crc32(secret) % len(_PORTS)]
+    if variables.get("PRIMBENCH_PORT"):
+        port = _number(variables, "PRIMBENCH_PORT", 0)
+    elif variables.get("MASTER_PORT"):
+        port = _number(variables, "MASTER_PORT", 0) + 1
+    if not 0 < port < 1 << 16:
+        raise InvalidRequest(f"port {port} for the processes to meet at: set PRIMBENCH_PORT to a free one below 65536")
+    return port

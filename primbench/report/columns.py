@@ -1,0 +1,211 @@
+"""The columns of a table: a heading and a cell for every record, those left out that would say nothing."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+
+from primbench.problem import fields_of, problem_class
+from primbench.record import Case, Record
+from primbench.report.yardstick import Yardstick
+from primbench.summary import figures_of, samples
+from primbench.topology import format_cpu_list
+from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_column
+
+TIMES = {
+    "enqueue": "enqueue_s",
+    "stream": "stream_s",
+    "device": "device_s",
+    "busy": "busy_s",
+    "batch": "batch_s",
+    "wall": "wall_s",
+}
+PLACES: dict[str, Callable[[Case], object]] = {
+    "backend": lambda case: case.backend,
+    "device": lambda case: case.device,
+    "cache": lambda case: case.method.cache,
+    "node": lambda case: case.placement.numa_node,
+    "cpus": lambda case: case.placement.cpus and format_cpu_list(case.placement.cpus),
+    "threads": lambda case: case.placement.threads,
+    "process": lambda case: case.process,
+}
+UNKNOWN = "-"
+_UNIT = re.compile("(_bytes_per_s|_s|_fraction)$")
+DISTURBED = 0.05  # a quiet machine shows 1 %
+
+Column = tuple[str, Callable[[Record], str]]
+
+
+def columns_of(
+    records: list[Record], time_unit: TimeUnit | None = None, yardsticks: Sequence[Yardstick] = ()
+) -> list[Column]:
+    return [
+        *_case_columns(records),
+        *_time_columns(records, time_unit),
+        *_noise_columns(records),
+        *_rate_columns(records),
+        *_figure_columns(records, time_unit, yardsticks),
+        *_kernel_columns(records),
+        ("check", _check),
+    ]
+
+
+def _case_columns(records: list[Record]) -> list[Column]:
+    """Sizes and dtype always; other fields where one differs from its default; backend and place where they vary."""
+
+    def parameter(name: str, unit: str = "") -> Column:
+        return name, lambda record: _parameter(record.case.parameters.get(name), unit)
+
+    def place(name: str) -> Column:
+        return name, lambda record: _parameter(PLACES[name](record.case))
+
+    def label(name: str) -> Column:
+        return name, lambda record: record.case.labels.get(name, UNKNOWN)
+
+    shown = [
+        parameter(field.name, field.metadata.get("unit", ""))
+        for field in fields_of(problem_class(records[0].case.primitive))
+        if field.metadata.get("size") or field.name == "dtype" or _unusual(records, field.name, field.default)
+    ]
+    labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
+    shown += [label(name) for name, values in labels.items() if len(values) > 1]
+    shown += _id_column(records)
+    return shown + [place(name) for name, of in PLACES.items() if len({of(record.case) for record in records}) > 1]
+
+
+def _id_column(records: list[Record]) -> list[Column]:
+    """The id in its suite; the folders that all ids share stand in the heading alone."""
+    ids = [record.case.labels["id"] for record in records if "id" in record.case.labels]
+    if not ids:
+        return []
+    folders = [each.split("/")[:-1] for each in ids]
+    levels = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
+    folder = "".join(f"{names[0]}/" for names in levels)
+    return [(folder or "id", lambda record: record.case.labels.get("id", UNKNOWN).removeprefix(folder))]
+
+
+def _unusual(records: list[Record], name: str, default: object) -> bool:
+    """Whether a field tells rows apart from the ordinary. One that is filled in by the problem varies only by value."""
+    values = {record.case.parameters.get(name) for record in records}
+    return len(values) > 1 or (default != "" and values != {default})
+
+
+def _parameter(value: object, unit: str = "") -> str:
+    if unit == "B" and isinstance(value, int):
+        return format_bytes(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return UNKNOWN if value is None else str(value)
+
+
+def _time_columns(records: list[Record], time_unit: TimeUnit | None) -> list[Column]:
+    def column(name: str, metric: str) -> Column:
+        def cell(record: Record) -> str:
+            found = samples(record.measurement, metric)
+            return format_time(found.median_s, time_unit, found.noise) if found else UNKNOWN
+
+        return name, cell
+
+    return [
+        column(name, metric)
+        for name, metric in TIMES.items()
+        if any(samples(record.measurement, metric) for record in records)
+    ]
+
+
+def _noise_columns(records: list[Record]) -> list[Column]:
+    timed = any(record.measurement and record.measurement.main for record in records)
+    return [("noise", noise_of)] if timed else []
+
+
+def noise_of(record: Record) -> str:
+    """Of the main metric; * above what was asked for, ! where other tasks may have disturbed it."""
+    found = record.measurement and record.measurement.main
+    if not found or found.noise is None:
+        return UNKNOWN
+    marks = ("!" if is_disturbed(record) else "") + ("*" if found.noise > record.case.method.max_noise else "")
+    return marks + format_percent(found.noise)
+
+
+def is_disturbed(record: Record) -> bool:
+    """Whether tasks waited for a CPU, or the quota ran out, so long that a CPU's times may be theirs."""
+    host = record.measurement.host if record.measurement and record.measurement.main else None
+    if host is None or record.case.device != "cpu":
+        return False
+    return max(host.cpu_pressure_some_s or 0.0, host.throttled_s or 0.0) > DISTURBED * host.duration_s
+
+
+def _rate_columns(records: list[Record]) -> list[Column]:
+    """FLOP/s where the primitive counts operations, else bytes/s; one prefix for the whole column."""
+    has_flop = any(record.measurement and record.measurement.flop for record in records)
+
+    def rate(record: Record) -> float | None:
+        measured = record.measurement
+        if measured is None:
+            return None
+        return measured.flop_per_s if has_flop else measured.bytes_per_s
+
+    unit, cells = rate_column([rate(record) for record in records], "FLOP/s" if has_flop else "B/s")
+    if set(cells) == {UNKNOWN}:
+        return []
+    by_record = dict(zip(map(id, records), cells, strict=True))
+    return [(unit, lambda record: by_record[id(record)])]
+
+
+def _figure_columns(records: list[Record], time_unit: TimeUnit | None, yardsticks: Sequence[Yardstick]) -> list[Column]:
+    """What the primitive makes of its times, and what they are set beside; the ends of the names are units."""
+    figures = {id(record): figures_beside(record, yardsticks) for record in records}
+    columns: list[Column] = []
+    for name in dict.fromkeys(itertools.chain(*figures.values())):
+        values = [figures[id(record)].get(name) for record in records]
+        heading, cells = _with_unit(name, values, time_unit)
+        if set(cells) != {UNKNOWN}:
+            by_record = dict(zip(map(id, records), cells, strict=True))
+            columns.append((heading, _looked_up(by_record)))
+    return columns
+
+
+def _looked_up(cells: dict[int, str]) -> Callable[[Record], str]:
+    return lambda record: cells[id(record)]
+
+
+def figures_beside(record: Record, yardsticks: Sequence[Yardstick]) -> dict[str, float | None]:
+    """The primitive's own figures, then those of the yardsticks."""
+    found = figures_of(record)
+    for yardstick in yardsticks:
+        found = found | yardstick.figures(record)
+    return found
+
+
+def _with_unit(name: str, values: list[float | None], time_unit: TimeUnit | None) -> tuple[str, list[str]]:
+    heading = _UNIT.sub("", name).replace("_", " ")
+    if name.endswith("_bytes_per_s"):
+        unit, cells = rate_column(values, "B/s")
+        return f"{heading} {unit}", cells
+    if name.endswith("_s"):
+        return heading, [format_time(value, time_unit) for value in values]
+    if name.endswith("_fraction"):
+        return heading, [format_percent(value) for value in values]
+    if name == "ratio":
+        return heading, [_ratio(value) for value in values]
+    return heading, [UNKNOWN if value is None else f"{value:g}" for value in values]
+
+
+def _ratio(value: float | None) -> str:
+    """Thousandths near 1, where a small difference is the finding; 3 digits far below."""
+    return UNKNOWN if value is None else f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
+
+
+def _kernel_columns(records: list[Record]) -> list[Column]:
+    def cell(record: Record) -> str:
+        trace = record.measurement.trace if record.measurement else None
+        return f"{trace.kernels_per_call:g}" if trace else UNKNOWN
+
+    return [("kernels", cell)] if any(cell(record) != UNKNOWN for record in records) else []
+
+
+def _check(record: Record) -> str:
+    if record.status != "ok":
+        return f"{record.status}: {record.reason}"
+    return "ok" if record.measurement and record.measurement.verified else "not checked"

@@ -1,0 +1,106 @@
+"""What a sweep over sizes in bytes says as a whole: latency, bandwidth, and the size that reaches half of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from primbench.problem import fields_of, problem_class
+from primbench.record import Record
+from primbench.units import format_bytes, format_percent, format_time, rate_column
+
+FEWEST_SIZES = 4
+LARGEST_MISFIT = 0.25  # beyond, two numbers would hide what the sizes show: caches, or a change of algorithm
+
+
+@dataclass(frozen=True)
+class Line:
+    """t = latency_s + size_bytes / size_bytes_per_s. misfit: the largest |t - time| / time of a point."""
+
+    latency_s: float
+    size_bytes_per_s: float
+    misfit: float
+
+    @property
+    def half_size_bytes(self) -> float:
+        """Where half of the bandwidth is reached: n_1/2 of Hockney & Jesshope, Parallel Computers 2 (1988), 1.3."""
+        return self.latency_s * self.size_bytes_per_s
+
+
+def fit(points: Sequence[tuple[int, float]]) -> Line | None:
+    """The line whose relative errors have the least squares: else the largest size alone would decide.
+
+    points: (bytes, seconds), no time 0. None where latency or bandwidth would not be above 0: no line fits.
+    """
+    # Normal equations of (latency + size * slope) / time = 1, solved by Cramer's rule.
+    ones, sizes = [1 / time for _, time in points], [size / time for size, time in points]
+    aa, ab, bb = _dot(ones, ones), _dot(ones, sizes), _dot(sizes, sizes)
+    a, b = math.fsum(ones), math.fsum(sizes)
+    determinant = aa * bb - ab * ab
+    latency, slope = a * bb - b * ab, aa * b - ab * a
+    if min(determinant, latency, slope) <= 0:
+        return None
+    latency_s, s_per_byte = latency / determinant, slope / determinant
+    misfit = max(abs(latency_s + size * s_per_byte - time) / time for size, time in points)
+    return Line(latency_s, 1 / s_per_byte, misfit)
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return math.fsum(one * other for one, other in zip(left, right, strict=True))
+
+
+def line_notes(records: Sequence[Record]) -> list[str]:
+    """A line below the table for each group of records of one primitive that differ in their size alone.
+
+    None for a primitive whose size is not one number of bytes, or for fewer than four sizes.
+    """
+    fields = fields_of(problem_class(records[0].case.primitive))
+    sizes = [field for field in fields if field.metadata.get("size")]
+    if [field.metadata["unit"] for field in sizes] != ["B"]:
+        return []
+    groups: dict[Hashable, list[Record]] = {}
+    for record in records:
+        if record.measurement and record.measurement.main and record.measurement.main.median_s:
+            groups.setdefault(_group(record, sizes[0].name), []).append(record)
+    places = {(record.case.backend, record.case.device) for record in records}
+    return [
+        f"{_named(group[0], sizes[0].name, place=len(places) > 1)}: {_said(group, sizes[0].name)}"
+        for group in groups.values()
+        if len({record.case.parameters[sizes[0].name] for record in group}) >= FEWEST_SIZES
+    ]
+
+
+def _group(record: Record, size: str) -> Hashable:
+    case = record.case
+    others = tuple((name, value) for name, value in case.parameters.items() if name != size)
+    return others, case.backend, case.device, case.placement, case.method.cache
+
+
+def _named(record: Record, size: str, *, place: bool) -> str:
+    """What is not as by default: words as they are, numbers with the name of their field."""
+    case = record.case
+    defaults = {field.name: field.default for field in fields_of(problem_class(case.primitive))}
+    unusual = {name: value for name, value in case.parameters.items() if name != size and value != defaults.get(name)}
+    words = [value if isinstance(value, str) else f"{name} {value}" for name, value in unusual.items()]
+    return " ".join([*words, *([case.backend, case.device] if place else [])]) or case.primitive
+
+
+def _said(group: Sequence[Record], size: str) -> str:
+    points, ratios = [], []
+    for record in group:
+        measured = record.measurement
+        assert measured is not None
+        assert measured.main is not None
+        size_bytes = int(record.case.parameters[size])
+        points.append((size_bytes, measured.main.median_s))
+        ratios.append((measured.bytes_moved or size_bytes) / size_bytes)
+    line = fit(points)
+    if line is None or line.misfit > LARGEST_MISFIT:
+        return "no line fits these times: they have no one latency and bandwidth"
+    unit, (bandwidth,) = rate_column([line.size_bytes_per_s * ratios[0]], "B/s")
+    return (
+        f"latency {format_time(line.latency_s)}, bandwidth {bandwidth} {unit}, half of it at "
+        f"{format_bytes(round(line.half_size_bytes))}; fitted to {len(points)} times, which it misses by up to "
+        f"{format_percent(line.misfit)}"
+    )

@@ -1,0 +1,61 @@
+"""Launches that leave something behind, by every caller; what a graph and a trace of them hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from primbench import Method, measure
+from primbench.backends import Backend, missing, open_backend
+from primbench.errors import UnsupportedCase
+from primbench.kernels.launch import Launch
+from primbench.problem import setup_of
+from primbench.running import has_gpu_node
+from primbench.verify import verify
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+]
+QUICK = Method(min_time_s=0.005, max_time_s=0.05)
+
+
+@pytest.fixture(scope="module", params=["torch", "cupy", "numba"])
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    if (reason := missing(request.param)) is not None:
+        pytest.skip(reason)
+    opened = open_backend(request.param, "cuda:0")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("call", ["kernel", "driver", "ctypes"])
+@pytest.mark.parametrize("nodes", [0, 1, 100])
+@pytest.mark.parametrize("parameter_bytes", [16, 1024, 4096])
+def test_every_kernel_gets_its_parameters_to_the_last_byte(
+    backend: Backend, call: str, parameter_bytes: int, nodes: int
+) -> None:
+    problem, setup = Launch(call, parameter_bytes=parameter_bytes, nodes=nodes), setup_of("launch", backend.name)
+    if call == "kernel" and backend.name != "cupy":
+        with pytest.raises(UnsupportedCase, match="ask for --call driver"):
+            setup(backend, problem)
+        return
+    assert 0 == verify(backend, problem, setup(backend, problem), (), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("call", ["kernel", "dispatch", "driver", "ctypes"])
+def test_a_launch_has_its_times_with_the_queue_short_and_full(backend: Backend, call: str) -> None:
+    measured = measure(Launch(call), backend=backend.name, device="cuda:0", method=QUICK)
+    assert {"full_queue_s"} == set(measured.others)
+    assert 1 == measured.nodes_per_call
+    assert measured.enqueue_single_s is not None
+
+
+@pytest.mark.parametrize("call", ["driver", "ctypes"])
+def test_a_graph_is_timed_behind_a_blocking_kernel_and_its_instantiation_too(backend: Backend, call: str) -> None:
+    measured = measure(Launch(call, nodes=10), backend=backend.name, device="cuda:0", method=QUICK)
+    assert {"instantiate_s"} == set(measured.others)
+    assert measured.device_s is not None
+    assert "blocking kernel" == measured.device_s.taken_by

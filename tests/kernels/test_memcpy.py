@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from primbench import Method, measure
+from primbench.backends import missing
+from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
+from primbench.kernels.memcpy import SAMPLED, Memcpy
+from primbench.measurement import Measurement, Samples
+from primbench.placement import Placement
+from primbench.problem import setup_of
+from primbench.running import plan
+from primbench.suites import SIZES, read
+from primbench.verify import check_output
+
+QUICK = Method(min_time_s=0.001, max_time_s=0.005)
+
+
+def test_a_way_counts_once_and_a_copy_within_one_memory_twice() -> None:
+    once = [Memcpy(100, "h2d"), Memcpy(100, "d2h"), Memcpy(100, "p2p", peer=1), Memcpy(100, "bidirectional")]
+    assert [100] * 4 == [problem.bytes_moved() for problem in once]
+    assert [200, 200] == [Memcpy(100, direction).bytes_moved() for direction in ("d2d", "h2h")]
+    assert 300 == Memcpy(100, "h2d", gpus=3).bytes_moved()
+
+
+def test_what_is_left_open_follows_the_device() -> None:
+    assert Memcpy(8, "h2d", "pinned") == Memcpy(8).on("cuda:1")
+    assert Memcpy(8, "h2h", "pageable") == Memcpy(8).on("cpu")
+    assert Memcpy(8, "h2d", "pageable") == Memcpy(8, memory="pageable").on("cuda:0")
+    assert Memcpy(8, "d2h") == Memcpy(8, "d2h").on("cpu")
+
+
+def test_a_record_says_what_was_copied() -> None:
+    cases = plan([(Memcpy(64), {})], backends=["numpy"], device="cpu", method=QUICK, placement=Placement(), processes=1)
+    assert [("h2h", "pageable")] == [(case.parameters["direction"], case.parameters["memory"]) for case in cases]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bytes": 0}, "bytes=0: a size is a whole number"),
+        ({"direction": "sideways"}, "direction='sideways': one of auto, h2d"),
+        ({"direction": "d2h", "memory": "write_combined"}, "d2h memory='write_combined': one of pinned, framework"),
+        ({"direction": "bidirectional", "memory": "pageable"}, "bidirectional memory='pageable': one of pinned"),
+        ({"direction": "d2d", "memory": "pinned"}, "d2d memory='pinned': one of device"),
+        ({"direction": "p2p"}, "p2p peer=-1: p2p needs the number of another GPU"),
+        ({"direction": "h2d", "peer": 1}, "h2d peer=1: .* nothing else takes one"),
+        ({"direction": "p2p", "peer": -2}, "p2p peer=-2"),
+        ({"direction": "p2p", "peer": 1, "gpus": 2}, "p2p gpus=2: several copy at once in h2d"),
+        ({"direction": "h2d", "memory": "pageable", "gpus": 2}, "gpus=2"),
+        ({"direction": "h2h", "gpus": 2}, "gpus=2"),
+        ({"gpus": 0}, "gpus=0: a whole number"),
+        ({"direction": "h2d", "dst_node": 0}, "dst_node=0: a node is for"),
+        ({"direction": "d2h", "src_node": 0}, "src_node=0: a node is for"),
+        ({"direction": "h2d", "memory": "framework", "src_node": 0}, "src_node=0: a node is for pinned or pageable"),
+        ({"direction": "h2h", "src_node": 1024}, "src_node=1024: a memory node"),
+        ({"direction": "h2h", "dst_node": -2}, "dst_node=-2"),
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Memcpy(**{"bytes": 8} | options)
+
+
+def test_a_direction_left_open_is_refused_once_the_device_is_known() -> None:
+    with pytest.raises(InvalidRequest, match="h2h memory='pinned': one of pageable"):
+        Memcpy(8, memory="pinned").on("cpu")
+
+
+def test_a_copy_on_a_cpu_to_a_gpu_is_skipped_with_what_to_ask_for() -> None:
+    with pytest.raises(UnsupportedCase, match="h2d needs a GPU: ask for --direction h2h"):
+        measure(Memcpy(64, "h2d"), backend="numpy", device="cpu", method=QUICK)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "numba"])
+def test_within_the_host_each_backend_copies_by_its_own_means(backend: str) -> None:
+    if (reason := missing(backend)) is not None:
+        pytest.skip(reason)
+    measured = measure(Memcpy(70_001), backend=backend, device="cpu", method=QUICK)
+    expected = {"numpy": "numpy.copyto", "torch": "torch.Tensor.copy_", "numba": "compiled loop"}
+    assert str(measured.algorithm).startswith(expected[backend])
+    assert (True, 0.0, 2 * 70_001) == (measured.verified, measured.error, measured.bytes_moved)
+    assert "second check" in measured.phases_s
+
+
+def test_the_inputs_are_random_and_never_what_poison_leaves() -> None:
+    (x,) = Memcpy(100_000, "h2h").inputs(np.random.default_rng(0))
+    assert set(range(-127, 128)) == set(x.tolist())
+
+
+class Backend:
+    """As much of one as verification needs; its arrays are host arrays."""
+
+    def synchronize(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("size", [1000, SAMPLED + 12_345], ids=["all", "a sample"])
+@pytest.mark.parametrize("fault", ["nothing", "32 bytes not written", "32 bytes wrong", "shifted by one"])
+def test_faults_are_found(size: int, fault: str) -> None:
+    problem = Memcpy(size, "h2h")
+    (x,) = problem.inputs(np.random.default_rng(0))
+    output = np.empty_like(x)
+
+    def step() -> Any:
+        if fault == "32 bytes not written":
+            output[:500], output[532:] = x[:500], x[532:]
+            return output
+        output[:] = x[::-1] if fault == "shifted by one" else x
+        if fault == "32 bytes wrong":
+            output[500:532] = -x[500:532] + 1
+        return output
+
+    def check() -> float:
+        reference = problem.reference(np.random.default_rng(1), x)
+        return check_output(Backend(), problem, step, reference)  # type: ignore[arg-type]
+
+    if fault == "nothing":
+        assert 0 == check()
+        return
+    with pytest.raises(VerificationError):
+        check()
+
+
+def test_several_copies_are_expected_one_behind_the_other() -> None:
+    problem = Memcpy(5, "bidirectional", gpus=2)
+    (x,) = problem.inputs(np.random.default_rng(0))
+    reference = problem.reference(np.random.default_rng(1), x)
+    np.testing.assert_array_equal(np.tile(x, 4)[reference.index], reference.expected)
+    assert 20 == len(reference.expected)
+
+
+def test_the_tail_of_single_calls_is_a_figure_whatever_was_measured() -> None:
+    wall = Samples(samples_s=[i * 1e-6 for i in range(1, 101)], calls_per_sample=1, taken_by="a test", stopped="count")
+    figure = Memcpy(8).figures(Measurement(wall_s=wall))["wall_p99_s"]
+    assert figure == pytest.approx(99e-6, rel=0.01)
+    assert {"wall_p99_s": None} == Memcpy(8).figures(Measurement())
+
+
+def test_a_cpu_needs_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("primbench.cuda.driver._library", None)
+    backend = importlib.import_module("primbench.backends.numpy").open("cpu")
+    step = setup_of("memcpy", "numpy")(backend, Memcpy(8, "h2h"), np.arange(8, dtype=np.int8))
+    assert list(range(8)) == list(step())
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_set_of_sizes_has_copies_for_each_kind_of_device(name: str) -> None:
+    entries = read(name, only=["memcpy"])
+    most = {"cpu": 2**29, "cuda": 2**30}
+    for kind, most_bytes in most.items():
+        sizes = [int(entry.problem.parameters()["bytes"]) for entry in entries if entry.labels["device"] == kind]
+        assert 1 <= len(sizes) <= 12
+        assert max(sizes) <= most_bytes
+    assert {entry.labels["device"] for entry in entries} == set(most)
