@@ -53,10 +53,10 @@ class Memcpy(Problem, name="memcpy"):
     memory: str = option(
         "auto", "kind of host memory", ("auto", *dict.fromkeys(kind for kinds in MEMORY.values() for kind in kinds))
     )
-    peer: int = option(NONE, "number of the GPU that p2p copies to")
+    peer: int = option(NONE, "number of the GPU that p2p copies to; -1 is none")
     gpus: int = option(1, "so many GPUs at once, each with its own copy, from the device's number on")
-    src_node: int = option(ANYWHERE, "memory node that host memory is copied from; -1 is where placement puts it")
-    dst_node: int = option(ANYWHERE, "memory node that host memory is copied to; -1 is where placement puts it")
+    src_node: int = option(ANYWHERE, "memory node to copy from, on the host; -1 leaves it to --numa-node")
+    dst_node: int = option(ANYWHERE, "memory node to copy to, on the host; -1 leaves it to --numa-node")
 
     check_again = True
     has_tails = True
@@ -80,7 +80,7 @@ class Memcpy(Problem, name="memcpy"):
         if self.memory == "auto":
             object.__setattr__(self, "memory", kinds[0])
         if self.memory not in kinds:
-            raise self._nonsense("memory", f"one of {', '.join(kinds)}")
+            raise self._nonsense("memory", f"only {', '.join(kinds)}; ask for that, or for another --direction")
         if (self.peer == NONE) == (self.direction == "p2p") or self.peer < NONE:
             raise self._nonsense("peer", "p2p needs the number of another GPU, from 0, and nothing else takes one")
         if self.gpus > 1 and (self.direction in ("p2p", "h2h") or self.memory == "pageable"):

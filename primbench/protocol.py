@@ -18,14 +18,14 @@ PROTOCOL_VERSION = 1
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """backend and device left None are chosen by the worker among what has a kernel for the primitive.
+    """backend and device left None are chosen by the worker, the backend among the candidates.
 
     ranks: processes that its cases take, this one being rank 0; device is then its own. peers: sockets it inherits,
     by descriptor, one to each further rank in their order. address: the host by which those reach it.
     """
 
     protocol_version: int = PROTOCOL_VERSION
-    primitive: str
+    candidates: list[str] = []
     backend: str | None
     device: str | None
     placement: Placement = Placement()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.measurement import Method
 from primbench.placement import Placement
 from primbench.problem import Problem, backends_of, setup_of
+from primbench.protocol import Ready
 from primbench.record import SCHEMA_VERSION, Case, Header, Record, Results, Worker, Writer
 from primbench.session import DEFAULT_TIMEOUT_S, Session, ask_a_worker
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     import os
 
 ALL = "all"
+Place = tuple[str, str]
+"""Backend and device."""
+Ask = Callable[[tuple[str, ...], str | None], Ready]
 
 
 def run(
@@ -72,11 +77,11 @@ def plan(
     Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
     ("cpu" or "cuda") is for such devices only. Raises InvalidRequest where none is left.
     """
-    listed = list(entries)
-    places: dict[str, list[tuple[str, str]]] = {}
+    listed, ask = list(entries), functools.cache(ask_a_worker)
+    places: dict[str, list[Place]] = {}
     for problem, _ in listed:
         if problem.primitive not in places:
-            places[problem.primitive] = choose(problem.primitive, backends, device)
+            places[problem.primitive] = choose(problem.primitive, backends, device, ask)
     order = list(dict.fromkeys(place for chosen in places.values() for place in chosen))
     cases = [
         Case(
@@ -100,8 +105,8 @@ def plan(
     return cases
 
 
-def choose(primitive: str, backends: Sequence[str], device: str | None) -> list[tuple[str, str]]:
-    """The (backend, device) pairs that a request means. What only a framework can tell, a worker is asked.
+def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask = ask_a_worker) -> list[Place]:
+    """The backends and devices that a request means. What only a framework can tell, a worker is asked.
 
     Raises BackendUnavailable or InvalidRequest for a backend or device that is named and cannot be had.
     """
@@ -113,7 +118,7 @@ def choose(primitive: str, backends: Sequence[str], device: str | None) -> list[
     if device == "cpu":
         chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
         return [(name, "cpu") for name in (chosen if named or ALL in backends else chosen[:1])]
-    ready = ask_a_worker(primitive, named[0] if named else None, "cuda:0" if device == ALL else device)
+    ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]
     if device == ALL:
         devices = [f"cuda:{number}" for number in range(len(ready.environment.gpus or [ready.device]))]

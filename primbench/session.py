@@ -237,7 +237,6 @@ class Session:
 
     def _worker(self, case: Case, purpose: str) -> WorkerProcess:
         start = Start(
-            primitive=case.primitive,
             backend=case.backend,
             device=case.device,
             placement=case.placement,
@@ -292,11 +291,12 @@ class Session:
             self._end(purpose)
 
 
-def ask_a_worker(primitive: str, backend: str | None, device: str | None) -> Ready:
-    """What a worker finds: the backend and device it would choose, and its environment.
+def ask_a_worker(candidates: tuple[str, ...], device: str | None) -> Ready:
+    """What a worker finds: the backend and device it would choose among the candidates, and its environment.
 
     Raises BackendUnavailable with the reasons where it finds none.
     """
-    worker = WorkerProcess(Start(primitive=primitive, backend=backend, device=device))
+    only = candidates[0] if len(candidates) == 1 else None
+    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device))
     worker.end()
     return worker.ready

@@ -21,7 +21,6 @@ from primbench.backends import Backend, best_available
 from primbench.channel import Channel
 from primbench.errors import BackendUnavailable, PlacementError, UnsupportedCase
 from primbench.group import ALONE, Group, Refused, host_identity
-from primbench.problem import backends_of
 from primbench.protocol import Enlist, Outcome, Ready, Refusal, Start
 from primbench.record import Case
 from primbench.timing import measure_on, trace_on
@@ -84,7 +83,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
             f"this one {start.protocol_version}: install the same version in both places"
         )
     placed = placement.apply(start.placement, start.device or "cpu")
-    backend = best_available(backends_of(start.primitive), start.backend, start.device)
+    backend = best_available(start.candidates, start.backend, start.device)
     versions = backend.versions()  # loads what is looked at next: the libraries and their threads
     ready = Ready(
         pid=os.getpid(),

@@ -147,8 +147,11 @@ def _kept(suite: _Suite, only: Sequence[str], set_name: str | None) -> list[_Row
     ]
     if not kept:
         asked = [*only, *([] if set_name is None else [f"set {set_name!r}"])]
-        sets = dict.fromkeys((row.primitive, row.labels.get("set")) for row in suite.rows)
-        there = ", ".join(f"{primitive} {'without a set' if of is None else repr(of)}" for primitive, of in sets)
+        sets: dict[str, dict[str, None]] = {}
+        for row in suite.rows:
+            name = row.labels.get("set")
+            sets.setdefault(row.primitive, {})["without a set" if name is None else repr(name)] = None
+        there = "; ".join(f"{primitive} {', '.join(of)}" for primitive, of in sets.items())
         raise InvalidRequest(f"{suite.source}: no entry of {', '.join(asked)}: it holds {_cut(there)}")
     return kept
 
@@ -173,7 +176,7 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:
         if set_name not in (None, source):
             raise InvalidRequest(f"suite {source} with set {set_name!r}: {source} is itself a set, of sizes")
         sizes = _suite(source, _FOLDER / "sizes.toml")
-        return _Suite(source, f"{sizes.title}: {source}", _kept(sizes, (), source))
+        return _Suite(source, f"The {source} sizes of every primitive", _kept(sizes, (), source))
     return _suite(source, _FOLDER / f"{source}.toml" if source in names() else source)
 
 

@@ -55,12 +55,13 @@ def test_it_is_measured(tree: Path) -> None:
 def test_its_help_has_its_fields_and_its_text(tree: Path) -> None:
     found = python(tree, "-m", "primbench", "scale", "--help").stdout
     assert "y[n] = 2 x[n]." in found
-    assert re.search(r"-n N +elements; repeatable\.", found)
-    assert "scale  y[n] = 2 x[n]." in python(tree, "-m", "primbench", "--help").stdout
+    assert re.search(r"-n N +elements\.", found)
+    assert re.search(r"scale +y\[n\] = 2 x\[n\]\.", python(tree, "-m", "primbench", "--help").stdout)
 
 
 def test_it_is_in_the_list(tree: Path) -> None:
-    assert "scale  y[n] = 2 x[n]. On numpy.\n" in python(tree, "-m", "primbench", "list", "primitives").stdout
+    listed = python(tree, "-m", "primbench", "list", "primitives").stdout
+    assert re.search(r"scale +y\[n\] = 2 x\[n\]\. On numpy\.\n", listed)
 
 
 def conformance(tree: Path) -> subprocess.CompletedProcess[str]:

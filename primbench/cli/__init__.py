@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx else "primbench"
+            command = error.ctx.command_path if error.ctx else f"primbench {ctx.invoked_subcommand or ''}".rstrip()
             message = " ".join(error.format_message().splitlines())
             click.echo(f"Error: {message} (see {command} --help)", err=True)
             ctx.exit(error.exit_code)

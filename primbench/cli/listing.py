@@ -54,8 +54,10 @@ def _suites() -> list[tuple[str, str]]:
 
 
 def _suite(found: Description) -> str:
+    """Cases of each primitive, by set where there are several."""
+    several = len({name for sets in found.counts.values() for name in sets}) > 1
     counts = (
-        f"{primitive} {', '.join(f'{count} {name}' if name else str(count) for name, count in sets.items())}"
+        f"{primitive} {', '.join(f'{count} {name}' if name and several else str(count) for name, count in sets.items())}"
         for primitive, sets in found.counts.items()
     )
     return f"{found.title}: {'; '.join(counts)}"

@@ -17,6 +17,10 @@ from primbench.problem import Problem, Value, build, fields_of, required
 from primbench.units import parse_counts
 
 DEFAULT_SIZES = "medium"
+PRODUCT = (
+    "An option of the problem may be given several times, and a size as a sweep MIN:MAX:FACTOR: every combination is "
+    "run."
+)
 
 
 def command_of(problem: type[Problem]) -> click.Command:
@@ -35,20 +39,18 @@ def command_of(problem: type[Problem]) -> click.Command:
         problem.primitive,
         callback=run,
         params=[sizes, *(_option(field) for field in fields), *measuring_options()],
-        help=inspect.getdoc(problem),
+        help=f"{inspect.getdoc(problem)}\n\n{PRODUCT}",
         # A convolution's -h is its height.
         context_settings={"help_option_names": ["--help"] if "h" in names else ["-h", "--help"]},
     )
 
 
 def _option(field: dataclasses.Field[Any]) -> click.Option:
-    """Sizes and choices may be repeated, and every combination is run; a bool is a --x/--no-x pair."""
+    """One that may be repeated, but for a bool, which is a --x/--no-x pair."""
     name = field.name.replace("_", "-")
     flag = f"-{name}" if len(name) == 1 else f"--{name}"
     text = field.metadata["help"]
-    # 0.0 equals False, and is a default to show.
-    none = field.default in ("", dataclasses.MISSING) or field.default is False
-    shown = "" if none else f" [default: {field.default}]"
+    shown = "" if field.default in ("", dataclasses.MISSING) else f" [default: {field.default}]"
     if field.metadata.get("size"):
         unit = field.metadata["unit"]
         return GroupedOption(
@@ -57,9 +59,10 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
             type=parsed("sizes", lambda written: parse_counts(written, unit)),
             metavar="SIZE" if unit else "N",
             multiple=True,
-            help=f"{text}; repeatable; MIN:MAX:FACTOR is a sweep.{shown}",
+            help=f"{text}.{shown}",
         )
     if isinstance(field.default, bool):
+        shown = f" [default: {name}]" if field.default else ""
         return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
     choices = [choice for choice in field.metadata["choices"] if choice]
     kind = click.Choice(choices) if choices else type(field.default)

@@ -44,7 +44,8 @@ _COMPUTE_TYPE = {
 }
 _DESC_TRANSA, _DESC_TRANSB = 3, 4
 _OP_N, _OP_T = 0, 1
-_PREF_MAX_WORKSPACE_BYTES = 1
+_PREF_MAX_WORKSPACE_BYTES, _PREF_REDUCTION_SCHEMES = 1, 3
+_SUM_IN_COMPUTE_TYPE = 2  # CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 _ALGO_CONFIG: dict[str, tuple[int, Callable[[], Any]]] = {
     "algo": (0, c_int32),
     "tile": (1, c_uint32),
@@ -250,6 +251,8 @@ def _choose(library: Any, described: tuple[Any, ...], product: Product) -> _Heur
     preference = _create(library, "cublasLtMatmulPreference")
     limit = c_size_t(WORKSPACE_BYTES)
     _set(library, "cublasLtMatmulPreference", preference, _PREF_MAX_WORKSPACE_BYTES, limit)
+    # The other schemes add the parts of a cut sum in the type of C: in 16 bits, 100 times the error.
+    _set(library, "cublasLtMatmulPreference", preference, _PREF_REDUCTION_SCHEMES, c_uint32(_SUM_IN_COMPUTE_TYPE))
     chosen, found = _HeuristicResult(), c_int()
     status = library.cublasLtMatmulAlgoGetHeuristic(*described, preference, 1, byref(chosen), byref(found))
     if status in _STATUS_REFUSED or (not status and not found.value):

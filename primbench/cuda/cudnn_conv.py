@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from ctypes import c_void_p
 from typing import Protocol
 
-from primbench.cuda import cudnn, cudnn_graph, driver
+from primbench.cuda import cudnn, cudnn_graph, trial
 from primbench.cuda.cudnn_graph import CONVOLUTION_MODE, DATA_TYPE, DESCRIPTOR, FLOAT, INT64, Descriptor, Plan
-from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.errors import UnsupportedCase
 
 X, W, Y = 1, 2, 3  # identities of the tensors, gradients included
 
@@ -22,7 +22,7 @@ _SUM_TYPE, _MODE, _DILATIONS, _STRIDES, _PADS_AFTER, _PADS_BEFORE, _SPATIAL_AXES
 _NOT_IEEE = ("tensor cores", "inputs rounded")
 
 MAX_PLANS = 10  # as many as torch tries
-_SAMPLE_S, _SAMPLES, _MAX_CALLS, _EQUAL = 0.3e-3, 3, 50, 1.01
+_EQUAL = 1.01
 
 
 class Axis(Protocol):
@@ -117,32 +117,4 @@ def fastest(found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], str
 
 
 def device_s(call: cudnn_graph.Call, stream_handle: int) -> float:
-    """Of a call, the least of some samples; short calls a graph at a time, or launching them would be what is timed."""
-
-    def enqueue() -> None:
-        cudnn.check(call.function(*call.arguments), "cudnnBackendExecute")
-
-    def elapsed_s(launch: Callable[[], None]) -> float:
-        before, after = driver.Event(), driver.Event()
-        before.record(stream_handle)
-        launch()
-        after.record(stream_handle)
-        driver.synchronize(stream_handle)
-        return before.seconds_until(after)
-
-    enqueue()  # kernels are loaded at their first call
-    driver.synchronize(stream_handle)
-    once_s = elapsed_s(enqueue)
-    calls = min(_MAX_CALLS, int(_SAMPLE_S / max(once_s, 1e-6)))
-    if calls < 2:
-        return min(once_s, elapsed_s(enqueue))
-
-    def several() -> None:
-        for _ in range(calls):
-            enqueue()
-
-    try:
-        launch = driver.capture(stream_handle, several).launch
-    except PrimbenchError:  # what cannot be captured is timed as it is called
-        launch = several
-    return min(elapsed_s(launch) for _ in range(_SAMPLES)) / calls
+    return trial.device_s(lambda: cudnn.check(call.function(*call.arguments), "cudnnBackendExecute"), stream_handle)

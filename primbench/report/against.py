@@ -72,8 +72,8 @@ class Earlier:
     def notes(self, records: Sequence[Record]) -> list[str]:
         found = [self.figures(record) for record in records]
         if all(each["theirs_s"] is None for each in found):
-            there = sorted({f"{key[0]} on {key[2]}" for key in self.times})
-            return [f"theirs: {self.name} holds none of these cases: it has {', '.join(there)}"]
+            there = sorted({f"{key[0]} on {key[2]} {key[3]}" for key in self.times})
+            return [f"theirs: {self.name} holds none of these cases, on this backend: it has {', '.join(there)}"]
         keys = [_key(record.case, name) for record in records for name in MAIN]
         made_by = sorted({each.made_by for key in keys for each in self.times.get(key, [])})
         apart = sum(each["ratio"] is not None and abs(each["ratio"] - 1) > NOTABLE for each in found)

@@ -32,6 +32,7 @@ PLACES: dict[str, Callable[[Case], object]] = {
 }
 UNKNOWN = "-"
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction)$")
+_DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9
 DISTURBED = 0.05  # a quiet machine shows 1 %
 
 Column = tuple[str, Callable[[Record], str]]
@@ -52,7 +53,8 @@ def columns_of(
 
 
 def _case_columns(records: list[Record]) -> list[Column]:
-    """Sizes and dtype always; other fields where one differs from its default; backend and place where they vary."""
+    """The first field, sizes and dtype always; others where one differs from its default; places where they vary."""
+    fields = fields_of(problem_class(records[0].case.primitive))
 
     def parameter(name: str, unit: str = "") -> Column:
         return name, lambda record: _parameter(record.case.parameters.get(name), unit)
@@ -65,8 +67,11 @@ def _case_columns(records: list[Record]) -> list[Column]:
 
     shown = [
         parameter(field.name, field.metadata.get("unit", ""))
-        for field in fields_of(problem_class(records[0].case.primitive))
-        if field.metadata.get("size") or field.name == "dtype" or _unusual(records, field.name, field.default)
+        for field in fields
+        if field is fields[0]
+        or field.metadata.get("size")
+        or field.name == "dtype"
+        or _unusual(records, field.name, field.default)
     ]
     labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
     shown += [label(name) for name, values in labels.items() if len(values) > 1]
@@ -179,7 +184,7 @@ def figures_beside(record: Record, yardsticks: Sequence[Yardstick]) -> dict[str,
 
 
 def _with_unit(name: str, values: list[float | None], time_unit: TimeUnit | None) -> tuple[str, list[str]]:
-    heading = _UNIT.sub("", name).replace("_", " ")
+    heading = _DECIMAL_OF_PERCENTILE.sub(r"\1.", _UNIT.sub("", name).replace("_", " "))
     if name.endswith("_bytes_per_s"):
         unit, cells = rate_column(values, "B/s")
         return f"{heading} {unit}", cells

@@ -40,13 +40,15 @@ def tables(
 
 def text(table: Table) -> str:
     """The table for a terminal."""
-    return "\n".join([table.title, _grid(table.columns, table.rows, "plain"), *table.notes]) + "\n"
+    # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
+    grid = _grid([table.columns, *table.rows], "plain")
+    return "\n".join([table.title, grid, *table.notes]) + "\n"
 
 
 def markdown(table: Table) -> str:
     """The table as GitHub renders it."""
     rows = [[_escaped(cell) for cell in row] for row in table.rows]
-    parts = [f"**{table.title}**", _grid(table.columns, rows, "pipe"), *map(_escaped, table.notes)]
+    parts = [f"**{table.title}**", _grid(rows, "pipe", table.columns), *map(_escaped, table.notes)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -54,11 +56,11 @@ def _escaped(words: str) -> str:
     return re.sub(r"([|*\\])", r"\\\1", words)
 
 
-def _grid(columns: list[str], rows: list[list[str]], format_name: str) -> str:
+def _grid(rows: list[list[str]], format_name: str, headings: Sequence[str] = ()) -> str:
     from tabulate import tabulate
 
-    align = ["right"] * (len(columns) - 1) + ["left"]
-    return tabulate(rows, headers=columns, tablefmt=format_name, colalign=align, disable_numparse=True)
+    align = ["right"] * (len(rows[0]) - 1) + ["left"]
+    return tabulate(rows, headers=headings, tablefmt=format_name, colalign=align, disable_numparse=True)
 
 
 def _table(

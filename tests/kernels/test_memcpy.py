@@ -68,7 +68,7 @@ def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_direction_left_open_is_refused_once_the_device_is_known() -> None:
-    with pytest.raises(InvalidRequest, match="h2h memory='pinned': one of pageable"):
+    with pytest.raises(InvalidRequest, match="h2h memory='pinned': only pageable; ask for that"):
         Memcpy(8, memory="pinned").on("cpu")
 
 

@@ -21,7 +21,7 @@ from primbench.session import Session, WorkerGone, WorkerProcess, ask_a_worker
 CASE = Case(
     primitive="gemm", parameters={"m": 2, "n": 2, "k": 2}, backend="numpy", device="cpu", method=Method(dry_run=True)
 )
-START = Start(primitive="gemm", backend="numpy", device="cpu")
+START = Start(backend="numpy", device="cpu")
 
 
 def of(cases: Iterable[Case], runner: Session) -> tuple[list[Worker], list[Record]]:
@@ -99,7 +99,7 @@ def test_a_place_that_cannot_be_had_is_an_error_in_any_case() -> None:
 
 
 def test_a_worker_tells_what_it_would_choose() -> None:
-    ready = ask_a_worker("gemm", None, "cpu")
+    ready = ask_a_worker(("numpy", "torch"), "cpu")
     expected = "numpy" if ready.backend == "numpy" else "torch"
     assert (expected, "cpu") == (ready.backend, ready.device)
     assert not psutil.pid_exists(ready.pid)

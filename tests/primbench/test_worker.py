@@ -16,7 +16,7 @@ from primbench.placement import Placement
 from primbench.protocol import Outcome, Ready, Refusal, Start
 from primbench.record import Case
 
-START = Start(primitive="gemm", backend="numpy", device="cpu")
+START = Start(backend="numpy", device="cpu")
 CASE = Case(
     primitive="gemm",
     parameters={"m": 8, "n": 8, "k": 8},

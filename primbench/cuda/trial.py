@@ -1,0 +1,37 @@
+"""The time of a call in a short trial, by which one of several ways to the same result is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from primbench.cuda import driver
+from primbench.errors import PrimbenchError
+
+_SAMPLE_S, _SAMPLES, _MAX_CALLS = 0.3e-3, 3, 50
+
+
+def device_s(call: Callable[[], object], stream_handle: int) -> float:
+    """The least of some samples, each a graph of calls: else launching them would be what is timed."""
+    call()  # kernels are loaded at their first call
+    driver.synchronize(stream_handle)
+    once_s = _elapsed_s(call, stream_handle)
+    calls = min(_MAX_CALLS, max(1, int(_SAMPLE_S / max(once_s, 1e-6))))
+
+    def several() -> None:
+        for _ in range(calls):
+            call()
+
+    try:
+        launch = driver.capture(stream_handle, several).launch
+    except PrimbenchError:  # what cannot be captured is timed as it is called
+        launch = several
+    return min(_elapsed_s(launch, stream_handle) for _ in range(_SAMPLES)) / calls
+
+
+def _elapsed_s(launch: Callable[[], object], stream_handle: int) -> float:
+    before, after = driver.Event(), driver.Event()
+    before.record(stream_handle)
+    launch()
+    after.record(stream_handle)
+    driver.synchronize(stream_handle)
+    return before.seconds_until(after)
