@@ -70,7 +70,7 @@ class Shared:
 def share(group: Group, size_bytes: int) -> Shared:
     """Memory of its own for each rank and for their sums, mapped by all of them, gone with the last mapping.
 
-    Raises UnsupportedCase on a rank that cannot map it.
+    Raises UnsupportedCase on a rank that cannot open it.
     """
     if not group.on_one_host():
         raise UnsupportedCase("NumPy's ranks share memory, and these are on several hosts: ask for --backend torch")

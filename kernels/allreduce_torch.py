@@ -59,11 +59,15 @@ def _connect(device: str, group: Group) -> None:
 
 
 def _store(distributed: Any, group: Group) -> Any:
-    """Where the ranks find each other: rank 0 serves it at a free port."""
+    """Where the ranks find each other: rank 0 serves it at a free port. It asks nobody for a secret."""
     if group.size == 1:
         return distributed.HashStore()
-    if group.rank == 0:
-        store = distributed.TCPStore(group.address, 0, group.size, is_master=True, wait_for_workers=False)
-        group.agree(store.port)
-        return store
-    return distributed.TCPStore(group.address, group.agree(), group.size, is_master=False)
+    if group.rank:
+        return distributed.TCPStore(group.address, group.agree(), group.size, is_master=False)
+    listener = group.listen()  # the store itself would do so at all addresses
+    port = listener.getsockname()[1]
+    store = distributed.TCPStore(
+        group.address, port, group.size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
+    group.agree(port)
+    return store

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from typing import TypeVar
 
 import msgspec
 
-MAX_LINE_BYTES = 16 * 2**20
-
 _Kind = TypeVar("_Kind")
 
 
 class Channel:
-    """JSON lines over a stream socket."""
+    """JSON lines over a stream socket. Whatever way the other end is gone, that is an EOFError."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -27,13 +26,20 @@ class Channel:
         return b"\n" in self._unread
 
     def send(self, message: object) -> None:
-        self.connection.sendall(msgspec.json.encode(message) + b"\n")
+        """Raises EOFError where the other end is known to be gone."""
+        try:
+            self.connection.sendall(msgspec.json.encode(message) + b"\n")
+        except OSError as error:
+            raise _gone(error) from None
 
     def receive(self, kind: type[_Kind]) -> _Kind:
         """Raises EOFError where the other end is gone, msgspec.MsgspecError where it says something else."""
         while not self.has_line:
-            chunk = self.connection.recv(1 << 16)
-            if not chunk or len(self._unread) > MAX_LINE_BYTES:
+            try:
+                chunk = self.connection.recv(1 << 16)
+            except OSError as error:
+                raise _gone(error) from None
+            if not chunk:
                 raise EOFError("the other end closed its connection")
             self._unread += chunk
         line, self._unread = self._unread.split(b"\n", 1)
@@ -41,3 +47,28 @@ class Channel:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _gone(error: OSError) -> EOFError:
+    return EOFError(f"the other end is gone: {error.strerror}")
+
+
+def listen(address: str, port: int, backlog: int | None = None) -> socket.socket:
+    """A listener for those who reach this host by the address. Raises OSError.
+
+    On the loopback where that is named; by any other name at all addresses: behind NAT the name's address is none of
+    this host's, and Debian gives a host's own name to its loopback, which no other host reaches.
+    """
+    family, _, _, _, named = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+    if _is_loopback(address):
+        return socket.create_server((str(named[0]), port), family=family, backlog=backlog)
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", port), family=family, backlog=backlog, dualstack_ipv6=both)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

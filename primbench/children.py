@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from primbench.errors import WorkerError
 
 END_TIMEOUT_S = 10.0
 
@@ -22,17 +24,21 @@ class Child:
     def __init__(
         self, name: str, module: str, arguments: Sequence[str] = (), *, inherited: Sequence[int] = (), verbose: bool
     ) -> None:
-        """inherited: descriptors that keep their numbers there. verbose: what it prints goes to this stderr."""
+        """inherited: descriptors that keep their numbers there. verbose: what it prints goes to this stderr.
+
+        Raises WorkerError where the system has no room for it.
+        """
         self.name = name
-        self._stderr = None if verbose else tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-            pass_fds=inherited,
-        )
+        with starting(name):
+            self._stderr = None if verbose else tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                start_new_session=True,
+                pass_fds=inherited,
+            )
 
     @property
     def pid(self) -> int:
@@ -94,6 +100,15 @@ class Child:
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return f": {lines[-1]}" if lines else ""
+
+
+@contextlib.contextmanager
+def starting(name: str) -> Iterator[None]:
+    """What the system refuses inside becomes WorkerError."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkerError(f"{name} cannot be started: {error.strerror}: see the limits of `ulimit -a`") from None
 
 
 def _signal_name(number: int) -> str:

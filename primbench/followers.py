@@ -7,7 +7,6 @@ so that a worker and its ranks find each other as on one host, and are replaced 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import socket
 import struct
@@ -20,7 +19,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from primbench.channel import Channel
+from primbench.channel import Channel, listen
 from primbench.children import Child
 from primbench.errors import InvalidRequest, PrimbenchError, WorkerError
 from primbench.launcher import World
@@ -30,9 +29,15 @@ COME_TIMEOUT_S = 120.0  # a file system that many hosts load Python from is slow
 ANSWER_TIMEOUT_S = 10.0
 RETRY_S = 0.1
 
+# What an end that is not of this launch makes of a meeting. AssertionError: Python 3.11's word for a bad challenge.
+_STRANGE = (AuthenticationError, AssertionError, OSError, EOFError, msgspec.MsgspecError)
+
 
 class Hello(msgspec.Struct, frozen=True):
+    """To the leader, first on every connection. number: of the order to start that it answers; 0 from a front."""
+
     rank: int
+    number: int
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -59,7 +64,7 @@ class Leader:
         self._started = 0
         self._listener = _listen(world)
         try:
-            self._fronts = self._accept_all()
+            self._fronts = self._accept_all(0)
         except BaseException:
             self._listener.close()
             raise
@@ -67,28 +72,41 @@ class Leader:
     def start(self) -> FollowedRanks:
         """Fresh ranks. Raises WorkerError where one does not come."""
         self._started += 1
-        for front in self._fronts:
-            front.send(Order("start", self._started))
-        return FollowedRanks(self._started, self._fronts, [rank.connection for rank in self._accept_all()])
+        for rank, front in enumerate(self._fronts, 1):
+            try:
+                front.send(Order("start", self._started))
+            except EOFError:
+                raise WorkerError(f"rank {rank} and its front are gone: launch all ranks again") from None
+        channels = self._accept_all(self._started)
+        return FollowedRanks(self._started, self._fronts, [channel.connection for channel in channels])
 
-    def _accept_all(self) -> list[Channel]:
-        """A connection from every other rank, in their order."""
+    def _accept_all(self, number: int) -> list[Channel]:
+        """A connection from every other rank, in their order, that begins with a Hello of that number."""
         deadline, found = time.monotonic() + COME_TIMEOUT_S, dict[int, Channel]()
         while len(found) < self.world.size - 1:
             self._listener.settimeout(max(1e-3, deadline - time.monotonic()))
             try:
                 connection, _ = self._listener.accept()
             except TimeoutError:
-                absent = min({*range(1, self.world.size)} - {*found})
+                absent = next(rank for rank in range(1, self.world.size) if rank not in found)
                 raise WorkerError(f"rank {absent} did not come within {COME_TIMEOUT_S:g} s") from None
             channel = Channel(connection)
-            try:
-                with _hurrying(connection):
-                    _authenticate(connection, self.world.secret, deliver_challenge, answer_challenge)
-                    found[channel.receive(Hello).rank] = channel
-            except (AuthenticationError, OSError, EOFError, msgspec.MsgspecError):  # a stranger
+            rank = self._rank_of(channel, number)
+            if rank is None or rank in found:
                 channel.close()
+            else:
+                found[rank] = channel
         return [found[rank] for rank in sorted(found)]
+
+    def _rank_of(self, channel: Channel, number: int) -> int | None:
+        """None of a stranger, and of who comes too late: another launch may have the same secret."""
+        try:
+            with _hurrying(channel.connection):
+                _authenticate(channel.connection, self.world.secret, deliver_challenge, answer_challenge)
+                hello = channel.receive(Hello)
+        except _STRANGE:
+            return None
+        return hello.rank if hello.number == number and 0 < hello.rank < self.world.size else None
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +115,7 @@ class Leader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for front in self._fronts:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(EOFError):
                 front.send(Order("exit", status=_exit_status(error)))
             front.close()
         self._listener.close()
@@ -120,7 +138,7 @@ class FollowedRanks:
         while front.has_line or readable([front.connection.fileno()], 0.0):
             try:
                 died = front.receive(Died)
-            except (EOFError, OSError):
+            except EOFError:
                 return f"rank {rank} and its front are gone"
             if died.number == self._number:
                 return died.cause
@@ -130,8 +148,10 @@ class FollowedRanks:
         """Nobody looks on the other hosts."""
 
     def end(self) -> None:
+        for peer in self.sockets:
+            peer.close()
         for front in self._fronts:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(EOFError):
                 front.send(Order("stop", self._number))
 
 
@@ -141,7 +161,7 @@ def follow(world: World, *, verbose: bool) -> int:
     Raises WorkerError where there is none.
     """
     rank, number = None, 0
-    leader = _connect(world)
+    leader = _connect(world, number)
     try:
         while True:
             order = _next_order(leader, rank, number)
@@ -152,7 +172,8 @@ def follow(world: World, *, verbose: bool) -> int:
                 return order.status
             if order.kind == "start":
                 number = order.number
-                rank = start_rank(world.rank, _connect(world).connection, verbose=verbose)
+                channel = _connect(world, number).connection
+                rank = start_rank(world.rank, channel, local_rank=world.local_rank, verbose=verbose)
     finally:
         if rank is not None:
             rank.end()
@@ -166,11 +187,12 @@ def _next_order(leader: Channel, rank: Child | None, number: int) -> Order:
             break
         cause = rank.cause_of_death()
         if rank.has_failed:
-            leader.send(Died(number, cause))
+            with contextlib.suppress(EOFError):
+                leader.send(Died(number, cause))
         rank = None
     try:
         return leader.receive(Order)
-    except (EOFError, OSError):
+    except EOFError:
         return Order("exit", status=1)
 
 
@@ -183,11 +205,8 @@ def _exit_status(error: BaseException | None) -> int:
 
 
 def _listen(world: World) -> socket.socket:
-    """On the loopback where rank 0 is named by it, else at all addresses: behind NAT its name is none of its own."""
     try:
-        family, _, _, _, named = socket.getaddrinfo(world.address, world.port, type=socket.SOCK_STREAM)[0]
-        host = str(named[0]) if ipaddress.ip_address(named[0]).is_loopback else ""
-        return socket.create_server((host, world.port), family=family, backlog=world.size)
+        return listen(world.address, world.port, world.size)
     except OSError as error:
         raise InvalidRequest(
             f"{world.address} port {world.port}: {error.strerror}: set MASTER_ADDR to the host of rank 0 and "
@@ -195,8 +214,8 @@ def _listen(world: World) -> socket.socket:
         ) from None
 
 
-def _connect(world: World) -> Channel:
-    """A connection to the leader, who may not be there yet."""
+def _connect(world: World, number: int) -> Channel:
+    """A connection to the leader, who may not be there yet. number: as in Hello. Raises WorkerError."""
     deadline = time.monotonic() + COME_TIMEOUT_S
     while True:
         try:
@@ -211,10 +230,10 @@ def _connect(world: World) -> Channel:
     try:
         with _hurrying(connection):
             _authenticate(connection, world.secret, answer_challenge, deliver_challenge)
-    except (AuthenticationError, OSError, EOFError):
+        channel.send(Hello(world.rank, number))
+    except _STRANGE:
         channel.close()
         raise WorkerError(f"{world.address} port {world.port} is another job's: set PRIMBENCH_PORT") from None
-    channel.send(Hello(world.rank))
     return channel
 
 
@@ -229,7 +248,7 @@ def _hurrying(connection: socket.socket) -> Iterator[None]:
 def _authenticate(connection: socket.socket, secret: bytes, *challenges: Callable[[Any, bytes], None]) -> None:
     """Both ends prove that they know the secret, without telling it, by the challenges of multiprocessing.
 
-    Raises AuthenticationError, OSError or EOFError. Nothing is unpickled.
+    Raises what is in _STRANGE. Nothing is unpickled.
     """
     with Connection(os.dup(connection.fileno())) as reader:
         for challenge in challenges:

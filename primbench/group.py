@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primbench.channel import Channel, listen
 from primbench.errors import InvalidRequest, UnsupportedCase
 
 if TYPE_CHECKING:
-    from primbench.channel import Channel
+    import socket
 
 
 class Said(NamedTuple):
@@ -74,6 +75,10 @@ class Group:
         """Send a message from rank 0 to every other rank."""
         for channel in self._channels:
             channel.send(message)
+
+    def listen(self) -> socket.socket:
+        """On rank 0, a listener at a free port for the other ranks, who come to the group's address."""
+        return listen(self.address, 0)
 
     def on_one_host(self) -> bool:
         """Whether all ranks see the same processes and clock; an agreement, too."""

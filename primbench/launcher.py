@@ -22,7 +22,8 @@ _NAMES: dict[str, tuple[str, str, str, str | None]] = {
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", None),
 }  # fmt: skip
 
-# Known to the processes of one job, and together to few others. PRIMBENCH_SECRET is for who needs more than that.
+# Known to the processes of one job. Other users of a cluster can find them out, and lead or follow with them: they can
+# have cases measured, and no code run. PRIMBENCH_SECRET is for who needs more than that.
 _SHARED = (
     "PRIMBENCH_SECRET", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE", "SLURM_JOB_ID",
     "SLURM_STEP_ID",
@@ -51,6 +52,11 @@ def world(variables: Mapping[str, str] = os.environ) -> World | None:
     for launcher, (rank, size, local_rank, local_size) in _NAMES.items():
         if rank in variables and _number(variables, size, 1) > 1:
             secret = "\n".join(variables.get(name, "") for name in _SHARED).encode()
+            if _number(variables, rank, 0) >= _number(variables, size, 1):
+                raise InvalidRequest(
+                    f"{rank}={variables[rank]} of {size}={variables[size]} in the environment: ranks count from 0; "
+                    "unset them, or let a launcher set them"
+                )
             return World(
                 launcher=launcher,
                 rank=_number(variables, rank, 0),
@@ -71,14 +77,13 @@ def _number(variables: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _address(variables: Mapping[str, str], launcher: str, size: int, local_size: str | None) -> str:
-    """The host of rank 0: named, or this one where all are here, or the first of the nodes of a step of Slurm."""
+    """The host of rank 0: this one where all are here, or the named one, or the first node of a step of Slurm."""
+    on_this_host = local_size is not None and _number(variables, local_size, 0) == size
+    if on_this_host or (launcher == "srun" and _number(variables, "SLURM_STEP_NUM_NODES", 0) == 1):
+        return "127.0.0.1"  # whatever the name of this host, nobody else needs to reach it
     if variables.get("MASTER_ADDR"):
         return variables["MASTER_ADDR"]
-    if local_size is not None and _number(variables, local_size, 0) == size:
-        return "127.0.0.1"
     if launcher == "srun":
-        if _number(variables, "SLURM_STEP_NUM_NODES", 0) == 1:
-            return "127.0.0.1"
         # node[01-04,07],other: the node that starts the step, in SLURM_LAUNCH_NODE_IPADDR, need not be one of them.
         found = re.match(r"([^,\[]+)(?:\[([0-9]+)[^\]]*\]([^,\[]*))?", variables.get("SLURM_STEP_NODELIST", ""))
         if found is not None:

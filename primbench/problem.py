@@ -63,6 +63,8 @@ class Problem(ABC):
     """Values of the size fields that the conformance test takes in place of its own, where those make no problem."""
     check_again: ClassVar[bool] = False
     """Whether the output is compared once more after it was timed: for copies, which may go wrong only at speed."""
+    cpu_backend: ClassVar[str | None] = None
+    """The backend that serves a CPU where none is named; the best one installed where this is None."""
     has_tails: ClassVar[bool] = False
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from primbench.problem import Array
 
 # A prime, so that the rows of a matrix never line up with the repeats.
-POOL_SIZE = 4_194_301
+POOL_SIZE = 1_048_573
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Uniform in [-1, 1), or every int8 value but -128. Zeros and constants would let a GPU run cooler and faster.
 
-    Beyond 4 million elements the draw repeats: drawing 10^8 numbers takes seconds, copying them does not.
+    Beyond a million elements the draw repeats: drawing 10^8 numbers takes seconds, copying them does not.
     """
     import numpy as np
 

@@ -1,7 +1,8 @@
-"""A further rank of a collective: `python -P -m primbench.rank DESCRIPTOR`, a socket whose other end is rank 0.
+"""A further rank of a collective: `python -P -m primbench.rank DESCRIPTOR LOCAL_RANK`.
 
-It does what rank 0 does, case by case, and reports nothing: what the ranks agree on, rank 0 tells the front. An error
-ends it, and its last words are the reason that the front gives.
+The descriptor is a socket whose other end is rank 0; the local rank says which GPU of this host it takes. It does what
+rank 0 does, case by case, and reports nothing: what the ranks agree on, rank 0 tells the front. An error ends it, and
+its last words are the reason that the front gives.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from primbench import launcher
 from primbench.channel import Channel
 from primbench.collective import measure_on
 from primbench.errors import VerificationError
@@ -32,7 +32,7 @@ def main() -> None:
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     kept_open = own_streams()  # the front sees their end when this process ends
     try:
-        serve(channel)
+        serve(channel, int(sys.argv[2]))
     except EOFError:  # rank 0 has ended, and nobody asks
         pass
     except Exception as error:
@@ -42,12 +42,10 @@ def main() -> None:
     os._exit(0)
 
 
-def serve(channel: Channel) -> NoReturn:
+def serve(channel: Channel, local_rank: int) -> NoReturn:
     """Raises EOFError at the end."""
     enlisted = channel.receive(Enlist)
     group = Group(enlisted.rank, enlisted.size, [channel], enlisted.start.address)
-    world = launcher.world()
-    local_rank = world.local_rank if world else group.rank
     try:
         start = replace(enlisted.start, device=agree_on_devices(group, str(enlisted.start.device), local_rank))
         with group.refusing_together():

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from primbench.children import Child
+from primbench.children import Child, starting
 
 _STOPPED = ("T", "t")  # proc(5): by a signal, by a debugger
 
@@ -19,8 +19,11 @@ _STOPPED = ("T", "t")  # proc(5): by a signal, by a debugger
 class Ranks(Protocol):
     """sockets: rank 0's ends of the channels to ranks 1, 2, ...; watched: descriptors that tell when to ask fate()."""
 
-    sockets: Sequence[socket.socket]
-    watched: Sequence[int]
+    @property
+    def sockets(self) -> Sequence[socket.socket]: ...
+
+    @property
+    def watched(self) -> Sequence[int]: ...
 
     def fate(self) -> str | None:
         """What ended a rank, if one has ended."""
@@ -29,16 +32,25 @@ class Ranks(Protocol):
         """Which rank stands still, where that can be seen."""
 
     def end(self) -> None:
-        """End all of them."""
+        """Close the sockets, and end all ranks."""
 
 
 class LocalRanks:
     """Processes of this host, one a rank."""
 
     def __init__(self, count: int, *, verbose: bool) -> None:
-        pairs = [socket.socketpair() for _ in range(count)]
-        self.sockets: Sequence[socket.socket] = [ours for ours, _ in pairs]
-        self._children = [start_rank(rank, theirs, verbose=verbose) for rank, (_, theirs) in enumerate(pairs, 1)]
+        """Raises WorkerError where the system has no room for so many, and leaves none behind."""
+        self.sockets: list[socket.socket] = []
+        self._children: list[Child] = []
+        try:
+            for rank in range(1, count + 1):
+                with starting(f"rank {rank}"):
+                    ours, theirs = socket.socketpair()
+                self.sockets.append(ours)
+                self._children.append(start_rank(rank, theirs, local_rank=rank, verbose=verbose))
+        except BaseException:
+            self.end()
+            raise
         self.watched: Sequence[int] = [child.stdout for child in self._children]
 
     def fate(self) -> str | None:
@@ -52,15 +64,18 @@ class LocalRanks:
         return next((f"{child.name} is stopped" for child in self._children if _state(child.pid) in _STOPPED), None)
 
     def end(self) -> None:
+        for peer in self.sockets:
+            peer.close()
         for child in self._children:
             child.end()
 
 
-def start_rank(rank: int, channel: socket.socket, *, verbose: bool) -> Child:
+def start_rank(rank: int, channel: socket.socket, *, local_rank: int, verbose: bool) -> Child:
     """A further rank of a worker, which is at the other end of the channel."""
     with channel:
         descriptor = channel.fileno()
-        return Child(f"rank {rank}", "primbench.rank", [str(descriptor)], inherited=[descriptor], verbose=verbose)
+        arguments = [str(descriptor), str(local_rank)]
+        return Child(f"rank {rank}", "primbench.rank", arguments, inherited=[descriptor], verbose=verbose)
 
 
 def readable(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:

@@ -16,7 +16,7 @@ from primbench import environment
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.measurement import Method
 from primbench.placement import Placement
-from primbench.problem import Problem, backends_of, setup_of
+from primbench.problem import Problem, backends_of, problem_class, setup_of
 from primbench.protocol import Ready
 from primbench.record import SCHEMA_VERSION, Case, Header, Record, Results, Worker, Writer
 from primbench.session import DEFAULT_TIMEOUT_S, Session, ask_a_worker
@@ -117,7 +117,10 @@ def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask
         device = "cpu"
     if device == "cpu":
         chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
-        return [(name, "cpu") for name in (chosen if named or ALL in backends else chosen[:1])]
+        if not backends:
+            preferred = problem_class(primitive).cpu_backend
+            chosen = [preferred] if preferred else chosen[:1]
+        return [(name, "cpu") for name in chosen]
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]
     if device == ALL:

@@ -39,14 +39,20 @@ class WorkerProcess:
     def __init__(self, start: Start, *, verbose: bool = False, ranks: Ranks | None = None) -> None:
         """ranks: ended with the worker.
 
-        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies.
+        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies, WorkerError
+        where it cannot be started.
         """
         self._ranks = ranks
         self._unread = b""
         sockets = ranks.sockets if ranks else ()
         peers = tuple(peer.fileno() for peer in sockets)
-        self._child = Child("worker", "primbench.worker", inherited=peers, verbose=verbose)
-        for peer in sockets:
+        try:
+            self._child = Child("worker", "primbench.worker", inherited=peers, verbose=verbose)
+        except BaseException:
+            if ranks:
+                ranks.end()
+            raise
+        for peer in sockets:  # a rank sees that rank 0 has ended where no other process holds its end
             peer.close()
         try:
             self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)

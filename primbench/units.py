@@ -101,11 +101,23 @@ def format_time(seconds: float | None, unit: TimeUnit | None = None, noise: floa
 
 
 def rate_column(values: Sequence[float | None], what: Literal["FLOP/s", "B/s"]) -> tuple[str, list[str]]:
-    """One unit for a column of rates, that of the largest, and each rate in it; 3 digits, unknown as "-"."""
+    """The heading and the cells of a column of rates, 3 digits each, unknown as "-".
+
+    One unit for all, that of the largest; where they span three orders of magnitude each cell has its own prefix.
+    """
     known = [value for value in values if value is not None]
+    if known and 0 < 1000 * min(known) <= max(known):
+        return what, [_prefixed(value) for value in values]
     power = _decimal_power(_rounded(max(known), _DIGITS)) if known else 0
     cells = ["-" if value is None else f"{value / 1000**power:.3g}" for value in values]
     return _DECIMAL_PREFIXES[power] + what, cells
+
+
+def _prefixed(value: float | None) -> str:
+    if value is None:
+        return "-"
+    power = _decimal_power(_rounded(value, _DIGITS))
+    return f"{value / 1000**power:.3g} {_DECIMAL_PREFIXES[power]}".rstrip()
 
 
 def format_bytes(count: int | None) -> str:

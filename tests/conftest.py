@@ -62,12 +62,15 @@ def on_every_rank() -> Callable[..., list[Any]]:
             try:
                 return code(group)
             except Exception as error:
+                for end in ends[group.rank]:  # nobody is to wait for this rank
+                    end.shutdown(socket.SHUT_WR)
                 return error
 
         with ExitStack() as closing, ThreadPoolExecutor(size) as pool:
             pairs = [socket.socketpair() for _ in range(size - 1)]
             for end in itertools.chain(*pairs):
                 closing.enter_context(end)
+            ends = [[ours for ours, _ in pairs], *([theirs] for _, theirs in pairs)]
             zero = Group(0, size, [Channel(ours) for ours, _ in pairs])
             others = [Group(rank, size, [Channel(theirs)]) for rank, (_, theirs) in enumerate(pairs, 1)]
             return list(pool.map(outcome, [zero, *others]))

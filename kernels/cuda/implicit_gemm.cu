@@ -1,4 +1,4 @@
-// variants: -DSTORED=float | -DSTORED=__half | -DSTORED=__nv_bfloat16 | -DSTORED=__half -DNHWC=1 -DSLICES=1
+// variants: -DSTORED=float | -DSTORED=__half | -DSTORED=__nv_bfloat16 | -DSTORED=int8 | -DSTORED=__half -DNHWC=1 -DSLICES=1
 // Convolution and its gradients as matrix products, C[row, column] = sum over terms of A[row, term] B[term, column],
 // whose factors are read where they lie in X, W and Y: no matrix is written out. Each group is a product by itself.
 //
@@ -25,6 +25,23 @@
 #ifndef SLICES
 #define SLICES 2
 #endif
+
+using int8 = signed char;
+template <typename Stored>
+struct Arithmetic {
+    using Sum = float;
+    using Sums4 = float4;
+    using Output = Stored;
+};
+template <>
+struct Arithmetic<int8> {
+    using Sum = int;
+    using Sums4 = int4;
+    using Output = int;
+};
+using Sum = Arithmetic<STORED>::Sum;
+using Sums4 = Arithmetic<STORED>::Sums4;
+using Output = Arithmetic<STORED>::Output;
 
 struct Axis {
     unsigned image, outputs, pad, stride, dilation;
@@ -129,12 +146,12 @@ struct BwdWeights {
     }
 };
 
-using Tile = float[DEPTH][BLOCK + 4];  // rows stay 16-byte aligned, and fewer of them start in the same bank
+using Tile = Sum[DEPTH][BLOCK + 4];  // rows stay 16-byte aligned, and fewer of them start in the same bank
 
 // A thread's share in bringing a tile of A or B: neighbouring threads bring neighbours in memory.
 template <bool ALONG_TERMS>
 struct Share {
-    float elements[EACH];
+    Sum elements[EACH];
 
     static __device__ unsigned term(unsigned i) {
         return ALONG_TERMS ? threadIdx.x % DEPTH : threadIdx.x / BLOCK + i * (THREADS / BLOCK);
@@ -147,7 +164,7 @@ struct Share {
 #pragma unroll
         for (unsigned i = 0; i < EACH; ++i) {
             const unsigned at = offset(other(i), term(i));
-            elements[i] = at == NOWHERE ? 0.0f : float(array[at]);
+            elements[i] = at == NOWHERE ? Sum(0) : Sum(array[at]);
         }
     }
     __device__ void put(Tile& tile) const {
@@ -156,12 +173,12 @@ struct Share {
     }
 };
 
-__device__ void multiply(const Tile& a, const Tile& b, unsigned row, unsigned column, float (&sums)[OWN][OWN]) {
+__device__ void multiply(const Tile& a, const Tile& b, unsigned row, unsigned column, Sum (&sums)[OWN][OWN]) {
 #pragma unroll
     for (unsigned term = 0; term < DEPTH; ++term) {
-        const float4 of_a = *reinterpret_cast<const float4*>(&a[term][row]);
-        const float4 of_b = *reinterpret_cast<const float4*>(&b[term][column]);
-        const float left[OWN] = {of_a.x, of_a.y, of_a.z, of_a.w}, right[OWN] = {of_b.x, of_b.y, of_b.z, of_b.w};
+        const Sums4 of_a = *reinterpret_cast<const Sums4*>(&a[term][row]);
+        const Sums4 of_b = *reinterpret_cast<const Sums4*>(&b[term][column]);
+        const Sum left[OWN] = {of_a.x, of_a.y, of_a.z, of_a.w}, right[OWN] = {of_b.x, of_b.y, of_b.z, of_b.w};
 #pragma unroll
         for (unsigned i = 0; i < OWN; ++i)
 #pragma unroll
@@ -170,7 +187,7 @@ __device__ void multiply(const Tile& a, const Tile& b, unsigned row, unsigned co
 }
 
 template <typename Direction>
-__device__ void product(const STORED* a, const STORED* b, STORED* c, float* parts) {
+__device__ void product(const STORED* a, const STORED* b, Output* c, Sum* parts) {
     constexpr unsigned ROWS = Direction::ROWS, COLUMNS = Direction::COLUMNS, TERMS = Direction::TERMS;
     constexpr unsigned TILES_DOWN = (ROWS - 1) / BLOCK + 1, TILES_ALONG = (COLUMNS - 1) / BLOCK + 1;
     constexpr unsigned SLICE = ((TERMS - 1) / SLICES / DEPTH + 1) * DEPTH;  // terms: whole depths, but for the last
@@ -195,7 +212,7 @@ __device__ void product(const STORED* a, const STORED* b, STORED* c, float* part
         });
     };
 
-    float sums[OWN][OWN] = {};
+    Sum sums[OWN][OWN] = {};
     if (begin < end) fetch(begin);
     for (unsigned term0 = begin; term0 < end; term0 += DEPTH) {
         __syncthreads();
@@ -206,7 +223,7 @@ __device__ void product(const STORED* a, const STORED* b, STORED* c, float* part
         multiply(tile_a, tile_b, own_row, own_column, sums);
     }
 
-    float* const own_parts = parts + size_t(slice) * (G.groups * ROWS * COLUMNS);
+    Sum* const own_parts = parts + size_t(slice) * (G.groups * ROWS * COLUMNS);
 #pragma unroll
     for (unsigned i = 0; i < OWN; ++i)
 #pragma unroll
@@ -215,25 +232,25 @@ __device__ void product(const STORED* a, const STORED* b, STORED* c, float* part
             if (row >= ROWS || column >= COLUMNS) continue;
             const unsigned at = Direction::c(group, row, column);
             if (SLICES > 1) own_parts[at] = sums[i][j];
-            else c[at] = STORED(sums[i][j]);
+            else c[at] = Output(sums[i][j]);
         }
 }
 
 extern "C" {
-__global__ void __launch_bounds__(THREADS) forward(const STORED* x, const STORED* w, STORED* y, float* parts) {
+__global__ void __launch_bounds__(THREADS) forward(const STORED* x, const STORED* w, Output* y, Sum* parts) {
     product<Forward>(w, x, y, parts);
 }
-__global__ void __launch_bounds__(THREADS) bwd_data(const STORED* dy, const STORED* w, STORED* dx, float* parts) {
+__global__ void __launch_bounds__(THREADS) bwd_data(const STORED* dy, const STORED* w, Output* dx, Sum* parts) {
     product<BwdData>(w, dy, dx, parts);
 }
-__global__ void __launch_bounds__(THREADS) bwd_weights(const STORED* dy, const STORED* x, STORED* dw, float* parts) {
+__global__ void __launch_bounds__(THREADS) bwd_weights(const STORED* dy, const STORED* x, Output* dw, Sum* parts) {
     product<BwdWeights>(dy, x, dw, parts);
 }
-__global__ void add_slices(const float* parts, STORED* output, unsigned elements) {
+__global__ void add_slices(const Sum* parts, Output* output, unsigned elements) {
     const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= elements) return;
-    float total = 0;
+    Sum total = 0;
     for (unsigned slice = 0; slice < SLICES; ++slice) total += parts[size_t(slice) * elements + at];
-    output[at] = STORED(total);
+    output[at] = Output(total);
 }
 }

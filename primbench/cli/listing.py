@@ -56,11 +56,11 @@ def _suites() -> list[tuple[str, str]]:
 def _suite(found: Description) -> str:
     """Cases of each primitive, by set where there are several."""
     several = len({name for sets in found.counts.values() for name in sets}) > 1
-    counts = (
-        f"{primitive} {', '.join(f'{count} {name}' if name and several else str(count) for name, count in sets.items())}"
-        for primitive, sets in found.counts.items()
-    )
-    return f"{found.title}: {'; '.join(counts)}"
+
+    def counted(sets: dict[str | None, int]) -> str:
+        return ", ".join(f"{count} {name}" if name and several else str(count) for name, count in sets.items())
+
+    return f"{found.title}: {'; '.join(f'{primitive} {counted(sets)}' for primitive, sets in found.counts.items())}"
 
 
 SECTIONS = {"primitives": _primitives, "backends": _backends, "suites": _suites}

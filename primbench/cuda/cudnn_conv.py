@@ -42,6 +42,10 @@ class Convolution(Protocol):
     @property
     def dtype(self) -> str: ...
     @property
+    def sum_dtype(self) -> str: ...
+    @property
+    def out_dtype(self) -> str: ...
+    @property
     def math_mode(self) -> str: ...
     @property
     def layout(self) -> str: ...
@@ -62,19 +66,20 @@ def plans(problem: Convolution, handle: c_void_p, limit_bytes: int) -> list[Plan
         return cudnn_graph.plans(operation(problem), handle, refused, limit_bytes, MAX_PLANS)
     except UnsupportedCase as reason:
         what = f"{problem.direction} {problem.dtype} {problem.math_mode} {problem.layout}"
-        raise UnsupportedCase(f"cuDNN {cudnn.version()} has no conv {what} of these sizes: {reason}") from None
+        hint = "; ask for --layout nhwc, c and k multiples of 4" if problem.dtype == "int8" else ""
+        raise UnsupportedCase(f"cuDNN {cudnn.version()} has no conv {what} of these sizes: {reason}{hint}") from None
 
 
 def operation(problem: Convolution) -> Descriptor:
-    """Sums in float32. The groups follow from the channels of image and filter."""
+    """The groups follow from the channels of image and filter."""
     kind, first = _OPERATION[problem.direction]
     values = (
         (FLOAT, 1.0),
         (FLOAT, 0.0),
         (DESCRIPTOR, _convolution(problem)),
-        (DESCRIPTOR, _tensor(W, problem, problem.filter_shape)),
-        (DESCRIPTOR, _tensor(X, problem, problem.image_shape)),
-        (DESCRIPTOR, _tensor(Y, problem, problem.response_shape)),
+        (DESCRIPTOR, _tensor(W, problem, problem.filter_shape, problem.dtype)),
+        (DESCRIPTOR, _tensor(X, problem, problem.image_shape, problem.dtype)),
+        (DESCRIPTOR, _tensor(Y, problem, problem.response_shape, problem.out_dtype)),
     )
     return Descriptor(kind, *((first + number, element, [value]) for number, (element, value) in enumerate(values)))
 
@@ -84,7 +89,7 @@ def _convolution(problem: Convolution) -> Descriptor:
     return Descriptor(
         cudnn_graph.CONVOLUTION,
         (_SPATIAL_AXES, INT64, [len(pads)]),
-        (_SUM_TYPE, DATA_TYPE, [cudnn.DATA_TYPE["float32"]]),
+        (_SUM_TYPE, DATA_TYPE, [cudnn.DATA_TYPE[problem.sum_dtype]]),
         (_MODE, CONVOLUTION_MODE, [_CROSS_CORRELATION]),
         (_PADS_BEFORE, INT64, pads),
         (_PADS_AFTER, INT64, pads),
@@ -93,10 +98,10 @@ def _convolution(problem: Convolution) -> Descriptor:
     )
 
 
-def _tensor(identity: int, problem: Convolution, stored: tuple[int, ...]) -> Descriptor:
+def _tensor(identity: int, problem: Convolution, stored: tuple[int, ...], dtype: str) -> Descriptor:
     order = (0, 1, 2, 3) if problem.layout == "nchw" else (0, 3, 1, 2)
     strides = cudnn.contiguous(stored)
-    return cudnn_graph.tensor(identity, problem.dtype, [stored[i] for i in order], [strides[i] for i in order])
+    return cudnn_graph.tensor(identity, dtype, [stored[i] for i in order], [strides[i] for i in order])
 
 
 def fastest(found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], stream_handle: int) -> Plan:

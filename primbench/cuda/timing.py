@@ -83,7 +83,7 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
 
 def _stream(calls: Calls, stream: int, call_s: float, method: Method, secondary: Rule, pace: Pace) -> Samples:
     """The period of back-to-back calls, launched as they come."""
-    count = max(3, math.ceil(BATCH_S / call_s))
+    count = math.ceil(BATCH_S / call_s)
     take = _chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace)
     warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 100)
     return collect(take, secondary, pace.now, calls_per_sample=count, taken_by="event pair")

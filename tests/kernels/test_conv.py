@@ -71,6 +71,21 @@ def test_options_are_right_together(name: str, geometry: dict[str, Any], directi
     assert tuple(step().shape) == problem.output_shape
 
 
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["numpy", "numba"])
+def test_int8_is_exact(name: str, geometry: dict[str, Any], layout: str) -> None:
+    """Against a scale of 0, every sum; those of one element do not fit into 16 bits."""
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    backend = open_backend(name, "cpu")
+    problem = Conv(3, 6, 13, 10, 9, 3, 2, dtype="int8", layout=layout, **geometry)
+    inputs = problem.inputs(np.random.default_rng(0))
+    step = setup_of("conv", name)(backend, problem, *map(backend.put, inputs))
+    assert 0 == verify(backend, problem, step, inputs, np.random.default_rng(1))
+    assert (np.int32, True) == (step().dtype, bool(np.abs(step()).max() > 2**15))
+    assert {0.0} == set(problem.reference(np.random.default_rng(1), *inputs).scale)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_counts(layout: str) -> None:
     conv = Conv(2, 4, 9, 8, 6, 3, 2, pad_h=1, stride_h=2, dilation_w=3, groups=2, dtype="float16", layout=layout)
@@ -79,6 +94,7 @@ def test_counts(layout: str) -> None:
         Conv(2, 4, 9, 8, 6, 3, 2, 1, 0, 2, 1, 1, 3, 2, direction).flop() for direction in DIRECTIONS
     }
     assert conv.bytes_moved() == 2 * (2 * 4 * 9 * 8 + 6 * 2 * 3 * 2 + 2 * 6 * 5 * 5)
+    assert replace(conv, dtype="int8").bytes_moved() == 2 * 4 * 9 * 8 + 6 * 2 * 3 * 2 + 4 * 2 * 6 * 5 * 5
 
 
 def test_counts_are_those_of_deepbench() -> None:
@@ -169,6 +185,9 @@ def test_the_tolerance_lets_rounding_pass_and_nothing_else(direction: str) -> No
         ({"dtype": "float64"}, "dtype='float64'"),
         ({"layout": "chwn"}, "layout='chwn'"),
         ({"dtype": "bfloat16", "math_mode": "tf32"}, "tf32 is a mode of float32"),
+        ({"dtype": "int8", "math_mode": "tf32"}, "tf32 is a mode of float32"),
+        ({"dtype": "int8", "direction": "bwd_data"}, "direction='bwd_data' with dtype int8: int8 is for forward alone"),
+        ({"dtype": "int8", "direction": "bwd_weights"}, "int8 is for forward alone"),
         ({"algo": "winograd"}, "algo='winograd': one of auto, implicit_gemm"),
         ({"algo": "implicit_gemm", "math_mode": "tf32"}, "'implicit_gemm' has no tf32 mode"),
         ({"algo": "implicit_gemm", "workspace_bytes": 1}, "takes no workspace"),
@@ -212,6 +231,7 @@ def test_case_that_a_backend_cannot_do_is_refused(name: str, device: str, option
     ("options", "reason"),
     [
         ({"math_mode": "tf32"}, "no tf32 mode"),
+        ({"dtype": "int8"}, "torch has no int8 convolution of plain tensors: ask for --backend cupy"),
         ({"algo": "implicit_gemm"}, "ask for --backend cupy"),
         ({"workspace_bytes": 2**20}, "torch has no limit on its workspace: ask for --backend cupy, or"),
     ],
@@ -251,21 +271,27 @@ from primbench.dtypes import numpy_dtype
 from primbench.kernels.conv import Conv
 from primbench.kernels.conv_numba import numba_conv
 
+lowest = {"int8": -128, "int32": -(2**31)}
 backend = types.SimpleNamespace(
     device="cuda:0", stream=0, synchronize=lambda: None,
-    empty=lambda shape, dtype: np.full(shape, np.nan, numpy_dtype(dtype)),
+    empty=lambda shape, dtype: np.full(shape, lowest.get(dtype, np.nan), numpy_dtype(dtype)),
 )
 together = {"pad_h": 2, "pad_w": 1, "stride_h": 2, "stride_w": 1, "dilation_h": 1, "dilation_w": 2, "groups": 2}
 wrong = []
-for direction, layout, options in itertools.product(
-    ("forward", "bwd_data", "bwd_weights"), ("nchw", "nhwc"), ({"dtype": "float16"}, together, {"stride_w": 3})
-):
+cases = [
+    *itertools.product(
+        ("forward", "bwd_data", "bwd_weights"), ("nchw", "nhwc"), ({"dtype": "float16"}, together, {"stride_w": 3})
+    ),
+    *itertools.product(("forward",), ("nchw", "nhwc"), ({"dtype": "int8"},)),
+]
+for direction, layout, options in cases:
     problem = Conv(2, 4, 5, 4, 2, 3, 2, direction=direction, layout=layout, **options)
     rng = np.random.default_rng(1)
     inputs = problem.inputs(rng)
     step = numba_conv(backend, problem, *inputs)
     output, reference = step(), problem.reference(rng, *inputs)
-    error = np.max(np.abs(output[reference.index] - reference.expected) / reference.scale)
+    difference = np.abs(output[reference.index] - reference.expected)
+    error = np.max(difference / np.where(reference.scale > 0, reference.scale, 1e-9))
     if not error <= problem.tolerance():
         wrong.append([str(problem), float(error)])
 print(json.dumps({"wrong": wrong, "algorithm": step.algorithm}))

@@ -31,6 +31,7 @@ HOST = """
 using std::size_t;
 struct Index { unsigned x; };
 struct float4 { float x, y, z, w; };
+struct int4 { int x, y, z, w; };
 static thread_local Index threadIdx;
 static Index blockIdx, blockDim;
 static std::barrier<>* all;
@@ -38,8 +39,8 @@ static unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static void __syncthreads() { all->arrive_and_wait(); }
 """
 LAUNCH = """
-using Product = void(const float*, const float*, float*, float*);
-extern "C" void launch(Product* product, unsigned blocks, const float* a, const float* b, float* c, float* parts,
+using Product = void(const STORED*, const STORED*, Output*, Sum*);
+extern "C" void launch(Product* product, unsigned blocks, const STORED* a, const STORED* b, Output* c, Sum* parts,
                        unsigned elements) {
     std::barrier<> barrier(THREADS);
     all = &barrier;
@@ -93,6 +94,8 @@ def on_host(folder: Path, options: tuple[str, ...]) -> ctypes.CDLL:
         ("nchw", 3, {"pad_h": 7, "stride_w": 2, "dilation_w": 3}),
         ("nhwc", 3, {"c": 6, "k": 9, "groups": 3, "pad_h": 2, "stride_h": 2, "stride_w": 3, "dilation_h": 2}),
         ("nhwc", 1, {"pad_h": 7, "stride_w": 2, "dilation_w": 3}),
+        ("nchw", 3, {"dtype": "int8", "pad_h": 7, "stride_w": 2, "dilation_w": 3}),
+        ("nhwc", 1, {"dtype": "int8", "c": 6, "k": 9, "groups": 3, "pad_h": 2, "stride_h": 2}),
     ],
 )
 def test_sums_are_right_in_every_direction(layout: str, slices: int, fields: dict[str, Any], tmp_path: Path) -> None:
@@ -100,19 +103,21 @@ def test_sums_are_right_in_every_direction(layout: str, slices: int, fields: dic
     if shutil.which("g++") is None:
         pytest.skip("no g++ here to compile a CUDA source for the host")
     sizes: dict[str, Any] = {"n": 3, "c": 19, "h": 13, "w": 10, "k": 70, "r": 3, "s": 2, "layout": layout}
-    problems = [Conv(**(sizes | fields), direction=direction) for direction in DIRECTIONS]
+    directions = ("forward",) if fields.get("dtype") == "int8" else DIRECTIONS
+    problems = [Conv(**(sizes | fields), direction=direction) for direction in directions]
     host = on_host(tmp_path, kernel.options(problems[0], slices))
     for problem in problems:
         inputs = problem.inputs(np.random.default_rng(0))
-        output = np.full(problem.output_shape, np.nan, np.float32)
-        parts = np.full(slices * output.size, np.nan, np.float32)
+        unwritten = -(2**31) if problem.out_dtype == "int32" else np.nan
+        output = np.full(problem.output_shape, unwritten, problem.out_dtype)
+        parts = np.full(slices * output.size, unwritten, problem.sum_dtype)
         addresses = [ctypes.c_void_p(array.ctypes.data) for array in (*inputs, output, parts)]
         blocks = kernel.tiles_of(problem) * slices
         host.launch(getattr(host, problem.direction), blocks, *addresses, output.size)
         reference = problem.reference(np.random.default_rng(1), *inputs)
         assert reference.expected.size == output.size
-        error = np.abs(output[reference.index] - reference.expected) / reference.scale
-        assert error.max() <= problem.tolerance(), problem
+        error = np.abs(output[reference.index] - reference.expected)
+        assert (error <= problem.tolerance() * reference.scale).all(), problem
 
 
 def test_terms_are_sliced_where_tiles_are_few_and_terms_many() -> None:
@@ -140,6 +145,6 @@ def test_what_32_bits_cannot_count_is_refused(fields: dict[str, int], message: s
 def test_options_differ_with_everything_that_the_kernel_depends_on() -> None:
     problem = Conv(2, 6, 9, 8, 4, 3, 2, 1, 1, 2, 2, 1, 2, 2)
     assert "-DGEOMETRY={2,6,9,8,4,3,2,5,4,1,1,2,2,1,2,2}" in kernel.options(problem, 2)
-    others = itertools.product(("float32", "float16", "bfloat16"), ("nchw", "nhwc"), (1, 2))
+    others = itertools.product(("float32", "float16", "bfloat16", "int8"), ("nchw", "nhwc"), (1, 2))
     sizes = (2, 6, 9, 8, 4, 3, 2)
-    assert 12 == len({kernel.options(Conv(*sizes, dtype=dtype, layout=layout), s) for dtype, layout, s in others})
+    assert 16 == len({kernel.options(Conv(*sizes, dtype=dtype, layout=layout), s) for dtype, layout, s in others})

@@ -88,7 +88,7 @@ def test_source_compiles_without_a_warning(
 
 
 DIRECTIONS = ("forward", "bwd_data", "bwd_weights")
-DTYPES = ("float32", "float16", "bfloat16")
+DTYPES = ("float32", "float16", "bfloat16", "int8")
 
 
 @pytest.mark.parametrize(("layout", "slices"), [("nchw", 1), ("nhwc", 7)])

@@ -176,6 +176,11 @@ def test_options_alone_make_a_problem_and_nothing_at_all_the_medium_set() -> Non
     assert set(CALLS) == {problem.call for problem in asked_for()}
 
 
+def test_what_is_called_is_shown_though_it_is_the_default(invoke: Callable[..., Result]) -> None:
+    result = invoke("launch", "--backend", "numpy", "--device", "cpu", "--call", "dispatch", "--dry-run")
+    assert ["call", "check", "dispatch", "ok"] == " ".join(result.stdout.splitlines()[1:]).split()
+
+
 def test_the_ladder_of_a_cpu_is_a_table(invoke: Callable[..., Result]) -> None:
     times = ("--min-time", "2ms", "--max-time", "4ms")
     result = invoke(

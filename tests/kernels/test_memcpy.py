@@ -44,9 +44,9 @@ def test_a_record_says_what_was_copied() -> None:
     [
         ({"bytes": 0}, "bytes=0: a size is a whole number"),
         ({"direction": "sideways"}, "direction='sideways': one of auto, h2d"),
-        ({"direction": "d2h", "memory": "write_combined"}, "d2h memory='write_combined': one of pinned, framework"),
-        ({"direction": "bidirectional", "memory": "pageable"}, "bidirectional memory='pageable': one of pinned"),
-        ({"direction": "d2d", "memory": "pinned"}, "d2d memory='pinned': one of device"),
+        ({"direction": "d2h", "memory": "write_combined"}, "d2h memory='write_combined': only pinned, framework"),
+        ({"direction": "bidirectional", "memory": "pageable"}, "bidirectional memory='pageable': only pinned"),
+        ({"direction": "d2d", "memory": "pinned"}, "d2d memory='pinned': only device"),
         ({"direction": "p2p"}, "p2p peer=-1: p2p needs the number of another GPU"),
         ({"direction": "h2d", "peer": 1}, "h2d peer=1: .* nothing else takes one"),
         ({"direction": "p2p", "peer": -2}, "p2p peer=-2"),

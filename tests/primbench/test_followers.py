@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -16,8 +17,9 @@ import psutil
 import pytest
 
 from primbench import followers
+from primbench.channel import Channel, listen
 from primbench.errors import InvalidRequest, WorkerError
-from primbench.followers import Leader, follow
+from primbench.followers import Leader, Order, follow
 from primbench.launcher import World
 from primbench.ranks import readable
 
@@ -125,6 +127,50 @@ def test_who_does_not_come_or_is_not_there_is_named(monkeypatch: pytest.MonkeyPa
     led = world()
     with pytest.raises(WorkerError, match=f"rank 0 is not at 127.0.0.1 port {led.port}: Connection refused"):
         follow(replace(led, rank=1), verbose=False)
+
+
+def test_a_follower_that_is_gone_is_named_before_new_ranks_are_waited_for() -> None:
+    led = world()
+    with ThreadPoolExecutor(1) as pool:
+        leading = pool.submit(Leader, led)
+        front = followers._connect(replace(led, rank=1), 0)
+        with leading.result() as leader:
+            front.close()
+            readable([leader._fronts[0].connection.fileno()], COME_S)
+            with contextlib.suppress(EOFError):  # the first word to a closed connection is answered by its reset
+                leader._fronts[0].send(0)
+            with pytest.raises(WorkerError, match="rank 1 and its front are gone: launch all ranks again"):
+                leader.start()
+
+
+def test_a_front_of_another_launch_with_the_same_secret_is_no_rank_of_this_one() -> None:
+    led = world()
+    with ThreadPoolExecutor(2) as pool:
+        leading = pool.submit(Leader, led)
+        front = followers._connect(replace(led, rank=1), 0)
+        with leading.result() as leader:
+            starting = pool.submit(leader.start)
+            for number, rank in ((0, 1), (1, 2)):
+                another = followers._connect(replace(led, rank=rank), number)
+                with pytest.raises(EOFError):
+                    another.receive(Order)
+                another.close()
+            channel = followers._connect(replace(led, rank=1), 1)
+            ranks = starting.result()
+            Channel(ranks.sockets[0]).send("to the rank")
+            assert "to the rank" == channel.receive(str)
+            channel.close()
+            ranks.end()
+        front.close()
+
+
+def test_only_a_loopback_that_is_named_is_listened_at_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listen("localhost", 0) as alone:
+        assert "127.0.0.1" == alone.getsockname()[0]
+    own_name = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))]  # as Debian's /etc/hosts has it
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: own_name)
+    with listen("node7", 0) as everywhere:
+        assert everywhere.getsockname()[0] in ("0.0.0.0", "::")
 
 
 def test_a_port_that_is_taken_is_a_clear_error() -> None:

@@ -51,6 +51,17 @@ def test_threads_of_a_process_are_on_one_host(on_every_rank: OnEveryRank) -> Non
     assert [True, True] == on_every_rank(2, Group.on_one_host)
 
 
+def test_every_way_of_being_gone_is_an_end() -> None:
+    ours, theirs = (Channel(end) for end in socket.socketpair())
+    ours.send("never read")
+    theirs.close()
+    with pytest.raises(EOFError, match="the other end is gone: Connection reset by peer"):
+        ours.receive(int)
+    with pytest.raises(EOFError, match="the other end is gone: Broken pipe"):
+        ours.send(1)
+    ours.close()
+
+
 def test_a_closed_connection_is_an_end_and_other_words_are_refused() -> None:
     ours, theirs = (Channel(end) for end in socket.socketpair())
     theirs.send("a word")

@@ -36,6 +36,7 @@ def told(variables: dict[str, str]) -> World:
         (("srun", 5, 8, 1, "gpu007"), SRUN),
         (("srun", 5, 8, 1, "gpu3"), SRUN | {"SLURM_STEP_NODELIST": "gpu3"}),
         (("srun", 5, 8, 1, "127.0.0.1"), SRUN | {"SLURM_STEP_NUM_NODES": "1"}),
+        (("torchrun", 3, 4, 1, "127.0.0.1"), TORCHRUN | {"LOCAL_WORLD_SIZE": "4"}),
         (("srun", 5, 8, 1, "named"), SRUN | {"MASTER_ADDR": "named"}),
     ],
 )
@@ -70,6 +71,7 @@ def test_the_secret_is_that_of_the_job() -> None:
         ("set MASTER_ADDR to the host of rank 0", MPIRUN | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}),
         ("set MASTER_ADDR", SRUN | {"SLURM_STEP_NODELIST": ""}),
         ("RANK='x' in the environment", TORCHRUN | {"RANK": "x"}),
+        ("RANK=4 of WORLD_SIZE=4 in the environment: ranks count from 0", TORCHRUN | {"RANK": "4"}),
         ("WORLD_SIZE='-4' in the environment", TORCHRUN | {"WORLD_SIZE": "-4"}),
         ("port 65536 for the processes", TORCHRUN | {"MASTER_PORT": "65535"}),
         ("port 0 for the processes", TORCHRUN | {"PRIMBENCH_PORT": "0"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -17,8 +18,12 @@ import pytest
 
 from primbench import record
 from primbench.backends import missing
+from primbench.errors import WorkerError
+from primbench.kernels.allreduce import Allreduce
+from primbench.measurement import Method
 from primbench.ranks import LocalRanks
 from primbench.record import Record
+from primbench.running import run
 
 BACKENDS = [
     "numpy",
@@ -188,6 +193,46 @@ def test_the_rank_that_a_signal_ended_is_named_before_those_that_died_of_it() ->
         for peer in ranks.sockets:
             peer.close()
         ranks.end()
+
+
+def test_ranks_that_the_system_has_no_room_for_are_a_clear_error_and_leave_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = socket.socketpair
+    made: list[tuple[socket.socket, socket.socket]] = []
+
+    def few() -> tuple[socket.socket, socket.socket]:
+        if len(made) == 1:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        made.append(pair())
+        return made[0]
+
+    before = psutil.Process().children()
+    monkeypatch.setattr(socket, "socketpair", few)
+    with pytest.raises(WorkerError, match=r"rank 2 cannot be started: Too many open files: see .*ulimit"):
+        LocalRanks(2, verbose=False)
+    assert [-1, -1] == [end.fileno() for end in made[0]]
+    assert before == psutil.Process().children()
+
+
+def test_a_follower_that_dies_ends_the_run_with_the_table_and_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    arguments = ["--bytes=8MiB", "--bytes=4MiB", *LONG, "--backend=numpy", "-o", str(file)]
+    leader, follower = (primbench(*arguments, **open_mpi(rank)) for rank in range(2))
+    busy_rank(follower, "numpy")
+    follower.kill()
+    follower.communicate()
+    code, out, err = ended(leader)
+    assert (1, "Error: rank 1 and its front are gone: launch all ranks again\n") == (code, err)
+    assert "failed: rank 1 and its front are gone" in out
+    assert ["failed"] == [each.status for each in records(file)]
+
+
+def test_a_launcher_around_python_that_uses_ranks_of_its_own_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(name, value)  # of several hosts, and nowhere to meet
+    (found,) = run([Allreduce(64, 2)], backend="numpy", device="cpu", method=Method(dry_run=True))
+    assert ("ok", None) == (found.status, found.reason)
 
 
 def open_mpi(rank: int) -> dict[str, str]:

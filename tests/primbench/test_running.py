@@ -150,3 +150,9 @@ def test_an_entry_for_another_kind_of_device_is_left_out() -> None:
 def test_nothing_left_for_this_device_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="every entry is for cuda, this run is on cpu"):
         planned_for("cuda", "cuda")
+
+
+def test_a_primitive_may_prefer_a_backend_on_cpus(two_backends: None) -> None:
+    assert [("torch", "cpu")] == choose("gemm", [], "cpu")
+    assert [("numpy", "cpu")] == choose("allreduce", [], "cpu")
+    assert [("torch", "cpu"), ("numpy", "cpu")] == choose("allreduce", ["all"], "cpu")

@@ -232,14 +232,18 @@ def test_unit_that_fits_leaves_one_to_three_digits_before_the_point(seconds: flo
 @pytest.mark.parametrize(
     ("unit", "cells", "values"),
     [
-        ("TFLOP/s", ["50.7", "0.002"], [5.07e13, 2e9]),
+        ("TFLOP/s", ["50.7", "0.2"], [5.07e13, 2e11]),
+        ("FLOP/s", ["50.7 T", "2 G", "-"], [5.07e13, 2e9, None]),
+        ("FLOP/s", ["3 k", "0.5"], [3e3, 0.5]),
         ("GFLOP/s", ["900", "-"], [9e11, None]),
         ("TFLOP/s", ["1"], [9.996e11]),
         ("FLOP/s", ["0.01"], [0.01]),
         ("FLOP/s", ["-"], [None]),
     ],
 )
-def test_a_column_of_rates_has_the_unit_of_the_largest(unit: str, cells: list[str], values: list[float | None]) -> None:
+def test_a_column_of_rates_has_one_unit_or_a_prefix_a_cell(
+    unit: str, cells: list[str], values: list[float | None]
+) -> None:
     assert (unit, cells) == units.rate_column(values, "FLOP/s")
 
 

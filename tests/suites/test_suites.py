@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 import primbench.suites as suites
 from primbench.errors import FileError, InvalidRequest
 from primbench.kernels.gemm import Gemm
+from primbench.problem import primitives
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from primbench.problem import Value
+    from primbench.problem import Value, primitives
 
 TWO = """
 title = "two"
@@ -273,7 +274,7 @@ def test_any_name_is_a_suite_or_refused_in_one_line(name: str) -> None:
 
 
 def test_every_shipped_suite_loads_and_has_a_title() -> None:
-    expected = ["small", "medium", "large", "deepbench", "roof", "sizes"]
+    expected = ["small", "medium", "large", "deepbench", "quick", "roof", "sizes"]
     assert expected == suites.names()
     for name in suites.names():
         assert suites.describe(name).title not in ("", name)
@@ -323,3 +324,9 @@ def test_sizes_that_cite_deepbench_are_its_own() -> None:
 def test_reference_results_are_found_by_their_device() -> None:
     assert all(paths and all(path.is_file() for path in paths) for paths in suites.references().values())
     assert "h200" in suites.references()
+
+
+def test_the_quick_suite_has_cases_of_every_primitive_on_either_kind_of_device() -> None:
+    for device in ("cpu", "cuda"):
+        entries = [entry for entry in suites.read("quick") if entry.labels.get("device") in (None, device)]
+        assert set(primitives()) == {entry.problem.primitive for entry in entries}

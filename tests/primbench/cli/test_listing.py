@@ -65,3 +65,7 @@ def test_suites_count_their_entries(invoke: Callable[..., Result]) -> None:
 
 def test_unknown_section_is_refused(refusal: Callable[..., str]) -> None:
     assert "'kernels' is not one of 'primitives', 'backends', 'suites'" in refusal("list", "kernels")
+
+
+def test_a_suite_of_one_set_does_not_repeat_its_name(invoke: Callable[..., Result]) -> None:
+    assert rows(invoke("list", "suites").stdout)["small"].startswith("The small sizes of every primitive: gemm 6; ")

@@ -66,6 +66,20 @@ def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -
             assert not is_shown or re.search(rf"{words}[^[]*\. \[default: {re.escape(str(field.default))}\]", shown)
 
 
+def test_help_says_once_that_every_combination_is_run(invoke: Callable[..., Result]) -> None:
+    shown = " ".join(invoke("conv", "--help").stdout.split())
+    assert 1 == shown.count("a size as a sweep MIN:MAX:FACTOR: every combination is run.")
+
+
+def test_help_shows_the_default_of_a_flag_as_it_is_written(invoke: Callable[..., Result]) -> None:
+    shown = " ".join(invoke("allreduce", "--help").stdout.split())
+    assert re.search(r"--in-place / --no-in-place [^[]*\[default: in- ?place\]", shown)
+
+
+def test_error_of_an_option_names_the_help_of_its_command(refusal: Callable[..., str]) -> None:
+    assert "Option '-h' requires an argument. (see primbench conv --help)" == refusal("conv", "-h")
+
+
 def test_dry_run_shows_no_times(invoke: Callable[..., Result]) -> None:
     result = invoke("gemm", "-m", 8, "-n", 8, "-k", 8, *DRY)
     title, columns, row = result.stdout.splitlines()

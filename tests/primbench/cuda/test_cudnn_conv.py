@@ -55,6 +55,11 @@ def test_pads_strides_and_dilations_are_by_axis_and_sums_in_float32() -> None:
     } == {name: convolution[number] for name, number in names.items()}  # fmt: skip
 
 
+def test_int8_sums_in_int32_and_gives_int32() -> None:
+    _, (convolution, w, x, y) = described(dtype="int8")
+    assert [[3], [3], [4], [4]] == [w[901], x[901], y[901], convolution[100]]
+
+
 @pytest.mark.parametrize(
     ("layout", "strides"),
     [
@@ -75,6 +80,7 @@ def test_tensors_are_n_c_h_w_with_the_strides_of_their_layout(layout: str, strid
         ({"dtype": "float32", "math_mode": "tf32"}, set()),
         ({"dtype": "float16"}, set()),
         ({"dtype": "bfloat16"}, set()),
+        ({"dtype": "int8"}, set()),
     ],
 )
 def test_only_ieee_float32_refuses_tensor_cores_and_rounded_inputs(
@@ -87,13 +93,22 @@ def test_only_ieee_float32_refuses_tensor_cores_and_rounded_inputs(
     assert set(notes) <= set(cudnn_graph.NOTES.values())
 
 
-def test_no_plan_names_the_version_and_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"direction": "bwd_data"}, "bwd_data float32 ieee nchw of these sizes: no engine"),
+        ({"dtype": "int8"}, "forward int8 ieee nchw of .*: no engine; ask for --layout nhwc, c and k multiples of 4"),
+    ],
+)
+def test_no_plan_names_the_version_and_what_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str
+) -> None:
     def plans(*_: Any) -> None:
         raise UnsupportedCase("no engine")
 
     monkeypatch.setattr(cudnn_graph, "plans", plans)
-    with pytest.raises(UnsupportedCase, match=r"cuDNN 9.19.1 has no conv bwd_data float32 ieee nhwc .*: no engine"):
-        cudnn_conv.plans(Conv(**SIZES, direction="bwd_data", layout="nhwc"), c_void_p(0x99), 0)
+    with pytest.raises(UnsupportedCase, match=f"cuDNN 9.19.1 has no conv {message}$"):
+        cudnn_conv.plans(Conv(**SIZES, **options), c_void_p(0x99), 0)
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, times_s: dict[str, float | None]) -> Plan:

@@ -95,6 +95,19 @@ def test_gpu_shows_the_chain_from_launch_to_wall_and_what_was_traced() -> None:
     assert ["50.6"] == column(found, "TFLOP/s")
 
 
+def test_columns_stand_two_spaces_apart_so_that_many_fit_a_screen() -> None:
+    _, columns, row = text(table(record(ON_CPU))).splitlines()
+    assert " m   n   k    dtype     batch     wall  noise  GFLOP/s  check" == columns
+    assert "64  64  64  float32  5.000 us  7.00 us   0.2%      105  ok" == row
+
+
+def test_a_percentile_has_its_decimal_point() -> None:
+    launch = replace(case(), primitive="launch", parameters=build("launch", {}).parameters())
+    tails = replace(samples(7e-6), samples_s=[7e-6] * 10_000)
+    found = table(replace(record(Measurement(batch_s=samples(5e-6), wall_s=tails)), case=launch))
+    assert ["7.00 us"] == column(found, "wall p99.9")
+
+
 def test_rate_of_a_primitive_without_flop_is_in_bytes() -> None:
     assert ["2.46"] == column(table(record(replace(ON_CPU, flop=None))), "GB/s")
 

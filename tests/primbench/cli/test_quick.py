@@ -1,0 +1,18 @@
+"""`primbench run quick`, with nothing but what is installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from click.testing import Result
+
+from primbench.problem import primitives
+
+
+def test_nothing_of_it_fails(invoke: Callable[..., Result]) -> None:
+    times = ("--min-time", "1ms", "--max-time", "10ms")
+    result = invoke("run", "quick", "--device", "cpu", "--backend", "numpy", *times, "--json", "-")
+    records = json.loads(result.stdout)["records"]
+    assert (0, {"ok"}) == (result.exit_code, {record["status"] for record in records})
+    assert set(primitives()) == {record["case"]["primitive"] for record in records}
