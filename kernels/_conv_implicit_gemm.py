@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from primbench.problem import Step
 
 SOURCE = "cuda/implicit_gemm.cu"
-STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
+STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16", "int8": "int8"}
 GEOMETRY = ("n", "c", "h", "w", "k", "r", "s", "p", "q", "pad_h", "pad_w", "stride_h", "stride_w", "dilation_h",
             "dilation_w", "groups")  # fmt: skip
 BLOCK, THREADS = 64, 256  # as the source has them
@@ -23,7 +23,7 @@ TERMS_A_SLICE = 256  # fewer, and writing the slices' sums takes longer than mak
 
 
 def implicit_gemm(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
-    """Sums in float32, in tiles of 64 x 64 x 16, in one fixed order; without tensor cores.
+    """Sums in float32, or int32 of int8, in tiles of 64 x 64 x 16, in one fixed order; without tensor cores.
 
     A group is a product by itself, so that groups of few channels leave most of a tile unused. Raises UnsupportedCase
     where an array has 2^31 elements or more.
@@ -34,9 +34,9 @@ def implicit_gemm(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     check_limit(problem)
     slices = slices_of(problem, cupy.cuda.Device().attributes["MultiProcessorCount"])
     module = cupy.RawModule(code=source(), options=options(problem, slices))
-    output = backend.empty(problem.output_shape, problem.dtype)
+    output = backend.empty(problem.output_shape, problem.out_dtype)
     elements = math.prod(problem.output_shape)
-    parts = backend.empty((slices * elements if slices > 1 else 1,), "float32")
+    parts = backend.empty((slices * elements if slices > 1 else 1,), problem.sum_dtype)
     product, add_slices = module.get_function(problem.direction), module.get_function("add_slices")
     grid, added = (tiles_of(problem) * slices,), (-(-elements // THREADS),)
     block, arguments, to_add = (THREADS,), (first, second, output, parts), (parts, output, np.uint32(elements))

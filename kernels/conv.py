@@ -56,7 +56,8 @@ class Conv(Problem, name="conv"):
     nchw: X[n,c,h,w], W[k,c/groups,r,s], Y[n,k,p,q]. nhwc: X[n,h,w,c], W[k,r,s,c/groups], Y[n,p,q,k].
 
     forward: Y from X and W. bwd_data: dX from dY and W. bwd_weights: dW from dY and X. p is
-    (h + 2 pad_h - dilation_h (r - 1) - 1) / stride_h + 1, rounded down; q likewise. 16-bit types sum in float32.
+    (h + 2 pad_h - dilation_h (r - 1) - 1) / stride_h + 1, rounded down; q likewise. 16-bit types sum in float32;
+    int8, which is for forward alone, sums in int32 and gives an int32 Y.
     """
 
     # Even, ragged, and nothing but ones.
@@ -81,7 +82,7 @@ class Conv(Problem, name="conv"):
     dilation_w: int = option(1, "columns from one tap of a filter to the next")
     groups: int = option(1, "parts of the channels that are convolved each by itself")
     direction: str = option("forward", "what is computed", ("forward", "bwd_data", "bwd_weights"))
-    dtype: str = option("float32", "storage type", ("float32", "float16", "bfloat16"))
+    dtype: str = option("float32", "storage type", ("float32", "float16", "bfloat16", "int8"))
     math_mode: str = option("ieee", "tf32 rounds float32 inputs to 10 bits for the tensor cores", ("ieee", "tf32"))
     layout: str = option("nchw", "order in memory", ("nchw", "nhwc"))
     algo: str = option(
@@ -103,6 +104,8 @@ class Conv(Problem, name="conv"):
                 raise InvalidRequest(f"conv groups={self.groups}: {name}={getattr(self, name)} is no multiple of it")
         if self.math_mode == "tf32" and self.dtype != "float32":
             raise InvalidRequest(f"conv math_mode='tf32' with dtype {self.dtype}: tf32 is a mode of float32")
+        if self.dtype == "int8" and self.direction != "forward":
+            raise InvalidRequest(f"conv direction={self.direction!r} with dtype int8: int8 is for forward alone")
         if self.algo == "implicit_gemm" and (self.math_mode == "tf32" or self.workspace_bytes):
             raise InvalidRequest(
                 "conv algo='implicit_gemm' has no tf32 mode and takes no workspace: leave both as they are"
@@ -116,6 +119,14 @@ class Conv(Problem, name="conv"):
             lowest = 0 if field.name.startswith(("pad", "workspace")) else 1
             if type(field.default) is int and (type(value) is not int or value < lowest):
                 raise InvalidRequest(f"conv {field.name}={value!r}: a whole number of at least {lowest}")
+
+    @property
+    def sum_dtype(self) -> str:
+        return "int32" if self.dtype == "int8" else "float32"
+
+    @property
+    def out_dtype(self) -> str:
+        return "int32" if self.dtype == "int8" else self.dtype
 
     @property
     def axes(self) -> tuple[Axis, Axis]:
@@ -189,8 +200,8 @@ class Conv(Problem, name="conv"):
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
     def bytes_moved(self) -> int:
-        shapes = (self.image_shape, self.filter_shape, self.response_shape)
-        return itemsize_bytes(self.dtype) * sum(math.prod(shape) for shape in shapes)
+        inputs = math.prod(self.image_shape) + math.prod(self.filter_shape)
+        return itemsize_bytes(self.dtype) * inputs + itemsize_bytes(self.out_dtype) * math.prod(self.response_shape)
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """X and W; dY and W; or dY and X."""
@@ -215,7 +226,7 @@ class Conv(Problem, name="conv"):
 
         Such transforms, and Fourier's, spread their errors over a tile (Higham, Accuracy and Stability of Numerical
         Algorithms, 2nd ed., section 23.2: their bounds are on norms only), so an element that the padding leaves few
-        terms has the mean error. Last, the rounding of the output.
+        terms has the mean error. Last, the rounding of the output. Integers have no error: their scale is 0.
         """
         import numpy as np
 
@@ -223,11 +234,11 @@ class Conv(Problem, name="conv"):
 
         problem: Any = self  # a type checker sees this class under two names
         index, expected, norm = _conv_reference.sampled(problem, rng, *map(self.as_nchw, inputs))
-        summed = (4 * math.sqrt(self.terms) + 64) * UNIT_ROUNDOFF["float32"]
+        summed = (4 * math.sqrt(self.terms) + 64) * UNIT_ROUNDOFF[self.sum_dtype]
         partial = {"float16": 16, "bfloat16": 2}.get(self.dtype, 0) * UNIT_ROUNDOFF[self.dtype]
         rounded_inputs = 2 * TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
         scale = (summed + partial + rounded_inputs) * np.maximum(norm, norm.mean())
-        return Reference(self.stored(index), expected, scale + UNIT_ROUNDOFF[self.dtype] / 4 * np.abs(expected))
+        return Reference(self.stored(index), expected, scale + UNIT_ROUNDOFF[self.out_dtype] / 4 * np.abs(expected))
 
     def tolerance(self) -> float:
         """8 times the size that errors have, for the largest of many."""

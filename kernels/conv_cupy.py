@@ -45,7 +45,7 @@ def cupy_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
         from primbench.kernels import _conv_implicit_gemm
 
         return _conv_implicit_gemm.implicit_gemm(backend, problem, first, second)
-    output = backend.empty(problem.output_shape, problem.dtype)
+    output = backend.empty(problem.output_shape, problem.out_dtype)
     operands = problem.roles(first, second, output)
     choice = _choose(backend, problem, operands)
     call = _bound(backend, choice.plan, operands, choice.workspace)

@@ -20,7 +20,7 @@ def numba_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     """One call is made here, so that no later one compiles."""
     on_cpu = backend.device == "cpu"
     _refuse(problem, on_cpu=on_cpu)
-    output = backend.empty(problem.output_shape, problem.dtype)
+    output = backend.empty(problem.output_shape, problem.out_dtype)
     arrays = problem.roles(first, second, output)
     step = _cpu_step(problem, *arrays) if on_cpu else _cuda_step(backend, problem, *arrays)
     step()

@@ -33,19 +33,22 @@ class _Tap:
 
 @kernel("conv", "numpy")
 def numpy_conv(backend: Any, problem: Conv, first: Array, second: Array) -> Step:
-    """numpy.matmul on copies of the pixels that a tap meets: faster than one product of all taps' copies at once."""
+    """numpy.matmul on copies of the pixels that a tap meets: faster than one product of all taps' copies at once.
+
+    BLAS for float32. The copies of int8 are int32, whose products are exact, and NumPy's own loops.
+    """
     import numpy as np
 
     refuse_choices(problem, "NumPy")
     if problem.math_mode != "ieee":
         raise UnsupportedCase(f"NumPy has no {problem.math_mode} mode")
-    if problem.dtype != "float32":
+    if problem.dtype not in ("float32", "int8"):
         raise UnsupportedCase(f"NumPy has no {problem.dtype} product with float32 sums: ask for --dtype float32")
-    output = backend.empty(problem.output_shape, problem.dtype)
+    output = backend.empty(problem.output_shape, problem.out_dtype)
     x, w, y = problem.roles(first, second, output)
     groups, filters, channels = problem.groups, problem.k // problem.groups, problem.c // problem.groups
     stored = problem.as_nchw(w).reshape(groups, filters, channels, problem.r, problem.s).transpose(3, 4, 0, 1, 2)
-    weights = np.empty(stored.shape, stored.dtype)  # a tap's filters lie apart in W: a product takes them together
+    weights = np.empty(stored.shape, output.dtype)  # a tap's filters lie apart in W: a product takes them together
     products = np.empty((problem.n, groups, filters, channels), weights.dtype)
     taps = _taps(problem, x, y, weights)
 
