@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.channel import Channel, listen
 from primbench.errors import InvalidRequest, UnsupportedCase
 
 if TYPE_CHECKING:
     import socket
+
+    from primbench.channel import Channel
 
 
 class Said(NamedTuple):
@@ -78,6 +79,8 @@ class Group:
 
     def listen(self) -> socket.socket:
         """On rank 0, a listener at a free port for the other ranks, who come to the group's address."""
+        from primbench.channel import listen
+
         return listen(self.address, 0)
 
     def on_one_host(self) -> bool:

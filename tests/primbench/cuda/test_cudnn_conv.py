@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_void_p
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,7 +81,6 @@ def test_tensors_are_n_c_h_w_with_the_strides_of_their_layout(layout: str, strid
         ({"dtype": "float32", "math_mode": "tf32"}, set()),
         ({"dtype": "float16"}, set()),
         ({"dtype": "bfloat16"}, set()),
-        ({"dtype": "int8"}, set()),
     ],
 )
 def test_only_ieee_float32_refuses_tensor_cores_and_rounded_inputs(
@@ -91,6 +91,17 @@ def test_only_ieee_float32_refuses_tensor_cores_and_rounded_inputs(
     _, handle, notes, limit_bytes, most = asked
     assert (0x99, refused, 4096, cudnn_conv.MAX_PLANS) == (handle.value, set(notes), limit_bytes, most)
     assert set(notes) <= set(cudnn_graph.NOTES.values())
+
+
+def test_of_int8_engines_those_on_tensor_cores_alone_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, right = (SimpleNamespace(notes=notes) for notes in ((), ("tensor cores",)))
+    found = [wrong, right]
+    monkeypatch.setattr(cudnn_graph, "plans", lambda *_: found)
+    asked = (Conv(**SIZES, dtype="int8"), c_void_p(0x99), 4096)
+    assert [right] == cudnn_conv.plans(*asked)
+    found.remove(right)
+    with pytest.raises(UnsupportedCase, match="wrong int8 sums: ask for --algo implicit_gemm"):
+        cudnn_conv.plans(*asked)
 
 
 @pytest.mark.parametrize(
