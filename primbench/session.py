@@ -223,7 +223,7 @@ class Session:
         if case.device != "cpu" and self._gpus is not None and case.ranks > self._gpus:
             return f"{case.ranks} ranks need {case.ranks} GPUs, and see {self._gpus}: fewer ranks, or --device cpu"
         cpus = len(case.placement.cpus or os.sched_getaffinity(0))
-        return None if case.ranks <= cpus else f"{case.ranks} ranks need a CPU each: this process may run on {cpus}"
+        return None if case.ranks <= cpus else f"{case.ranks} ranks need a CPU each, and may use {cpus}: fewer ranks"
 
     def _with_trace(self, case: Case, measurement: Measurement) -> Measurement:
         """The measurement with what a tracing worker saw, or with the reason why it saw nothing."""

@@ -425,6 +425,6 @@ print(json.dumps(wrong))
 def test_numba_step_by_step_in_the_simulator_of_a_gpu() -> None:
     pytest.importorskip("numba", reason="numba is not installed")
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
-    done = subprocess.run([sys.executable, "-c", IN_SIMULATOR], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", IN_SIMULATOR], env=environment, capture_output=True, text=True)
     assert 0 == done.returncode, done.stderr
     assert [] == json.loads(done.stdout.splitlines()[-1])
