@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
+from primbench.problem import described
 
 if TYPE_CHECKING:
     from primbench.kernels.conv import Conv
@@ -50,9 +51,10 @@ def implicit_gemm(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
         add_slices(added, block, to_add)
         return output
 
-    step: Any = sliced if slices > 1 else whole
-    step.algorithm = f"implicit GEMM, terms in {slices} slices" if slices > 1 else "implicit GEMM"
-    return step  # type: ignore[no-any-return]
+    return described(
+        sliced if slices > 1 else whole,
+        algorithm=f"implicit GEMM, terms in {slices} slices" if slices > 1 else "implicit GEMM",
+    )
 
 
 def source() -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.problem import described
 
 if TYPE_CHECKING:
     from primbench.kernels.launch import Launch
@@ -38,14 +39,12 @@ def cuda_step(
     backend.synchronize()
     stream = backend.stream_handle
     if not problem.nodes:
-        launches[0].others = {"full_queue_s": launching.full_queue(launches[0], stream)}  # type: ignore[attr-defined]
-        return launches[0]
+        return described(launches[0], others={"full_queue_s": launching.full_queue(launches[0], stream)})
     nodes, step = capture(enqueue)
     if nodes != problem.nodes:
         raise PrimbenchError(f"a graph of {problem.nodes} launches has {nodes} nodes")
-    step.stream_only = True  # type: ignore[attr-defined] # a graph being launched cannot be captured
-    step.others = {"instantiate_s": launching.instantiation(enqueue, stream)}  # type: ignore[attr-defined]
-    return step
+    # stream_only: a graph being launched cannot be captured.
+    return described(step, stream_only=True, others={"instantiate_s": launching.instantiation(enqueue, stream)})
 
 
 def parameters(problem: Launch, output: Any) -> list[Array]:

@@ -8,6 +8,7 @@ from primbench.cuda import copies, pinned
 from primbench.cuda.copies import Copy, DeviceMemory, HostMemory
 from primbench.errors import UnsupportedCase
 from primbench.hostbuffer import host_buffer
+from primbench.problem import described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,9 +30,7 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
         copy.source.put(host)
     step: Any = copies.step_of(planned, backend.stream_handle)
     pins = [end.how for end in (planned[0].source, planned[0].destination) if isinstance(end, HostMemory)]
-    step.algorithm = ", ".join([step.algorithm, *pins])
-    step.stream_only = True
-    return step  # type: ignore[no-any-return]
+    return described(step, algorithm=", ".join([step.algorithm, *pins]), stream_only=True)
 
 
 def _copies(backend: Any, problem: Any, device: int) -> Iterator[Copy]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.hostbuffer import host_buffer
+from primbench.problem import described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,7 @@ def _numpy_step(source: Array, destination: Array) -> Step:
         np.copyto(destination, source)
         return destination
 
-    step.algorithm = "numpy.copyto, 1 thread"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm="numpy.copyto, 1 thread")
 
 
 def _torch_step(source: Array, destination: Array) -> Step:
@@ -42,8 +42,7 @@ def _torch_step(source: Array, destination: Array) -> Step:
     def step() -> Any:
         return copy(origin)
 
-    step.algorithm = f"torch.Tensor.copy_, up to {torch.get_num_threads()} threads"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=f"torch.Tensor.copy_, up to {torch.get_num_threads()} threads")
 
 
 def _numba_step(source: Array, destination: Array) -> Step:
@@ -59,8 +58,7 @@ def _numba_step(source: Array, destination: Array) -> Step:
         copy(source, destination, threads)
         return destination
 
-    step.algorithm = f"compiled loop, {threads} threads"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=f"compiled loop, {threads} threads")
 
 
 _STEPS: dict[str, Callable[[Array, Array], Step]] = {"numpy": _numpy_step, "torch": _torch_step, "numba": _numba_step}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.cuda import driver
 from primbench.cuda.cudnn_rnn import Addresses, Recurrent
-from primbench.problem import Step
+from primbench.problem import Step, described
 
 if TYPE_CHECKING:
     from primbench.kernels.rnn import Operands, Rnn
@@ -55,10 +55,9 @@ def cudnn_step(backend: Any, problem: Rnn, operands: Operands, algorithm: str) -
             call()
         return kept[-1]
 
-    step.algorithm = f"cuDNN {algorithm}{note}"  # type: ignore[attr-defined]
     step()
     backend.synchronize()
-    return step
+    return described(step, algorithm=f"cuDNN {algorithm}{note}")
 
 
 def _bwd_data(backend: Any, problem: Rnn, recurrent: Recurrent, a: Addresses, dx: Any, reserve: Any) -> Pass:

@@ -28,12 +28,12 @@ def cupy_allreduce(backend: Any, problem: Allreduce, x: Any, group: Group = ALON
     datatype = getattr(nccl, f"NCCL_{problem.dtype.upper()}")
     arguments = (source.data.ptr, out.data.ptr, problem.count, datatype, nccl.NCCL_SUM, backend.stream_handle)
 
+    kept = (output, x, out)  # NCCL has addresses only: the step must keep the arrays alive
+
     def step() -> Any:
         all_reduce(*arguments)
-        return output
+        return kept[0]
 
-    # NCCL has addresses only: the step must keep the arrays alive.
-    step.arrays = (x, out)  # type: ignore[attr-defined]
     return step
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def cupy_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
             raise cudnn.failure(status, "cudnnBackendExecute")
         return kept[0]  # through the tuple: the arguments are addresses only, and the step must keep all of it alive
 
-    step.algorithm = choice.algorithm()  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=choice.algorithm())
 
 
 def _choose(backend: Any, problem: Conv, operands: tuple[Any, Any, Any]) -> Choice:

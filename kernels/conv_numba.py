@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels.conv import refuse_choices
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.conv import Conv
@@ -105,9 +105,10 @@ def _cpu_step(problem: Conv, x: Array, w: Array, y: Array) -> Step:
         np.copyto(stored, filters)
         return w
 
-    step: Any = {"forward": forward, "bwd_data": bwd_data, "bwd_weights": bwd_weights}[direction]
-    step.algorithm = "direct, 2 elements by 4 terms"
-    return step  # type: ignore[no-any-return]
+    return described(
+        {"forward": forward, "bwd_data": bwd_data, "bwd_weights": bwd_weights}[direction],
+        algorithm="direct, 2 elements by 4 terms",
+    )
 
 
 def _cuda_step(backend: Any, problem: Conv, x: Any, w: Any, y: Any) -> Step:
@@ -130,5 +131,4 @@ def _cuda_step(backend: Any, problem: Conv, x: Any, w: Any, y: Any) -> Step:
             launch(*arrays)
         return output
 
-    step.algorithm = "direct, a thread an element"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm="direct, a thread an element")

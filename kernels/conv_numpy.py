@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels.conv import refuse_choices
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.conv import Conv
@@ -79,9 +79,10 @@ def numpy_conv(backend: Any, problem: Conv, first: Array, second: Array) -> Step
         np.copyto(stored, weights)
         return w
 
-    step: Any = {"forward": forward, "bwd_data": bwd_data, "bwd_weights": bwd_weights}[problem.direction]
-    step.algorithm = "a product a tap"
-    return step  # type: ignore[no-any-return]
+    return described(
+        {"forward": forward, "bwd_data": bwd_data, "bwd_weights": bwd_weights}[problem.direction],
+        algorithm="a product a tap",
+    )
 
 
 def _taps(problem: Conv, x: Array, y: Array, weights: Array) -> list[_Tap]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels.conv import refuse_choices
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.conv import Conv
@@ -40,9 +40,10 @@ def torch_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     compute = _compute(torch, problem, (x, w, dy), (strides, pads, dilations))
 
     # The result of channels-last inputs is channels-last in memory, but n c h w by shape.
-    step: Any = (lambda: compute().permute(NCHW_AS_NHWC)) if last else compute
-    step.algorithm = _library(torch, (x, w), (strides, pads, dilations), problem.groups)
-    return step  # type: ignore[no-any-return]
+    return described(
+        (lambda: compute().permute(NCHW_AS_NHWC)) if last else compute,
+        algorithm=_library(torch, (x, w), (strides, pads, dilations), problem.groups),
+    )
 
 
 def _compute(torch: Any, problem: Conv, tensors: tuple[Any, ...], geometry: tuple[tuple[int, ...], ...]) -> Step:

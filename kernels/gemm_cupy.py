@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import cublaslt
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.gemm import Gemm
@@ -25,5 +25,4 @@ def cupy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Ste
             raise cublaslt.failure(status)
         return operands[3]  # through the tuple: the plan has addresses only, and the step must keep all five alive
 
-    step.algorithm = plan.algorithm  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=plan.algorithm)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import itemsize_bytes
 from primbench.errors import UnsupportedCase
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.gemm import Gemm
@@ -118,8 +118,7 @@ def _cpu_step(problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:
         gemm(a_mk, b_kn, added, c, alpha, beta)
         return c
 
-    step.algorithm = f"2 rows by 4 terms, panels of {K_PANEL} rows of B"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=f"2 rows by 4 terms, panels of {K_PANEL} rows of B")
 
 
 def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:
@@ -141,8 +140,7 @@ def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> S
         launch(*arrays)
         return c
 
-    step.algorithm = f"tiled {tile}"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=f"tiled {tile}")
 
 
 def _tile(problem: Gemm, multiprocessors: int) -> Tile:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from primbench.cuda.cudnn_rnn import ALGORITHMS
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
 from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, Reference, Step, check_sizes, fields_of, kernel, option, size
+from primbench.problem import Problem, Reference, Step, check_sizes, described, fields_of, kernel, option, size
 from primbench.random import POOL_SIZE, random_array, sample
 
 if TYPE_CHECKING:
@@ -308,5 +308,4 @@ def numpy_rnn(backend: Any, problem: Any, *inputs: Array) -> Step:
     if problem.dtype != "float32" or problem.math_mode != "ieee":
         raise UnsupportedCase(f"NumPy has no fast {problem.dtype} {problem.math_mode} product: ask for float32 ieee")
     step = functools.partial(Network(problem, problem.operands(inputs)).step())  # a method takes no attribute
-    step.algorithm = "stepwise: BLAS and NumPy calls for each step"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm="stepwise: BLAS and NumPy calls for each step")

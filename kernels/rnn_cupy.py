@@ -12,7 +12,7 @@ from primbench.cuda import trial
 from primbench.cuda.cudnn import CudnnRefusal
 from primbench.cuda.cudnn_rnn import ALGORITHMS
 from primbench.errors import PrimbenchError, UnsupportedCase
-from primbench.problem import Step, kernel, setup_of
+from primbench.problem import Step, described, kernel, setup_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def _stepwise(backend: Any, problem: Rnn, operands: Operands) -> Step:
     # cuBLASLt wants addresses that a slice need not have.
     own = operands._replace(h0=[state.copy() for state in operands.h0])
     step = stepwise(backend, problem, own, setup_of("gemm", "cupy"), _pointwise(problem))
-    step.algorithm = "stepwise: 2 calls a step, cuBLASLt product and pointwise kernel"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm="stepwise: 2 calls a step, cuBLASLt product and pointwise kernel")
 
 
 def _pointwise(problem: Rnn) -> Bind:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.problem import Step, kernel, setup_of
+from primbench.problem import Step, described, kernel, setup_of
 
 if TYPE_CHECKING:
     from primbench.kernels._rnn_stepwise import Bind, Pointwise
@@ -28,8 +28,7 @@ def numba_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
     step = stepwise(backend, problem, problem.operands(inputs), gemm, bind)
     backend.synchronize()
     products = "NumPy's BLAS" if on_cpu else "Numba's tiled kernel"
-    step.algorithm = f"stepwise: 2 calls a step, product by {products}, pointwise kernel"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=f"stepwise: 2 calls a step, product by {products}, pointwise kernel")
 
 
 def _refuse(problem: Rnn, *, on_cpu: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.cuda.cudnn_rnn import ALGORITHMS
 from primbench.errors import UnsupportedCase
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.rnn import Operands, Rnn
@@ -92,8 +92,7 @@ def _fused(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Step:
     if problem.is_backward and algorithm == "cuDNN":
         algorithm = "cuDNN, on a copy of its reserve space, which it overwrites"
     step = {"forward_inference": inference, "forward_training": training, "bwd_data": bwd_data}[problem.direction]
-    step.algorithm = algorithm  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=algorithm)
 
 
 @contextmanager
@@ -156,8 +155,7 @@ def _stepwise(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Ste
         return x
 
     pointwise = "relu_" if problem.cell == "vanilla" else "fused cell"
-    step.algorithm = f"stepwise: 2 calls a step, product and {pointwise}"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=f"stepwise: 2 calls a step, product and {pointwise}")
 
 
 class Chain(NamedTuple):

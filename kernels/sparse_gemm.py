@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
 from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, Reference, Step, check_sizes, kernel, option, size
+from primbench.problem import Problem, Reference, Step, check_sizes, described, kernel, option, size
 from primbench.random import random_array, sample
 
 if TYPE_CHECKING:
@@ -137,5 +137,4 @@ def scipy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: A
     def step() -> Any:
         return a @ b  # SciPy takes no output array: each call allocates its result
 
-    step.algorithm = f"scipy {scipy.__version__}"  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=f"scipy {scipy.__version__}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import cusparse
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.sparse_gemm import SparseGemm
@@ -34,5 +34,4 @@ def cupy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: An
             raise cusparse.failure(status, plan.algorithm)
         return kept[4]
 
-    step.algorithm = plan.algorithm  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=plan.algorithm)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec.structs import replace
 
 from primbench import conditions
+from primbench.affordable import check_memory
 from primbench.errors import VerificationError
 from primbench.measurement import Measurement, Method
 from primbench.problem import setup_of
 from primbench.sampling import CLOCK, Calls, Clock, Pace, garbage_kept
-from primbench.timing import Phases, check_memory, input_sets, timed_on
+from primbench.timing import Phases, input_sets, timed_on
 from primbench.verify import on_host, poison
 
 if TYPE_CHECKING:

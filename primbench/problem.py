@@ -180,6 +180,13 @@ def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
     return register
 
 
+def described(step: Step, **attributes: Any) -> Step:
+    """The step, with attributes that say what it is: ``algorithm``, ``others``, ``stream_only``."""
+    for name, value in attributes.items():
+        setattr(step, name, value)
+    return step
+
+
 def load_all() -> None:
     """Import every file of ``primbench.kernels``; an import error in one of them is raised, not hidden."""
     package = importlib.import_module("primbench.kernels")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.backends.numpy import poison_host
 from primbench.cuda import driver
 from primbench.errors import UnsupportedCase
+from primbench.problem import described
 
 if TYPE_CHECKING:
     from primbench.problem import Array, Step
@@ -201,8 +202,7 @@ def step_of(copies: Sequence[Copy], stream: int) -> Step:
                 raise driver.failure(function.__name__, status)
         return ends
 
-    step.algorithm = " and ".join(dict.fromkeys(copy.call[0] for copy in copies))  # type: ignore[attr-defined]
-    return step
+    return described(step, algorithm=" and ".join(dict.fromkeys(copy.call[0] for copy in copies)))
 
 
 _Prepared = tuple[Callable[..., int], tuple[Any, ...]]

@@ -19,7 +19,7 @@ LAYERS = [
     "problem measurement topology stats random hostmemory launcher",
     "nvml placement conditions environment hostbuffer",
     "cuda backends verify sampling channel group",
-    "timing collective",
+    "affordable timing collective",
     "record summary protocol",
     "children",
     "ranks followers worker rank session",

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from primbench import hostmemory
 from primbench import problem as problem_file
+from primbench.affordable import check_affordable
 from primbench.backends import open_backend
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable, VerificationError
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Method, Samples
 from primbench.problem import Reference, Step
 from primbench.sampling import Calls, Pace
-from primbench.timing import calls_per_batch, check_affordable, cold_sets, measure, setup
+from primbench.timing import calls_per_batch, cold_sets, measure, setup
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 
