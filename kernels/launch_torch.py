@@ -37,7 +37,7 @@ def torch_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
 
     def capture(enqueue: Callable[[], None]) -> Replay:
         graph = backend.capture(enqueue)
-        replay = graph.launch
+        replay = graph.replay
 
         def step() -> Any:
             replay()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import driver
@@ -117,17 +118,29 @@ def _precision_flags(torch: Any) -> list[tuple[Any, str, Any]]:
 
 
 class TorchGraph:
-    """A graph by torch's own capture, which its allocator must know of."""
+    """A graph by torch's own capture, which its allocator must know of.
+
+    launch: of the driver's instances in turn, as driver.Graph has them; before torch 2.8 the same as replay, which is
+    torch's own way with its one instance.
+    """
+
+    launch: Callable[[], None]
+    replay: Callable[[], None]
 
     def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None]) -> None:
-        self._graph = torch.cuda.CUDAGraph()
+        try:
+            self._graph = torch.cuda.CUDAGraph(keep_graph=True)
+        except TypeError:
+            self._graph = torch.cuda.CUDAGraph()
         self._graph.capture_begin(capture_error_mode="thread_local")
         try:
             enqueue()
             self.nodes = driver.nodes_being_captured(stream)
         finally:
             self._graph.capture_end()
-        self.launch: Callable[[], None] = self._graph.replay
+        self.launch = self.replay = self._graph.replay
+        if hasattr(self._graph, "raw_cuda_graph"):
+            self.launch = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream).launch
 
 
 def open(device: str) -> TorchCpu:  # noqa: A001 - the name every backend file has
