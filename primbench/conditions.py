@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from primbench.cgroups import cgroup_folders
 from primbench.measurement import HostReading
-from primbench.topology import attempt, cgroup_folders, whole_number
+from primbench.sysfiles import attempt, whole_number
 
 _THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # of v2, of v1
 

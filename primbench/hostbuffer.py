@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from primbench import hostmemory, placement
 from primbench.errors import UnsupportedCase
-from primbench.topology import attempt, format_cpu_list, memory_nodes
+from primbench.sysfiles import attempt, format_cpu_list
+from primbench.topology import memory_nodes
 from primbench.units import format_bytes, format_percent
 
 if TYPE_CHECKING:

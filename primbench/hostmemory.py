@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from primbench.topology import cgroup_folders, read_number
+from primbench.cgroups import cgroup_folders
+from primbench.sysfiles import read_number
 
 # Control groups v2, then v1: limit and usage.
 _LIMITS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))

@@ -85,11 +85,19 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     launch_to_start_s: Samples | None = None
 
 
+class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """Another process that holds this GPU. memory_bytes: None where the driver hides it, as it does in containers."""
+
+    pid: int
+    memory_bytes: int | None = None
+
+
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU around a case. Clocks, power and reasons are read while the case's own work runs on it.
 
     energy_j: by the board's counter, over ``energy_time_s``, the time in which the main metric was sampled.
     clocks_event_reasons: NVML's names of what holds the clocks back; [] is nothing.
+    foreign_processes: those with work on the GPU before or after the case, but for the case's own.
     missing: field -> why it could not be read.
     """
 
@@ -100,7 +108,21 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     clocks_event_reasons: list[str] | None = None
     energy_j: float | None = None
     energy_time_s: float | None = None
+    foreign_processes: list[GpuProcess] | None = None
     missing: dict[str, str] = {}
+
+
+class Pages(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the pages of the host buffers that a case timed really are, read back before and after it was timed.
+
+    by_node: memory node -> pages, of all buffers together, after. asked: the nodes they were to be on; [] is none.
+    misplaced: less than 99 % of them are on the nodes asked for, before or after. read_by: the means.
+    """
+
+    by_node: dict[int, int]
+    asked: list[int]
+    misplaced: bool
+    read_by: Literal["numa_maps", "move_pages"]
 
 
 class HostReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +152,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
     nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured.
     phases_s: what the case spent its time on, from the inputs to the last sample.
+    pages: of host buffers; None, with the reason in ``missing``, where the case times none or they cannot be seen.
     """
 
     enqueue_s: Samples | None = None
@@ -153,6 +176,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     phases_s: dict[str, float] = {}
     gpu: GpuReading | None = None
     host: HostReading | None = None
+    pages: Pages | None = None
 
     @property
     def main(self) -> Samples | None:

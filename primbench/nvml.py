@@ -17,7 +17,7 @@ import msgspec
 
 from primbench.errors import InvalidRequest, PlacementError
 from primbench.measurement import GpuReading
-from primbench.topology import attempt, sysfs_address
+from primbench.sysfiles import attempt, sysfs_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable

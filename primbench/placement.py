@@ -16,7 +16,8 @@ import msgspec
 
 from primbench import nvml
 from primbench.errors import PlacementError
-from primbench.topology import Node, attempt, format_cpu_list, memory_nodes, node_of_pci
+from primbench.sysfiles import attempt, format_cpu_list
+from primbench.topology import Node, memory_nodes, node_of_pci
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -49,14 +50,20 @@ _MAX_NODE = ctypes.c_ulong(_MASK_BITS + 1)  # both calls use one bit less than t
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to run, as asked. With both given, the threads go to ``cpus`` and the memory to ``numa_node``.
+    """Where to run, as asked.
 
-    numa_node: "auto" is the device's own node, and nothing where that is not known.
+    numa_node: for threads and memory both; "auto" is the device's own node, and nothing where that is not known.
+    cpus or cpu_node, mem_nodes: for threads and for memory alone, and then ``numa_node`` gives the other of the two.
+    mem_policy: how memory is taken from ``mem_nodes`` (or ``numa_node``): "bind" unless said otherwise; "local", on
+    the node of the CPU that touches it, names no nodes.
     threads: of each library's thread pool; None leaves it to the library.
     """
 
     cpus: tuple[int, ...] | None = None
     numa_node: int | Literal["auto"] | None = None
+    cpu_node: int | None = None
+    mem_nodes: tuple[int, ...] | None = None
+    mem_policy: Literal["bind", "preferred", "interleave", "local"] | None = None
     threads: int | None = None
 
     def __post_init__(self) -> None:

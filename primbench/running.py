@@ -20,6 +20,7 @@ from primbench.problem import Problem, backends_of, problem_class, setup_of
 from primbench.protocol import Ready
 from primbench.record import SCHEMA_VERSION, Case, Header, Record, Results, Worker, Writer
 from primbench.session import DEFAULT_TIMEOUT_S, Session, ask_a_worker
+from primbench.sysfiles import utf8
 
 if TYPE_CHECKING:
     import os
@@ -124,7 +125,7 @@ def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]
     if device == ALL:
-        devices = [f"cuda:{number}" for number in range(len(ready.environment.gpus or [ready.device]))]
+        devices = [f"cuda:{number}" for number in range(len(ready.environment.devices.gpus or [ready.device]))]
     names = named or [ready.backend]
     if ALL in backends:
         names = backend_files.candidates(backends_of(primitive), ready.device.split(":")[0])
@@ -153,9 +154,9 @@ def header(command: list[str], labels: Mapping[str, str]) -> Header:
     """The first line of a results file made here and now."""
     return Header(
         schema_version=SCHEMA_VERSION,
-        command=[environment.utf8(argument) for argument in command],
+        command=[utf8(argument) for argument in command],
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        labels={environment.utf8(name): environment.utf8(value) for name, value in labels.items()},
+        labels={utf8(name): utf8(value) for name, value in labels.items()},
         environment=environment.collect(gpus=False),
     )
 

@@ -273,8 +273,8 @@ class Session:
     def _announce(self, ready: Ready) -> None:
         self._number = self._next_worker
         self._next_worker += 1
-        if ready.environment.gpus:
-            self._gpus = len(ready.environment.gpus)
+        if ready.environment.devices.gpus:
+            self._gpus = len(ready.environment.devices.gpus)
         self.started.append(
             Worker(
                 worker=self._number,

@@ -14,7 +14,7 @@ from primbench.measurement import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT
 from primbench.placement import Placement
 from primbench.running import ALL
 from primbench.session import DEFAULT_TIMEOUT_S
-from primbench.topology import parse_cpu_list
+from primbench.sysfiles import parse_cpu_list
 
 if TYPE_CHECKING:
     from primbench.report.yardstick import Yardstick

@@ -10,7 +10,7 @@ from primbench.problem import fields_of, problem_class
 from primbench.record import Case, Record
 from primbench.report.yardstick import Yardstick
 from primbench.summary import figures_of, samples
-from primbench.topology import format_cpu_list
+from primbench.sysfiles import format_cpu_list
 from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_column
 
 TIMES = {

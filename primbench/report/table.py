@@ -103,8 +103,8 @@ def model_of(worker: Worker) -> str | None:
     """The CPU's or the GPU's name."""
     kind, _, number = worker.device.partition(":")
     if kind == "cpu":
-        return worker.environment.cpu_model
-    gpus = worker.environment.gpus or []
+        return worker.environment.machine.cpu_model
+    gpus = worker.environment.devices.gpus or []
     return gpus[int(number)].name if number.isdecimal() and int(number) < len(gpus) else None
 
 

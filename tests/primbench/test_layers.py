@@ -16,14 +16,19 @@ FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels
 
 LAYERS = [
     "errors units dtypes",
-    "problem measurement topology stats random hostmemory launcher",
-    "nvml placement conditions environment hostbuffer",
+    "sysfiles",
+    "cgroups",
+    "problem measurement mempolicy stats random hostmemory launcher runtime",
+    "nvml",
+    "topology",
+    "placement conditions environment hostbuffer",
     "cuda backends verify sampling channel group",
     "affordable timing collective",
     "record summary protocol",
     "children",
     "ranks followers worker rank session",
     "running",
+    "affinity doctor",
     "report",
     "cli",
     "__main__",
@@ -132,7 +137,18 @@ def test_heavy_modules_are_imported_inside_functions(name: str) -> None:
 SCALES = {10**power for power in (3, 6, 9, 12, 15)} | {1024**power for power in (1, 2, 3, 4)}
 HOST_CLOCK_TICKS_PER_S = 10**9
 # These exchange numbers with a kernel, a driver or a library in units of its own.
-EXCHANGERS = {"backends", "conditions", "cuda", "environment", "hostmemory", "nvml", "ranks", "topology"}
+EXCHANGERS = {
+    "backends",
+    "cgroups",
+    "conditions",
+    "cuda",
+    "environment",
+    "hostmemory",
+    "nvml",
+    "ranks",
+    "sysfiles",
+    "topology",
+}
 
 
 def scalings(tree: ast.AST) -> Iterator[str]:

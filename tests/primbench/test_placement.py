@@ -14,7 +14,8 @@ import pytest
 from primbench import nvml, placement
 from primbench.errors import PlacementError
 from primbench.placement import EffectivePlacement, Placement
-from primbench.topology import format_cpu_list, memory_nodes
+from primbench.sysfiles import format_cpu_list
+from primbench.topology import memory_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path

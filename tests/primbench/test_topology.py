@@ -6,19 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from primbench.cgroups import cgroup_folders
 from primbench.errors import InvalidRequest
-from primbench.topology import (
-    Node,
-    attempt,
-    cgroup_folders,
-    format_cpu_list,
-    labelled_value,
-    memory_nodes,
-    node_of_pci,
-    parse_cpu_list,
-    read_number,
-    sysfs_address,
-)
+from primbench.sysfiles import attempt, format_cpu_list, labelled_value, parse_cpu_list, read_number, sysfs_address
+from primbench.topology import Node, memory_nodes, node_of_pci
 
 if TYPE_CHECKING:
     from pathlib import Path

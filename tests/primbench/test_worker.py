@@ -54,8 +54,8 @@ def test_a_worker_answers_each_message_and_ends_with_its_input() -> None:
 def test_a_worker_looks_around_after_its_backend_is_open() -> None:
     (ready,), _ = talk(START)
     assert isinstance(ready, Ready)
-    assert ready.environment.libraries is not None
-    assert any("openblas" in name or "mkl" in name for name in ready.environment.libraries)
+    assert ready.environment.software.libraries is not None
+    assert any("openblas" in name or "mkl" in name for name in ready.environment.software.libraries)
     assert ready.placement.threads is not None
 
 

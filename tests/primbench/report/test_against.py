@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 import primbench.suites as suites
 from primbench import environment
+from primbench.environment.devices import Devices
+from primbench.environment.machine import Machine
 from primbench.errors import FileError, InvalidRequest
 from primbench.measurement import Measurement, Method, Samples
 from primbench.nvml import Gpu
@@ -19,7 +21,11 @@ from primbench.record import Case, Header, Record, Worker, Writer, read
 from primbench.report.against import Earlier, Published, parse
 from primbench.suites import deepbench
 
-HERE = replace(environment.collect(gpus=False), gpus=[Gpu(name="H200")], cpu_model="EPYC")
+HERE = replace(
+    environment.collect(gpus=False),
+    devices=Devices(gpus=[Gpu(name="H200")]),
+    machine=Machine(kernel="6.1", architecture="x86_64", cpu_model="EPYC"),
+)
 
 
 def samples(median_s: float) -> Samples:

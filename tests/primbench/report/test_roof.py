@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 import primbench.suites as suites
 from primbench import environment
+from primbench.environment.devices import Devices
 from primbench.measurement import Measurement, Samples
 from primbench.nvml import Gpu
 from primbench.placement import EffectivePlacement
@@ -17,7 +18,9 @@ from primbench.record import Case, Header, Record, Results, Worker
 from primbench.report.roof import Roof, needed, roof_of
 from primbench.report.table import tables
 
-HERE = replace(environment.collect(gpus=False), gpus=[Gpu(name="NVIDIA H200"), Gpu(name="NVIDIA Unheard-of")])
+HERE = replace(
+    environment.collect(gpus=False), devices=Devices(gpus=[Gpu(name="NVIDIA H200"), Gpu(name="NVIDIA Unheard-of")])
+)
 PLACED = EffectivePlacement(cpus=[0], memory_policy="default", memory_nodes=[0], rung="none", threads=1)
 GEMM = {"m": 64, "n": 64, "k": 64}
 

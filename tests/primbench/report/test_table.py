@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import environment
+from primbench.environment.devices import Devices
+from primbench.environment.machine import Machine
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import GpuReading, Measurement, Method, Samples, Trace
 from primbench.nvml import Gpu
@@ -42,7 +44,11 @@ def record(measurement: Measurement | None = None, **changes: Any) -> Record:
 
 
 def worker(**changes: Any) -> Worker:
-    found = replace(environment.collect(gpus=False), cpu_model="EPYC", gpus=[Gpu(name="H100"), Gpu(name="H200")])
+    found = replace(
+        environment.collect(gpus=False),
+        devices=Devices(gpus=[Gpu(name="H100"), Gpu(name="H200")]),
+        machine=Machine(kernel="6.1", architecture="x86_64", cpu_model="EPYC"),
+    )
     fields: dict[str, Any] = {
         "worker": 0,
         "pid": 1,

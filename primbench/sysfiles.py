@@ -1,0 +1,113 @@
+"""Read what Linux says in files of text: numbers, lists of CPUs, labelled lines. Reads, never changes.
+
+What cannot be read raises OSError, what cannot be understood raises ValueError or InvalidRequest; ``attempt`` turns
+these into None and a reason.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from primbench.errors import InvalidRequest, PrimbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+MAX_CPUS = 2**20  # far above any kernel's limit (8192 on x86); bounds what a mistyped range can allocate
+
+T = TypeVar("T")
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """The kernel's list format, ``0-3,8``, in ascending order; an empty list is ().
+
+    Raises InvalidRequest on a descending range, a number of 2^20 or more, or anything else than numbers.
+    """
+    if not text.strip():
+        return ()
+    numbers: set[int] = set()
+    for part in text.strip().split(","):
+        found = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part)
+        if found is None:
+            raise InvalidRequest(f"CPU list {text.strip()!r}: {part!r} is neither a number nor a range such as 0-3")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < MAX_CPUS:
+            raise InvalidRequest(f"CPU list {text.strip()!r}: {part} must ascend and stay below {MAX_CPUS}")
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """Inverse of ``parse_cpu_list``; also for node ids."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def read_cpu_list(path: Path) -> tuple[int, ...]:
+    """The list that is all of a file, which a ValueError names."""
+    try:
+        return parse_cpu_list(path.read_text())
+    except InvalidRequest as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def sysfs_address(address: str) -> str:
+    """The address as sysfs writes it: lower case, domain of four digits unless it needs more.
+
+    NVML writes ``00000000:65:00.0``, CUDA and sysfs ``0000:65:00.0``. Raises InvalidRequest on anything else.
+    """
+    found = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", address.strip().lower())
+    if found is None:
+        raise InvalidRequest(f"PCI address {address!r}: expected the form 0000:65:00.0")
+    return f"{int(found[1], 16):04x}:{found[2]}:{found[3]}.{found[4]}"
+
+
+def read_number(path: Path) -> int:
+    """The whole number that is all of a file."""
+    return whole_number(path.read_text(), path)
+
+
+def whole_number(text: str, path: Path) -> int:
+    """Raises ValueError naming the file that ``text`` was read from where it is something else."""
+    if re.fullmatch(r"\s*-?[0-9]{1,20}\s*", text, re.ASCII) is None:
+        raise ValueError(f"{path}: expected a whole number, found {text.strip()[:40]!r}")
+    return int(text)
+
+
+def labelled_value(path: Path, label: str) -> str:
+    """The text after ``label:`` in a file of such lines (/proc/self/status, /proc/meminfo, /proc/cpuinfo).
+
+    Reads up to that line only: the rest of /proc/cpuinfo costs milliseconds on a large machine.
+    Raises ValueError where there is no such line.
+    """
+    with path.open() as lines:
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if colon and name.strip() == label:
+                return value.strip()
+    raise ValueError(f"{path} has no {label}")
+
+
+def attempt(missing: dict[str, str], field: str, read: Callable[[], T]) -> T | None:
+    """What ``read`` returns, or None with the reason in ``missing[field]``."""
+    try:
+        return read()
+    except OSError as error:
+        name = errno.errorcode.get(error.errno or 0, type(error).__name__)
+        missing[field] = f"{error.filename or error.strerror}: {name}"
+    except (ValueError, ArithmeticError, LookupError, PrimbenchError) as error:
+        missing[field] = f"{error}"
+    return None
+
+
+def utf8(text: str) -> str:
+    """What the system hands over in bytes that are no UTF-8, such as a file's name, has them escaped."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
