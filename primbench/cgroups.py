@@ -28,6 +28,14 @@ def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
     raise ValueError(f"no control groups with {controller} are mounted")
 
 
+def cgroup_version(root: Path = Path("/")) -> str:
+    """One of "v1", "v2" and, where both are mounted, "hybrid". Raises ValueError where neither is."""
+    kinds = {kind for _, _, kind, _ in _cgroup_mounts(root)}
+    if not kinds:
+        raise ValueError("no control groups are mounted")
+    return "hybrid" if len(kinds) == 2 else "v2" if "cgroup2" in kinds else "v1"
+
+
 def _cgroup_paths(root: Path) -> dict[str, str]:
     """Controller -> path from /proc/self/cgroup; the v2 path under the empty name."""
     paths = {}

@@ -5,11 +5,28 @@ Every reader takes the ``root`` under which /proc and /sys are found.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
-from primbench.sysfiles import labelled_value, parse_cpu_list, read_cpu_list, read_number, sysfs_address
+from primbench import cpusets, pci
+from primbench.sysfiles import (
+    attempt,
+    labelled_value,
+    parse_cpu_list,
+    read_cpu_list,
+    read_number,
+    sysfs_address,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BY_NVML_ALONE = ("node_by_nvml", "cpus_by_nvml", "links")
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +67,9 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 class GpuPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a GPU is, by each witness. None is unknown, with the reason in ``missing`` under the field's name.
 
-    device: as CUDA names it. node_by_sysfs: None where the kernel says -1. node_by_nvml, cpus_by_nvml: NVML's affinity.
-    local_cpus: by sysfs. memory_node: of the GPU's own memory, where the kernel has one for it.
+    device: as CUDA names it, or "pci:ADDRESS" where only sysfs shows it. node_by_sysfs: None where the kernel says -1.
+    node_by_nvml, cpus_by_nvml: NVML's affinity. local_cpus: by sysfs.
+    memory_node: of the GPU's own memory, where the kernel has one for it.
     pcie_*: of the link now and at most; an idle link may report less than it reaches under load.
     """
 
@@ -116,3 +134,126 @@ def node_of_pci(address: str, root: Path = Path("/")) -> int | None:
     """The NUMA node of a PCI device; None where the kernel says -1, which is "not known" and not node 0."""
     node = read_number(root / "sys/bus/pci/devices" / sysfs_address(address) / "numa_node")
     return node if node >= 0 else None
+
+
+def collect(root: Path = Path("/"), gpus: bool = True) -> Topology:
+    """What there is and what of it this process may use. Never raises and starts no CUDA.
+
+    root: of /proc and /sys; NVML always speaks of this machine. Where NVML cannot be used ``missing["gpus"]`` says
+    why, and the GPUs are those that sysfs lists, as "pci:ADDRESS". What a node lacks is under ``nodes.ID.FIELD``.
+    """
+    missing: dict[str, str] = {}
+    allowed = attempt(missing, "cpus_allowed", lambda: cpusets.cpus_allowed(root))
+    if allowed is None:
+        missing["cpuset"] = missing["cpus_allowed"]
+    if not gpus:
+        missing["gpus"] = "not asked for"
+    return Topology(
+        nodes=_nodes(root, missing),
+        packages=attempt(missing, "packages", lambda: _packages(root)),
+        offline_cpus=attempt(missing, "offline_cpus", lambda: _offline_cpus(root)),
+        cpus_allowed=allowed and allowed[0],
+        memory_nodes_allowed=attempt(missing, "memory_nodes_allowed", lambda: cpusets.memory_nodes_allowed(root)),
+        cpuset=allowed and allowed[1],
+        gpus=_gpus(root, missing) if gpus else None,
+        missing=missing,
+    )
+
+
+def _nodes(root: Path, missing: dict[str, str]) -> list[Node] | None:
+    nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
+    if nodes is None:
+        return None
+    gpus = pci.memory_nodes_of_gpus(root)
+    return [
+        replace(
+            node,
+            memory_bytes=attempt(missing, f"nodes.{node.id}.memory_bytes", partial(_memory_bytes, root, node.id)),
+            distances=attempt(missing, f"nodes.{node.id}.distances", partial(_distances, root, node.id)) or {},
+            gpu=gpus.get(node.id),
+        )
+        for node in nodes
+    ]
+
+
+def _memory_bytes(root: Path, node: int) -> int:
+    path = root / f"sys/devices/system/node/node{node}/meminfo"
+    return whole_number(labelled_value(path, f"Node {node} MemTotal").removesuffix("kB"), path) * 1024
+
+
+def _distances(root: Path, node: int) -> dict[int, int]:
+    folder = root / "sys/devices/system/node"
+    path = folder / f"node{node}/distance"
+    numbers = [whole_number(word, path) for word in path.read_text().split()]
+    return dict(zip(read_cpu_list(folder / "online"), numbers, strict=True))
+
+
+def _packages(root: Path) -> list[Package]:
+    """Of the CPUs online: the kernel keeps no topology of the others."""
+    folder = root / "sys/devices/system/cpu"
+    packages: dict[int, set[tuple[int, ...]]] = {}
+    for cpu in read_cpu_list(folder / "online"):
+        path = folder / f"cpu{cpu}/topology"
+        package = read_number(path / "physical_package_id")
+        if package < 0:
+            raise ValueError(f"{path}/physical_package_id: {package}: the kernel does not know the sockets")
+        packages.setdefault(package, set()).add(_siblings(path))
+    return [Package(id=number, cores=sorted(map(list, cores))) for number, cores in sorted(packages.items())]
+
+
+def _siblings(path: Path) -> tuple[int, ...]:
+    """The CPUs of one core. Linux before 5.3 has the older name alone."""
+    newer = path / "core_cpus_list"
+    cpus = read_cpu_list(newer if newer.exists() else path / "thread_siblings_list")
+    if not cpus:
+        raise ValueError(f"{path}: a core without CPUs")
+    return cpus
+
+
+def _offline_cpus(root: Path) -> list[int]:
+    folder = root / "sys/devices/system/cpu"
+    return sorted(set(read_cpu_list(folder / "present")) - set(read_cpu_list(folder / "online")))
+
+
+def _gpus(root: Path, missing: dict[str, str]) -> list[GpuPlace] | None:
+    from primbench import gpulinks  # which makes the GpuPlaces defined here
+
+    found = attempt(missing, "gpus", gpulinks.gpu_places)
+    if found is None:
+        unseen = dict.fromkeys(_BY_NVML_ALONE, missing["gpus"])
+        addresses = attempt({}, "", lambda: pci.gpu_addresses(root)) or []
+        found = [GpuPlace(device=f"pci:{each}", pci_address=each, missing=unseen) for each in addresses]
+        if not found:
+            return None
+    return [_with_sysfs(gpu, root) for gpu in found]
+
+
+def _with_sysfs(gpu: GpuPlace, root: Path) -> GpuPlace:
+    """The second witness of the node, and of the rest where NVML does not say."""
+    missing = dict(gpu.missing)
+    readers = {"node_by_sysfs": _known_node, **pci.READERS}
+    unknown = [field for field in readers if getattr(gpu, field) is None]
+    return replace(
+        gpu, **{field: _by_sysfs(gpu, field, readers[field], root, missing) for field in unknown}, missing=missing
+    )
+
+
+def _by_sysfs(
+    gpu: GpuPlace, field: str, read: Callable[[Path, str], Any], root: Path, missing: dict[str, str]
+) -> object:
+    """What sysfs says of a field that NVML does not tell, or None and both reasons."""
+    reason = missing.pop(field, None)
+    if gpu.pci_address is None:
+        missing[field] = reason or "its PCI address is not known"
+        return None
+    value = attempt(missing, field, partial(read, root, gpu.pci_address))
+    if reason is not None and field in missing:
+        missing[field] = f"{reason}; {missing[field]}"
+    return value
+
+
+def _known_node(root: Path, address: str) -> int:
+    node = node_of_pci(address, root)
+    if node is None:
+        raise ValueError(f"/sys/bus/pci/devices/{address}/numa_node: -1: the kernel does not know")
+    return node

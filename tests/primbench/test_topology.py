@@ -1,21 +1,23 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from primbench import nvml, topology
 from primbench.cgroups import cgroup_folders
 from primbench.errors import InvalidRequest
 from primbench.sysfiles import attempt, format_cpu_list, labelled_value, parse_cpu_list, read_number, sysfs_address
-from primbench.topology import Node, memory_nodes, node_of_pci
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from primbench.topology import GpuPlace, Node, Topology, memory_nodes, node_of_pci
 
 NODES = "sys/devices/system/node"
 PCI = "sys/bus/pci/devices"
+TREES = sorted(path.stem for path in (Path(__file__).parents[1] / "trees").glob("*.json"))
+SEEDS = 200
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -204,3 +206,147 @@ def test_attempt_keeps_the_value_or_the_reason(tmp_path: Path) -> None:
     assert attempt(missing, "five", lambda: 5) == 5
     assert None is attempt(missing, "file", lambda: read_number(tmp_path / "absent"))
     assert {"file": f"{tmp_path}/absent: ENOENT"} == missing
+
+
+@pytest.fixture
+def no_nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where pynvml is not installed: NVML would speak of this machine and not of the tree's."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    nvml.library.cache_clear()
+    yield
+    nvml.library.cache_clear()
+
+
+def unexplained(found: Topology) -> list[str]:
+    """What is None without a reason."""
+    names = [name for name in found.__struct_fields__ if getattr(found, name) is None and name not in found.missing]
+    for node in found.nodes or []:
+        lacking = {"memory_bytes": node.memory_bytes is None, "distances": not node.distances}
+        names += [name for name in lacking if lacking[name] != (f"nodes.{node.id}.{name}" in found.missing)]
+    for gpu in found.gpus or []:
+        names += [name for name in gpu.__struct_fields__ if (getattr(gpu, name) is None) != (name in gpu.missing)]
+    return names
+
+
+def nodes_of(found: Topology) -> dict[int, Node]:
+    assert found.nodes is not None
+    return {node.id: node for node in found.nodes}
+
+
+def gpus_of(found: Topology) -> dict[str, GpuPlace]:
+    assert found.gpus is not None
+    return {gpu.device: gpu for gpu in found.gpus}
+
+
+def test_this_machine_is_told_without_gaps() -> None:
+    found = topology.collect()
+    assert [] == unexplained(found)
+    if found.nodes is not None:
+        assert memory_nodes() == [
+            Node(id=n.id, cpus=n.cpus, has_memory=n.has_memory, allowed=n.allowed) for n in found.nodes
+        ]
+
+
+@pytest.mark.usefixtures("no_nvml")
+@pytest.mark.parametrize("name", TREES)
+def test_undamaged_trees_are_told_without_gaps(name: str, tree: Callable[[str], Path]) -> None:
+    found = topology.collect(tree(name))
+    assert {"gpus"} == set(found.missing)
+    assert [] == unexplained(found)
+
+
+@pytest.mark.usefixtures("no_nvml")
+@pytest.mark.parametrize("number", range(len(TREES)))
+def test_damaged_trees_raise_nothing_and_every_gap_has_a_reason(
+    number: int, tmp_path: Path, tree: Callable[[str], Path], corrupt: Callable[[Path, int], str]
+) -> None:
+    for seed in range(number, SEEDS, len(TREES)):
+        root = tree(TREES[number]).rename(tmp_path / f"{seed}")
+        damage = corrupt(root, seed)
+        assert [] == unexplained(topology.collect(root)), damage
+
+
+def test_gpus_are_left_alone_unless_asked_for(tree: Callable[[str], Path]) -> None:
+    found = topology.collect(tree("xeon-2-nodes"), gpus=False)
+    assert (None, {"gpus": "not asked for"}) == (found.gpus, found.missing)
+
+
+@pytest.mark.usefixtures("no_nvml")
+def test_two_sockets_with_a_gpu_each(tree: Callable[[str], Path]) -> None:
+    found = topology.collect(tree("xeon-2-nodes"))
+    nodes, gpus = nodes_of(found), gpus_of(found)
+    assert [*range(16, 32), *range(48, 64)] == nodes[1].cpus
+    assert ({0: 20, 1: 10}, 256 * 2**30, None) == (nodes[1].distances, nodes[1].memory_bytes, nodes[1].gpu)
+    assert found.packages is not None
+    assert [(0, 16, [0, 32]), (1, 16, [16, 48])] == [
+        (each.id, len(each.cores), each.cores[0]) for each in found.packages
+    ]
+    assert ["pci:0000:17:00.0", "pci:0000:b1:00.0"] == list(gpus)
+    gpu = gpus["pci:0000:b1:00.0"]
+    assert ("NVIDIA A100 80GB PCIe", 1, nodes[1].cpus) == (gpu.name, gpu.node_by_sysfs, gpu.local_cpus)
+    assert (1, 4, 16, 16) == (gpu.pcie_generation, gpu.pcie_generation_max, gpu.pcie_width, gpu.pcie_width_max)
+    absent = "GPUs cannot be found: module 'pynvml' is absent: pip install nvidia-ml-py"
+    assert absent == found.missing["gpus"] == gpu.missing["node_by_nvml"] == gpu.missing["links"]
+
+
+@pytest.mark.usefixtures("no_nvml")
+def test_nodes_of_power9_are_not_contiguous_and_some_are_gpus(tree: Callable[[str], Path]) -> None:
+    found = topology.collect(tree("power9"))
+    nodes = nodes_of(found)
+    assert [0, 8, 252, 253, 254, 255] == list(nodes)
+    assert {0: 40, 8: 10, 252: 80, 253: 80, 254: 80, 255: 80} == nodes[8].distances
+    assert ("0004:04:00.0", [], 16 * 2**30) == (nodes[255].gpu, nodes[255].cpus, nodes[255].memory_bytes)
+    assert (8, 252) == (
+        gpus_of(found)["pci:0035:04:00.0"].node_by_sysfs,
+        gpus_of(found)["pci:0035:04:00.0"].memory_node,
+    )
+    assert found.packages is not None
+    assert {4} == {len(core) for package in found.packages for core in package.cores}
+
+
+@pytest.mark.usefixtures("no_nvml")
+def test_memory_of_a_grace_hopper_is_two_nodes_and_the_rest_is_empty(tree: Callable[[str], Path]) -> None:
+    nodes = nodes_of(topology.collect(tree("grace-hopper")))
+    assert [0, 1] == [node.id for node in nodes.values() if node.has_memory]
+    assert (None, "0009:01:00.0", None) == (nodes[0].gpu, nodes[1].gpu, nodes[2].gpu)
+    assert ({0}, 0) == ({node.id for node in nodes.values() if node.cpus}, nodes[8].memory_bytes)
+
+
+def test_memory_without_cpus(tree: Callable[[str], Path]) -> None:
+    node = nodes_of(topology.collect(tree("cxl-memory-node"), gpus=False))[2]
+    assert ([], True, 128 * 2**30, None) == (node.cpus, node.has_memory, node.memory_bytes, node.gpu)
+
+
+def test_what_is_offline_is_told_and_not_allowed(tree: Callable[[str], Path]) -> None:
+    found = topology.collect(tree("offline"), gpus=False)
+    assert [1] == list(nodes_of(found)) == found.memory_nodes_allowed
+    assert [*range(8), 14, 15] == found.offline_cpus
+    assert list(range(8, 14)) == found.cpus_allowed
+
+
+@pytest.mark.usefixtures("no_nvml")
+def test_four_nodes_a_socket(tree: Callable[[str], Path]) -> None:
+    found = topology.collect(tree("epyc-nps4"))
+    assert {0: 12, 1: 12, 2: 12, 3: 10, 4: 32, 5: 32, 6: 32, 7: 32} == nodes_of(found)[3].distances
+    assert [3, 3, 1, 1, 7, 7, 5, 5] == [gpu.node_by_sysfs for gpu in gpus_of(found).values()]
+
+
+@pytest.mark.usefixtures("no_nvml")
+def test_node_that_a_virtual_machine_does_not_tell_is_unknown(tree: Callable[[str], Path]) -> None:
+    gpu = gpus_of(topology.collect(tree("vm-no-node")))["pci:0000:00:06.0"]
+    assert None is gpu.node_by_sysfs
+    assert gpu.missing["node_by_sysfs"].endswith("numa_node: -1: the kernel does not know")
+
+
+@pytest.mark.parametrize("version", ["v1", "v2", "hybrid"])
+def test_container_may_use_part_of_one_node(version: str, tree: Callable[[str], Path]) -> None:
+    nodes = nodes_of(topology.collect(tree(f"container-cpuset-{version}"), gpus=False))
+    assert [False, True] == [node.allowed for node in nodes.values()]
+
+
+def test_socket_that_the_kernel_does_not_know_is_unknown(tree: Callable[[str], Path]) -> None:
+    root = tree("offline")
+    write(root, {"sys/devices/system/cpu/cpu9/topology/physical_package_id": "-1\n"})
+    found = topology.collect(root, gpus=False)
+    assert None is found.packages
+    assert found.missing["packages"].endswith("physical_package_id: -1: the kernel does not know the sockets")

@@ -1,0 +1,34 @@
+"""`primbench topo`: nodes, CPUs, memory and GPUs, and what of them may be used here."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from primbench.cli.options import FILE
+from primbench.errors import InvalidRequest
+
+
+@click.command()
+@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
+@click.option("--svg", "svg_path", type=FILE, metavar="FILE", help="Write a picture; - is stdout.")
+def command(json_path: str | None, svg_path: str | None) -> None:
+    """Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here."""
+    import msgspec
+
+    from primbench.cli.outputs import write
+    from primbench.report import topology as table
+    from primbench.topology import collect
+
+    if json_path is not None and svg_path is not None and os.path.realpath(json_path) == os.path.realpath(svg_path):
+        raise InvalidRequest(f"{'stdout' if json_path == '-' else json_path}: asked to hold two things, and holds one")
+    found = collect()
+    if "-" not in (json_path, svg_path):
+        click.echo(table.text(found), nl=False)
+    if json_path is not None:
+        write(json_path, msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n")
+    if svg_path is not None:
+        from primbench.report.topology_svg import picture
+
+        write(svg_path, picture(found))

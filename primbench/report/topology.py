@@ -1,0 +1,187 @@
+"""The place as a table for people: nodes, sockets, GPUs, what links these, and what is contradicted or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from primbench.sysfiles import format_cpu_list
+from primbench.topology import GpuPlace, Link, Node, Package, Topology
+from primbench.units import format_bytes
+
+# Most GPUs have no node for their own memory, and NVML says so in the way it says "unknown".
+USUALLY_ABSENT = ("memory_node",)
+
+
+def text(found: Topology) -> str:
+    """The whole, for a terminal."""
+    parts = ["\n".join(summary(found)), _nodes(found), _gpus(found.gpus or []), _links(found.gpus or [])]
+    parts.append("\n".join([*disagreements(found), *unknowns(found)]))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def summary(found: Topology) -> list[str]:
+    """Sockets, cores and threads, and what of these is not to be used."""
+    lines = [sockets(found.packages)] if found.packages else []
+    if found.offline_cpus:
+        lines.append(f"offline: CPUs {format_cpu_list(found.offline_cpus)}")
+    if found.cpus_allowed is not None:
+        memory = found.memory_nodes_allowed
+        nodes = "" if memory is None else f", memory of {_numbered('node', memory)}"
+        lines.append(f"allowed here: CPUs {format_cpu_list(found.cpus_allowed)}{nodes} ({found.cpuset})")
+    return lines
+
+
+def sockets(packages: Sequence[Package]) -> str:
+    cores = [core for package in packages for core in package.cores]
+    threads = sum(map(len, cores))
+    parts = [_counted(len(packages), "socket"), _counted(len(cores), "core"), _counted(threads, "thread")]
+    smt = max(map(len, cores), default=1)
+    return ", ".join(parts) + (f" ({smt} a core)" if smt > 1 else "")
+
+
+def near(gpu: GpuPlace) -> int | None:
+    """The node that a GPU is drawn at: sysfs is asked first, as binding to a device's node does."""
+    return gpu.node_by_nvml if gpu.node_by_sysfs is None else gpu.node_by_sysfs
+
+
+def use(node: Node, found: Topology) -> str:
+    """What of a node this process may use: "yes", "no", or what in particular."""
+    cpus = [] if found.cpus_allowed is None else sorted(set(node.cpus) & set(found.cpus_allowed))
+    parts = {}
+    if node.has_memory:
+        parts["memory" if node.allowed else "no memory"] = node.allowed
+    if node.cpus and found.cpus_allowed is not None:
+        some = f" {format_cpu_list(cpus)}" if 0 < len(cpus) < len(node.cpus) else ""
+        parts["CPUs" + some if cpus else "no CPUs"] = bool(cpus) and not some
+    if all(parts.values()):
+        return "yes" if parts else "-"
+    return ", ".join(parts) if any(parts) and not all(part.startswith("no ") for part in parts) else "no"
+
+
+def empty_nodes(nodes: Sequence[Node]) -> list[int]:
+    """Those with neither CPUs nor memory: kept back for memory to come, as for the instances of a Grace-Hopper."""
+    return [node.id for node in nodes if not node.cpus and not node.has_memory]
+
+
+def disagreements(found: Topology) -> list[str]:
+    """What two witnesses contradict each other about, in words."""
+    return [f"{gpu.device}: {said}" for gpu in found.gpus or [] if (said := gpu.disagreement)]
+
+
+def unknowns(found: Topology) -> list[str]:
+    """What is not known, with the reason; a reason that several things share is given once."""
+    without_nvml = found.missing.get("gpus") if found.gpus else None
+    fields: dict[str, dict[str, list[str]]] = {}
+    for name, reason in found.missing.items():
+        what = "what NVML says of the GPUs" if reason == without_nvml else _spoken(name)
+        fields.setdefault(reason, {}).setdefault(what, [])
+    for gpu in found.gpus or []:
+        for name, reason in gpu.missing.items():
+            if name not in USUALLY_ABSENT and reason != without_nvml:
+                fields.setdefault(reason, {}).setdefault(_spoken(name), []).append(gpu.device)
+    return [f"unknown: {', '.join(_of(each) for each in whats.items())}: {reason}" for reason, whats in fields.items()]
+
+
+def _of(what: tuple[str, list[str]]) -> str:
+    field, devices = what
+    return f"{field} of {', '.join(devices)}" if devices else field
+
+
+def _spoken(field: str) -> str:
+    """``nodes.0.memory_bytes`` as "memory of node 0"."""
+    kind, _, rest = field.partition(".")
+    owner, dot, part = rest.rpartition(".")
+    if not dot:
+        return _words(field)
+    return f"{_words(part)} of {'node' if kind == 'nodes' else 'the link to'} {owner}"
+
+
+def _words(field: str) -> str:
+    names = {"nvml": "NVML", "pcie": "PCIe", "pci": "PCI", "gpus": "GPUs", "cpus": "CPUs"}
+    return " ".join(names.get(word, word) for word in field.removesuffix("_bytes").split("_"))
+
+
+def _nodes(found: Topology) -> str:
+    nodes = found.nodes or []
+    empty = empty_nodes(nodes)
+    shown = [node for node in nodes if node.id not in empty]
+    ids = [node.id for node in shown]
+    headings = ["node", "CPUs", "memory", *(f"to {each}" for each in ids if len(ids) > 1), "GPUs", "allowed here"]
+    grid = _grid(headings, [[str(node.id), *_row(node, ids, found), use(node, found)] for node in shown])
+    return grid + (f"\nwithout CPUs and memory: {_numbered('node', empty)}" if empty else "")
+
+
+def _row(node: Node, ids: list[int], found: Topology) -> Iterator[str]:
+    yield format_cpu_list(node.cpus) or "none"
+    yield format_bytes(node.memory_bytes) if node.has_memory else "none"
+    if len(ids) > 1:
+        yield from (str(node.distances.get(each, "-")) for each in ids)
+    gpus = [gpu.device for gpu in found.gpus or [] if near(gpu) == node.id]
+    owner = [f"own memory of {named(node.gpu, found)}"] if node.gpu else []
+    yield ", ".join(gpus + owner)
+
+
+def named(address: str, found: Topology) -> str:
+    """The device at a PCI address."""
+    return next((gpu.device for gpu in found.gpus or [] if gpu.pci_address == address), address)
+
+
+def _gpus(gpus: Sequence[GpuPlace]) -> str:
+    headings = ["GPU", "name", "PCI", "node by sysfs", "by NVML", "own memory", "link now", "at most"]
+    return _grid(headings, [list(_gpu(gpu)) for gpu in gpus])
+
+
+def _gpu(gpu: GpuPlace) -> Iterator[str]:
+    yield gpu.device
+    yield gpu.name or "-"
+    yield gpu.pci_address or "-"
+    for node in (gpu.node_by_sysfs, gpu.node_by_nvml):
+        yield "-" if node is None else str(node)
+    yield "" if gpu.memory_node is None else f"node {gpu.memory_node}"
+    yield pcie(gpu.pcie_generation, gpu.pcie_width)
+    yield pcie(gpu.pcie_generation_max, gpu.pcie_width_max)
+
+
+def pcie(generation: int | None, width: int | None) -> str:
+    return f"gen {'-' if generation is None else generation} x{'-' if width is None else width}"
+
+
+def _links(gpus: Sequence[GpuPlace]) -> str:
+    """A matrix as `nvidia-smi topo -m` has it; nothing where fewer than two GPUs are seen."""
+    if len(gpus) < 2 or all(gpu.links is None for gpu in gpus):
+        return ""
+    rows = [[gpu.device, *("X" if peer is gpu else spoken_link(gpu, peer) for peer in gpus)] for gpu in gpus]
+    return _grid(["links", *(gpu.device for gpu in gpus)], rows)
+
+
+def link_between(gpu: GpuPlace, peer: GpuPlace) -> Link | None:
+    return next((link for link in gpu.links or [] if link.peer == peer.pci_address), None)
+
+
+def spoken_link(gpu: GpuPlace, peer: GpuPlace) -> str:
+    """``NV18``, ``PHB``; with "no P2P" where the driver lets neither read the other's memory."""
+    link = link_between(gpu, peer)
+    if link is None:
+        return "X" if gpu.pci_address is not None and gpu.pci_address == peer.pci_address else "-"
+    return f"{link.kind}{link.lanes or ''}" + (" no P2P" if link.peer_access is False else "")
+
+
+def _grid(headings: list[str], rows: list[list[str]]) -> str:
+    """Aligned columns, those that would be empty left out; "" without rows."""
+    from tabulate import tabulate
+
+    kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
+    if not kept:
+        return ""
+    grid = [[row[place] for place in kept] for row in [headings, *rows]]
+    lines = tabulate(grid, tablefmt="plain", disable_numparse=True).splitlines()
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _numbered(word: str, numbers: Sequence[int]) -> str:
+    listed = format_cpu_list(numbers)
+    return f"{word}{'' if listed.isdecimal() else 's'} {listed or 'none'}"
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
