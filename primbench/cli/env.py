@@ -1,34 +1,58 @@
-"""`primbench env`: what would be recorded of this place."""
+"""`primbench env`: what would be recorded of this place, and what tells two places apart."""
 
 from __future__ import annotations
 
 import click
-import msgspec
+
+from primbench.cli.options import FILE
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
-def command(as_json: bool) -> None:
-    """Show what would be recorded of this place, and why what is missing is."""
-    from primbench import environment
+@click.group(invoke_without_command=True, subcommand_metavar="[diff A B]")
+@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
+@click.pass_context
+def command(context: click.Context, json_path: str | None) -> None:
+    """Show what would be recorded of this place, where it was read, and why what is missing is.
 
-    found = environment.collect(gpus=True)
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+    Libraries are those that this command loads, which are few: what a worker loads is in a results file.
+    """
+    if context.invoked_subcommand is not None:
+        if json_path is not None:
+            raise click.UsageError("--json belongs behind diff", context)
         return
-    for name, value in msgspec.to_builtins(found).items():
-        for line in lines(name, value):
-            click.echo(line)
+    import msgspec
+
+    from primbench import environment
+    from primbench.cli.outputs import write
+    from primbench.report.environment import listing
+
+    found, sources = environment.collect(gpus=True), environment.sources()
+    if json_path is not None:
+        document = msgspec.to_builtins(found) | {"sources": sources}
+        write(json_path, msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+    if json_path != "-":
+        click.echo(listing(found, sources), nl=False)
 
 
-def lines(name: str, value: object, indent: str = "") -> list[str]:
-    """``name: value``, with the parts of a list or a table indented below it."""
-    if isinstance(value, dict) and value:
-        inner = [line for key, part in value.items() for line in lines(str(key), part, indent + "  ")]
-        return [f"{indent}{name}:", *inner]
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        inner = [line for number, part in enumerate(value) for line in lines(str(number), part, indent + "  ")]
-        return [f"{indent}{name}:", *inner]
-    if isinstance(value, list):
-        value = ", ".join(map(str, value))
-    return [f"{indent}{name}: {'-' if value in (None, '', {}) else value}"]
+@command.command()
+@click.argument("a", type=FILE)
+@click.argument("b", type=FILE)
+@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
+def diff(a: str, b: str, json_path: str | None) -> None:
+    """Say whether two places have the same software stack, limits, confinement and machine, and what differs.
+
+    A and B are files by `env --json` or `doctor --json`, or results files, of which the first worker's place is taken.
+
+    Exit status: 0 whether they differ or not, 2 where a file cannot be read.
+    """
+    import msgspec
+
+    from primbench.cli.outputs import write
+    from primbench.doctor.against import read
+    from primbench.environment.difference import difference
+    from primbench.report.environment import comparison
+
+    found = difference(read(a).environment, read(b).environment)
+    if json_path is not None:
+        write(json_path, msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n")
+    if json_path != "-":
+        click.echo(comparison(found, a, b), nl=False)

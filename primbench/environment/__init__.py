@@ -1,6 +1,7 @@
 """What this place is: machine, limits, confinement, software, GPUs. Enough to say whether two places may be compared.
 
-No host name, user name or serial number is asked for; paths and the listed variables are kept as they are.
+No host name, user name or serial number is asked for, and the home folder is written "~"; other paths and the listed
+variables are kept as they are.
 """
 
 from __future__ import annotations
@@ -52,3 +53,11 @@ def collect(gpus: bool, root: Path = Path("/")) -> Environment:
         nodes=attempt(missing, "nodes", lambda: memory_nodes(root)),
         missing=missing,
     )
+
+
+def sources() -> dict[str, str]:
+    """Where each value is read, by group and field: "machine.governor" -> a file, a system call or a variable."""
+    groups = {"machine": machine, "limits": limits, "confinement": confinement, "software": software}
+    tables = {name: group.READERS for name, group in groups.items()} | {"devices": devices.READERS}
+    found = {f"{name}.{field}": reader.source for name, table in tables.items() for field, reader in table.items()}
+    return found | {"nodes": "/sys/devices/system/node"}

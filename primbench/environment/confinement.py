@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from primbench import mempolicy, runtime
+from primbench.environment.reading import Reader, read_all
 from primbench.runtime import Runtime
+from primbench.sysfiles import labelled_value, utf8, whole_number
+
+# Linux: include/uapi/linux/capability.h, in the order of its numbers.
+_CAPABILITIES = (
+    "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE"
+    " NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN"
+    " SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE"
+    " MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
+)
+_SECCOMP = ("disabled", "strict", "filter")  # proc(5)
+_PR_GET_THP_DISABLE = 42  # linux/prctl.h
+_CALLS = 1000  # 0.2 ms
+_ROUNDS = 5
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +35,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     seccomp: "disabled", "strict" or "filter"; seccomp_filters: how many stand behind one another.
     speculation_store_bypass, speculation_indirect_branch: the kernel's words for this process.
     capabilities: the effective ones, by name, such as "CAP_SYS_NICE".
-    lsm_profile: of this process. namespaces: kind -> the kernel's identity of it, equal where two processes share it.
+    lsm_profile: of this process. namespaces: kind -> the kernel's identity of it, such as "mnt:[4026531841]", equal
+    where two processes share it.
     root_user: whether it is root in its user namespace; user_map: as /proc/self/uid_map has it.
     root_filesystem: type of what is mounted on /.
     transparent_hugepage_disabled: for this process alone, by prctl.
@@ -44,4 +65,131 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(root: Path) -> Confinement:
-    return Confinement()
+    return Confinement(**read_all(READERS, root))
+
+
+def _status(label: str) -> Callable[[Path], str]:
+    return lambda root: labelled_value(root / "proc/self/status", label)
+
+
+def _status_number(label: str) -> Callable[[Path], int]:
+    return lambda root: whole_number(_status(label)(root), root / "proc/self/status")
+
+
+def _seccomp(root: Path) -> str:
+    mode = _status_number("Seccomp")(root)
+    if not 0 <= mode < len(_SECCOMP):
+        raise ValueError(f"/proc/self/status: Seccomp {mode} is not known")
+    return _SECCOMP[mode]
+
+
+def _no_new_privileges(root: Path) -> bool:
+    return _status_number("NoNewPrivs")(root) != 0
+
+
+def _capabilities(root: Path) -> list[str]:
+    mask = int(_status("CapEff")(root), 16)
+    names = dict(enumerate(_CAPABILITIES.split()))
+    return [f"CAP_{names.get(bit, bit)}" for bit in range(mask.bit_length()) if mask >> bit & 1]
+
+
+def _lsm_profile(root: Path) -> str:
+    """AppArmor has a file of its own, since several modules can be at work."""
+    try:
+        text = (root / "proc/self/attr/apparmor/current").read_text()
+    except OSError:
+        text = _own_label(root)
+    profile = text.strip(" \n\0")
+    if not profile:
+        raise ValueError("/proc/self/attr/current is empty")
+    return profile
+
+
+def _own_label(root: Path) -> str:
+    try:
+        return (root / "proc/self/attr/current").read_text()
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise LookupError("no security module that gives profiles is at work") from None
+        raise
+
+
+def _namespaces(root: Path) -> dict[str, str]:
+    """Those of this process; "pid_for_children" is only of those that it starts."""
+    folder = root / "proc/self/ns"
+    kinds = [name for name in sorted(os.listdir(folder)) if not name.endswith("_for_children")]
+    return {kind: utf8(os.readlink(folder / kind)) for kind in kinds}
+
+
+def _root_user(root: Path) -> bool:
+    """By the second of four: the effective one."""
+    users = _status("Uid")(root).split()
+    return whole_number(users[1], root / "proc/self/status") == 0
+
+
+def _user_map(root: Path) -> list[str]:
+    return [" ".join(line.split()) for line in (root / "proc/self/uid_map").read_text().splitlines()]
+
+
+def _root_filesystem(root: Path) -> str:
+    """The last mounted on / hides those before it."""
+    mounts = [line.partition(" - ") for line in (root / "proc/self/mountinfo").read_text().splitlines()]
+    kinds = [after.split(" ")[0] for before, _, after in mounts if before.split(" ")[4:5] == ["/"]]
+    if not kinds or not kinds[-1]:
+        raise ValueError("/proc/self/mountinfo has nothing mounted on /")
+    return kinds[-1]
+
+
+def _transparent_hugepage_disabled(root: Path) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    nothing = ctypes.c_ulong()
+    found: int = libc.prctl(_PR_GET_THP_DISABLE, nothing, nothing, nothing, nothing)
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return found != 0
+
+
+def _permission(call: str) -> Callable[[Path], str]:
+    def read(root: Path) -> str:
+        try:
+            mempolicy.probe(call)
+        except OSError as error:
+            return errno.errorcode.get(error.errno or 0, str(error))
+        return "allowed"
+
+    return read
+
+
+def _system_call_s(root: Path) -> float:
+    """Of the quickest of some rounds: the others were interrupted."""
+    getppid = ctypes.CDLL(None).getppid
+    taken_s = []
+    for _ in range(_ROUNDS):
+        begun = time.perf_counter()
+        for _ in range(_CALLS):
+            getppid()
+        taken_s.append(time.perf_counter() - begun)
+    return min(taken_s) / _CALLS
+
+
+_STATUS = "/proc/self/status"
+READERS = {
+    "runtime": Reader("variables, /proc/self, marker files: see its evidence", runtime.detect),
+    "seccomp": Reader(f"{_STATUS} Seccomp", _seccomp),
+    "seccomp_filters": Reader(f"{_STATUS} Seccomp_filters", _status_number("Seccomp_filters")),
+    "no_new_privileges": Reader(f"{_STATUS} NoNewPrivs", _no_new_privileges),
+    "speculation_store_bypass": Reader(f"{_STATUS} Speculation_Store_Bypass", _status("Speculation_Store_Bypass")),
+    "speculation_indirect_branch": Reader(f"{_STATUS} SpeculationIndirectBranch", _status("SpeculationIndirectBranch")),
+    "capabilities": Reader(f"{_STATUS} CapEff", _capabilities),
+    "lsm_profile": Reader("/proc/self/attr/current", _lsm_profile),
+    "namespaces": Reader("/proc/self/ns", _namespaces),
+    "root_user": Reader(f"{_STATUS} Uid", _root_user),
+    "user_map": Reader("/proc/self/uid_map", _user_map),
+    "root_filesystem": Reader("/proc/self/mountinfo", _root_filesystem),
+    "transparent_hugepage_disabled": Reader("prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled),
+    "set_mempolicy": Reader("set_mempolicy(), refused before it changes anything", _permission("set_mempolicy")),
+    "mbind": Reader("mbind(), refused before it changes anything", _permission("mbind")),
+    "move_pages": Reader("move_pages() of one page, asking only", _permission("move_pages")),
+    "system_call_s": Reader("getppid(), measured", _system_call_s),
+}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import msgspec
 
 from primbench import nvml
+from primbench.environment.reading import Reader, read_all
 from primbench.nvml import Gpu
-from primbench.sysfiles import attempt
+from primbench.sysfiles import utf8
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,13 +29,40 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(root: Path, *, gpus: bool) -> Devices:
-    missing: dict[str, str] = {}
-    return Devices(gpus=attempt(missing, "gpus", _gpus if gpus else _not_asked), missing=missing)
+    return Devices(**read_all(READERS if gpus else READERS | {"gpus": Reader("NVML", _not_asked)}, root))
 
 
-def _not_asked() -> None:
+def _not_asked(root: Path) -> None:
     raise LookupError("not asked for")
 
 
-def _gpus() -> list[Gpu]:
+def _gpus(root: Path) -> list[Gpu]:
     return [nvml.identity(f"cuda:{index}") for index in range(nvml.device_count())]
+
+
+def _gpu_files(root: Path) -> list[str]:
+    """One level deep: /dev/nvidia-caps is a folder of such files."""
+    device_files = [path for path in (root / "dev").iterdir() if path.name.startswith("nvidia")]
+    files = [inner for path in device_files for inner in (path.iterdir() if path.is_dir() else [path])]
+    return sorted(utf8("/" + str(path.relative_to(root))) for path in files)
+
+
+def _driver_version(root: Path) -> str:
+    path = root / "proc/driver/nvidia/version"
+    found = re.search(r"^NVRM version:.*?\s([0-9]{3,4}\.[0-9.]+)\s", path.read_text(), re.MULTILINE | re.ASCII)
+    if found is None:
+        raise ValueError(f"{path} names no version of the driver")
+    return found[1]
+
+
+def _mps_control(root: Path) -> bool:
+    folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # nvidia-cuda-mps-control(1)
+    return (root / folder.lstrip("/") / "control").exists()
+
+
+READERS = {
+    "gpus": Reader("NVML", _gpus),
+    "gpu_files": Reader("/dev/nvidia*", _gpu_files),
+    "driver_version": Reader("/proc/driver/nvidia/version", _driver_version),
+    "mps_control": Reader("$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control),
+}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import os
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from primbench.cgroups import cgroup_folders
-from primbench.sysfiles import attempt, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from primbench.cgroups import cgroup_folders, cgroup_version
+from primbench.environment.reading import Reader, read_all
+from primbench.sysfiles import labelled_value, parse_cpu_list, whole_number
 
 _V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
 
@@ -26,7 +24,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cgroup_version: "v1", "v2" or "hybrid", as mounted here.
     throttled_periods, throttled_s: since the control group was made, of the one that was held back most; periods: in
     which it ran. out_of_memory_kills: likewise.
-    shm_bytes, shm_free_bytes: of /dev/shm. processes_max: of the control group.
+    memlock_bytes, open_files: the soft limits, which can be raised to the hard ones.
+    shm_bytes, shm_free_bytes: of /dev/shm. processes_max: of the control groups, the smallest.
     """
 
     cpus_allowed: list[int]
@@ -48,20 +47,33 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(root: Path) -> Limits:
-    missing: dict[str, str] = {}
-    read: dict[str, Any] = {
-        field: attempt(missing, field, functools.partial(reader, root)) for field, reader in _READERS.items()
-    }
-    return Limits(cpus_allowed=sorted(os.sched_getaffinity(0)), missing=missing, **read)
+    return Limits(**read_all(READERS, root))
+
+
+def _cpus_allowed(root: Path) -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def _memory_nodes_allowed(root: Path) -> list[int]:
+    return list(parse_cpu_list(labelled_value(root / "proc/self/status", "Mems_allowed_list")))
 
 
 def _cpu_quota(root: Path) -> float | None:
-    """The smallest quota / period of the control groups above this process."""
-    quotas = [quota for folder in cgroup_folders("cpu", root) if (quota := _quota_of(folder)) is not None]
-    return min(quotas, default=None)
+    quota = _smallest_quota(root)
+    return None if quota is None else quota[0]
 
 
-def _quota_of(folder: Path) -> float | None:
+def _cpu_period_s(root: Path) -> float | None:
+    quota = _smallest_quota(root)
+    return None if quota is None else quota[1]
+
+
+def _smallest_quota(root: Path) -> tuple[float, float] | None:
+    """CPUs granted and the period in seconds, of the control group above this process that grants least."""
+    return min((quota for folder in cgroup_folders("cpu", root) if (quota := _quota_of(folder))), default=None)
+
+
+def _quota_of(folder: Path) -> tuple[float, float] | None:
     v1 = folder / "cpu.cfs_quota_us"
     if v1.exists():
         quota, period = v1.read_text(), (folder / "cpu.cfs_period_us").read_text()
@@ -72,22 +84,97 @@ def _quota_of(folder: Path) -> float | None:
         quota, _, period = path.read_text().partition(" ")
     if quota.strip() in ("max", "-1"):
         return None
-    return whole_number(quota, folder) / whole_number(period, folder)
+    return whole_number(quota, folder) / whole_number(period, folder), whole_number(period, folder) / 1e6
 
 
 def _memory_limit_bytes(root: Path) -> int | None:
-    """The smallest limit of the control groups above this process."""
-    paths = [
-        folder / name
-        for folder in cgroup_folders("memory", root)
-        for name in ("memory.max", "memory.limit_in_bytes")
-        if (folder / name).exists()
-    ]
-    limits = [whole_number(text, path) for path in paths if (text := path.read_text().strip()) != "max"]
+    limits = [*_limits(root, "memory", "memory.max"), *_limits(root, "memory", "memory.limit_in_bytes")]
     return min((limit for limit in limits if limit < _V1_NO_LIMIT_BYTES), default=None)
 
 
-_READERS: dict[str, Callable[[Path], Any]] = {
-    "cpu_quota": _cpu_quota,
-    "memory_limit_bytes": _memory_limit_bytes,
+def _processes_max(root: Path) -> int | None:
+    return min(_limits(root, "pids", "pids.max"), default=None)
+
+
+def _limits(root: Path, controller: str, name: str) -> Iterator[int]:
+    """Those that the control groups above this process set."""
+    for folder in cgroup_folders(controller, root):
+        path = folder / name
+        if path.exists() and (text := path.read_text().strip()) != "max":
+            yield whole_number(text, path)
+
+
+def _periods(root: Path) -> int | None:
+    return _throttling(root).get("nr_periods")
+
+
+def _throttled_periods(root: Path) -> int | None:
+    return _throttling(root).get("nr_throttled")
+
+
+def _throttled_s(root: Path) -> float | None:
+    held_back = _throttling(root)
+    return _seconds(held_back) if held_back else None
+
+
+def _throttling(root: Path) -> dict[str, int]:
+    """The counters of the control group that was held back most, none where none can have a quota."""
+    groups = [_counters(folder / "cpu.stat") for folder in cgroup_folders("cpu", root)]
+    return max((group for group in groups if "nr_throttled" in group), key=_seconds, default={})
+
+
+def _seconds(counters: dict[str, int]) -> float:
+    return counters.get("throttled_usec", 0) / 1e6 + counters.get("throttled_time", 0) / 1e9  # v2, v1
+
+
+def _out_of_memory_kills(root: Path) -> int | None:
+    files = [
+        folder / name for folder in cgroup_folders("memory", root) for name in ("memory.events", "memory.oom_control")
+    ]
+    counted = [counters["oom_kill"] for path in files if "oom_kill" in (counters := _counters(path))]
+    return max(counted, default=None)
+
+
+def _counters(path: Path) -> dict[str, int]:
+    """Lines of a name and a number; none where there is no such file."""
+    if not path.exists():
+        return {}
+    lines = [line.partition(" ") for line in path.read_text().splitlines()]
+    return {name: whole_number(value, path) for name, _, value in lines}
+
+
+def _soft_limit(kind: int) -> Callable[[Path], int | None]:
+    def read(root: Path) -> int | None:
+        limit, _ = resource.getrlimit(kind)
+        return None if limit == resource.RLIM_INFINITY else limit
+
+    return read
+
+
+def _shm_bytes(root: Path) -> int:
+    found = os.statvfs(root / "dev/shm")
+    return found.f_blocks * found.f_frsize
+
+
+def _shm_free_bytes(root: Path) -> int:
+    found = os.statvfs(root / "dev/shm")
+    return found.f_bavail * found.f_frsize
+
+
+READERS = {
+    "cpus_allowed": Reader("sched_getaffinity()", _cpus_allowed),
+    "memory_nodes_allowed": Reader("/proc/self/status Mems_allowed_list", _memory_nodes_allowed),
+    "cpu_quota": Reader("control group: cpu.max or cpu.cfs_quota_us", _cpu_quota),
+    "cpu_period_s": Reader("control group: cpu.max or cpu.cfs_period_us", _cpu_period_s),
+    "memory_limit_bytes": Reader("control group: memory.max or memory.limit_in_bytes", _memory_limit_bytes),
+    "cgroup_version": Reader("/proc/self/mountinfo", cgroup_version),
+    "periods": Reader("control group: cpu.stat nr_periods", _periods),
+    "throttled_periods": Reader("control group: cpu.stat nr_throttled", _throttled_periods),
+    "throttled_s": Reader("control group: cpu.stat throttled_usec or throttled_time", _throttled_s),
+    "out_of_memory_kills": Reader("control group: memory.events or memory.oom_control", _out_of_memory_kills),
+    "memlock_bytes": Reader("getrlimit(RLIMIT_MEMLOCK)", _soft_limit(resource.RLIMIT_MEMLOCK)),
+    "open_files": Reader("getrlimit(RLIMIT_NOFILE)", _soft_limit(resource.RLIMIT_NOFILE)),
+    "processes_max": Reader("control group: pids.max", _processes_max),
+    "shm_bytes": Reader("statvfs(/dev/shm)", _shm_bytes),
+    "shm_free_bytes": Reader("statvfs(/dev/shm)", _shm_free_bytes),
 }

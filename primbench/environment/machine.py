@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import itertools
 import os
 import re
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from primbench.sysfiles import attempt, labelled_value, parse_cpu_list, whole_number
+from primbench.environment.reading import Reader, read_all, word
+from primbench.sysfiles import labelled_value, parse_cpu_list, read_number, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +22,15 @@ if TYPE_CHECKING:
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name.
 
-    virtualization: a hint: "none", the hypervisor's name, or "unnamed hypervisor".
+    virtualization: a hint: "none", the hypervisor's name, "unnamed hypervisor", or "gVisor", a kernel of its own.
     kernel_parameters: those of /proc/cmdline that can change speed (mitigations=, iommu=, isolcpus=, ...).
     mitigations: vulnerability -> the kernel's own words.
     clock_s: cost of one reading of the clock that times everything; clock_resolution_s: its smallest step seen.
     governor: of the first CPU that this process may run on. turbo: whether frequencies may rise above the nominal one.
-    deepest_idle_s: the time it takes to wake from the deepest idle state that is enabled.
+    deepest_idle_s: the time it takes to wake from the deepest idle state that is enabled, of that CPU.
     transparent_hugepage, _defrag, _shmem: the choice made. numa_balancing: whether the kernel moves pages by itself.
-    lsm: security modules at work. iommu: the kinds of IOMMU groups that GPUs are in ("identity", "DMA", ...).
+    lsm: security modules at work. iommu: the kinds of IOMMU groups that NVIDIA's GPUs are in: "identity", "DMA", ...
+    or "none".
     infiniband: adapters.
     """
 
@@ -57,12 +60,30 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
+# That can change what a launch, a copy or a kernel takes: Linux, admin-guide/kernel-parameters.txt.
+_PARAMETER = re.compile(
+    r"mitigations|(no)?spectre_\w+|nospec\w*|spec_\w+|(no)?pti|l1tf|mds|tsx\w*|retbleed|srbds|gather_data_sampling|kpti"
+    r"|iommu(\.\w+)?|(intel|amd)_iommu|swiotlb|pci|pcie_\w+|isolcpus|nohz(_full)?|rcu_nocbs|irqaffinity|nosmt|maxcpus"
+    r"|idle|(processor|intel_idle)\.max_cstate|cpuidle\.\w+|(intel|amd)_pstate|cpufreq\.\w+"
+    r"|transparent_hugepage\w*|numa_balancing|numa|default_hugepagesz|hugepagesz|hugepages"
+    r"|clocksource|tsc|nowatchdog|preempt|seccomp|apparmor|selinux|lsm|psi"
+)
+_GVISOR = "Sun Jan 10 15:06:54 PST 2016"  # the date that its kernel's version always has
+_NVIDIA, _DISPLAY = 0x10DE, 0x03  # vendor, and the upper byte of the class: PCI Code and ID Assignment
+_CLOCK_READINGS = 1000  # 0.05 ms, and 1 ms where each is a system call
+_ROUNDS = 5
+
+
 def collect(root: Path) -> Machine:
-    missing: dict[str, str] = {}
-    read: dict[str, Any] = {
-        field: attempt(missing, field, functools.partial(reader, root)) for field, reader in _READERS.items()
-    }
-    return Machine(kernel=os.uname().release, architecture=os.uname().machine, missing=missing, **read)
+    return Machine(**read_all(READERS, root))
+
+
+def _kernel(root: Path) -> str:
+    return os.uname().release
+
+
+def _architecture(root: Path) -> str:
+    return os.uname().machine
 
 
 def _os_name(root: Path) -> str:
@@ -95,6 +116,9 @@ def _meminfo_bytes(label: str) -> Callable[[Path], int]:
 
 
 def _virtualization(root: Path) -> str:
+    with contextlib.suppress(OSError):
+        if _GVISOR in (root / "proc/version").read_text():
+            return "gVisor"
     if "hypervisor" not in labelled_value(root / "proc/cpuinfo", "flags").split():
         return "none"
     names = []
@@ -104,39 +128,118 @@ def _virtualization(root: Path) -> str:
     return " ".join(names) or "unnamed hypervisor"
 
 
+def _kernel_parameters(root: Path) -> list[str]:
+    """In the order given; the kernel takes - for _ in their names. What follows "--" is not the kernel's."""
+    text = (root / "proc/cmdline").read_text().partition(" -- ")[0]
+    given = re.findall(r'(?:[^\s"]|"[^"]*")+', text)
+    return [each for each in given if _PARAMETER.fullmatch(each.partition("=")[0].replace("-", "_"))]
+
+
+def _mitigations(root: Path) -> dict[str, str]:
+    folder = root / "sys/devices/system/cpu/vulnerabilities"
+    return {path.name: word(path) for path in sorted(folder.iterdir())}
+
+
 def _clocksource(root: Path) -> str:
-    return _word(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
+    return word(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+
+def _clock_s(root: Path) -> float:
+    """Of the quickest of some rounds: the others were interrupted."""
+    return min((readings[-1] - readings[0]) / (len(readings) - 1) for readings in _clock_readings()) / 1e9
+
+
+def _clock_resolution_s(root: Path) -> float:
+    steps = {late - early for readings in _clock_readings() for early, late in itertools.pairwise(readings)}
+    return min(steps - {0}) / 1e9  # ValueError where the clock stands still
+
+
+def _clock_readings() -> list[list[int]]:
+    return [[time.perf_counter_ns() for _ in range(_CLOCK_READINGS)] for _ in range(_ROUNDS)]
+
+
+def _first_cpu(root: Path) -> Path:
+    return root / f"sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}"
 
 
 def _governor(root: Path) -> str:
-    """Of the first CPU that this process may run on."""
-    cpu = min(os.sched_getaffinity(0))
-    return _word(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")
+    return word(_first_cpu(root) / "cpufreq/scaling_governor")
 
 
-def _word(path: Path) -> str:
-    text = path.read_text().strip()
-    if not text:
-        raise ValueError(f"{path} is empty")
-    return text
+def _turbo(root: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return read_number(root / "sys/devices/system/cpu/intel_pstate/no_turbo") == 0
+    return read_number(root / "sys/devices/system/cpu/cpufreq/boost") != 0
 
 
-def _transparent_hugepage(root: Path) -> str:
-    path = root / "sys/kernel/mm/transparent_hugepage/enabled"
-    chosen = re.search(r"\[(\w+)\]", path.read_text())
-    if chosen is None:
-        raise ValueError(f"{path} marks no choice")
-    return chosen[1]
+def _deepest_idle_s(root: Path) -> float:
+    states = [path for path in (_first_cpu(root) / "cpuidle").iterdir() if path.name.startswith("state")]
+    latencies_us = [read_number(path / "latency") for path in states if read_number(path / "disable") == 0]
+    if not latencies_us:
+        raise ValueError("no idle state is enabled")
+    return max(latencies_us) / 1e6
 
 
-_READERS: dict[str, Callable[[Path], Any]] = {
-    "os_name": _os_name,
-    "cpu_model": _cpu_model,
-    "cpus_total": _cpus_total,
-    "memory_bytes": _meminfo_bytes("MemTotal"),
-    "memory_available_bytes": _meminfo_bytes("MemAvailable"),
-    "virtualization": _virtualization,
-    "clocksource": _clocksource,
-    "governor": _governor,
-    "transparent_hugepage": _transparent_hugepage,
+def _transparent_hugepage(name: str) -> Callable[[Path], str]:
+    def read(root: Path) -> str:
+        path = root / "sys/kernel/mm/transparent_hugepage" / name
+        chosen = re.search(r"\[([\w+]+)\]", path.read_text())
+        if chosen is None:
+            raise ValueError(f"{path} marks no choice")
+        return chosen[1]
+
+    return read
+
+
+def _numa_balancing(root: Path) -> bool:
+    return read_number(root / "proc/sys/kernel/numa_balancing") != 0
+
+
+def _lsm(root: Path) -> list[str]:
+    return word(root / "sys/kernel/security/lsm").split(",")
+
+
+def _iommu(root: Path) -> list[str]:
+    groups = [path / "iommu_group" for path in sorted((root / "sys/bus/pci/devices").iterdir()) if _is_gpu(path)]
+    if not groups:
+        raise LookupError("there is no NVIDIA GPU on the PCI bus here")
+    return sorted({word(group / "type") if group.exists() else "none" for group in groups})
+
+
+def _is_gpu(device: Path) -> bool:
+    return int(word(device / "vendor"), 16) == _NVIDIA and int(word(device / "class"), 16) >> 16 == _DISPLAY
+
+
+def _infiniband(root: Path) -> list[str]:
+    """None where no driver made the folder."""
+    folders = sorted((root / "sys/class").iterdir())
+    return sorted(path.name for folder in folders if folder.name == "infiniband" for path in folder.iterdir())
+
+
+_CPU = "/sys/devices/system/cpu"
+_THP = "/sys/kernel/mm/transparent_hugepage"
+READERS = {
+    "kernel": Reader("uname()", _kernel),
+    "architecture": Reader("uname()", _architecture),
+    "os_name": Reader("/etc/os-release PRETTY_NAME", _os_name),
+    "cpu_model": Reader("/proc/cpuinfo", _cpu_model),
+    "cpus_total": Reader(f"{_CPU}/online", _cpus_total),
+    "memory_bytes": Reader("/proc/meminfo MemTotal", _meminfo_bytes("MemTotal")),
+    "memory_available_bytes": Reader("/proc/meminfo MemAvailable", _meminfo_bytes("MemAvailable")),
+    "virtualization": Reader("/proc/cpuinfo flags, /sys/class/dmi/id, /proc/version", _virtualization),
+    "kernel_parameters": Reader("/proc/cmdline", _kernel_parameters),
+    "mitigations": Reader(f"{_CPU}/vulnerabilities", _mitigations),
+    "clocksource": Reader("/sys/devices/system/clocksource", _clocksource),
+    "clock_s": Reader("time.perf_counter_ns(), measured", _clock_s),
+    "clock_resolution_s": Reader("time.perf_counter_ns(), measured", _clock_resolution_s),
+    "governor": Reader(f"{_CPU}/cpuN/cpufreq/scaling_governor", _governor),
+    "turbo": Reader(f"{_CPU}/intel_pstate/no_turbo or cpufreq/boost", _turbo),
+    "deepest_idle_s": Reader(f"{_CPU}/cpuN/cpuidle/state*", _deepest_idle_s),
+    "transparent_hugepage": Reader(f"{_THP}/enabled", _transparent_hugepage("enabled")),
+    "transparent_hugepage_defrag": Reader(f"{_THP}/defrag", _transparent_hugepage("defrag")),
+    "transparent_hugepage_shmem": Reader(f"{_THP}/shmem_enabled", _transparent_hugepage("shmem_enabled")),
+    "numa_balancing": Reader("/proc/sys/kernel/numa_balancing", _numa_balancing),
+    "lsm": Reader("/sys/kernel/security/lsm", _lsm),
+    "iommu": Reader("/sys/bus/pci/devices/*/iommu_group/type", _iommu),
+    "infiniband": Reader("/sys/class/infiniband", _infiniband),
 }

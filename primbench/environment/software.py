@@ -7,11 +7,16 @@ import os
 import platform
 import re
 import sys
+import sysconfig
+import warnings
 from pathlib import Path
 
 import msgspec
 
-from primbench.sysfiles import attempt, utf8
+from primbench.environment import elf
+from primbench.environment.configuration import cache_folders, configuration_files, homely, variables
+from primbench.environment.reading import Reader, read_all
+from primbench.sysfiles import attempt
 
 # Distributions whose version can move a result.
 _PACKAGE = re.compile(
@@ -21,26 +26,23 @@ _PACKAGE = re.compile(
 
 # Libraries whose build can move a result. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
 _LIBRARY = re.compile(
-    r"(libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl|libnvrtc|libnvidia-ml|libcupti|libmkl|libgomp"
-    r"|libiomp5|libomp|lib(?:scipy_)?openblas(?:p|64_|64_p)?|libc|ld-musl)(?![a-zA-Z0-9]).*\.so"
+    r"(libcuda|libcudart|libcublas|libcublasLt|libcudnn(?:_[a-z_]+)?|libcusparse|libcusparseLt|libnccl|libnvrtc"
+    r"|libnvJitLink|libnvidia-ml|libcupti|libtorch_cpu|libtorch_cuda|libmkl(?:_[a-z0-9_]+)?|libgomp|libiomp5|libomp"
+    r"|lib(?:scipy_)?openblas(?:p|64_|64_p)?|libpython[0-9.]*[0-9]t?|libc|ld-musl)(?![a-zA-Z0-9_]).*\.so"
 )
-
-_VARIABLE = re.compile(
-    r"(BLIS|CUBLAS|CUBLASLT|CUDA|CUDNN|CUPY|DNNL|GOMP|KMP|MALLOC|MKL|NCCL|NUMBA|NUMEXPR|NVIDIA|OMP|ONEDNN|OPENBLAS|PRIMBENCH"
-    r"|PYTORCH|TORCH|TORCHINDUCTOR)_.+|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|PYTHONMALLOC|PYTHONOPTIMIZE"
-)
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH")
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
     """A file mapped into this process. version: from its name, where it is there. build_id: from its notes, in hex.
 
-    Two files with one build id are the same library, wherever they lie. missing: as everywhere.
+    Two files with one build id are the same library, wherever they lie. size_bytes tells apart those that have none,
+    which wheels with changed names lack. missing: as everywhere.
     """
 
     path: str
     version: str | None = None
     build_id: str | None = None
+    size_bytes: int | None = None
     missing: dict[str, str] = {}
 
 
@@ -55,12 +57,12 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing`` under the field's name.
+    """None is unknown, with the reason in ``missing`` under the field's name. The home folder is written "~".
 
     python_build: compiler and options that matter for speed, such as "GCC 12.2.0, LTO, PGO".
     packages: distributions that can move a result. libraries: name -> the files mapped under it: two are two copies at
     work. variables: those that libraries read. files: configuration files found, such as /etc/nccl.conf, with the
-    SHA-256 of each. caches: cache folder by the variable or rule that names it -> "writable", or why not.
+    SHA-256 of each. caches: variable that names, or would name, the folder of a cache -> "writable", or why not.
     """
 
     python_version: str
@@ -79,20 +81,35 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
 
 def collect(root: Path) -> Software:
     """Libraries are those loaded by now."""
-    missing: dict[str, str] = {}
-    return Software(
-        python_version=platform.python_version(),
-        python_implementation=sys.implementation.name,
-        python_executable=sys.executable,
-        libc=attempt(missing, "libc", _libc),
-        packages=_packages(),
-        libraries=attempt(missing, "libraries", lambda: _libraries(root)),
-        variables=_variables(),
-        missing=missing,
-    )
+    return Software(**read_all(READERS, root))
 
 
-def _packages() -> dict[str, str]:
+def _python_build(root: Path) -> str:
+    """The compiler, and what it or the build was told that makes an interpreter faster or slower.
+
+    Debian and its kin optimize by a target of the makefile, of which the installed files say nothing.
+    """
+    given = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    told = [
+        ("LTO", "--with-lto" in given),
+        ("PGO", "--enable-optimizations" in given),
+        ("BOLT", "--enable-bolt" in given),
+        ("optimization untold", "--enable-optimizations" not in given and "--with-dbmliborder" in given),
+        ("JIT", "--enable-experimental-jit" in given),
+        ("free-threaded", sysconfig.get_config_var("Py_GIL_DISABLED") == 1),
+        ("debug", sysconfig.get_config_var("Py_DEBUG") == 1),
+    ]
+    return ", ".join([platform.python_compiler(), *(name for name, there in told if there)])
+
+
+def _libc(root: Path) -> str:
+    version = os.confstr("CS_GNU_LIBC_VERSION")  # raises ValueError with a C library that does not know the name
+    if version is None:
+        raise ValueError("confstr tells no CS_GNU_LIBC_VERSION: not glibc")
+    return version
+
+
+def _packages(root: Path) -> dict[str, str]:
     """From the names of the installed metadata folders, first on the path first, as imports find them.
 
     importlib.metadata opens each file for the same two words: 0.2 s where 400 packages are installed, and an
@@ -110,22 +127,6 @@ def _packages() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _variables() -> dict[str, str]:
-    """Those that libraries read and that can change speed; never one whose name speaks of a secret."""
-    return {
-        name: utf8(value)
-        for name, value in sorted(os.environ.items())
-        if _VARIABLE.fullmatch(name) and not _SECRET.search(name)
-    }
-
-
-def _libc() -> str:
-    version = os.confstr("CS_GNU_LIBC_VERSION")  # raises ValueError with a C library that does not know the name
-    if version is None:
-        raise ValueError("confstr tells no CS_GNU_LIBC_VERSION: not glibc")
-    return version
-
-
 def _libraries(root: Path) -> dict[str, list[Library]]:
     """Name -> files, as mapped: links are followed, so that a file's name ends in its full version."""
     found: dict[str, set[str]] = {}
@@ -134,4 +135,58 @@ def _libraries(root: Path) -> dict[str, list[Library]]:
         named = _LIBRARY.match(os.path.basename(path[0])) if path else None
         if named is not None:
             found.setdefault(named[1], set()).add(path[0])
-    return {name: [Library(path=path) for path in sorted(paths)] for name, paths in sorted(found.items())}
+    return {name: [_library(path, root) for path in sorted(paths)] for name, paths in sorted(found.items())}
+
+
+def _library(path: str, root: Path) -> Library:
+    missing: dict[str, str] = {}
+    file = root / path.lstrip("/")
+    return Library(
+        path=homely(path),
+        version=attempt(missing, "version", lambda: _version_in(path)),
+        build_id=attempt(missing, "build_id", lambda: elf.build_id(file)),
+        size_bytes=attempt(missing, "size_bytes", lambda: file.stat().st_size),
+        missing={name: homely(reason) for name, reason in missing.items()},
+    )
+
+
+def _version_in(path: str) -> str:
+    found = re.search(r"\.so\.([0-9][0-9.]*)", os.path.basename(path))
+    if found is None:
+        raise ValueError("its name has none")
+    return found[1]
+
+
+def _blas(root: Path) -> list[Blas]:
+    try:
+        import threadpoolctl
+    except ImportError:
+        raise LookupError("module 'threadpoolctl' is absent: pip install threadpoolctl") from None
+    with warnings.catch_warnings():  # it warns of two OpenMP libraries, which are both in what it returns
+        warnings.simplefilter("ignore")
+        found = threadpoolctl.threadpool_info()
+    return [
+        Blas(
+            name=each["internal_api"],
+            path=homely(each["filepath"]),
+            version=each["version"],
+            architecture=each.get("architecture"),
+            threads=each["num_threads"],
+        )
+        for each in found
+    ]
+
+
+READERS = {
+    "python_version": Reader("platform.python_version()", lambda root: platform.python_version()),
+    "python_implementation": Reader("sys.implementation", lambda root: sys.implementation.name),
+    "python_executable": Reader("sys.executable", lambda root: homely(sys.executable or "")),
+    "python_build": Reader("sysconfig: CONFIG_ARGS and the compiler", _python_build),
+    "libc": Reader("confstr(CS_GNU_LIBC_VERSION)", _libc),
+    "packages": Reader("metadata folders on sys.path", _packages),
+    "libraries": Reader("/proc/self/maps, notes of the files", _libraries),
+    "blas": Reader("threadpoolctl", _blas),
+    "variables": Reader("environment variables", lambda root: variables()),
+    "files": Reader("/etc/nccl.conf, ~/.nccl.conf, files named by variables", configuration_files),
+    "caches": Reader("access() of the folders that variables name", cache_folders),
+}

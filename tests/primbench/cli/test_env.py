@@ -1,33 +1,103 @@
-"""`primbench env`."""
+"""`primbench env` and `primbench env diff`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
+import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
-from primbench.cli.env import lines
+from primbench import environment, record
 from primbench.environment import Environment
 
+Invoke = Callable[..., Result]
 
-def test_json_is_an_environment(invoke: Callable[..., Result]) -> None:
-    result = invoke("env", "--json")
+
+def test_json_is_an_environment_and_where_it_was_read(invoke: Invoke) -> None:
+    result = invoke("env", "--json", "-")
     assert 0 == result.exit_code
-    assert msgspec.json.decode(result.stdout, type=Environment).python_version in result.stdout
+    assert msgspec.json.decode(result.stdout, type=Environment).software.python_version
+    assert environment.sources() == json.loads(result.stdout)["sources"]
 
 
-def test_text_shows_every_field_and_the_reason_for_what_is_missing(invoke: Callable[..., Result]) -> None:
-    found = msgspec.json.decode(invoke("env", "--json").stdout, type=Environment)
+def test_file_holds_what_stdout_would_and_the_listing_is_still_shown(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "here.json"
+    result = invoke("env", "--json", path)
+    assert (0, True) == (result.exit_code, "machine\n  kernel " in result.stdout)
+    assert msgspec.json.decode(path.read_bytes(), type=Environment).limits.cpus_allowed
+
+
+def test_listing_shows_every_field_where_it_was_read_and_why_not(invoke: Invoke) -> None:
+    found = msgspec.json.decode(invoke("env", "--json", "-").stdout, type=Environment)
     shown = invoke("env").stdout.splitlines()
-    for name in found.__struct_fields__:
-        assert any(line.startswith(f"{name}:") for line in shown), name
-    assert {f"  {name}: {reason}" for name, reason in found.missing.items()} <= set(shown)
+    groups = (found, found.machine, found.limits, found.confinement, found.software, found.devices)
+    for group in groups:
+        inner = [name for name in group.__struct_fields__ if name != "missing"]
+        fields = [name for name in inner if not (group is found and isinstance(getattr(group, name), msgspec.Struct))]
+        for name in fields:
+            starts = f"    {name} " if name in group.missing else f"  {name} "
+            assert any(f"{line} ".startswith(starts) for line in shown), name
+    assert any("sched_getaffinity()" in line for line in shown)
 
 
-def test_lists_and_tables_are_indented_and_unknown_is_a_dash() -> None:
-    assert ["a: -"] == lines("a", None) == lines("a", {}) == lines("a", [])
-    assert ["cpus: 0, 1"] == lines("cpus", [0, 1])
-    assert ["ecc: False"] == lines("ecc", False)
-    assert ["n: 0"] == lines("n", 0)
-    assert ["gpus:", "  0:", "    name: H200", "    ecc: -"] == lines("gpus", [{"name": "H200", "ecc": None}])
+@pytest.fixture
+def files(invoke: Invoke, tmp_path: Path) -> tuple[Path, Path]:
+    """This place, and one with another quota and another NumPy."""
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    invoke("env", "--json", here)
+    found = msgspec.json.decode(here.read_bytes(), type=Environment)
+    limits = replace(found.limits, cpu_quota=0.25, missing={})
+    software = replace(found.software, packages=found.software.packages | {"numpy": "0.1"})
+    there.write_bytes(msgspec.json.encode(replace(found, limits=limits, software=software)))
+    return here, there
+
+
+def test_diff_gives_verdicts_and_exits_with_0(invoke: Invoke, files: tuple[Path, Path]) -> None:
+    result = invoke("env", "diff", *files)
+    assert 0 == result.exit_code
+    lines = result.stdout.splitlines()
+    verdicts = ["same stack: no", "same limits: no", "same confinement: yes", "same machine: yes"]
+    assert verdicts == [line for line in lines if line.startswith("same ")]
+    assert any(line.split()[0] == "software.packages.numpy" and line.endswith(" 0.1") for line in lines if line)
+
+
+def test_diff_as_json(invoke: Invoke, files: tuple[Path, Path]) -> None:
+    found = json.loads(invoke("env", "diff", *files, "--json", "-").stdout)
+    assert {"stack": False, "limits": False, "confinement": True, "machine": True} == {
+        part: each["same"] for part, each in found.items()
+    }
+
+
+def test_diff_of_a_place_with_itself(invoke: Invoke, files: tuple[Path, Path]) -> None:
+    here, _ = files
+    assert 4 == invoke("env", "diff", here, here).stdout.count(": yes\n")
+
+
+def test_diff_reads_the_first_worker_of_results(invoke: Invoke, measured: tuple[Path, Result], tmp_path: Path) -> None:
+    results, worker, changed = measured[0], tmp_path / "worker.json", tmp_path / "changed.jsonl"
+    found = record.read(results)
+    worker.write_bytes(msgspec.json.encode(found.workers[0].environment))
+    header, _, rest = results.read_bytes().partition(b"\n")
+    files = msgspec.json.encode({"open_files": found.header.environment.limits.open_files})[1:-1]
+    changed.write_bytes(header.replace(files, b'"open_files":7') + b"\n" + rest)
+    assert 4 == invoke("env", "diff", worker, changed).stdout.count(": yes\n")
+    changed.write_bytes(header.replace(files, b'"open_files":7') + b"\n")  # ended before its first worker
+    assert "limits.open_files" in invoke("env", "diff", worker, changed).stdout
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff", b'{"kind":"header"}\n', b"[" * 10000])
+def test_file_that_cannot_be_compared_is_one_line(
+    refusal: Callable[..., str], files: tuple[Path, Path], tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "other.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert refusal("env", "diff", files[0], path).startswith(f"{path}: ")
+
+
+def test_json_in_front_of_diff_is_refused(refusal: Callable[..., str]) -> None:
+    assert "belongs behind diff" in refusal("env", "--json", "-", "diff", "a", "b")

@@ -1,0 +1,93 @@
+"""What is set for libraries from outside: variables, configuration files, folders for their caches."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from primbench.sysfiles import utf8
+
+_VARIABLE = re.compile(
+    r"(BLIS|CUBLAS|CUBLASLT|CUDA|CUDNN|CUPY|DNNL|GOMP|KMP|MALLOC|MKL|NCCL|NUMBA|NUMEXPR|NVIDIA|NVSHMEM|OMP|ONEDNN"
+    r"|OPENBLAS|PRIMBENCH|PYTORCH|TORCH|TORCHINDUCTOR|TRITON|UCX)_.+"
+    r"|GLIBC_TUNABLES|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|PYTHONMALLOC|PYTHONOPTIMIZE"
+)
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH")
+_NAMES_A_HOST = {"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_RAS_ADDR"}
+# What NVIDIA's images say of themselves: no library reads it.
+_LABELS = {"CUDA_VERSION", "CUDNN_VERSION", "NCCL_VERSION", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"}
+
+_CONFIGURATION_FILES = ("/etc/nccl.conf", "~/.nccl.conf")
+_NAMING_FILES = ("NCCL_CONF_FILE", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "CUBLASLT_CONFIG_FILE")
+# Variable -> the folder where it is not set; None where no cache is kept then.
+_CACHES = {
+    "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
+    "CUPY_CACHE_DIR": "~/.cupy/kernel_cache",
+    "NUMBA_CACHE_DIR": None,
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp",
+    "TRITON_CACHE_DIR": "~/.triton/cache",
+}
+
+
+def variables() -> dict[str, str]:
+    """Those that libraries read and that can change speed; never one that names a secret or a host."""
+    return {
+        name: homely(value)
+        for name, value in sorted(os.environ.items())
+        if is_for_libraries(name) and name not in _NAMES_A_HOST | _LABELS
+    }
+
+
+def is_for_libraries(name: str) -> bool:
+    """Whether a variable is of those that libraries read, and no secret."""
+    return _VARIABLE.fullmatch(name) is not None and not _SECRET.search(name)
+
+
+def homely(text: str) -> str:
+    """With the home folder, whose name is mostly its owner's, as "~", and in UTF-8."""
+    home = os.environ.get("HOME", "").rstrip("/")
+    short = re.sub(rf"(?<![\w./~-]){re.escape(home)}(?![\w.-])", "~", text) if home else text
+    return utf8(short)
+
+
+def configuration_files(root: Path) -> dict[str, str]:
+    """File -> SHA-256 of what is in it, or why that cannot be read, of those that there are."""
+    named = [os.environ[name] for name in _NAMING_FILES if os.environ.get(name)]
+    found = {}
+    for name in [*_CONFIGURATION_FILES, *named]:
+        path = _under(root, name)
+        try:
+            if path.is_file():
+                found[homely(name)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            found[homely(name)] = f"{error.strerror}"
+    return found
+
+
+def cache_folders(root: Path) -> dict[str, str]:
+    """Variable -> "writable" or why not; none where no cache is kept."""
+    folders = {name: os.environ.get(name) or usual for name, usual in _CACHES.items()}
+    found = {name: _writable(root, folder) for name, folder in folders.items() if folder is not None}
+    if os.environ.get("CUDA_CACHE_DISABLE") == "1":
+        found["CUDA_CACHE_PATH"] = "disabled by CUDA_CACHE_DISABLE"
+    return found
+
+
+def _writable(root: Path, folder: str) -> str:
+    """By the nearest folder above it that is there: the rest is made when it is needed. Makes nothing itself."""
+    nearest = _under(root, folder)
+    while not os.path.lexists(nearest) and nearest != root:
+        nearest = nearest.parent
+    shown = homely("/" + str(nearest.relative_to(root)).removeprefix("."))
+    if not os.path.isdir(nearest):
+        return f"{shown} is no folder"
+    if os.access(nearest, os.W_OK | os.X_OK):
+        return "writable"
+    read_only = os.statvfs(nearest).f_flag & os.ST_RDONLY
+    return f"{shown} " + ("is on a file system mounted read-only" if read_only else "may not be written to")
+
+
+def _under(root: Path, name: str) -> Path:
+    return root / os.path.abspath(os.path.expanduser(name)).lstrip("/")

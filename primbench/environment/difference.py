@@ -1,0 +1,178 @@
+"""What tells two places apart: another software stack, other limits, another confinement, or another machine.
+
+A difference in time between two places is an effect of the container only where their stacks are the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from primbench.environment import Environment
+from primbench.environment.software import Blas, Library
+
+Part = Literal["stack", "limits", "confinement", "machine"]
+Kind = Literal["differs", "unknown", "varies"]
+
+# The first that matches a field says what part it belongs to.
+_PARTS: dict[str, Part] = {
+    r"software\.variables\.(.+_(NUM_THREADS|AFFINITY)|OMP_(PLACES|PROC_BIND)|CUDA_VISIBLE_DEVICES)": "limits",
+    r"software\..+|primbench_version|devices\.(cuda_)?driver_version": "stack",
+    r"machine\.os_name": "stack",  # of the root file system, not of the kernel
+    r"limits\..+": "limits",
+    r"confinement\..+|devices\.(gpu_files|mps_control)": "confinement",
+    r".+": "machine",
+}
+# Worth a look, but no reason not to compare: measured anew each time, or only names of what is compared itself.
+_VARIES = re.compile(
+    r"machine\.(clock_s|clock_resolution_s)|confinement\.(system_call_s|namespaces\.mnt)"
+    r"|software\.(python_executable|caches\..+|variables\.(CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|.+_(DEBUG|DIR|HOME"
+    r"|PATH)|LD_LIBRARY_PATH|PYTHONPATH|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)))"
+    r"|devices\.gpus\[\d+\]\.(uuid|pci_address|pcie_generation|pcie_replays|ecc_errors_uncorrected)"
+)
+# Counters and moments.
+_IGNORED = re.compile(
+    r"time_utc|machine\.memory_available_bytes|nodes\[\d+\]\.(allowed|memory_bytes)"
+    r"|limits\.(periods|throttled_periods|throttled_s|out_of_memory_kills|shm_free_bytes)"
+)
+# What the kernel calls its own first namespaces: Linux, include/uapi/linux/nsfs.h. All others were made by somebody.
+_FIRST_NAMESPACES = {
+    "cgroup": "cgroup:[4026531835]",
+    "ipc": "ipc:[4026531839]",
+    "pid": "pid:[4026531836]",
+    "time": "time:[4026531834]",
+    "user": "user:[4026531837]",
+    "uts": "uts:[4026531838]",
+}
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A field that is not the same in both. a, b: None is absent, no limit, or not known.
+
+    kind: "differs"; "unknown" where one side could not be read, and ``reason`` says why; "varies" where it need not
+    be the same.
+    """
+
+    field: str
+    kind: Kind
+    a: Any
+    b: Any
+    reason: str | None = None
+
+
+class PartDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """same: None where nothing that is known differs, but something is known of one side only."""
+
+    same: bool | None
+    changes: list[Change]
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """stack: libraries by build, packages, interpreter, driver, variables that choose code, version of primbench.
+
+    limits: what may be used. confinement: what stands between a process and the kernel. machine: kernel and hardware,
+    where what is hidden from one side is no difference: a container cannot change it.
+    """
+
+    stack: PartDifference
+    limits: PartDifference
+    confinement: PartDifference
+    machine: PartDifference
+
+
+def difference(a: Environment, b: Environment) -> Difference:
+    """Compare two places as two processes saw them. Libraries are those that each had loaded."""
+    changes: dict[str, list[Change]] = {part: [] for part in get_args(Part)}
+    for change in _changes("", _comparable(a, b), _comparable(b, a)):
+        changes[next(part for fields, part in _PARTS.items() if re.fullmatch(fields, change.field))].append(change)
+    return Difference(**{part: _part(part, found) for part, found in changes.items()})
+
+
+def _part(name: str, changes: list[Change]) -> PartDifference:
+    kinds = {change.kind for change in changes}
+    same = False if "differs" in kinds else None if "unknown" in kinds and name != "machine" else True
+    return PartDifference(same=same, changes=changes)
+
+
+def _changes(field: str, a: Any, b: Any, why_a: str | None = None, why_b: str | None = None) -> Iterator[Change]:
+    """why_a, why_b: why a side is not known; both unknown is no difference that could be told."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        reasons_a, reasons_b = a.get("missing", {}), b.get("missing", {})
+        for name in sorted({*a, *b} - {"missing"}):
+            inner = f"{field}.{name}" if field else name
+            yield from _changes(inner, a.get(name), b.get(name), reasons_a.get(name), reasons_b.get(name))
+    elif _holds_structs(a) and _holds_structs(b):
+        for number, (left, right) in enumerate(itertools.zip_longest(a, b)):
+            yield from _changes(f"{field}[{number}]", left, right)
+    elif not _IGNORED.fullmatch(field):
+        reasons = [why for value, why in ((a, why_a), (b, why_b)) if value is None and why]
+        if a != b or len(reasons) == 1:
+            kind = _kind(field, a, b, unknown=bool(reasons))
+            yield Change(field=field, kind=kind, a=a, b=b, reason=reasons[0] if reasons else None)
+
+
+def _kind(field: str, a: Any, b: Any, *, unknown: bool) -> Kind:
+    if _VARIES.fullmatch(field) or _of_its_own(field, a, b):
+        return "varies"
+    return "unknown" if unknown else "differs"
+
+
+def _of_its_own(field: str, a: Any, b: Any) -> bool:
+    """Two namespaces of containers are alike, though not the same."""
+    first = _FIRST_NAMESPACES.get(field.removeprefix("confinement.namespaces."))
+    return first is not None and None not in (a, b) and first not in (a, b)
+
+
+def _holds_structs(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
+def _comparable(environment: Environment, other: Environment) -> dict[str, Any]:
+    """The environment as plain values, with what identifies a thing in place of where it lies."""
+    found: dict[str, Any] = msgspec.to_builtins(environment)
+    software, theirs = environment.software, other.software.libraries or {}
+    if software.libraries is not None:
+        found["software"]["libraries"] = {
+            name: _builds(files, theirs.get(name, [])) for name, files in software.libraries.items()
+        }
+    if software.blas is not None:
+        found["software"]["blas"] = sorted(map(_kernels, software.blas))
+    runtime = found["confinement"]["runtime"]
+    if runtime is not None:
+        del runtime["evidence"]
+        unsure = [name for name, value in runtime.items() if value is None]
+        runtime["missing"] = dict.fromkeys(unsure, "the evidence does not tell")
+    return found | {"devices": _devices(found["devices"])}
+
+
+def _builds(files: list[Library], others: list[Library]) -> list[str]:
+    """By build id where all have one, else by version and size."""
+    if all(file.build_id for file in [*files, *others]):
+        return sorted(f"build id {file.build_id}" for file in files)
+    return sorted(f"version {file.version or 'not known'}, {file.size_bytes} B" for file in files)
+
+
+def _kernels(blas: Blas) -> str:
+    return " ".join(filter(None, [blas.name, blas.version, blas.architecture]))
+
+
+def _devices(devices: dict[str, Any]) -> dict[str, Any]:
+    """The driver is one for all GPUs, and known of them where /proc does not show it."""
+    gpus = [dict(gpu) for gpu in devices["gpus"] or []]
+    by_gpu = {name: [gpu.pop(name) for gpu in gpus] for name in ("driver_version", "cuda_driver_version")}
+    versions = {name: next(filter(None, values), None) for name, values in by_gpu.items()}
+    driver = devices["driver_version"] or versions["driver_version"]
+    absent = {} if versions["cuda_driver_version"] else {"cuda_driver_version": "no GPU was asked"}
+    return (
+        devices
+        | versions
+        | {
+            "driver_version": driver,
+            "gpus": gpus if devices["gpus"] is not None else None,
+            "missing": devices["missing"] | absent,
+        }
+    )

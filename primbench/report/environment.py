@@ -1,0 +1,138 @@
+"""The fingerprint for people: what was found, where it was read, what could not be; and what tells two apart."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from primbench.environment import Environment
+from primbench.environment.difference import Change, Difference, PartDifference
+from primbench.sysfiles import format_cpu_list
+from primbench.units import format_bytes, format_frequency, format_time
+
+_VALUE_WIDTH = 64
+_SIDE_WIDTH = 44  # of a value where two stand side by side
+_WORDS = {True: "yes", False: "no", None: "cannot be told"}
+
+
+def listing(environment: Environment, sources: Mapping[str, str]) -> str:
+    """Groups of name, value and where it was read; what is unknown, with the reasons, at the end of each."""
+    found = msgspec.to_builtins(environment)
+    groups = {name: value for name, value in found.items() if isinstance(value, dict) and name != "missing"}
+    rest = {name: value for name, value in found.items() if name not in groups}
+    blocks = [_group("place", rest, sources), *(_group(name, value, sources) for name, value in groups.items())]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _group(title: str, fields: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    missing = fields["missing"]
+    rows = []
+    for name, value in fields.items():
+        if name not in missing and name != "missing":
+            absent = "no limit" if title == "limits" else "-"
+            first, *others = _rows(name, value, absent)
+            rows += [(*first, sources.get(f"{title}.{name}", sources.get(name, ""))), *others]
+    if missing:
+        rows += [("unknown:", ""), *((f"  {name}", printable(reason)) for name, reason in missing.items())]
+    return "\n".join([title, *(f"  {line}" for line in _grid(rows, _VALUE_WIDTH))])
+
+
+def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
+    """Name and value; what has parts has a row for each below its own."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = value[0] if len(value) == 1 else {str(number): each for number, each in enumerate(value)}
+    if not isinstance(value, dict) or not value:
+        yield name, shown(name, value, absent)
+        return
+    missing = value.get("missing", {})
+    yield name, ""
+    for part, inner in value.items():
+        if part not in missing and part != "missing":
+            yield from ((f"  {inner_name}", text) for inner_name, text in _rows(part, inner, "-"))
+    yield from ((f"  {part}", f"unknown: {printable(reason)}") for part, reason in missing.items())
+
+
+def shown(name: str, value: Any, absent: str = "-") -> str:
+    """A value in people's units, which the end of its field's name tells."""
+    if value is None or value in ("", [], {}):
+        return absent if value is None else "none"
+    if isinstance(value, bool):
+        return _WORDS[value]
+    if isinstance(value, int | float):
+        return _quantity(name, value)
+    if isinstance(value, list) and all(isinstance(each, int) for each in value):
+        return format_cpu_list(value)
+    if isinstance(value, list):
+        return ", ".join(shown(name, each) for each in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{part} {shown(part, each)}" for part, each in value.items() if part != "missing")
+    return printable(str(value))
+
+
+def _quantity(name: str, value: float) -> str:
+    if name.endswith("_bytes"):
+        return format_bytes(int(value))
+    if name.endswith("_s"):
+        return format_time(value)
+    if name.endswith("_hz"):
+        return format_frequency(value)
+    return f"{value:g} W" if name.endswith("_w") else str(value)
+
+
+def printable(text: str) -> str:
+    """What a variable holds may not steer a terminal."""
+    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+
+
+def comparison(found: Difference, name_a: str, name_b: str) -> str:
+    """A verdict for each part, and what differs below it. name_a, name_b: of the files."""
+    blocks = [_part(part, getattr(found, part)) for part in found.__struct_fields__]
+    return "\n".join([f"A: {printable(name_a)}", f"B: {printable(name_b)}", "", *blocks])
+
+
+def _part(name: str, part: PartDifference) -> str:
+    order = ("differs", "unknown", "varies")
+    changes = sorted(part.changes, key=lambda change: order.index(change.kind))
+    rows = [("", "A", "B", ""), *map(_side_by_side, changes)] if changes else []
+    lines = [f"  {line}" for line in _grid(rows, _SIDE_WIDTH)]
+    return "\n".join([f"same {name}: {_WORDS[part.same]}", *lines, ""])
+
+
+def _side_by_side(change: Change) -> tuple[str, ...]:
+    absent = "no limit" if change.field.startswith("limits.") else "none"
+    a, b, note = change.a, change.b, ""
+    if change.reason is not None:
+        absent, note = "unknown", f"({printable(change.reason)})"
+    elif change.kind == "varies":
+        note = "(varies)"
+    elif _is_set(a) and _is_set(b):
+        a, b, note = [each for each in a if each not in b], [each for each in b if each not in a], "(on one side only)"
+    return change.field, shown(change.field, a, absent), shown(change.field, b, absent), note
+
+
+def _is_set(value: Any) -> bool:
+    """Long lists of names, of which most are in both."""
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _grid(rows: Sequence[tuple[str, ...]], most: int) -> Iterator[str]:
+    """Columns that line up, cells of more than ``most`` characters going on in the lines below."""
+    lines = [
+        line for row in rows for line in itertools.zip_longest(*(_wrapped(cell, most) for cell in row), fillvalue="")
+    ]
+    columns = max(map(len, rows), default=0)
+    widths = [
+        min(max((len(line[column]) for line in lines if len(line) > column), default=0), most)
+        for column in range(columns)
+    ]
+    for line in lines:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
+
+
+def _wrapped(cell: str, most: int) -> list[str]:
+    indent = " " * (len(cell) - len(cell.lstrip()))
+    return textwrap.wrap(cell, most, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]

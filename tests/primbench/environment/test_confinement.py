@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from primbench.environment import Environment
+from primbench.environment.confinement import _CAPABILITIES
+
+Look = Callable[..., Environment]
+
+
+def test_every_field_is_read_from_its_file(look: Look) -> None:
+    found = look().confinement
+    expected = {
+        "seccomp": "filter",
+        "seccomp_filters": 3,
+        "no_new_privileges": True,
+        "speculation_store_bypass": "thread force mitigated",
+        "speculation_indirect_branch": "conditional force disabled",
+        "capabilities": ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_NICE", "CAP_41"],
+        "lsm_profile": "docker-default (enforce)",
+        "namespaces": {"mnt": "mnt:[4026533001]", "pid": "pid:[4026533002]", "user": "user:[4026531837]"},
+        "root_user": True,
+        "user_map": ["0 1000 1", "1 100000 65536"],
+        "root_filesystem": "overlay",
+    }
+    assert expected == {name: getattr(found, name) for name in expected}
+    assert {} == found.missing
+    asked = {
+        "runtime", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages", "system_call_s", "missing",
+    }  # fmt: skip
+    assert set(found.__struct_fields__) == {*expected, *asked}
+    assert found.runtime is not None
+    assert found.runtime.in_container
+
+
+def test_system_calls_answer(look: Look) -> None:
+    found = look().confinement
+    assert isinstance(found.transparent_hugepage_disabled, bool)
+    assert 0 < (found.system_call_s or 0) < 0.001
+    for name in ("set_mempolicy", "mbind", "move_pages"):
+        assert getattr(found, name) in ("allowed", "EPERM", "ENOSYS", "EACCES")
+
+
+def test_capabilities_have_the_kernels_numbers() -> None:
+    names = _CAPABILITIES.split()
+    assert (0, 12, 21, 23, 38, 40) == tuple(
+        names.index(name) for name in ("CHOWN", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE", "PERFMON", "CHECKPOINT_RESTORE")
+    )
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("0", "disabled"), ("1", "strict"), ("7", None)])
+def test_seccomp_modes(look: Look, mode: str, expected: str | None) -> None:
+    found = look({"proc/self/status": f"Seccomp:\t{mode}\n"}).confinement
+    assert expected == found.seccomp
+    assert ("seccomp" in found.missing) == (expected is None)
+
+
+def test_profile_where_apparmor_has_no_file_of_its_own(look: Look) -> None:
+    label = "system_u:system_r:container_t:s0:c1,c2\0"
+    found = look({"proc/self/attr/apparmor/current": None, "proc/self/attr/current": label}).confinement
+    assert label.rstrip("\0") == found.lsm_profile
+
+
+def test_kernel_of_before_some_fields_gives_reasons(look: Look) -> None:
+    found = look({"proc/self/status": "Uid:\t5\t5\t5\t5\nCapEff:\t0\n"}).confinement
+    assert (found.root_user, found.capabilities) == (False, [])
+    assert {"seccomp", "seccomp_filters", "no_new_privileges"} < set(found.missing)
+    assert {"speculation_store_bypass", "speculation_indirect_branch"} < set(found.missing)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from primbench import environment, nvml
+from primbench.environment import Environment
+from primbench.errors import PlacementError
+
+Look = Callable[..., Environment]
+
+
+def test_every_field_is_read_from_its_file(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    found = look().devices
+    files = ["/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"]
+    assert (files, "580.159.04", True) == (found.gpu_files, found.driver_version, found.mps_control)
+    assert {"gpus": "not asked for"} == found.missing
+
+
+def test_older_words_for_the_driver(look: Look) -> None:
+    line = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  450.51.06  Sun Jul 19 20:02:54 UTC 2020\n"
+    assert "450.51.06" == look({"proc/driver/nvidia/version": line}).devices.driver_version
+
+
+def test_service_whose_pipe_is_elsewhere_is_not_reached(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/elsewhere")
+    assert look().devices.mps_control is False
+
+
+def test_gpus_are_listed_in_the_order_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(nvml, "device_count", lambda: 2)  # no GPU is needed to see the order
+    monkeypatch.setattr(nvml, "identity", lambda device: nvml.Gpu(name=f"GPU of {device}"))
+    gpus = environment.collect(gpus=True, root=tmp_path).devices.gpus or []
+    assert ["GPU of cuda:0", "GPU of cuda:1"] == [gpu.name for gpu in gpus]
+
+
+def test_gpus_that_cannot_be_listed_have_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail() -> int:
+        raise PlacementError("GPUs cannot be found: nvmlInit: NVMLError_DriverNotLoaded (9)")
+
+    monkeypatch.setattr(nvml, "device_count", fail)
+    found = environment.collect(gpus=True, root=tmp_path).devices
+    assert found.gpus is None
+    assert "DriverNotLoaded" in found.missing["gpus"]

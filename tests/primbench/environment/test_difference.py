@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from primbench.environment import Environment
+from primbench.environment.difference import Difference, PartDifference, difference
+from primbench.environment.software import Blas, Library
+from primbench.nvml import Gpu
+
+Look = Callable[..., Environment]
+PARTS = ("stack", "limits", "confinement", "machine")
+
+
+@pytest.fixture
+def here(look: Look) -> Environment:
+    return look()
+
+
+def changed(found: Environment, group: str, **fields: Any) -> Environment:
+    return replace(found, **{group: replace(getattr(found, group), **fields)})
+
+
+def verdicts(found: Difference) -> dict[str, bool | None]:
+    return {part: getattr(found, part).same for part in PARTS}
+
+
+def fields(part: PartDifference, kind: str) -> list[str]:
+    return [change.field for change in part.changes if change.kind == kind]
+
+
+def test_the_same_place_differs_in_nothing(here: Environment) -> None:
+    found = difference(here, here)
+    assert dict.fromkeys(PARTS, True) == verdicts(found)
+    assert [] == [change for part in PARTS for change in getattr(found, part).changes]
+
+
+LIMITS: dict[str, Any] = {"cpu_quota": 0.5, "memory_limit_bytes": None, "shm_bytes": 2**26, "open_files": 7}
+CONFINEMENT: dict[str, Any] = {"seccomp": "disabled", "capabilities": [], "set_mempolicy": "EPERM", "root_user": False}
+MACHINE: dict[str, Any] = {
+    "kernel": "5.4.0",
+    "clocksource": "hpet",
+    "governor": "powersave",
+    "mitigations": {"mds": "x"},
+}
+STACK: dict[str, Any] = {
+    "python_version": "3.99", "libc": "musl", "packages": {"numpy": "9"}, "variables": {"NVIDIA_TF32_OVERRIDE": "1"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("part", "group", "change"),
+    [
+        (part, group, {field: value})
+        for part, group, table in (
+            ("limits", "limits", LIMITS),
+            ("confinement", "confinement", CONFINEMENT),
+            ("machine", "machine", MACHINE),
+            ("stack", "software", STACK),
+            ("stack", "machine", {"os_name": "Alpine"}),
+            ("stack", "devices", {"driver_version": "450.80"}),
+            ("confinement", "devices", {"mps_control": False, "gpu_files": []}),
+            ("limits", "software", {"variables": {"OMP_NUM_THREADS": "1"}}),
+        )
+        for field, value in table.items()
+    ],
+)
+def test_a_change_is_one_of_its_part_alone(here: Environment, part: str, group: str, change: dict[str, Any]) -> None:
+    bare = changed(here, "software", variables={})
+    found = difference(bare, changed(bare, group, **change))
+    assert dict.fromkeys(PARTS, True) | {part: False} == verdicts(found)
+    (field,) = change
+    assert all(name.startswith(f"{group}.{field}") for name in fields(getattr(found, part), "differs"))
+
+
+def test_counters_and_moments_are_left_out(here: Environment) -> None:
+    there = replace(
+        changed(here, "limits", periods=9, throttled_periods=8, throttled_s=7.0, shm_free_bytes=6), time_utc=""
+    )
+    there = changed(there, "machine", memory_available_bytes=5)
+    assert [] == [change for part in PARTS for change in getattr(difference(here, there), part).changes]
+
+
+def test_what_is_measured_or_named_anew_varies(here: Environment) -> None:
+    there = changed(changed(here, "machine", clock_s=1.0), "confinement", system_call_s=1.0)
+    there = changed(there, "software", python_executable="/x", variables={"NCCL_DEBUG": "INFO"})
+    found = difference(changed(here, "software", variables={}), there)
+    assert dict.fromkeys(PARTS, True) == verdicts(found)
+    varying = {name for part in PARTS for name in fields(getattr(found, part), "varies")}
+    assert {
+        "machine.clock_s", "confinement.system_call_s", "software.python_executable", "software.variables.NCCL_DEBUG",
+    } == varying  # fmt: skip
+
+
+def libraries(**files: list[Library]) -> dict[str, list[Library]]:
+    return files
+
+
+def test_libraries_are_the_same_by_build_id_wherever_they_lie(here: Environment) -> None:
+    one = changed(here, "software", libraries=libraries(libcuda=[Library(path="/a", build_id="aa", size_bytes=1)]))
+    two = changed(here, "software", libraries=libraries(libcuda=[Library(path="/b", build_id="aa", size_bytes=1)]))
+    other = changed(here, "software", libraries=libraries(libcuda=[Library(path="/a", build_id="bb", size_bytes=1)]))
+    assert difference(one, two).stack.same is True
+    (change,) = difference(one, other).stack.changes
+    assert ("software.libraries.libcuda", ["build id aa"], ["build id bb"]) == (change.field, change.a, change.b)
+
+
+def test_libraries_without_a_build_id_are_told_apart_by_version_and_size(here: Environment) -> None:
+    def place(**known: Any) -> Environment:
+        return changed(here, "software", libraries=libraries(libopenblas=[Library(path="/a", **known)]))
+
+    assert difference(place(version="1", size_bytes=5), place(version="1", size_bytes=5)).stack.same is True
+    assert difference(place(version="1", size_bytes=5), place(version="1", size_bytes=6)).stack.same is False
+    assert (
+        difference(place(version="1", size_bytes=5, build_id="a"), place(version="1", size_bytes=5)).stack.same is True
+    )
+
+
+def test_library_loaded_on_one_side_only_differs(here: Environment) -> None:
+    one = changed(here, "software", libraries={})
+    two = changed(here, "software", libraries=libraries(libcuda=[Library(path="/b", build_id="aa")]))
+    assert ["software.libraries.libcuda"] == fields(difference(one, two).stack, "differs")
+
+
+def test_blas_differs_by_its_kernels_and_not_by_its_threads(here: Environment) -> None:
+    def place(**known: Any) -> Environment:
+        return changed(here, "software", blas=[Blas(name="openblas", version="0.3", **known)])
+
+    base = place(path="/a", architecture="SkylakeX", threads=1)
+    assert difference(base, place(path="/b", architecture="SkylakeX", threads=2)).stack.same is True
+    assert difference(base, place(path="/a", architecture="Haswell", threads=1)).stack.same is False
+
+
+def test_known_on_one_side_only_cannot_be_told(look: Look, here: Environment) -> None:
+    hidden = changed(here, "limits", cpu_quota=None, missing={"cpu_quota": "no control groups"})
+    found = difference(here, hidden).limits
+    assert found.same is None
+    (change,) = found.changes
+    assert ("unknown", 3.0, None, "no control groups") == (change.kind, change.a, change.b, change.reason)
+
+
+def test_no_limit_is_not_the_same_as_unknown(here: Environment) -> None:
+    free = changed(here, "limits", cpu_quota=None)
+    hidden = changed(here, "limits", cpu_quota=None, missing={"cpu_quota": "no control groups"})
+    assert [None, None, True] == [
+        difference(*pair).limits.same for pair in ((free, hidden), (hidden, free), (free, free))
+    ]
+    assert difference(hidden, hidden).limits.same is True
+
+
+def test_hidden_part_of_the_machine_is_no_other_machine(here: Environment) -> None:
+    hidden = changed(here, "machine", lsm=None, missing={"lsm": "ENOENT"})
+    found = difference(here, hidden).machine
+    assert (True, ["machine.lsm"]) == (found.same, fields(found, "unknown"))
+
+
+def test_difference_wins_over_unknown(here: Environment) -> None:
+    hidden = changed(here, "limits", cpu_quota=None, open_files=1, missing={"cpu_quota": "no control groups"})
+    assert difference(here, hidden).limits.same is False
+
+
+def test_unsure_runtime_cannot_be_told(here: Environment) -> None:
+    runtime = here.confinement.runtime
+    assert runtime is not None
+    docker = changed(here, "confinement", runtime=replace(runtime, name="docker", in_container=True, evidence=["a"]))
+    podman = changed(here, "confinement", runtime=replace(runtime, name="podman", in_container=True))
+    unsure = changed(here, "confinement", runtime=replace(runtime, name=None, in_container=True))
+    again = changed(here, "confinement", runtime=replace(runtime, name="docker", in_container=True, evidence=["b"]))
+    pairs = ((docker, podman), (docker, unsure), (docker, again))
+    assert [False, None, True] == [difference(*pair).confinement.same for pair in pairs]
+
+
+def test_namespaces_of_their_own_are_alike(here: Environment) -> None:
+    def place(**kinds: str) -> Environment:
+        return changed(here, "confinement", namespaces=kinds)
+
+    first, one, two = place(ipc="ipc:[4026531839]"), place(ipc="ipc:[4026533001]"), place(ipc="ipc:[4026533005]")
+    assert difference(one, two).confinement.same is True
+    assert ["confinement.namespaces.ipc"] == fields(difference(one, two).confinement, "varies")
+    assert difference(first, one).confinement.same is False
+    assert difference(place(net="net:[1]"), place(net="net:[2]")).confinement.same is False
+
+
+def test_gpus_are_the_same_by_what_they_are(here: Environment) -> None:
+    def place(*gpus: Gpu) -> Environment:
+        return changed(here, "devices", gpus=list(gpus), driver_version=None, missing={"driver_version": "ENOENT"})
+
+    one = Gpu(name="H200", uuid="GPU-1", driver_version="580", cuda_driver_version="13.0", pcie_width=16)
+    found = difference(place(one), place(replace(one, uuid="GPU-2", pcie_generation=1)))
+    assert dict.fromkeys(PARTS, True) == verdicts(found)
+    assert ["devices.gpus[0].pcie_generation", "devices.gpus[0].uuid"] == fields(found.machine, "varies")
+    assert difference(place(one), place(replace(one, pcie_width=8))).machine.same is False
+    assert difference(place(one), place(one, one)).machine.same is False
+    newer = difference(place(one), place(replace(one, driver_version="590")))
+    assert (True, ["devices.driver_version"]) == (newer.machine.same, fields(newer.stack, "differs"))
+
+
+def test_difference_survives_json(here: Environment) -> None:
+    found = difference(here, changed(here, "limits", cpu_quota=None, missing={"cpu_quota": "hidden"}))
+    assert found == msgspec.json.decode(msgspec.json.encode(found), type=Difference)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from primbench import environment
+from primbench.environment import Environment
+
+Look = Callable[..., Environment]
+CGROUPS = {
+    "cpu_quota", "cpu_period_s", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
+    "out_of_memory_kills", "processes_max",
+}  # fmt: skip
+
+
+def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
+    found = look().limits
+    shm_bytes = os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+    expected = {
+        "cpus_allowed": sorted(os.sched_getaffinity(0)),
+        "memory_nodes_allowed": [0],
+        "cpu_quota": 3.0,
+        "cpu_period_s": 0.05,
+        "memory_limit_bytes": 8589934592,
+        "cgroup_version": "v2",
+        "periods": 40,
+        "throttled_periods": 7,
+        "throttled_s": 2.5,
+        "out_of_memory_kills": 2,
+        "processes_max": 4096,
+        "shm_bytes": shm_bytes,
+    }
+    assert expected == {name: getattr(found, name) for name in expected}
+    assert 0 < (found.shm_free_bytes or 0) <= shm_bytes
+    assert {} == found.missing
+    assert set(found.__struct_fields__) == {*expected, "shm_free_bytes", "memlock_bytes", "open_files", "missing"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "version"), [("", "v1"), ("38 31 0:35 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n", "hybrid")]
+)
+def test_v1_and_hybrid(look: Look, v1: dict[str, str], extra: str, version: str) -> None:
+    files = v1 | {
+        "proc/self/mountinfo": v1["proc/self/mountinfo"] + extra,
+        "proc/self/cgroup": v1["proc/self/cgroup"] + ("0::/\n" if extra else ""),
+    }
+    found = look(files).limits
+    expected = {
+        "cpu_quota": 0.5,
+        "cpu_period_s": 0.1,
+        "memory_limit_bytes": 2**30,
+        "cgroup_version": version,
+        "periods": 12,
+        "throttled_periods": 3,
+        "throttled_s": 0.25,
+        "out_of_memory_kills": 4,
+        "processes_max": 100,
+    }
+    assert expected == {name: getattr(found, name) for name in expected}
+    assert {} == found.missing
+
+
+def test_no_limit_is_none_without_a_reason(look: Look) -> None:
+    group = "sys/fs/cgroup/job"
+    found = look({f"{group}/cpu.max": "max 100000", f"{group}/memory.max": "max", f"{group}/pids.max": "max"}).limits
+    nothing = ("cpu_quota", "cpu_period_s", "memory_limit_bytes", "processes_max")
+    assert {None} == {getattr(found, name) for name in nothing}
+    assert {} == found.missing
+
+
+def test_group_that_can_have_no_quota_counts_nothing(look: Look) -> None:
+    only_usage = {f"sys/fs/cgroup/{name}/cpu.stat": "usage_usec 9\n" for name in ("job", "job/step")}
+    found = look(only_usage).limits
+    assert (None, None, None) == (found.periods, found.throttled_periods, found.throttled_s)
+    assert {} == found.missing
+
+
+def test_limits_of_a_hidden_group_are_unknown_not_absent(look: Look) -> None:
+    found = look({"proc/self/cgroup": "0::/elsewhere\n"}).limits
+    assert CGROUPS == set(found.missing)
+
+
+def test_no_groups_at_all_are_unknown(look: Look) -> None:
+    found = look({"proc/self/mountinfo": "20 1 254:0 / / rw - ext4 /dev/vda rw\n"}).limits
+    assert {*CGROUPS, "cgroup_version"} == set(found.missing)
+
+
+def test_resource_limits_are_the_soft_ones(look: Look) -> None:
+    found = look().limits
+    for field, kind in (("memlock_bytes", resource.RLIMIT_MEMLOCK), ("open_files", resource.RLIMIT_NOFILE)):
+        soft = resource.getrlimit(kind)[0]
+        assert (None if soft == resource.RLIM_INFINITY else soft) == getattr(found, field)
+
+
+@pytest.mark.parametrize("name", ["container-cpuset-hybrid", "container-cpuset-v1", "container-cpuset-v2"])
+def test_containers_recorded_elsewhere(tree: Callable[[str], Path], name: str) -> None:
+    found = environment.collect(gpus=False, root=tree(name)).limits
+    assert name.rpartition("-")[2] == found.cgroup_version
+    assert found.memory_nodes_allowed

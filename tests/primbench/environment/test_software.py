@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from primbench import environment
+from primbench.environment import Environment, elf
+
+Look = Callable[..., Environment]
+Place = Callable[..., Path]
+EMPTY = hashlib.sha256(b"").hexdigest()
+
+
+def test_libraries_are_the_mapped_files_each_copy_once(look: Look) -> None:
+    libraries = look().software.libraries
+    assert libraries is not None
+    expected = {
+        "libcublasLt": [("/opt/nvidia/libcublasLt.so.13.0.0.19", "13.0.0.19")],
+        "libcuda": [("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04", "580.159.04")],
+        "libcudnn": [("/opt/nvidia/libcudnn.so.9.19.0", "9.19.0")],
+        "libcudnn_graph": [("/opt/nvidia/libcudnn_graph.so.9", "9")],
+        "libgomp": [("/opt/torch/lib/libgomp-24e2ab19.so.1.0.0", "1.0.0"), ("/usr/lib/libgomp.so.1.0.0", "1.0.0")],
+        "libscipy_openblas64_": [("/opt/my env/numpy.libs/libscipy_openblas64_-56d6093b.so", None)],
+    }
+    assert expected == {name: [(file.path, file.version) for file in files] for name, files in libraries.items()}
+    for files in libraries.values():
+        for file in files:  # the tree has none of them
+            assert {"build_id", "size_bytes"} == set(file.missing) - {"version"}
+            assert (file.version is None) == ("version" in file.missing)
+
+
+def test_library_file_in_the_tree_has_its_build_and_size(look: Look, place: Place) -> None:
+    real = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line)
+    root = place()
+    (root / "usr/lib/x86_64-linux-gnu").mkdir(parents=True)
+    shutil.copy(real, root / "usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04")
+    libraries = environment.collect(gpus=False, root=root).software.libraries
+    assert libraries is not None
+    (found,) = libraries["libcuda"]
+    assert (elf.build_id(Path(real)), os.path.getsize(real), {}) == (found.build_id, found.size_bytes, found.missing)
+
+
+def test_interpreter_and_c_library_are_named(look: Look) -> None:
+    found = look().software
+    assert (platform.python_version(), sys.implementation.name) == (found.python_version, found.python_implementation)
+    assert sys.executable == os.path.expanduser(found.python_executable)
+    assert found.python_build is not None
+    assert found.python_build.startswith(platform.python_compiler())
+    assert " ".join(platform.libc_ver()) == found.libc or "libc" in found.missing
+
+
+def test_compiler_options_that_matter_are_told(monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+    told = {"CONFIG_ARGS": "'--enable-optimizations' '--with-lto=thin'", "Py_GIL_DISABLED": 1}
+    monkeypatch.setattr("sysconfig.get_config_var", told.get)
+    assert f"{platform.python_compiler()}, LTO, PGO, free-threaded" == look().software.python_build
+
+
+def test_blas_at_work_is_named_with_its_kernels() -> None:
+    code = (
+        "import numpy; from primbench import environment; import msgspec, sys;"
+        "sys.stdout.buffer.write(msgspec.json.encode(environment.collect(gpus=False).software.blas))"
+    )
+    pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
+    blas = json.loads(subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True).stdout)
+    kernels = [each for each in blas if each["name"] in ("openblas", "mkl", "blis", "flexiblas")]
+    if not kernels:
+        pytest.skip(
+            "NumPy here has no BLAS that can be asked: it needs one of OpenBLAS, MKL, BLIS on this architecture"
+        )
+    assert kernels[0]["version"]
+    assert kernels[0]["threads"] >= 1
+    assert kernels[0]["name"] != "openblas" or kernels[0]["architecture"]
+
+
+def test_packages_are_those_on_the_path_that_matter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, look: Look
+) -> None:
+    folders = [
+        "first/numpy-2.4.6.dist-info",
+        "first/ml_dtypes-0.5.1.dist-info",
+        "first/cupy_cuda13x-14.2.0.dist-info",
+        "first/~umpy-1.0.dist-info",  # what an interrupted uninstallation leaves
+        "first/numpydoc-1.0.dist-info",
+        "first/requests-2.0.dist-info",
+        "first/numpy",
+        "second/numpy-1.26.0-py3.11.egg-info",
+        "second/scipy-1.11.0.egg-info",
+        "second/torch-2.13.0+cpu.dist-info",
+    ]
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    path = [str(tmp_path / "first"), str(tmp_path / "absent.zip"), str(tmp_path / "second"), *sys.path]
+    monkeypatch.setattr(sys, "path", path)
+    expected = {
+        "cupy-cuda13x": "14.2.0",
+        "ml-dtypes": "0.5.1",
+        "numpy": "2.4.6",
+        "scipy": "1.11.0",
+        "torch": "2.13.0+cpu",
+    }
+    found = look().software.packages
+    assert expected == {name: found.get(name) for name in expected}
+    assert not {"numpydoc", "requests"} & set(found)
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No variables but those that a test sets."""
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def test_variables_that_affect_speed_are_kept_and_secrets_are_not(clean: pytest.MonkeyPatch, look: Look) -> None:
+    kept = {
+        "CUDA_MODULE_LOADING": "LAZY",
+        "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
+        "LD_PRELOAD": "",
+        "NCCL_DEBUG": "INFO",
+        "NVSHMEM_SYMMETRIC_SIZE": "1G",
+        "OMP_NUM_THREADS": "1",
+        "PYTORCH_CUDA_ALLOC_CONF": "backend:native",
+        "TORCHINDUCTOR_CACHE_DIR": "/tmp/x",
+        "UCX_TLS": "rc,cuda",
+    }
+    names = ["USER", "HOSTNAME", "NVIDIA_API_KEY", "TORCH_HUB_TOKEN", "CUPY_PASSWORD", "NCCL_SECRET", "MY_CUDA_PATH"]
+    for name, value in (kept | dict.fromkeys([*names, "NCCL_COMM_ID", "NCCL_HOSTID"], "s3cret")).items():
+        clean.setenv(name, value)
+    assert kept == look().software.variables
+
+
+def test_home_is_nobodys(clean: pytest.MonkeyPatch, look: Look) -> None:
+    clean.setenv("HOME", "/home/ada")
+    clean.setenv("LD_LIBRARY_PATH", "/home/ada/lib:/opt/home/ada:/home/adam:/home/ada")
+    clean.setenv("CUDA_HOME", "/home/ada/cuda\udcff")
+    found = look().software.variables
+    assert {"LD_LIBRARY_PATH": "~/lib:/opt/home/ada:/home/adam:~", "CUDA_HOME": "~/cuda\\xff"} == found
+
+
+def test_configuration_files_are_known_by_their_content(clean: pytest.MonkeyPatch, look: Look) -> None:
+    clean.setenv("HOME", "/home/ada")
+    clean.setenv("NCCL_TOPO_FILE", "/opt/topo.xml")
+    clean.setenv("NCCL_GRAPH_FILE", "/opt/absent.xml")
+    found = look({"home/ada/.nccl.conf": "", "opt/topo.xml": ""}).software.files
+    expected = {"/etc/nccl.conf": hashlib.sha256(b"NCCL_DEBUG=WARN\n").hexdigest()}
+    assert expected | {"~/.nccl.conf": EMPTY, "/opt/topo.xml": EMPTY} == found
+
+
+def test_caches_are_writable_or_say_why_not(clean: pytest.MonkeyPatch, look: Look) -> None:
+    clean.setenv("HOME", "/home/ada")
+    clean.setenv("CUPY_CACHE_DIR", "/etc/nccl.conf/cupy")
+    clean.setenv("NUMBA_CACHE_DIR", "/made/when/needed")
+    found = look({"home/ada/.triton": "a file"}).software.caches
+    expected = {
+        "CUDA_CACHE_PATH": "writable",
+        "CUPY_CACHE_DIR": "/etc/nccl.conf is no folder",
+        "NUMBA_CACHE_DIR": "writable",
+        "TORCHINDUCTOR_CACHE_DIR": "writable",
+        "TRITON_CACHE_DIR": "~/.triton is no folder",
+    }
+    assert expected == found
+
+
+def test_cache_switched_off_is_said(clean: pytest.MonkeyPatch, look: Look) -> None:
+    clean.setenv("CUDA_CACHE_DISABLE", "1")
+    assert "disabled by CUDA_CACHE_DISABLE" == look().software.caches["CUDA_CACHE_PATH"]
+
+
+def test_cache_on_what_cannot_be_written_is_said(clean: pytest.MonkeyPatch) -> None:
+    clean.setenv("CUDA_CACHE_PATH", "/sys/kernel/cache" if os.geteuid() else "/proc/self/cache")
+    found = environment.collect(gpus=False).software.caches["CUDA_CACHE_PATH"]
+    assert "writable" == found if os.access("/proc/self", os.W_OK) else "may not be written to" in found

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from primbench import environment
+from primbench.environment import Environment
+from primbench.environment.difference import Change, Difference, PartDifference
+from primbench.environment.software import Library
+from primbench.nvml import Gpu
+from primbench.report.environment import comparison, listing, printable, shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("memory_bytes", 3 * 2**29, "1.50 GiB"),
+        ("system_call_s", 2.5e-7, "250 ns"),
+        ("sm_clock_max_hz", 1.98e9, "1.98 GHz"),
+        ("power_limit_w", 700.0, "700 W"),
+        ("cpu_quota", 1.5, "1.5"),
+        ("cpus", [0, 1, 2, 8], "0-2,8"),
+        ("lsm", ["yama", "apparmor"], "yama, apparmor"),
+        ("turbo", False, "no"),
+        ("infiniband", [], "none"),
+        ("shm_bytes", None, "-"),
+        ("gpu", {"name": "H200", "memory_bytes": 1024, "missing": {}}, "name H200, memory_bytes 1 KiB"),
+    ],
+)
+def test_values_in_peoples_units(name: str, value: Any, expected: str) -> None:
+    assert expected == shown(name, value)
+
+
+def test_variable_cannot_steer_the_terminal() -> None:
+    assert "a\\x1b[2Jb\\x0a ü" == printable("a\x1b[2Jb\n ü")
+
+
+@pytest.fixture(scope="module")
+def found() -> Environment:
+    here = environment.collect(gpus=False)
+    libraries = {"libcuda": [Library(path="/a", version="5", missing={"build_id": "not read"}), Library(path="/b")]}
+    gpu = Gpu(name="H200", power_limit_w=700.0, missing={"ecc": "not supported"})
+    return replace(
+        here,
+        limits=replace(here.limits, cpu_quota=None, missing={"memory_limit_bytes": "hidden"}),
+        software=replace(here.software, libraries=libraries, variables={"NCCL_DEBUG": "x" * 200}),
+        devices=replace(here.devices, gpus=[gpu], missing={}),
+    )
+
+
+def test_groups_units_sources_and_unknowns(found: Environment) -> None:
+    lines = listing(found, environment.sources()).splitlines()
+    assert ["place", "machine", "limits", "confinement", "software", "devices"] == [
+        line for line in lines if line and not line.startswith(" ")
+    ]
+    limits = lines[lines.index("limits") + 1 : lines.index("confinement") - 1]
+    assert ["cpu_quota", "no", "limit", "control", "group:", "cpu.max", "or", "cpu.cfs_quota_us"] in map(
+        str.split, limits
+    )
+    assert ["unknown:", ["memory_limit_bytes", "hidden"]] == [limits[-2].strip(), limits[-1].split()]
+    devices = [line.split() for line in lines[lines.index("devices") :]]
+    assert ["power_limit_w", "700", "W"] in devices
+    assert ["ecc", "unknown:", "not", "supported"] in devices
+    assert ["build_id", "unknown:", "not", "read"] in [line.split() for line in lines]
+    assert any("x" * 200 in line for line in lines)
+
+
+def change(field: str, a: Any, b: Any, **others: Any) -> Change:
+    return Change(**{"field": field, "kind": "differs", "a": a, "b": b} | others)
+
+
+def test_comparison_says_what_differs_and_what_cannot_be_told() -> None:
+    stack = [change("machine.clock_s", 1e-7, 2e-7, kind="varies"), change("software.libc", "glibc 2.36", None)]
+    limits = [change("limits.memory_limit_bytes", 2**30, None, kind="unknown", reason="hidden")]
+    confinement = [change("confinement.capabilities", ["CAP_BPF", "CAP_SYS_NICE"], ["CAP_BPF"])]
+    text = comparison(
+        Difference(
+            stack=PartDifference(same=False, changes=stack),
+            limits=PartDifference(same=None, changes=limits),
+            confinement=PartDifference(same=False, changes=confinement),
+            machine=PartDifference(same=True, changes=[]),
+        ),
+        "a.json",
+        "b.json",
+    )
+    expected = """\
+A: a.json
+B: b.json
+
+same stack: no
+                   A           B
+  software.libc    glibc 2.36  none
+  machine.clock_s  100 ns      200 ns  (varies)
+
+same limits: cannot be told
+                             A      B
+  limits.memory_limit_bytes  1 GiB  unknown  (hidden)
+
+same confinement: no
+                            A             B
+  confinement.capabilities  CAP_SYS_NICE  none  (on one side only)
+
+same machine: yes
+"""
+    assert expected == text
