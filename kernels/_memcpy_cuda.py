@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
-    """problem: a Memcpy. The step has the attributes ``algorithm`` and ``stream_only``.
+    """problem: a Memcpy. The step has the attributes ``algorithm``, ``host_buffers`` and ``stream_only``.
 
     The last: what is asked is how the copy engines do when a stream feeds them, as it does in a program, and as
     nvbandwidth measures it; nodes of a graph may be sent to them another way.
@@ -29,8 +29,14 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
     for copy in planned:
         copy.source.put(host)
     step: Any = copies.step_of(planned, backend.stream_handle)
-    pins = [end.how for end in (planned[0].source, planned[0].destination) if isinstance(end, HostMemory)]
-    return described(step, algorithm=", ".join([step.algorithm, *pins]), stream_only=True)
+    on_host = [end for copy in planned for end in (copy.source, copy.destination) if isinstance(end, HostMemory)]
+    pins = dict.fromkeys(end.how for end in on_host)
+    return described(
+        step,
+        algorithm=", ".join([step.algorithm, *pins]),
+        stream_only=True,
+        host_buffers=[(end.array, end.node) for end in on_host],
+    )
 
 
 def _copies(backend: Any, problem: Any, device: int) -> Iterator[Copy]:
@@ -40,7 +46,7 @@ def _copies(backend: Any, problem: Any, device: int) -> Iterator[Copy]:
         return DeviceMemory(number, problem.bytes)
 
     def on_host(node: int) -> HostMemory:
-        return _host_memory(backend, problem, node)
+        return _host_memory(backend, problem, None if node < 0 else node)
 
     if problem.direction in ("h2d", "bidirectional"):
         yield Copy(device, on_host(problem.src_node), on_gpu())
@@ -53,18 +59,18 @@ def _copies(backend: Any, problem: Any, device: int) -> Iterator[Copy]:
         yield Copy(device, on_gpu(), on_gpu(problem.peer))
 
 
-def _host_memory(backend: Any, problem: Any, node: int) -> HostMemory:
+def _host_memory(backend: Any, problem: Any, node: int | None) -> HostMemory:
     if problem.memory == "write_combined":
         return HostMemory(pinned.allocated(problem.bytes, write_combined=True), "cuMemHostAlloc write-combined")
     if problem.memory == "framework":
         return HostMemory(_PINNED_BY[backend.name](problem.bytes), f"pinned by {backend.name}")
-    pages = host_buffer(problem.bytes, None if node < 0 else node)
+    pages = host_buffer(problem.bytes, node)
     if problem.memory == "pageable":
-        return HostMemory(pages, "pageable")
+        return HostMemory(pages, "pageable", node)
     array = pinned.registered(pages)
     if array is not None:
-        return HostMemory(array, "cuMemHostRegister")
-    if node >= 0:
+        return HostMemory(array, "cuMemHostRegister", node)
+    if node is not None:
         raise UnsupportedCase(f"memory on node {node} cannot be pinned: the driver refuses to register pages here")
     return HostMemory(pinned.allocated(problem.bytes), "cuMemHostAlloc, as registering is not supported here")
 

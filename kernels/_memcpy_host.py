@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 
 def host_step(backend: Any, problem: Any, x: Any) -> Step:
-    """problem: a Memcpy. The step has an attribute ``algorithm``, what copies and in how many threads."""
+    """problem: a Memcpy. The step has the attributes ``algorithm``, what copies in how many threads, and
+    ``host_buffers``."""
     if problem.direction != "h2h":
         raise UnsupportedCase(f"{problem.direction} needs a GPU: ask for --direction h2h")
-    nodes = (None if node < 0 else node for node in (problem.src_node, problem.dst_node))
+    nodes = [None if node < 0 else node for node in (problem.src_node, problem.dst_node)]
     source, destination = (host_buffer(problem.bytes, node) for node in nodes)
     source[:] = backend.get(x)
-    return _STEPS[backend.name](source, destination)
+    step = _STEPS[backend.name](source, destination)
+    return described(step, host_buffers=list(zip((source, destination), nodes, strict=True)))
 
 
 def _numpy_step(source: Array, destination: Array) -> Step:

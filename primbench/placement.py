@@ -1,20 +1,19 @@
-"""Bind this process to CPUs and to a memory node, and read back what took effect.
+"""Bind this process to CPUs and to memory nodes, and read back what took effect.
 
-The memory policy is set by system call, without libnuma, which slim images lack and whose calls can report
-success where the kernel refused (Docker's default profile denies them without CAP_SYS_NICE).
+Threads and memory are two axes. Where the kernel may not be told of memory (Docker's default profile denies it), pages
+still follow the CPU that touches them first, which will do where the threads are on the nodes asked for.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from primbench import nvml
+from primbench import mempolicy, nvml
 from primbench.errors import PlacementError
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.topology import Node, memory_nodes, node_of_pci
@@ -29,24 +28,6 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-
-# Linux: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h,
-# arch/powerpc/kernel/syscalls/syscall.tbl.
-SYSTEM_CALLS = {
-    "x86_64": {"get_mempolicy": 239, "set_mempolicy": 238, "mbind": 237},
-    "aarch64": {"get_mempolicy": 236, "set_mempolicy": 237, "mbind": 235},
-    "ppc64le": {"get_mempolicy": 260, "set_mempolicy": 261, "mbind": 259},
-}
-
-# Linux: include/uapi/linux/mempolicy.h, in the order of its numbers. The upper bits of a policy are flags.
-POLICIES = ("default", "preferred", "bind", "interleave", "local", "preferred many", "weighted interleave")
-_POLICY_BITS = 0xFF
-_BIND = ctypes.c_int(POLICIES.index("bind"))
-
-_WORD_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
-_MASK_BITS = 1024  # no kernel has more nodes: CONFIG_NODES_SHIFT is at most 10
-_Mask = ctypes.c_ulong * (_MASK_BITS // _WORD_BITS)
-_MAX_NODE = ctypes.c_ulong(_MASK_BITS + 1)  # both calls use one bit less than they are told: mm/mempolicy.c
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,16 +50,36 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def __post_init__(self) -> None:
         if self.cpus is not None and (not self.cpus or min(self.cpus) < 0):
             raise PlacementError(f"--cpus {format_cpu_list(self.cpus)!r}: at least one CPU number, such as 0-3")
+        if self.mem_nodes is not None and (not self.mem_nodes or min(self.mem_nodes) < 0):
+            raise PlacementError(f"--mem-node {format_cpu_list(self.mem_nodes)!r}: at least one node, such as 0 or 0,1")
         if self.threads is not None and self.threads < 1:
             raise PlacementError(f"--threads {self.threads}: a whole number of at least 1")
+        self._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
+        own_cpus = self.cpus is not None or self.cpu_node is not None
+        if self.cpus is not None and self.cpu_node is not None:
+            raise PlacementError("--cpus with --cpu-node: both say where threads run; leave one out")
+        if self.numa_node is not None and own_cpus and self.mem_nodes is not None:
+            threads = "--cpus" if self.cpus is not None else "--cpu-node"
+            raise PlacementError(
+                f"--numa-node {self.numa_node} with {threads} and --mem-node: it has nothing left to say; leave it out"
+            )
+        if self.mem_policy == "local" and self.mem_nodes is not None:
+            raise PlacementError(
+                "--mem-policy local with --mem-node: local memory is that of the CPU that touches it; leave one out"
+            )
+        if self.mem_policy not in (None, "local") and self.numa_node is None and self.mem_nodes is None:
+            raise PlacementError(f"--mem-policy {self.mem_policy} needs nodes: add --mem-node LIST or --numa-node N")
 
 
 class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):
     """Where this process runs, as read back from the kernel.
 
     memory_nodes: those the policy names; [] where it names none, as the default policy does.
-    rung: how memory gets where it was asked for: the kernel is told ("bind"), or it follows the CPU that
-    touches it first, or no placement was asked for or possible ("none").
+    rung: how memory gets where it was asked for: the kernel is told ("bind", whatever the policy is called), or it
+    follows the CPU that touches it first, or no placement was asked for or possible ("none").
+    page_nodes: where pages are to be, by the policy or by first touch; [] is anywhere.
     threads: of the largest library pool, read after the libraries are loaded.
     reasons: field -> why it is not known, or not as asked.
     """
@@ -87,6 +88,7 @@ class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):
     memory_policy: str | None
     memory_nodes: list[int] | None
     rung: Literal["bind", "first touch", "none"]
+    page_nodes: list[int] = []
     threads: int | None = None
     reasons: dict[str, str] = {}
 
@@ -100,16 +102,18 @@ def apply(placement: Placement, device: str, root: Path = Path("/")) -> Effectiv
     reasons: dict[str, str] = {}
     if placement.threads is not None:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(placement.threads)))
-    if placement.cpus is not None:
-        _bind_threads(placement.cpus, "--cpus " + format_cpu_list(placement.cpus))
     node = _node_of(placement, device, root, reasons)
-    if node is not None:
-        _bind_to_node(node, placement, reasons)
-    effective = _read_back(placement, node, reasons)
-    if isinstance(placement.numa_node, int) and effective.rung == "none":
+    cpus, asked = _cpus_of(placement, node, root, reasons)
+    policy, nodes = _policy_of(placement, node, root, reasons)
+    if cpus is not None:
+        _bind_threads(cpus, asked)
+    if policy is not None:
+        attempt(reasons, "set_mempolicy", lambda: mempolicy.set_policy(policy, nodes))
+    effective = _read_back(cpus is not None, policy, nodes, root, reasons)
+    if effective.rung == "none" and (by_number := _memory_by_number(placement)):
         raise PlacementError(
-            f"--numa-node {placement.numa_node}: memory cannot be bound there ({_listed(reasons)}): "
-            "allow set_mempolicy (docker run --cap-add SYS_NICE), or use CPUs of that node"
+            f"{by_number}: memory cannot be bound there ({_listed(reasons) or effective.memory_policy}), and first "
+            f"touch by CPUs {format_cpu_list(effective.cpus)} does not do: allow set_mempolicy or use CPUs of that node"
         )
     return effective
 
@@ -122,13 +126,13 @@ def read_threads() -> int | None:
 
 
 def _node_of(placement: Placement, device: str, root: Path, reasons: dict[str, str]) -> Node | None:
-    """The node to bind to, or None: none was asked for, or "auto" finds none and gives the reason."""
+    """The node of --numa-node, or None: none was asked for, or "auto" finds none and gives the reason."""
     asked = placement.numa_node
     if asked is None:
         return None
     if asked != "auto":
-        return _usable_node(asked, placement, root)
-    return attempt(reasons, "numa_node", lambda: _usable_node(_device_node(device, root), placement, root))
+        return _numa_node(asked, placement, root)
+    return attempt(reasons, "numa_node", lambda: _numa_node(_device_node(device, root), placement, root))
 
 
 def _device_node(device: str, root: Path) -> int:
@@ -141,41 +145,98 @@ def _device_node(device: str, root: Path) -> int:
     return node
 
 
-def _usable_node(asked: int, placement: Placement, root: Path) -> Node:
-    """The node, if there is one of that number whose memory and CPUs this process may use."""
-    missing: dict[str, str] = {}
-    nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
-    if nodes is None:
-        raise PlacementError(f"--numa-node {asked}: this machine does not tell its nodes ({missing['nodes']})")
-    node = next((node for node in nodes if node.id == asked), None)
-    if node is None:
-        raise PlacementError(
-            f"--numa-node {asked}: this machine has {_named(nodes)} (from /sys/devices/system/node/online)"
-        )
-    if node.has_memory and not node.allowed:
-        allowed = _named([node for node in nodes if node.allowed])
-        raise PlacementError(
-            f"--numa-node {asked}: this process may use memory of {allowed} only "
-            "(from Mems_allowed_list in /proc/self/status)"
-        )
-    near = os.sched_getaffinity(0) & set(node.cpus)
-    if placement.cpus is None and node.cpus and not near:
-        raise PlacementError(
-            f"--numa-node {asked}: it has CPUs {format_cpu_list(node.cpus)}, and this process may run on "
-            f"{format_cpu_list(os.sched_getaffinity(0))} only"
-        )
+def _numa_node(asked: int, placement: Placement, root: Path) -> Node:
+    """The node, if what it is to give, memory or CPUs or both, is in this process's reach."""
+    option = f"--numa-node {asked}"
+    node = _existing(asked, option, root)
+    if placement.mem_nodes is None and node.has_memory:
+        _check_allowed(node, option, root)
+    if placement.cpus is None and placement.cpu_node is None and node.cpus:
+        _reachable_cpus(node, option)
     return node
 
 
-def _bind_to_node(node: Node, placement: Placement, reasons: dict[str, str]) -> None:
-    if not node.cpus:
-        reasons["cpus"] = f"node {node.id} has no CPUs: only memory is bound to it"
-    elif placement.cpus is None:
-        _bind_threads(os.sched_getaffinity(0) & set(node.cpus), f"--numa-node {node.id}")
+def _existing(asked: int, option: str, root: Path) -> Node:
+    nodes = _nodes(option, root)
+    node = next((node for node in nodes if node.id == asked), None)
+    if node is None:
+        raise PlacementError(f"{option}: this machine has {_named(nodes)} (from /sys/devices/system/node/online)")
+    return node
+
+
+def _nodes(option: str, root: Path) -> list[Node]:
+    missing: dict[str, str] = {}
+    nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
+    if nodes is None:
+        raise PlacementError(f"{option}: this machine does not tell its nodes ({missing['nodes']})")
+    return nodes
+
+
+def _check_allowed(node: Node, option: str, root: Path) -> None:
+    if not node.allowed:
+        allowed = _named(each for each in _nodes(option, root) if each.allowed)
+        raise PlacementError(
+            f"{option}: this process may use memory of {allowed} only (from Mems_allowed_list in /proc/self/status)"
+        )
+
+
+def _reachable_cpus(node: Node, option: str) -> set[int]:
+    near = os.sched_getaffinity(0) & set(node.cpus)
+    if not near:
+        raise PlacementError(
+            f"{option}: it has CPUs {format_cpu_list(node.cpus)}, and this process may run on "
+            f"{format_cpu_list(os.sched_getaffinity(0))} only"
+        )
+    return near
+
+
+def _cpus_of(
+    placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
+) -> tuple[Collection[int] | None, str]:
+    """Where threads are to run, None for anywhere, and the option that says so."""
+    if placement.cpus is not None:
+        return placement.cpus, "--cpus " + format_cpu_list(placement.cpus)
+    asked, of_threads = placement.cpu_node, node
+    option = f"--numa-node {node.id}" if node else ""
+    if asked is not None:
+        option = f"--cpu-node {asked}"
+        of_threads = _existing(asked, option, root)
+    if of_threads is None:
+        return None, ""
+    if of_threads.cpus:
+        return _reachable_cpus(of_threads, option), option
+    if asked is not None or (placement.mem_nodes is not None and placement.numa_node != "auto"):
+        others = _named(each for each in _nodes(option, root) if each.cpus)
+        raise PlacementError(f"{option}: it has no CPUs to run on: use {others}, or --mem-node for its memory")
+    reasons["cpus"] = f"node {of_threads.id} has no CPUs: only memory is bound to it"
+    return None, ""
+
+
+def _policy_of(
+    placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
+) -> tuple[str | None, list[int]]:
+    """The memory policy to set, None to leave it as it is, and the nodes it names."""
+    if placement.mem_policy == "local":
+        return "local", []
+    policy = placement.mem_policy or "bind"
+    if placement.mem_nodes is not None:
+        for asked in placement.mem_nodes:
+            _check_memory(asked, f"--mem-node {format_cpu_list(placement.mem_nodes)}", root)
+        return policy, sorted(set(placement.mem_nodes))
+    if node is None:
+        return None, []
     if not node.has_memory:
         reasons["memory_policy"] = f"node {node.id} has no memory: the kernel takes the nearest that has"
-    else:
-        attempt(reasons, "set_mempolicy", lambda: _bind_memory(node.id))
+        return None, []
+    return policy, [node.id]
+
+
+def _check_memory(asked: int, option: str, root: Path) -> None:
+    node = _existing(asked, option, root)
+    if not node.has_memory:
+        others = _named(each for each in _nodes(option, root) if each.has_memory and each.allowed)
+        raise PlacementError(f"{option}: node {asked} has no memory; there is memory for this process on {others}")
+    _check_allowed(node, option, root)
 
 
 def _bind_threads(cpus: Collection[int], asked: str) -> None:
@@ -191,60 +252,48 @@ def _bind_threads(cpus: Collection[int], asked: str) -> None:
         raise PlacementError(f"{asked}: the kernel granted only {format_cpu_list(os.sched_getaffinity(0))}")
 
 
-def _read_back(placement: Placement, node: Node | None, reasons: dict[str, str]) -> EffectivePlacement:
+def _read_back(
+    bound: bool, asked_policy: str | None, asked_nodes: list[int], root: Path, reasons: dict[str, str]
+) -> EffectivePlacement:
+    """bound: whether threads were. What was asked of memory is compared with what the kernel says it does."""
     cpus = os.sched_getaffinity(0)
-    policy, policy_nodes = attempt(reasons, "get_mempolicy", _memory_policy) or (None, None)
-    near = cpus.issubset(node.cpus) if node is not None else placement.cpus is not None
+    policy, named = attempt(reasons, "get_mempolicy", mempolicy.current_policy) or (None, None)
+    near = [node for node in attempt({}, "nodes", lambda: memory_nodes(root)) or [] if cpus & set(node.cpus)]
+    # Pages that follow the CPU take turns among nodes by chance alone.
+    by_touch = policy in (None, "default", "local") and (asked_policy != "interleave" or len(asked_nodes) == 1)
     rung: Literal["bind", "first touch", "none"] = "none"
-    if node is not None and (policy, policy_nodes) == ("bind", [node.id]):
+    page_nodes = named or []
+    if asked_nodes and policy in (asked_policy, f"{asked_policy} many") and named == asked_nodes:
         rung = "bind"
-    elif near and policy in (None, "default", "local"):
+    elif by_touch and _touches(near, asked_nodes) and (bound or asked_policy is not None):
         rung = "first touch"
+        known = (bound or asked_nodes) and all(node.has_memory for node in near)
+        page_nodes = [node.id for node in near] if known else []
     return EffectivePlacement(
-        cpus=sorted(cpus), memory_policy=policy, memory_nodes=policy_nodes, rung=rung, reasons=reasons
+        cpus=sorted(cpus),
+        memory_policy=policy,
+        memory_nodes=named,
+        rung=rung,
+        page_nodes=page_nodes,
+        reasons=reasons,
     )
 
 
-def _bind_memory(node: int) -> None:
-    """Let this thread, and those it starts, take memory from one node only: set_mempolicy(2), MPOL_BIND."""
-    _call("set_mempolicy", _BIND, _mask_of(node), _MAX_NODE)
+def _touches(near: list[Node], asked_nodes: list[int]) -> bool:
+    """Whether pages taken on the nodes of the CPUs are where they were asked for."""
+    return not asked_nodes or (bool(near) and {node.id for node in near} <= set(asked_nodes))
 
 
-def bind_pages(address: int, length_bytes: int, node: int) -> None:
-    """Let whole pages not yet touched be taken from one node only: mbind(2), MPOL_BIND.
-
-    Raises OSError as the kernel refuses: EPERM under Docker's default profile, EINVAL for a node that this process
-    may not use; LookupError where the number of the call is not known.
-    """
-    start, length, no_flags = ctypes.c_void_p(address), ctypes.c_ulong(length_bytes), ctypes.c_uint()
-    _call("mbind", start, length, _BIND, _mask_of(node), _MAX_NODE, no_flags)
-
-
-def _mask_of(node: int) -> ctypes.Array[ctypes.c_ulong]:
-    mask = _Mask()
-    mask[node // _WORD_BITS] = 1 << node % _WORD_BITS
-    return mask
-
-
-def _memory_policy() -> tuple[str, list[int]]:
-    """This thread's policy and the nodes it names: get_mempolicy(2) without address and flags."""
-    policy, mask = ctypes.c_int(), _Mask()
-    nowhere, no_flags = ctypes.c_void_p(), ctypes.c_ulong()
-    _call("get_mempolicy", ctypes.byref(policy), mask, _MAX_NODE, nowhere, no_flags)
-    number = policy.value & _POLICY_BITS
-    name = POLICIES[number] if number < len(POLICIES) else f"policy {number}"
-    return name, [node for node in range(_MASK_BITS) if mask[node // _WORD_BITS] >> node % _WORD_BITS & 1]
-
-
-def _call(name: str, *arguments: Any) -> None:
-    machine = os.uname().machine
-    if machine not in SYSTEM_CALLS:
-        raise LookupError(f"the number of {name} on {machine} is not known")
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    if libc.syscall(ctypes.c_long(SYSTEM_CALLS[machine][name]), *arguments) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+def _memory_by_number(placement: Placement) -> str:
+    """The options that ask for memory with no leave to fall back, as the user wrote them; "" where there is none."""
+    options = []
+    if isinstance(placement.numa_node, int) and placement.mem_nodes is None:
+        options.append(f"--numa-node {placement.numa_node}")
+    if placement.mem_nodes is not None:
+        options.append(f"--mem-node {format_cpu_list(placement.mem_nodes)}")
+    if placement.mem_policy is not None and placement.numa_node != "auto":
+        options.append(f"--mem-policy {placement.mem_policy}")
+    return " ".join(options)
 
 
 def _named(nodes: Iterable[Node]) -> str:

@@ -65,6 +65,8 @@ class Problem(ABC):
     """Whether the output is compared once more after it was timed: for copies, which may go wrong only at speed."""
     cpu_backend: ClassVar[str | None] = None
     """The backend that serves a CPU where none is named; the best one installed where this is None."""
+    on_gpus: ClassVar[bool] = True
+    """Whether a GPU can take part; where it cannot, a run that names no device is on the CPU."""
     has_tails: ClassVar[bool] = False
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 
@@ -181,7 +183,11 @@ def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
 
 
 def described(step: Step, **attributes: Any) -> Step:
-    """The step, with attributes that say what it is: ``algorithm``, ``others``, ``stream_only``."""
+    """The step, with attributes that say what it is: ``algorithm``, ``others``, ``stream_only``, ``host_buffers``.
+
+    The last: pairs of a host array that its calls read or write, and the memory node it is to be on or None. A step on
+    a CPU needs it where these are not its inputs and its output.
+    """
     for name, value in attributes.items():
         setattr(step, name, value)
     return step

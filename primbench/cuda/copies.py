@@ -76,10 +76,11 @@ def enable_peer_access(device: int, peer: int) -> None:
 
 @dataclass(frozen=True)
 class HostMemory:
-    """int8 on the host. how: how it is pinned, in words."""
+    """int8 on the host. how: how it is pinned, in words. node: the memory node it was asked for on."""
 
     array: Array
     how: str
+    node: int | None = None
 
     @property
     def address(self) -> int:

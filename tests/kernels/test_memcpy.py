@@ -6,15 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primbench import Method, measure
+from primbench import Method, measure, mempolicy
 from primbench.backends import missing
 from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
+from primbench.hostpages import PAGE_BYTES
 from primbench.kernels.memcpy import SAMPLED, Memcpy
 from primbench.measurement import Measurement, Samples
 from primbench.placement import Placement
 from primbench.problem import setup_of
 from primbench.running import plan
 from primbench.suites import SIZES, read
+from primbench.topology import memory_nodes
 from primbench.verify import check_output
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
@@ -86,6 +88,28 @@ def test_within_the_host_each_backend_copies_by_its_own_means(backend: str) -> N
     assert str(measured.algorithm).startswith(expected[backend])
     assert (True, 0.0, 2 * 70_001) == (measured.verified, measured.error, measured.bytes_moved)
     assert "second check" in measured.phases_s
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "numba"])
+def test_the_pages_of_its_own_buffers_are_those_that_are_looked_at(backend: str) -> None:
+    if (reason := missing(backend)) is not None:
+        pytest.skip(reason)
+    measured = measure(Memcpy(64 * PAGE_BYTES), backend=backend, device="cpu", method=QUICK)
+    assert measured.pages is not None
+    assert ([], False) == (measured.pages.asked, measured.pages.misplaced)
+    if measured.pages.read_by == "move_pages":
+        assert 2 * 64 == sum(measured.pages.by_node.values())
+
+
+def test_pages_are_on_the_nodes_that_were_asked_for() -> None:
+    try:
+        mempolicy.probe("mbind")
+    except OSError as error:
+        pytest.skip(f"mbind is denied here, needs root outside of containers: {error}")
+    node = next(each.id for each in memory_nodes() if each.has_memory and each.allowed)
+    measured = measure(Memcpy(2**20, src_node=node, dst_node=node), backend="numpy", device="cpu", method=QUICK)
+    assert measured.pages is not None
+    assert ([node], False) == (measured.pages.asked, measured.pages.misplaced)
 
 
 def test_the_inputs_are_random_and_never_what_poison_leaves() -> None:

@@ -18,11 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from primbench import mempolicy
 from primbench.cuda import copies, driver
 from primbench.errors import UnsupportedCase, VerificationError
 from primbench.kernels.memcpy import Memcpy
 from primbench.problem import Step, setup_of
+from primbench.topology import memory_nodes
 from primbench.verify import verify
+
+NODE = next(node.id for node in memory_nodes() if node.has_memory and node.allowed)
 
 _OUT, _DEVICE_OUT, _INT_OUT = POINTER(c_void_p), POINTER(c_ulonglong), POINTER(c_int)
 SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -235,6 +239,14 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     gc.collect()
 
 
+def may_bind() -> bool:
+    try:
+        mempolicy.probe("mbind")
+    except OSError:
+        return False
+    return True
+
+
 def step_of(problem: Memcpy) -> tuple[Step, Any]:
     backend, inputs = OnCuda(), problem.inputs(np.random.default_rng(0))
     return setup_of("memcpy", "cupy")(backend, problem, *inputs), inputs
@@ -369,6 +381,32 @@ def test_a_call_that_the_driver_refuses_is_named(cuda: StandIn) -> None:
     cuda.streams.clear()
     with pytest.raises(driver.CudaError, match="cuMemcpyDtoHAsync_v2: CUDA_ERROR_INVALID_VALUE"):
         step()
+
+
+@pytest.mark.parametrize(
+    ("problem", "nodes"),
+    [
+        (Memcpy(8, "h2d"), [None]),
+        (Memcpy(8, "d2h", "pageable"), [None]),
+        (Memcpy(8, "bidirectional", gpus=2), [None] * 4),
+        (Memcpy(8, "h2d", src_node=NODE), [NODE]),
+        (Memcpy(8, "bidirectional", dst_node=NODE), [None, NODE]),
+        (Memcpy(8, "d2d"), []),
+        (Memcpy(8, "p2p", peer=1), []),
+    ],
+    ids=str,
+)
+def test_its_host_memory_is_named_with_the_node_it_is_to_be_on(
+    cuda: StandIn, problem: Memcpy, nodes: list[int | None]
+) -> None:
+    if NODE in nodes and not may_bind():
+        pytest.skip("mbind is denied here: needs root outside of containers")
+    step, inputs = step_of(problem)
+    step()
+    buffers = step.host_buffers  # type: ignore[attr-defined]
+    assert nodes == [node for _, node in buffers]
+    for array, _ in buffers:
+        np.testing.assert_array_equal(inputs[0], array)
 
 
 def test_its_time_is_taken_on_a_stream(cuda: StandIn) -> None:

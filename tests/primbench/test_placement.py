@@ -6,19 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from primbench import nvml, placement
+from primbench import mempolicy, nvml, placement
 from primbench.errors import PlacementError
 from primbench.placement import EffectivePlacement, Placement
 from primbench.sysfiles import format_cpu_list
 from primbench.topology import memory_nodes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NODE = "sys/devices/system/node"
 MINE = sorted(os.sched_getaffinity(0))
@@ -29,7 +27,7 @@ CHILD = """
 import json, os, re, sys, threading
 from pathlib import Path
 import msgspec
-from primbench import placement
+from primbench import mempolicy, placement
 from primbench.errors import PlacementError
 asked = msgspec.convert(json.loads(sys.argv[1]), placement.Placement)
 {before}
@@ -48,33 +46,17 @@ print(json.dumps({{
 }}))
 """
 
-# A seccomp filter as Docker's default profile has it: the call fails with EPERM (1). seccomp(2), filter mode:
-# load the number, skip one if it is not the refused one, return an errno, else allow.
-REFUSE = """
-import ctypes
-def refuse(number):
-    class Step(ctypes.Structure):
-        _fields_ = [
-            ("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)
-        ]
-    class Program(ctypes.Structure):
-        _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.POINTER(Step))]
-    load, compare, give = 0x20, 0x15, 0x06
-    steps = (Step * 4)(
-        (load, 0, 0, 0), (compare, 0, 1, number), (give, 0, 0, 0x00050001), (give, 0, 0, 0x7FFF0000)
-    )
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(38, 1, 0, 0, 0) == 0, "PR_SET_NO_NEW_PRIVS"
-    assert libc.prctl(22, 2, ctypes.byref(Program(4, steps)), 0, 0) == 0, "PR_SET_SECCOMP"
-calls = placement.SYSTEM_CALLS[os.uname().machine]
-"""
+SECCOMP = str(Path(__file__).parents[1] / "seccomp.py")
 
 
-def place(asked: dict[str, Any], root: str = "/", before: str = "", after: str = "") -> dict[str, Any]:
+def place(
+    asked: dict[str, Any], root: str = "/", before: str = "", after: str = "", deny: str = "", error: str = "EPERM"
+) -> dict[str, Any]:
+    """deny: system calls, separated by commas, that a real filter refuses to the child."""
     code = CHILD.format(before=before, after=after)
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code, json.dumps(asked), root], capture_output=True, text=True, check=False
-    )
+    filtered = [sys.executable, "-P", SECCOMP, "--errno", error, "--deny", deny, "--"] if deny else []
+    child = [*filtered, sys.executable, "-P", "-c", code, json.dumps(asked), root]
+    done = subprocess.run(child, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -92,6 +74,22 @@ def machine(root: Path, nodes: dict[int, str], memory: str, allowed: str) -> str
 def real_node() -> int:
     """A node of this machine that has memory and CPUs for this process."""
     return next(node.id for node in memory_nodes() if node.has_memory and node.allowed and set(node.cpus) & set(MINE))
+
+
+def denied_here() -> list[str]:
+    """The memory calls that this process may not make, as in a container with Docker's profile."""
+    refused = []
+    for call in ("get_mempolicy", "set_mempolicy"):
+        try:
+            mempolicy.probe(call)
+        except OSError:
+            refused.append(call)
+    return refused
+
+
+needs_mempolicy = pytest.mark.skipif(
+    bool(denied_here()), reason="the memory policy may not be set here: needs root outside of containers"
+)
 
 
 def test_nothing_asked_changes_nothing() -> None:
@@ -165,11 +163,10 @@ def test_unavailable_cpus_are_refused_with_those_allowed() -> None:
     assert format_cpu_list(MINE) == found["cpus_allowed"]
 
 
+@needs_mempolicy
 def test_node_without_cpus_binds_memory_only(tmp_path: Path) -> None:
     node = real_node()
     found = place({"numa_node": node}, machine(tmp_path, {node: ""}, memory=str(node), allowed=str(node)))
-    if not found["bound_by_kernel"]:
-        pytest.skip("set_mempolicy is denied here: memory cannot be bound without CPUs of the node")
     assert found["said"]["cpus"] == MINE
     assert found["said"]["rung"] == "bind"
     assert f"node {node} has no CPUs: only memory is bound to it" == found["said"]["reasons"]["cpus"]
@@ -184,14 +181,14 @@ def test_node_without_memory_binds_cpus_only(tmp_path: Path) -> None:
 
 
 def test_denied_mempolicy_leaves_first_touch_and_names_the_error() -> None:
-    found = place({"numa_node": real_node()}, before=REFUSE + "refuse(calls['set_mempolicy'])")
+    found = place({"numa_node": real_node()}, deny="set_mempolicy")
     assert found["said"]["rung"] == "first touch"
     assert found["said"]["reasons"]["set_mempolicy"].endswith("EPERM")
     assert not found["bound_by_kernel"]
 
 
 def test_policy_that_cannot_be_read_back_is_unknown() -> None:
-    found = place({"numa_node": real_node()}, before=REFUSE + "refuse(calls['get_mempolicy'])")
+    found = place({"numa_node": real_node()}, deny="get_mempolicy")
     assert None is found["said"]["memory_policy"]
     assert found["said"]["rung"] == "first touch"
     assert found["said"]["reasons"]["get_mempolicy"].endswith("EPERM")
@@ -199,24 +196,102 @@ def test_policy_that_cannot_be_read_back_is_unknown() -> None:
 
 def test_denied_mempolicy_with_cpus_elsewhere_cannot_be_met(tmp_path: Path) -> None:
     root = machine(tmp_path, {0: format_cpu_list(MINE), 1: ""}, memory="0-1", allowed="0-1")
-    before = REFUSE + "refuse(calls['set_mempolicy'])"
-    said = place({"cpus": [FIRST], "numa_node": 1}, root, before)["said"]
+    said = place({"cpus": [FIRST], "numa_node": 1}, root, deny="set_mempolicy")["said"]
     assert "--numa-node 1: memory cannot be bound there" in said
     assert "EPERM" in said
 
 
+@needs_mempolicy
 def test_inherited_policy_is_not_taken_for_first_touch() -> None:
     """As under ``numactl --interleave``: pages then do not follow the CPU that touches them."""
-    before = f"""
-mask = placement._Mask(); mask[0] = 1 << {real_node()}
-interleave = placement.ctypes.c_int(placement.POLICIES.index("interleave"))
-try: placement._call("set_mempolicy", interleave, mask, placement._MAX_NODE)
-except OSError: pass
-"""
+    before = f"mempolicy.set_policy('interleave', [{real_node()}])"
     found = place({"cpus": [FIRST]}, before=before)["said"]
-    if found["memory_policy"] != "interleave":
-        pytest.skip("set_mempolicy is denied here: no policy can be inherited")
-    assert found["rung"] == "none"
+    assert ("interleave", "none") == (found["memory_policy"], found["rung"])
+    assert [real_node()] == found["page_nodes"]
+
+
+@needs_mempolicy
+@pytest.mark.parametrize("policy", ["bind", "preferred", "interleave"])
+def test_memory_is_taken_by_the_policy_that_was_asked_for(policy: str) -> None:
+    node = real_node()
+    found = place({"mem_nodes": [node], "mem_policy": policy})["said"]
+    assert (policy, [node], "bind") == (found["memory_policy"], found["memory_nodes"], found["rung"])
+    assert (MINE, [node]) == (found["cpus"], found["page_nodes"])
+
+
+@needs_mempolicy
+def test_local_memory_replaces_a_policy_that_was_inherited() -> None:
+    before = f"mempolicy.set_policy('bind', [{real_node()}])"
+    found = place({"mem_policy": "local"}, before=before)["said"]
+    assert ("local", [], "first touch") == (found["memory_policy"], found["memory_nodes"], found["rung"])
+    assert [] == found["page_nodes"]
+
+
+def test_threads_alone_go_to_a_node(tmp_path: Path) -> None:
+    root = machine(tmp_path, {0: format_cpu_list(MINE[1:]), 1: f"{FIRST}"}, memory="0-1", allowed="0-1")
+    found = place({"cpu_node": 1}, root)["said"]
+    assert ([FIRST], "first touch", [1]) == (found["cpus"], found["rung"], found["page_nodes"])
+    assert "default" == found["memory_policy"]
+
+
+@needs_mempolicy
+def test_threads_and_memory_are_placed_apart(tmp_path: Path) -> None:
+    """Node 1 of the recorded machine has this one's first CPU, and its node 0 this one's memory."""
+    node = real_node()
+    root = machine(tmp_path, {node: "", node + 1: f"{FIRST}"}, memory=f"{node}", allowed=f"{node}")
+    for asked in ({"cpu_node": node + 1, "mem_nodes": [node]}, {"numa_node": node + 1, "mem_nodes": [node]}):
+        found = place(asked, root)["said"]
+        assert ([FIRST], "bind", [node]) == (found["cpus"], found["rung"], found["page_nodes"])
+
+
+def test_denied_memory_of_another_node_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    root = machine(tmp_path, {0: format_cpu_list(MINE), 1: ""}, memory="0-1", allowed="0-1")
+    said = place({"cpu_node": 0, "mem_nodes": [1]}, root, deny="set_mempolicy,mbind")["said"]
+    assert said.startswith("--mem-node 1: memory cannot be bound there (set_mempolicy: Operation not permitted: ")
+    assert "allow it (docker run --cap-add SYS_NICE): EPERM" in said
+    assert f"first touch by CPUs {format_cpu_list(MINE)} does not do" in said
+
+
+def test_denied_memory_of_the_own_node_comes_by_first_touch() -> None:
+    node = real_node()
+    found = place({"cpu_node": node, "mem_nodes": [node]}, deny="set_mempolicy", error="ENOSYS")["said"]
+    assert ("first touch", [node]) == (found["rung"], found["page_nodes"])
+    assert found["reasons"]["set_mempolicy"].endswith("ENOSYS")
+
+
+def test_denied_turns_among_nodes_are_refused(tmp_path: Path) -> None:
+    root = machine(tmp_path, {0: format_cpu_list(MINE), 1: ""}, memory="0-1", allowed="0-1")
+    asked = {"mem_nodes": [0, 1], "mem_policy": "interleave"}
+    said = place(asked, root, deny="set_mempolicy")["said"]
+    assert said.startswith("--mem-node 0-1 --mem-policy interleave: memory cannot be bound there")
+
+
+@needs_mempolicy
+def test_a_node_that_the_kernel_leaves_out_unasked_is_seen(tmp_path: Path) -> None:
+    """It takes the nodes of a mask that it has, and reports success."""
+    node = real_node()
+    root = machine(tmp_path, {node: format_cpu_list(MINE), 900: ""}, memory=f"{node},900", allowed=f"{node},900")
+    said = place({"mem_nodes": [node, 900]}, root)["said"]
+    assert said.startswith(f"--mem-node {node},900: memory cannot be bound there (bind)")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"cpu_node": 5}, "--cpu-node 5: this machine has nodes 0-2"),
+        ({"cpu_node": 1}, "--cpu-node 1: it has no CPUs to run on: use nodes 0,2, or --mem-node for its memory"),
+        ({"numa_node": 1, "mem_nodes": [0]}, "--numa-node 1: it has no CPUs to run on"),
+        ({"cpu_node": 2}, "--cpu-node 2: it has CPUs 5000, and this process may run on"),
+        ({"mem_nodes": [0, 5]}, "--mem-node 0,5: this machine has nodes 0-2"),
+        ({"mem_nodes": [2]}, "--mem-node 2: node 2 has no memory; there is memory for this process on node 0"),
+        ({"mem_nodes": [0, 1]}, "--mem-node 0-1: this process may use memory of node 0 only (from Mems_allowed_list"),
+        ({"numa_node": 0, "mem_nodes": [1]}, "--mem-node 1: this process may use memory of node 0 only"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_met_names_what_there_is(tmp_path: Path, asked: dict[str, Any], message: str) -> None:
+    root = machine(tmp_path, {0: format_cpu_list(MINE), 1: "", 2: "5000"}, memory="0-1", allowed="0")
+    assert message in place(asked, root)["said"]
 
 
 def test_node_that_the_kernel_refuses_falls_to_first_touch(tmp_path: Path) -> None:
@@ -227,7 +302,7 @@ def test_node_that_the_kernel_refuses_falls_to_first_touch(tmp_path: Path) -> No
 
 
 def test_unknown_processor_binds_cpus_only() -> None:
-    found = place({"numa_node": real_node()}, before="placement.SYSTEM_CALLS.clear()")
+    found = place({"numa_node": real_node()}, before="mempolicy.SYSTEM_CALLS.clear()")
     assert found["said"]["rung"] == "first touch"
     assert "is not known" in found["said"]["reasons"]["set_mempolicy"]
 
@@ -289,14 +364,36 @@ placement.apply = lambda asked, device, root: apply(asked, "cuda:0", root)
     assert found["rung"] in ("bind", "first touch")
 
 
-@pytest.mark.parametrize("asked", [{"threads": 0}, {"threads": -1}, {"cpus": ()}, {"cpus": (-1,)}])
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"cpus": (0,), "cpu_node": 0}, "--cpus with --cpu-node"),
+        ({"numa_node": 0, "cpu_node": 0, "mem_nodes": (1,)}, "--numa-node 0 with --cpu-node and --mem-node"),
+        ({"numa_node": "auto", "cpus": (0,), "mem_nodes": (1,)}, "--numa-node auto with --cpus and --mem-node"),
+        ({"mem_nodes": (1,), "mem_policy": "local"}, "--mem-policy local with --mem-node"),
+        ({"cpu_node": 1, "mem_policy": "bind"}, "--mem-policy bind needs nodes: add --mem-node LIST"),
+    ],
+    ids=str,
+)
+def test_contradictions_are_refused_at_once(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlacementError, match=message):
+        Placement(**asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"threads": 0}, {"threads": -1}, {"cpus": ()}, {"cpus": (-1,)}, {"mem_nodes": ()}, {"mem_nodes": (-1,)}],
+    ids=str,
+)
 def test_impossible_requests_are_refused_at_once(asked: dict[str, Any]) -> None:
     with pytest.raises(PlacementError):
         Placement(**asked)
 
 
 def test_placement_survives_json_and_refuses_unknown_fields() -> None:
-    asked = Placement(cpus=(0, 2), numa_node="auto", threads=4)
-    assert asked == msgspec.json.decode(msgspec.json.encode(asked), type=Placement)
+    by_cpus = Placement(cpus=(0, 2), numa_node="auto", threads=4)
+    by_nodes = Placement(cpu_node=0, mem_nodes=(0, 8), mem_policy="interleave")
+    for asked in (by_cpus, by_nodes):
+        assert asked == msgspec.json.decode(msgspec.json.encode(asked), type=Placement)
     with pytest.raises(msgspec.ValidationError, match="node"):
         msgspec.json.decode(b'{"node": 1}', type=Placement)
