@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec.structs import replace
 
-from primbench import conditions
+from primbench import conditions, timedpages
 from primbench.affordable import check_memory
 from primbench.errors import VerificationError
 from primbench.measurement import Measurement, Method
 from primbench.problem import setup_of
 from primbench.sampling import CLOCK, Calls, Clock, Pace, garbage_kept
-from primbench.timing import Phases, input_sets, timed_on
+from primbench.timedpages import extents_of
+from primbench.timing import Phases, first_calls, input_sets, timed_on
 from primbench.verify import on_host, poison
 
 if TYPE_CHECKING:
     from primbench.backends import Backend
     from primbench.group import Group
+    from primbench.hostpages import Extent
     from primbench.problem import Array, Problem, Step
 
 NOTICE_NS = 200_000  # from rank 0's word to a common start: for the word to reach all, one after the other
@@ -59,27 +61,38 @@ class Lockstep(Pace):
                 pass
 
 
-def measure_on(backend: Backend, problem: Problem, method: Method, group: Group, clock: Clock = CLOCK) -> Measurement:
-    """Time one collective on an open backend. Times are those of the slowest rank.
+def measure_on(
+    backend: Backend,
+    problem: Problem,
+    method: Method,
+    group: Group,
+    clock: Clock = CLOCK,
+    page_nodes: Sequence[int] | None = None,
+) -> Measurement:
+    """Time one collective on an open backend. Times are those of the slowest rank, pages those of this one.
 
     Raises as timing.measure_on() does; UnsupportedCase and VerificationError on all ranks at once.
     """
-    before, phases = conditions.start(), Phases(clock)
+    phases = Phases(clock)
     sets = _fitting_sets(backend, problem, method, group)
     inputs = cast("Collective", problem).inputs_of(group.rank, method.seed)
     phases.end("inputs")
-    steps = _set_up(backend, problem, inputs, sets, group)
+    steps, extents = _set_up(backend, problem, inputs, sets, group)
+    extents += first_calls(backend, steps)
     calls = Calls(steps)
-    calls(sets)
-    backend.synchronize()
     phases.end("setup")
     if method.check:
         _check(backend, problem, steps[0], method, group)
         phases.end("check")
     timed = Measurement()
     if not method.dry_run:
+        watched = timedpages.watch(steps, extents, page_nodes)
+        before = conditions.start()
         with garbage_kept():
             timed = timed_on(backend, problem, calls, steps, method, Lockstep(group, clock))
+        host = conditions.since(before)
+        pages, why_no_pages = timedpages.pages_since(watched)
+        timed = replace(timed, host=host, pages=pages, missing=timed.missing | why_no_pages)
         phases.end("timing")
         if method.check:
             _check(backend, problem, steps[0], method, group)
@@ -95,7 +108,6 @@ def measure_on(backend: Backend, problem: Problem, method: Method, group: Group,
         flop=problem.flop(),
         bytes_moved=problem.bytes_moved(),
         phases_s=phases.ended_s,
-        host=conditions.since(before),
     )
 
 
@@ -109,12 +121,15 @@ def _fitting_sets(backend: Backend, problem: Problem, method: Method, group: Gro
     return sets
 
 
-def _set_up(backend: Backend, problem: Problem, inputs: Sequence[Array], sets: int, group: Group) -> list[Step]:
+def _set_up(
+    backend: Backend, problem: Problem, inputs: Sequence[Array], sets: int, group: Group
+) -> tuple[list[Step], list[Extent]]:
     kernel = setup_of(problem.primitive, backend.name)
     with group.refusing_together():
-        steps = [kernel(backend, problem, *map(backend.put, inputs), group=group) for _ in range(sets)]
+        given = [[backend.put(each) for each in inputs] for _ in range(sets)]
+        steps = [kernel(backend, problem, *arrays, group=group) for arrays in given]
         group.agree()
-    return steps
+    return steps, [extent for arrays in given for extent in extents_of(backend, arrays)]
 
 
 def _check(backend: Backend, problem: Problem, step: Step, method: Method, group: Group) -> None:

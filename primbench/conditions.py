@@ -1,7 +1,9 @@
-"""What the machine did to this process during a case: counters before and after, and their differences."""
+"""What the machine did to this process while a case was timed: counters before and after, and their differences."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import resource
 import time
 from pathlib import Path
@@ -18,7 +20,7 @@ _THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # of v2, o
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Counters at one moment; only the differences that ``since`` makes of them mean anything.
 
-    throttled_s: by cpu.stat file, of this process's own control group and those above it.
+    waited_s: by thread. throttled_s: by cpu.stat file, of this process's own control group and those above it.
     """
 
     root: Path
@@ -27,6 +29,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     voluntary_switches: int
     involuntary_switches: int
     cpu_pressure_some_s: float | None
+    waited_s: dict[str, float] | None
     throttled_s: dict[str, float] | None
     missing: dict[str, str]
 
@@ -35,6 +38,7 @@ def start(root: Path = Path("/")) -> Snapshot:
     """Read the counters; ``root`` is where /proc and /sys are found."""
     missing: dict[str, str] = {}
     pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: _pressure_s(root))
+    waited_s = attempt(missing, "waited_s", lambda: _waited_s(root))
     throttled_s = attempt(missing, "throttled_s", lambda: _throttled_s(root))
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return Snapshot(
@@ -44,6 +48,7 @@ def start(root: Path = Path("/")) -> Snapshot:
         voluntary_switches=usage.ru_nvcsw,
         involuntary_switches=usage.ru_nivcsw,
         cpu_pressure_some_s=pressure_s,
+        waited_s=waited_s,
         throttled_s=throttled_s,
         missing=missing,
     )
@@ -53,13 +58,15 @@ def since(before: Snapshot) -> HostReading:
     """The differences from ``before`` until now.
 
     throttled_s is that of the control group that was held back most; the kernel adds it up over CPUs, so it
-    can exceed the duration.
+    can exceed the duration. waited_s counts the threads that are there now.
     """
     now = start(before.root)
     missing = now.missing | before.missing
-    pressure_s = throttled_s = None
+    pressure_s = waited_s = throttled_s = None
     if before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
         pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
+    if before.waited_s is not None and now.waited_s is not None:
+        waited_s = max(now.waited_s[thread] - before.waited_s.get(thread, 0.0) for thread in now.waited_s)
     if before.throttled_s is not None and now.throttled_s is not None:
         same = before.throttled_s.keys() & now.throttled_s.keys()
         throttled_s = max((now.throttled_s[group] - before.throttled_s[group] for group in same), default=None)
@@ -71,6 +78,7 @@ def since(before: Snapshot) -> HostReading:
         voluntary_switches=now.voluntary_switches - before.voluntary_switches,
         involuntary_switches=now.involuntary_switches - before.involuntary_switches,
         cpu_pressure_some_s=pressure_s,
+        waited_s=waited_s,
         throttled_s=throttled_s,
         missing=missing,
     )
@@ -91,6 +99,20 @@ def _some_total_s(path: Path) -> float:
             if (kind, name) == ("some", "total"):
                 return whole_number(value, path) * 1e-6
     raise ValueError(f"{path} has no total of some")
+
+
+def _waited_s(root: Path) -> dict[str, float]:
+    """Thread -> seconds in which it could have run and had no CPU: Linux, scheduler/sched-stats.rst, schedstat."""
+    found = {}
+    folder = root / "proc/self/task"
+    for thread in os.listdir(folder):
+        path = folder / thread / "schedstat"
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            _, waited_ns, _ = path.read_text().split()
+            found[thread] = whole_number(waited_ns, path) * 1e-9
+    if not found:
+        raise ValueError(f"{folder}: no thread has schedstat: this kernel does not count how long they wait")
+    return found
 
 
 def _throttled_s(root: Path) -> dict[str, float]:

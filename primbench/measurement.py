@@ -97,7 +97,9 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
 
     energy_j: by the board's counter, over ``energy_time_s``, the time in which the main metric was sampled.
     clocks_event_reasons: NVML's names of what holds the clocks back; [] is nothing.
-    foreign_processes: those with work on the GPU before or after the case, but for the case's own.
+    foreign_processes: those that held the GPU before or after the case was timed, but for the case's own.
+    held_back_s: policy of the driver ("power", "thermal", "sync boost") -> time in which it held the clocks down while
+    the case was timed; pcie_replays, ecc_errors_uncorrected: how many there were in that time.
     missing: field -> why it could not be read.
     """
 
@@ -109,6 +111,9 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     energy_j: float | None = None
     energy_time_s: float | None = None
     foreign_processes: list[GpuProcess] | None = None
+    held_back_s: dict[str, float] | None = None
+    pcie_replays: int | None = None
+    ecc_errors_uncorrected: int | None = None
     missing: dict[str, str] = {}
 
 
@@ -116,19 +121,23 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     """Where the pages of the host buffers that a case timed really are, read back before and after it was timed.
 
     by_node: memory node -> pages, of all buffers together, after. asked: the nodes they were to be on; [] is none.
-    misplaced: less than 99 % of them are on the nodes asked for, before or after. read_by: the means.
+    misplaced: less than 99 % of them are on the nodes asked for, before or after. read_by: the means; numa_maps counts
+    the mappings that the buffers are in, with what else is in them.
+    sampled_of: how many pages the buffers have, where ``by_node`` counts a sample; None where it counts all.
     """
 
     by_node: dict[int, int]
     asked: list[int]
     misplaced: bool
     read_by: Literal["numa_maps", "move_pages"]
+    sampled_of: int | None = None
 
 
 class HostReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Counter differences of this process and machine over a case; None with a reason in ``missing``.
+    """Counter differences of this process and machine while a case was timed; None with a reason in ``missing``.
 
-    cpu_pressure_some_s: time in which some task of the machine (or cgroup) waited for a CPU.
+    cpu_pressure_some_s: time in which some task of the machine (or cgroup) waited for a CPU. waited_s: the same of this
+    process's own threads, of the one that waited longest.
     throttled_s: time this cgroup was held back by its CPU quota.
     """
 
@@ -137,6 +146,7 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     voluntary_switches: int
     involuntary_switches: int
     cpu_pressure_some_s: float | None = None
+    waited_s: float | None = None
     throttled_s: float | None = None
     missing: dict[str, str] = {}
 

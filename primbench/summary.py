@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from primbench.disturbances import disturbances
 from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
 from primbench.record import Record
+from primbench.sysfiles import format_cpu_list
 
 METRICS = ("enqueue_s", "stream_s", "device_s", "busy_s", "batch_s", "wall_s", "enqueue_single_s")
 
@@ -27,7 +29,10 @@ def flat(record: Record) -> dict[str, object]:
     case, measured = record.case, record.measurement or Measurement()
     main = measured.main
     row: dict[str, object] = {"primitive": case.primitive, "backend": case.backend, "device": case.device}
-    row |= {"cache": case.method.cache, "numa_node": case.placement.numa_node, "threads": case.placement.threads}
+    placement, nodes = case.placement, case.placement.mem_nodes
+    row |= {"cache": case.method.cache, "numa_node": placement.numa_node, "cpu_node": placement.cpu_node}
+    row |= {"mem_nodes": nodes and format_cpu_list(nodes), "mem_policy": placement.mem_policy}
+    row |= {"threads": placement.threads}
     row |= {"process": case.process} | dict(case.parameters) | {f"label_{k}": v for k, v in case.labels.items()}
     row |= {"status": record.status, "reason": record.reason, "verified": measured.verified}
     for metric in METRICS:
@@ -39,6 +44,7 @@ def flat(record: Record) -> dict[str, object]:
         | figures_of(record)
         | {
             "noise_fraction": main.noise if main else None,
+            "disturbed": "; ".join(disturbances(measured)) if main else None,
             "flop": measured.flop,
             "flop_per_s": measured.flop_per_s,
             "bytes_moved": measured.bytes_moved,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from primbench import conditions, hostmemory
+from primbench import conditions, hostmemory, timedpages
 from primbench.affordable import check_affordable, check_memory
 from primbench.backends import Backend, CudaBackend, best_available
 from primbench.errors import UnsupportedCase, Unverifiable
@@ -29,9 +29,11 @@ from primbench.sampling import (
     tail_rule,
     warm_up,
 )
+from primbench.timedpages import extents_of
 from primbench.verify import check_output
 
 if TYPE_CHECKING:
+    from primbench.hostpages import Extent
     from primbench.problem import Array
 
 BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
@@ -102,11 +104,21 @@ def opened(problem: Problem, backend: str | None, device: str | None) -> Iterato
         chosen.close()
 
 
-def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock = CLOCK) -> Measurement:
-    """Time one problem on an open backend. Raises as measure() does."""
+def measure_on(
+    backend: Backend,
+    problem: Problem,
+    method: Method,
+    clock: Clock = CLOCK,
+    page_nodes: Sequence[int] | None = None,
+) -> Measurement:
+    """Time one problem on an open backend. Raises as measure() does.
+
+    page_nodes: memory nodes that host memory is to be on, EffectivePlacement's; [] is anywhere, None those that the
+    memory policy of this thread names.
+    """
     import numpy as np
 
-    before, phases = conditions.start(), Phases(clock)
+    phases = Phases(clock)
     problem = problem.on(backend.device)
     check_memory(backend, problem)
     if backend.device == "cpu":
@@ -114,10 +126,9 @@ def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock 
         phases.end("estimate")
     inputs = problem.inputs(np.random.default_rng(method.seed))
     phases.end("inputs")
-    steps = set_up(backend, problem, inputs, method)
+    steps, extents = set_up(backend, problem, inputs, method)
+    extents += first_calls(backend, steps)
     calls = Calls(steps)
-    calls(len(steps))  # every set once: what is loaded or tuned lazily is so now
-    backend.synchronize()
     phases.end("setup")
     rng = np.random.default_rng(method.seed + 1)
     missing = {"trace": "--trace was not given"}
@@ -131,15 +142,19 @@ def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock 
     if reference is not None:
         error = check_output(backend, problem, _checked_step(backend, problem, steps[0], inputs, checked), reference)
     phases.end("check")
+    watched = timedpages.watch(steps, extents, page_nodes)
+    before = conditions.start()
     with garbage_kept():
         timed = Measurement() if method.dry_run else timed_on(backend, problem, calls, steps, method, Pace(clock))
+    host = conditions.since(before)
+    pages, why_no_pages = timedpages.pages_since(watched)
     phases.end("timing")
     if problem.check_again and reference is not None and not method.dry_run:
         error = max(error or 0.0, check_output(backend, problem, steps[0], reference))
         phases.end("second check")
     return replace(
         timed,
-        missing=timed.missing | missing,
+        missing=timed.missing | missing | why_no_pages,
         verified=None if error is None else True,
         error=error,
         tolerance=problem.tolerance(),
@@ -149,7 +164,8 @@ def measure_on(backend: Backend, problem: Problem, method: Method, clock: Clock 
         flop=problem.flop(),
         bytes_moved=problem.bytes_moved(),
         phases_s=phases.ended_s,
-        host=conditions.since(before),
+        host=host,
+        pages=pages,
     )
 
 
@@ -187,7 +203,8 @@ def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
 
     check_memory(backend, problem)
     inputs = problem.inputs(np.random.default_rng(method.seed))
-    calls = Calls(set_up(backend, problem, inputs, method))
+    steps, _ = set_up(backend, problem, inputs, method)
+    calls = Calls(steps)
     calls(1)
     backend.synchronize()
     call_s = _one_call_s(backend, calls)
@@ -218,13 +235,27 @@ def timed_on(
     return replace(timed, others={name: take(method, pace.clock) for name, take in take_others.items()})
 
 
-def set_up(backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method) -> list[Step]:
-    """The steps of every input set."""
+def set_up(
+    backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method
+) -> tuple[list[Step], list[Extent]]:
+    """The steps of every input set, and where the host memory lies that they were given."""
     kernel = setup_of(problem.primitive, backend.name)
     sets = input_sets(backend, problem, method)
     if sets > 1:
         check_memory(backend, problem, sets)
-    return [kernel(backend, problem, *map(backend.put, inputs)) for _ in range(sets)]
+    steps, extents = [], []
+    for _ in range(sets):
+        arrays = [backend.put(each) for each in inputs]
+        extents += extents_of(backend, arrays)
+        steps.append(kernel(backend, problem, *arrays))
+    return steps, extents
+
+
+def first_calls(backend: Backend, steps: Sequence[Step]) -> list[Extent]:
+    """Call every step once, which loads and tunes what is lazy. Returns where in host memory the outputs lie."""
+    extents = [extent for step in steps for extent in extents_of(backend, [step()])]
+    backend.synchronize()
+    return extents
 
 
 def input_sets(backend: Backend, problem: Problem, method: Method) -> int:

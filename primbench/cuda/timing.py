@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from primbench import nvml
+from primbench import nvml_state
 from primbench.backends import CudaBackend, Graph
 from primbench.cuda import driver
 from primbench.errors import UnsupportedCase
@@ -48,6 +48,7 @@ def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, secon
     device_s comes first, after a warm-up in which clocks and power settle, and stream_s right behind it: a large
     product runs 10 % faster in its first milliseconds than once the board has reached its power limit.
     """
+    before = nvml_state.start(backend.device)
     stream = backend.stream_handle
     rough_s = _rough_time_s(calls, stream, pace)
     missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
@@ -55,6 +56,7 @@ def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, secon
     device_s, gpu = _device(backend, device, method, pace) if device else (None, GpuReading())
     stream_s = _stream(calls, stream, rough_s, method, secondary, pace)
     wall_s, single_s = _round_trip(backend, calls, secondary, pace)
+    gpu = nvml_state.since(before, gpu)
     timed = Measurement(wall_s=wall_s, stream_s=stream_s, device_s=device_s, gpu=gpu, missing=missing)
     if device is None or device_s is None:
         waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), missing["device_s"])
@@ -66,7 +68,7 @@ def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, secon
 def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: Pace) -> tuple[Samples, GpuReading]:
     """device_s, with the energy it took and the clocks it ran at."""
     warm_up(sampler.take, pace.now, window_s=method.min_time_s, max_time_s=method.max_time_s / 2)
-    (before_j, reason), start = nvml.energy_j(backend.device), pace.clock()
+    (before_j, reason), start = nvml_state.energy_j(backend.device), pace.clock()
     device_s = collect(
         sampler.take,
         main_rule(method),
@@ -74,7 +76,7 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
         calls_per_sample=sampler.calls_per_sample,
         taken_by=sampler.taken_by,
     )
-    (after_j, _), energy_time_s = nvml.energy_j(backend.device), (pace.clock() - start) / 1e9
+    (after_j, _), energy_time_s = nvml_state.energy_j(backend.device), (pace.clock() - start) / 1e9
     gpu = _load(backend, sampler, device_s.median_s)
     if before_j is None or after_j is None:
         return device_s, replace(gpu, missing=gpu.missing | {"energy_j": reason or "the counter vanished"})
@@ -267,6 +269,6 @@ def _load(backend: CudaBackend, sampler: DeviceSampler, call_s: float) -> GpuRea
     """Clocks, power and what holds them back, read while the case's own calls run."""
     for _ in range(max(1, math.ceil(LOAD_S / (call_s * sampler.calls_per_sample)))):
         sampler.enqueue()
-    load = nvml.read_load(backend.device)
+    load = nvml_state.read_load(backend.device)
     driver.synchronize(backend.stream_handle)
     return load

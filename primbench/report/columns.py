@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
+from primbench.disturbances import disturbances
 from primbench.problem import fields_of, problem_class
 from primbench.record import Case, Record
 from primbench.report.yardstick import Yardstick
@@ -27,13 +28,15 @@ PLACES: dict[str, Callable[[Case], object]] = {
     "cache": lambda case: case.method.cache,
     "node": lambda case: case.placement.numa_node,
     "cpus": lambda case: case.placement.cpus and format_cpu_list(case.placement.cpus),
+    "cpu node": lambda case: case.placement.cpu_node,
+    "mem node": lambda case: case.placement.mem_nodes and format_cpu_list(case.placement.mem_nodes),
+    "mem policy": lambda case: case.placement.mem_policy,
     "threads": lambda case: case.placement.threads,
     "process": lambda case: case.process,
 }
 UNKNOWN = "-"
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction)$")
 _DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9
-DISTURBED = 0.05  # a quiet machine shows 1 %
 
 Column = tuple[str, Callable[[Record], str]]
 
@@ -125,20 +128,16 @@ def _noise_columns(records: list[Record]) -> list[Column]:
 
 
 def noise_of(record: Record) -> str:
-    """Of the main metric; * above what was asked for, ! where other tasks may have disturbed it."""
+    """Of the main metric; * above what was asked for, ! where something disturbed the case."""
     found = record.measurement and record.measurement.main
-    if not found or found.noise is None:
+    if not found:
         return UNKNOWN
-    marks = ("!" if is_disturbed(record) else "") + ("*" if found.noise > record.case.method.max_noise else "")
-    return marks + format_percent(found.noise)
+    noisy = found.noise is not None and found.noise > record.case.method.max_noise
+    return f"{'!' * bool(disturbances_of(record))}{'*' * noisy}{format_percent(found.noise)}"
 
 
-def is_disturbed(record: Record) -> bool:
-    """Whether tasks waited for a CPU, or the quota ran out, so long that a CPU's times may be theirs."""
-    host = record.measurement.host if record.measurement and record.measurement.main else None
-    if host is None or record.case.device != "cpu":
-        return False
-    return max(host.cpu_pressure_some_s or 0.0, host.throttled_s or 0.0) > DISTURBED * host.duration_s
+def disturbances_of(record: Record) -> list[str]:
+    return disturbances(record.measurement) if record.measurement else []
 
 
 def _rate_columns(records: list[Record]) -> list[Column]:

@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from primbench.disturbances import ORDINARY_REASONS
 from primbench.record import Record, Worker
-from primbench.report.columns import DISTURBED, TIMES, columns_of, is_disturbed, noise_of
+from primbench.report.columns import TIMES, columns_of, disturbances_of, noise_of
 from primbench.report.line import line_notes
 from primbench.report.yardstick import Yardstick
 from primbench.summary import samples
+from primbench.sysfiles import format_cpu_list
 from primbench.units import TimeUnit, format_percent
+
+MOST_DISTURBANCES = 5  # a line each, below the table
 
 
 @dataclass(frozen=True)
@@ -114,29 +118,45 @@ def _place(worker: Worker) -> str:
     counted = placement.threads if worker.device == "cpu" else None
     threads = f"{counted} thread{'s' * (counted > 1)}" if counted else ""
     nodes = placement.memory_nodes if placement.rung != "none" else None
-    bound = f"node {','.join(map(str, nodes))}" if nodes else ""
+    policy = f" {placement.memory_policy}" if placement.memory_policy != "bind" else ""
+    bound = f"node {','.join(map(str, nodes))}{policy}" if nodes else ""
     return "  ".join(part for part in (bound, threads) if part)
 
 
 def _notes(records: list[Record]) -> list[str]:
-    notes = []
-    if any(is_disturbed(record) for record in records):
-        notes.append(
-            f"! tasks waited for a CPU for more than {format_percent(DISTURBED)} of the case, beside other processes "
-            "or under a quota: the times may be too long"
-        )
+    notes = _disturbance_notes(records)
     noisy = [record for record in records if "*" in noise_of(record)]
     if noisy:
         limit = format_percent(noisy[0].case.method.max_noise)
         notes.append(
             f"* the median is known no better than this, --max-noise asked {limit}: raise --max-time, quiet the machine"
         )
-    throttled = {
+    ordinary = {
         reason
         for record in records
         if record.measurement and record.measurement.gpu
         for reason in record.measurement.gpu.clocks_event_reasons or []
+        if reason in ORDINARY_REASONS
     }
-    if throttled:
-        notes.append(f"clocks held back in some cases by: {', '.join(sorted(throttled))}")
+    if ordinary:
+        notes.append(f"clocks held back in some cases by: {', '.join(sorted(ordinary))}")
     return notes
+
+
+def _disturbance_notes(records: list[Record]) -> list[str]:
+    """Each disturbance once, with the rows it was seen in, counted from 1."""
+    rows: dict[str, list[int]] = {}
+    for number, record in enumerate(records, 1):
+        for disturbance in disturbances_of(record):
+            rows.setdefault(disturbance, []).append(number)
+    notes = [f"! {_rows(numbers, len(records))}: {disturbance}" for disturbance, numbers in rows.items()]
+    if len(notes) > MOST_DISTURBANCES:
+        more = f"! and {len(notes) - MOST_DISTURBANCES} more: --csv has all, in its column `disturbed`"
+        notes[MOST_DISTURBANCES:] = [more]
+    return notes
+
+
+def _rows(numbers: list[int], of: int) -> str:
+    if len(numbers) == of > 1:
+        return "all rows"
+    return f"row{'s' * (len(numbers) > 1)} {format_cpu_list(numbers)}"

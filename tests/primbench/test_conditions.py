@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from primbench import conditions
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from primbench.cgroups import cgroup_folders
+from primbench.disturbances import disturbances
+from primbench.measurement import HostReading, Measurement, Samples
 
 V2 = {
     "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total={pressure}\nfull avg10=0.00 total=7\n",
@@ -17,6 +23,8 @@ V2 = {
     "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
     "sys/fs/cgroup/job/cpu.stat": "usage_usec 1\nnr_throttled 2\nthrottled_usec {throttled}\n",
     "sys/fs/cgroup/job/step/cpu.stat": "usage_usec 1\nthrottled_usec 100\n",
+    "proc/self/task/7/schedstat": "1 {waited} 1\n",
+    "proc/self/task/9/schedstat": "1 500 1\n",
 }
 V1 = {
     "proc/pressure/cpu": "some avg10=0.00 total={pressure}\n",
@@ -27,19 +35,20 @@ V1 = {
 }
 
 
-def write(root: Path, files: dict[str, str], **counters: int) -> Path:
+def write(root: Path, files: dict[str, str], waited: int = 0, **counters: int) -> Path:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text.format(**counters))
+        (root / name).write_text(text.format(waited=waited, **counters))
     return root
 
 
 def test_v2_counters_are_differences_in_seconds(tmp_path: Path) -> None:
-    before = conditions.start(write(tmp_path, V2, pressure=1_000_000, throttled=500))
-    write(tmp_path, V2, pressure=1_000_005, throttled=250_500)
+    before = conditions.start(write(tmp_path, V2, pressure=1_000_000, throttled=500, waited=10**9))
+    write(tmp_path, V2, pressure=1_000_005, throttled=250_500, waited=3 * 10**9)
     reading = conditions.since(before)
     assert pytest.approx(5e-6) == reading.cpu_pressure_some_s
     assert pytest.approx(0.25) == reading.throttled_s
+    assert pytest.approx(2.0) == reading.waited_s
     assert reading.missing == {}
 
 
@@ -52,7 +61,20 @@ def test_v1_throttling_is_counted_in_nanoseconds(tmp_path: Path) -> None:
 def test_nothing_that_happened_is_zero_and_known(tmp_path: Path) -> None:
     before = conditions.start(write(tmp_path, V2, pressure=3, throttled=3))
     reading = conditions.since(before)
-    assert (reading.cpu_pressure_some_s, reading.throttled_s) == (0, 0)
+    assert (reading.cpu_pressure_some_s, reading.waited_s, reading.throttled_s) == (0, 0, 0)
+
+
+def test_thread_that_came_since_counts_with_all_its_waiting(tmp_path: Path) -> None:
+    before = conditions.start(write(tmp_path, V2, pressure=0, throttled=0))
+    write(tmp_path, {"proc/self/task/11/schedstat": "1 4000000000 1\n"})
+    assert pytest.approx(4.0) == conditions.since(before).waited_s
+
+
+def test_kernel_that_does_not_count_waiting_says_so(tmp_path: Path) -> None:
+    (tmp_path / "proc/self/task/7").mkdir(parents=True)
+    reading = conditions.since(conditions.start(tmp_path))
+    assert None is reading.waited_s
+    assert "does not count" in reading.missing["waited_s"]
 
 
 def test_pressure_of_the_cgroup_stands_in_where_the_machine_hides_its_own(tmp_path: Path) -> None:
@@ -84,13 +106,13 @@ def test_unreadable_counters_never_raise_and_have_a_reason(tmp_path: Path, name:
     root = write(tmp_path, V2, pressure=0, throttled=0)
     (root / name).unlink() if content is None else (root / name).write_bytes(content)
     reading = conditions.since(conditions.start(root))
-    for field in ("cpu_pressure_some_s", "throttled_s"):
+    for field in ("cpu_pressure_some_s", "waited_s", "throttled_s"):
         assert (getattr(reading, field) is None) == (field in reading.missing)
 
 
-def test_empty_root_names_both_counters(tmp_path: Path) -> None:
+def test_empty_root_names_every_counter(tmp_path: Path) -> None:
     reading = conditions.since(conditions.start(tmp_path))
-    assert {"cpu_pressure_some_s", "throttled_s"} == set(reading.missing)
+    assert {"cpu_pressure_some_s", "waited_s", "throttled_s"} == set(reading.missing)
     assert reading.missing["throttled_s"].endswith("ENOENT")
 
 
@@ -118,3 +140,78 @@ def test_counters_of_this_machine_only_grow() -> None:
     assert reading.duration_s > 0
     assert min(reading.cpu_time_s, reading.voluntary_switches, reading.involuntary_switches) >= 0
     assert (reading.cpu_pressure_some_s is None) == ("cpu_pressure_some_s" in reading.missing)
+    assert (reading.waited_s is None) == ("waited_s" in reading.missing)
+
+
+# Spins for half a second of the clock and prints what it read.
+SPIN = """
+import time
+import msgspec
+from primbench import conditions
+before = conditions.start()
+end = time.perf_counter() + 0.5
+while time.perf_counter() < end:
+    pass
+print(msgspec.json.encode(conditions.since(before)).decode())
+"""
+
+
+def spin(before_exec: str) -> HostReading:
+    """What a program reads that is put where ``before_exec`` says, in Python."""
+    start = f"import os, sys\n{before_exec}\nos.execv(sys.executable, [sys.executable, '-P', '-c', {SPIN!r}])"
+    done = subprocess.run([sys.executable, "-P", "-c", start], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return msgspec.json.decode(done.stdout, type=HostReading)
+
+
+@pytest.fixture
+def group_of_a_tenth() -> Iterator[Path]:
+    """A control group that may use a tenth of a CPU, below that of this process."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="primbench-test-", dir=cgroup_folders("cpu")[0]))
+    except (OSError, ValueError) as error:
+        pytest.skip(f"a control group with a CPU quota cannot be made here: {error}")
+    try:
+        try:
+            if (folder / "cpu.cfs_quota_us").exists():
+                (folder / "cpu.cfs_quota_us").write_text("10000")
+            else:
+                (folder / "cpu.max").write_text("10000 100000")
+        except OSError as error:
+            pytest.skip(f"a control group with a CPU quota cannot be made here: {error}")
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+def test_quota_of_a_real_control_group_holds_a_spinning_program_back(group_of_a_tenth: Path) -> None:
+    move = f"open({str(group_of_a_tenth / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))"
+    reading = spin(move)
+    assert reading.throttled_s is not None
+    assert reading.throttled_s > 0.1
+    held_back = [each for each in disturbances(timed(reading)) if each.startswith("the CPU quota held it back for")]
+    assert len(held_back) == 1
+
+
+def test_program_that_shares_its_cpu_has_waited_for_it() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    bind = f"os.sched_setaffinity(0, {{{cpu}}})"
+    rival = subprocess.Popen(
+        [sys.executable, "-P", "-c", f"import os\n{bind}\nprint(flush=True)\nwhile 1: pass"], stdout=subprocess.PIPE
+    )
+    try:
+        assert rival.stdout is not None
+        rival.stdout.readline()
+        reading = spin(bind)
+    finally:
+        rival.kill()
+        rival.communicate()
+    if reading.waited_s is None:
+        pytest.skip(reading.missing["waited_s"])
+    assert reading.waited_s > 0.05
+    assert any("waited for a CPU during" in each for each in disturbances(timed(reading)))
+
+
+def timed(reading: HostReading) -> Measurement:
+    samples = Samples(samples_s=[1.0], calls_per_sample=1, taken_by="host clock", stopped="count")
+    return Measurement(batch_s=samples, host=reading)

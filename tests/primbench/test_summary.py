@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from primbench import environment
 from primbench.measurement import GpuReading, Measurement, Method, Samples, Trace
@@ -37,7 +38,7 @@ def record(measurement: Measurement | None) -> Record:
         backend="torch",
         device="cuda:0",
         method=Method(cache="cold"),
-        placement=Placement(numa_node=1, threads=2),
+        placement=Placement(numa_node=1, mem_nodes=(0, 1), mem_policy="interleave", threads=2),
         labels={"set": "training"},
         process=3,
     )
@@ -46,6 +47,7 @@ def record(measurement: Measurement | None) -> Record:
 
 def test_case_stands_in_the_first_columns() -> None:
     expected = {"primitive": "gemm", "backend": "torch", "device": "cuda:0", "cache": "cold", "numa_node": 1}
+    expected |= {"cpu_node": None, "mem_nodes": "0-1", "mem_policy": "interleave"}
     expected |= {"threads": 2, "process": 3, "m": 4, "n": 5, "k": 6, "dtype": "float32"}
     assert list(expected.items()) == list(flat(record(ON_GPU)).items())[: len(expected)]
     assert "training" == flat(record(ON_GPU))["label_set"]
@@ -57,6 +59,14 @@ def test_quantiles_and_what_follows_from_them() -> None:
     expected |= {"flop_per_s": 5e5, "bytes_per_s": 2.5e5, "gap_per_kernel_s": 0.25e-3, "sm_clock_hz": 1.785e9}
     found = flat(record(ON_GPU))
     assert expected == pytest.approx({name: found[name] for name in expected})
+
+
+def test_what_disturbed_a_case_is_told_in_words() -> None:
+    reading = GpuReading(clocks_event_reasons=["hw slowdown"], pcie_replays=12)
+    assert (
+        flat(record(replace(ON_GPU, gpu=reading)))["disturbed"] == "clocks held back by: hw slowdown; PCIe replays: 12"
+    )
+    assert "" == flat(record(ON_GPU))["disturbed"]
 
 
 def test_every_record_has_the_same_keys_and_none_for_the_unknown() -> None:
@@ -73,9 +83,9 @@ def test_every_metric_of_a_measurement_is_in_the_summary() -> None:
 
 
 def test_units_are_in_the_names() -> None:
-    counts = {"flop", "bytes_moved", "kernels_per_call", "verified"}
+    no_quantities = {"flop", "bytes_moved", "kernels_per_call", "verified", "disturbed"}
     metrics = list(flat(record(ON_GPU)))[list(flat(record(ON_GPU))).index("verified") :]
-    assert not [n for n in metrics if n not in counts and not n.endswith(("_s", "_samples", "_fraction", "_hz"))]
+    assert not [n for n in metrics if n not in no_quantities and not n.endswith(("_s", "_samples", "_fraction", "_hz"))]
 
 
 def test_frame_has_a_row_a_record() -> None:

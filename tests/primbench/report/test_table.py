@@ -13,7 +13,7 @@ from primbench import environment
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.kernels.gemm import Gemm
-from primbench.measurement import GpuReading, Measurement, Method, Samples, Trace
+from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Method, Samples, Trace
 from primbench.nvml import Gpu
 from primbench.placement import EffectivePlacement, Placement
 from primbench.problem import build
@@ -142,6 +142,44 @@ def test_clocks_held_back_are_noted() -> None:
     assert ["clocks held back in some cases by: sw power cap"] == table(record(held)).notes
 
 
+def hampered(throttled_s: float, measurement: Measurement = ON_CPU) -> Measurement:
+    host = HostReading(
+        duration_s=0.8, cpu_time_s=0.8, voluntary_switches=0, involuntary_switches=0, throttled_s=throttled_s
+    )
+    return replace(measurement, host=host)
+
+
+def test_disturbed_rows_are_marked_and_told_by_their_numbers() -> None:
+    found = table(record(ON_CPU), record(hampered(0.31), m=1), record(hampered(0.0), m=2))
+    assert ["0.2%", "!0.2%", "0.2%"] == column(found, "noise")
+    assert ["! row 2: the CPU quota held it back for 310 ms of 800 ms"] == found.notes
+
+
+def test_disturbance_of_a_gpu_marks_its_row_beside_what_is_ordinary() -> None:
+    reading = GpuReading(clocks_event_reasons=["sw power cap", "hw slowdown"], foreign_processes=[GpuProcess(pid=4711)])
+    found = table(record(replace(ON_GPU, gpu=reading)), record(replace(ON_GPU, gpu=reading), m=1), record(ON_GPU, m=2))
+    assert ["!0.2%", "!0.2%", "0.2%"] == column(found, "noise")
+    assert [
+        "! rows 1-2: pid 4711 held the GPU, too",
+        "! rows 1-2: clocks held back by: hw slowdown",
+        "clocks held back in some cases by: sw power cap",
+    ] == found.notes
+    assert "! all rows: pid 4711" in table(*[record(replace(ON_GPU, gpu=reading), m=m) for m in (1, 2)]).notes[0]
+
+
+def test_marks_stand_together_and_without_a_noise() -> None:
+    noisy = Measurement(batch_s=samples(1e-3, spread=0.041))
+    few = Samples(samples_s=[1e-3] * 5, calls_per_sample=1, taken_by="host clock", stopped="max time")
+    cells = [hampered(0.1, noisy), hampered(0.1, Measurement(batch_s=few))]
+    assert ["!*4.1%", "!-"] == column(table(*[record(each, m=m) for m, each in enumerate(cells, 1)]), "noise")
+
+
+def test_many_disturbances_are_counted_and_left_to_the_export() -> None:
+    notes = table(*[record(hampered(0.01 * m), m=m) for m in range(1, 31)]).notes
+    assert 6 == len(notes)
+    assert notes[-1] == "! and 25 more: --csv has all, in its column `disturbed`"
+
+
 def test_a_result_that_was_not_checked_says_so() -> None:
     assert ["not checked"] == column(table(record(replace(ON_CPU, verified=None))), "check")
 
@@ -158,6 +196,9 @@ VARYING: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "device": ([{"device": "cuda:0"}, {"device": "cuda:1"}], ["cuda:0", "cuda:1"]),
     "cache": ([{"method": Method(cache="hot")}, {"method": Method(cache="cold")}], ["hot", "cold"]),
     "node": ([{"placement": Placement(numa_node=1)}, {}], ["1", "-"]),
+    "cpu node": ([{"placement": Placement(cpu_node=1)}, {}], ["1", "-"]),
+    "mem node": ([{"placement": Placement(mem_nodes=(0, 1))}, {}], ["0-1", "-"]),
+    "mem policy": ([{"placement": Placement(numa_node=1, mem_policy="preferred")}, {}], ["preferred", "-"]),
     "cpus": ([{"placement": Placement(cpus=(0, 1, 2, 8))}, {}], ["0-2,8", "-"]),
     "threads": ([{"placement": Placement(threads=4)}, {}], ["4", "-"]),
     "process": ([{"process": 0}, {"process": 1}], ["0", "1"]),
@@ -263,6 +304,8 @@ def test_records_without_workers_have_a_title() -> None:
 
 
 def test_one_thread_is_singular_and_memory_that_is_not_placed_unnamed() -> None:
+    in_turns = worker(placement=replace(PLACED, memory_policy="interleave", memory_nodes=[0, 1]))
+    assert "node 0,1 interleave" in table(record(ON_CPU), workers=[in_turns]).title
     alone = worker(placement=replace(PLACED, rung="none", threads=1))
     assert "gemm  numpy 2.4  cpu EPYC  1 thread  (times: median a call)" == table(record(ON_CPU), workers=[alone]).title
 
