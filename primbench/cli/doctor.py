@@ -1,0 +1,46 @@
+"""`primbench doctor`: what in this place can slow a GPU down."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from primbench.cli.options import FILE
+
+HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.
+
+No case is run and nothing is changed. Libraries are those that this command loads, which are few: a results
+file tells what a worker loaded, and --against looks at these.
+
+Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the request is wrong.
+"""
+
+
+@click.command("doctor", help=HELP)
+@click.option("--fix", is_flag=True, help="Print commands that change what was found; none is run.")
+@click.option(
+    "--against",
+    type=FILE,
+    metavar="FILE",
+    help="Compare with another place: a file by `doctor --json` or `env --json`, or a results file.",
+)
+@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
+def command(fix: bool, against: str | None, json_path: str | None) -> None:
+    from primbench import doctor
+    from primbench.cli.outputs import EXPORTS, check_outputs, write
+    from primbench.doctor import against as other
+    from primbench.report.doctor import to_json, to_text
+
+    check_outputs(dict.fromkeys(EXPORTS) | {"json_path": json_path, "file": against})
+    there = other.read(against) if against is not None else None
+    place = doctor.look()
+    findings = doctor.examine(place)
+    if there is not None:
+        findings += other.compare(place, there, str(against))
+    if json_path is not None:
+        write(json_path, to_json(place, findings))
+    if json_path != "-":
+        click.echo(to_text(place, findings, fix=fix), nl=False)
+    if any(finding.severity == "problem" for finding in findings):
+        sys.exit(1)

@@ -1,0 +1,68 @@
+"""What NCCL is told by variables and files, beside what it finds by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from primbench.doctor.finding import Finding, Place, listed
+
+# NCCL user guide, "Environment Variables": each of these takes a way away.
+SWITCHES = {
+    "NCCL_P2P_DISABLE": "GPUs of one machine do not reach each other directly",
+    "NCCL_SHM_DISABLE": "ranks of one machine do not use shared memory",
+    "NCCL_IB_DISABLE": "InfiniBand and RoCE are not used",
+    "NCCL_NVLS_ENABLE": "multicast in NVSwitch is not used",
+    "NCCL_CUMEM_ENABLE": "memory is not shared by cuMem",
+}
+OFF_BY_ZERO = {"NCCL_NVLS_ENABLE", "NCCL_CUMEM_ENABLE"}
+TALKATIVE = {"INFO", "TRACE"}
+
+
+def nccl_variables(place: Place) -> Iterator[Finding]:
+    """Whether variables take ways away from NCCL, or choose for it."""
+    given = {name: value for name, value in place.environment.software.variables.items() if name.startswith("NCCL_")}
+    for name, what in SWITCHES.items():
+        off = given.get(name) == "0" if name in OFF_BY_ZERO else given.get(name, "0") not in ("", "0")
+        if off:
+            yield Finding(
+                check="nccl-variables",
+                severity="warning",
+                summary=f"{name} is set: {what}",
+                evidence=[f"{name}={given[name]}"],
+                distorts=["collective"],
+                advice="unset it, unless it is what is to be measured",
+                fix=[f"unset {name}"],
+            )
+    if given.get("NCCL_DEBUG", "").upper() in TALKATIVE:
+        yield Finding(
+            check="nccl-variables",
+            severity="note",
+            summary="NCCL writes a log while it starts, and with TRACE at every call",
+            evidence=[f"NCCL_DEBUG={given['NCCL_DEBUG']}"],
+            distorts=["collective", "start-up"],
+            fix=["unset NCCL_DEBUG"],
+        )
+    others = [f"{name}={value}" for name, value in given.items() if name not in {*SWITCHES, "NCCL_DEBUG"}]
+    if others:
+        yield Finding(
+            check="nccl-variables",
+            severity="note",
+            summary="NCCL is told what it would otherwise choose",
+            evidence=others,
+            distorts=["collective"],
+            advice="set the same in every place that is compared",
+        )
+
+
+def nccl_files(place: Place) -> Iterator[Finding]:
+    """Whether a file does the same, unseen by whoever only looks at the environment."""
+    files = [path for path in place.environment.software.files if "nccl" in path]
+    if files:
+        yield Finding(
+            check="nccl-files",
+            severity="note",
+            summary=f"NCCL is told what to choose by {listed(files)}",
+            evidence=[f"{path}: SHA-256 {place.environment.software.files[path][:16]}..." for path in files],
+            distorts=["collective"],
+            advice="have the same file in every place that is compared: a container has it only where it is mounted",
+        )

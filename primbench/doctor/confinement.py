@@ -1,0 +1,169 @@
+"""What stands between this process and the kernel: filters, security modules, another kernel, the root file system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.units import format_time
+
+# The kernel from which a seccomp filter alone no longer switches this mitigation on: Linux 5.16, spec_store_bypass.
+FREE_OF_SECCOMP = (5, 16)
+SLOW_SYSTEM_CALL_S = 1e-6  # getppid through ctypes takes 0.2 to 0.5 us on a bare host
+NETWORK_LIKE = ("fuse", "nfs", "9p", "virtiofs", "lustre", "ceph", "gpfs")
+IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
+
+
+def runtime(place: Place) -> Iterator[Finding]:
+    """Which runtime this process is in."""
+    confinement = place.environment.confinement
+    yield from unseen("runtime", confinement, "runtime")
+    found = confinement.runtime
+    if found is None or found.name is not None:
+        return
+    yield Finding(
+        check="runtime",
+        severity="note",
+        summary="this is some container" if found.in_container else "whether this is a container cannot be told",
+        evidence=found.evidence,
+        advice="the advice here is for no runtime in particular; PRIMBENCH_RUNTIME=name in the environment says which",
+    )
+
+
+def speculation(place: Place) -> Iterator[Finding]:
+    """Whether being filtered makes every load and branch of this process slower, as it did by default before 5.16."""
+    confinement = place.environment.confinement
+    yield from unseen("speculation", confinement, "seccomp", "speculation_store_bypass", "speculation_indirect_branch")
+    switched = [
+        f"{label}: {words}"
+        for label, words in (
+            ("Speculation_Store_Bypass", confinement.speculation_store_bypass),
+            ("SpeculationIndirectBranch", confinement.speculation_indirect_branch),
+        )
+        if words in ("thread force mitigated", "thread mitigated", "conditional force disabled", "conditional disabled")
+    ]
+    if not switched:
+        return
+    kernel = place.environment.machine.kernel
+    by_filter = confinement.seccomp == "filter"
+    old = place.kernel_version is not None and place.kernel_version < FREE_OF_SECCOMP
+    why = "because it has a seccomp filter" if by_filter and old else "for this process alone"
+    yield Finding(
+        check="speculation",
+        severity="warning",
+        summary=f"the kernel mitigates speculation {why}: Python and launching take 15 to 50 % longer",
+        evidence=[f"/proc/self/status: {line}" for line in switched]
+        + [f"seccomp: {confinement.seccomp or 'unknown'}, kernel {kernel}"],
+        distorts=["launch", "everything on the CPU"],
+        advice=place.advice(
+            "boot the host with spec_store_bypass_disable=prctl spectre_v2_user=prctl, or run Linux 5.16 or newer",
+            engine="--security-opt seccomp=unconfined",
+        ),
+    )
+
+
+def system_calls(place: Place) -> Iterator[Finding]:
+    """What a system call costs. Launches in steady state make none; allocating, registering and start-up make many."""
+    confinement = place.environment.confinement
+    yield from unseen("system-calls", confinement, "system_call_s")
+    cost_s = confinement.system_call_s
+    if cost_s is not None and cost_s > SLOW_SYSTEM_CALL_S:
+        filters = confinement.seccomp_filters
+        yield Finding(
+            check="system-calls",
+            severity="warning",
+            summary=f"a cheap system call takes {format_time(cost_s)}: a filter, a tracer or a sandbox looks at each",
+            evidence=[
+                "getppid, timed",
+                f"seccomp: {confinement.seccomp or 'unknown'}"
+                + (f", {filters} filters one behind the other" if filters else ""),
+            ],
+            distorts=["start-up", "copy"],
+            advice=place.advice(
+                "see whether a tracer (strace, proot) or a sandboxed kernel is at work",
+                engine="--security-opt seccomp=unconfined",
+            ),
+        )
+
+
+def security_profile(place: Place) -> Iterator[Finding]:
+    """Whether a security module looks at every file opened and every call to the driver."""
+    confinement = place.environment.confinement
+    yield from unseen("security-profile", confinement, "lsm_profile")
+    profile = confinement.lsm_profile
+    if profile and "unconfined" not in profile and profile != "kernel":
+        yield Finding(
+            check="security-profile",
+            severity="note",
+            summary=f"a security module confines this process: {profile}",
+            evidence=["/proc/self/attr/current"],
+            distorts=["start-up"],
+        )
+
+
+def machine_kind(place: Place) -> Iterator[Finding]:
+    """Whether the kernel stands on the hardware, on a hypervisor, or is none."""
+    machine = place.environment.machine
+    yield from unseen("machine-kind", machine, "virtualization")
+    hint = machine.virtualization or "none"
+    if "gvisor" in hint.lower():
+        yield Finding(
+            check="machine-kind",
+            severity="warning",
+            summary="gVisor stands in for the kernel: system calls and calls to the driver are made by it",
+            evidence=[f"virtualization: {hint}", f"kernel {machine.kernel}"],
+            distorts=["launch", "copy", "start-up", "everything on the CPU"],
+            advice="compare with a container on the kernel itself (runc, crun)",
+        )
+    elif hint != "none":
+        yield Finding(
+            check="machine-kind",
+            severity="note",
+            summary=f"a virtual machine ({hint}): nodes, PCI tree and clocks are what the hypervisor shows",
+            evidence=["/proc/cpuinfo: hypervisor; /sys/class/dmi/id"],
+            distorts=["launch", "copy", "collective"],
+        )
+
+
+def kernel_parameters(place: Place) -> Iterator[Finding]:
+    """What the kernel was booted with that moves results."""
+    machine = place.environment.machine
+    yield from unseen("kernel-parameters", machine, "kernel_parameters")
+    if machine.kernel_parameters:
+        yield Finding(
+            check="kernel-parameters",
+            severity="note",
+            summary=f"the kernel was booted with {' '.join(machine.kernel_parameters)}",
+            evidence=["/proc/cmdline"],
+            distorts=["everything on the CPU"],
+        )
+
+
+def root_filesystem(place: Place) -> Iterator[Finding]:
+    """Whether files are read through layers or over a network: imports and library loading take longer."""
+    confinement = place.environment.confinement
+    yield from unseen("root-filesystem", confinement, "root_filesystem")
+    kind = confinement.root_filesystem or ""
+    if kind.startswith(NETWORK_LIKE + IN_LAYERS):
+        yield Finding(
+            check="root-filesystem",
+            severity="note",
+            summary=f"/ is of type {kind}: the first import of a framework is slower than from a local disk",
+            evidence=["/proc/self/mountinfo"],
+            distorts=["start-up"],
+        )
+
+
+def mitigations(place: Place) -> Iterator[Finding]:
+    """What the processor is known to be open to and the kernel does nothing about."""
+    machine = place.environment.machine
+    yield from unseen("mitigations", machine, "mitigations")
+    bare = [name for name, words in (machine.mitigations or {}).items() if words.startswith("Vulnerable")]
+    if bare:
+        yield Finding(
+            check="mitigations",
+            severity="note",
+            summary=f"not mitigated: {listed(bare)}; faster on the CPU than a machine that mitigates them",
+            evidence=["/sys/devices/system/cpu/vulnerabilities"],
+            distorts=["everything on the CPU"],
+        )

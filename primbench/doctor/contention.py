@@ -1,0 +1,55 @@
+"""Whether others use the same CPUs at this moment: a few numbers that no fingerprint holds, for they pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from primbench.cgroups import cgroup_folders
+from primbench.sysfiles import attempt
+
+
+class Contention(msgspec.Struct, frozen=True, kw_only=True):
+    """None is unknown, with the reason in ``missing`` under the field's name.
+
+    waiting_fraction: of the last 10 s, in which some task of the machine (or of this control group, where that is
+    hidden) waited for a CPU. stolen_fraction: of all CPU time since boot, which the hypervisor gave to others.
+    """
+
+    waiting_fraction: float | None = None
+    stolen_fraction: float | None = None
+    missing: dict[str, str] = {}
+
+
+def collect(root: Path) -> Contention:
+    missing: dict[str, str] = {}
+    return Contention(
+        waiting_fraction=attempt(missing, "waiting_fraction", lambda: _waiting_fraction(root)),
+        stolen_fraction=attempt(missing, "stolen_fraction", lambda: _stolen_fraction(root)),
+        missing=missing,
+    )
+
+
+def _waiting_fraction(root: Path) -> float:
+    """Linux, accounting/psi.rst: "some avg10=0.12 ..." is in percent."""
+    path = root / "proc/pressure/cpu"
+    if not path.exists():
+        path = cgroup_folders("cpu", root)[0] / "cpu.pressure"
+    for line in path.read_text().splitlines():
+        kind, *fields = line.split() or [""]
+        values = dict(field.split("=", 1) for field in fields if "=" in field)
+        if kind == "some" and "avg10" in values:
+            return float(values["avg10"]) / 100
+    raise ValueError(f"{path} has no avg10 of some")
+
+
+def _stolen_fraction(root: Path) -> float:
+    """proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in the first two already."""
+    path = root / "proc/stat"
+    with path.open() as lines:
+        name, *fields = lines.readline().split() or [""]
+    ticks = [int(field) for field in fields[:8]]
+    if name != "cpu" or len(ticks) < 8 or not sum(ticks):
+        raise ValueError(f"{path} counts no CPU time")
+    return ticks[7] / sum(ticks)

@@ -1,0 +1,185 @@
+"""CPUs: how much of them, which ones, how they are shared and clocked, and the clock that times everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.sysfiles import format_cpu_list
+from primbench.units import format_percent, format_time
+
+# Read without a system call (Linux, clocksource drivers with a vDSO mode); on other architectures there is one choice.
+QUICK_CLOCK_SOURCES = {"kvm-clock", "hyperv_clocksource_tsc_page"}
+SLOW_CLOCK_S = 200e-9  # a reading through the vDSO takes 20 to 60 ns from Python; by a system call several hundred
+COARSE_CLOCK_S = 1e-6
+SLOW_WAKE_UP_S = 50e-6  # of the same size as a whole launch and its wait
+CONTENDED_FRACTION = 0.1  # a machine that only runs this program stays below a few percent
+STOLEN_FRACTION = 0.01
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def cpu_quota(place: Place) -> Iterator[Finding]:
+    """Whether a quota stops the threads that launch, for up to a whole period at a time."""
+    limits = place.environment.limits
+    yield from unseen("cpu-quota", limits, "cpu_quota", "throttled_periods")
+    cpus, quota = len(limits.cpus_allowed), limits.cpu_quota
+    if quota is None or (quota >= cpus and not limits.throttled_periods):
+        return
+    evidence = [f"control group {limits.cgroup_version or ''}".strip() + f": {quota:g} CPUs' worth of time"]
+    if limits.cpu_period_s is not None:
+        evidence[0] += f", counted anew every {format_time(limits.cpu_period_s)}"
+    if limits.throttled_periods is not None:
+        of = f" of {limits.periods}" if limits.periods is not None else ""
+        evidence.append(
+            f"held back in {limits.throttled_periods}{of} periods, {format_time(limits.throttled_s)} in all"
+        )
+    whole = max(1, int(quota))
+    yield Finding(
+        check="cpu-quota",
+        severity="problem" if limits.throttled_periods else "warning",
+        summary=f"the CPU quota grants {quota:g} of the {cpus} CPUs that threads may run on",
+        evidence=evidence,
+        distorts=["launch", "copy", "everything on the CPU"],
+        advice="whole CPUs in place of a quota: "
+        + place.advice(
+            f"a cpuset or affinity (taskset, Slurm's --cpus-per-task); or let {whole} threads run at most",
+            engine=f"--cpuset-cpus {format_cpu_list(limits.cpus_allowed[:whole])}",
+            kubernetes="requests equal to limits, on a node whose CPU manager policy is static",
+        ),
+    )
+
+
+def cpus_allowed(place: Place) -> Iterator[Finding]:
+    """Whether the CPUs that threads may run on belong together."""
+    yield from unseen("cpus-allowed", place.topology, "nodes", "packages")
+    limits, machine = place.environment.limits, place.environment.machine
+    allowed = set(limits.cpus_allowed)
+    spanned = [node.id for node in place.nodes if allowed & set(node.cpus)]
+    if len(spanned) > 1:
+        cut = machine.cpus_total is not None and len(allowed) < machine.cpus_total
+        yield Finding(
+            check="cpus-allowed",
+            severity="warning" if cut else "note",
+            summary=f"threads may run on nodes {listed(spanned)}, and their memory comes from where they first run",
+            evidence=[f"CPUs allowed: {format_cpu_list(allowed)}"],
+            distorts=["launch", "copy", "everything on the CPU"],
+            advice=place.advice(
+                "measure with --numa-node auto, which takes the GPU's node, or --numa-node N",
+                engine="--cpuset-cpus and --cpuset-mems of one node",
+            ),
+        )
+    cores = [core for package in place.topology.packages or [] for core in package.cores]
+    shared = [core for core in cores if allowed & set(core) and not allowed.issuperset(core)]
+    if shared:
+        yield Finding(
+            check="cpus-allowed",
+            severity="warning",
+            summary=f"{len(shared)} of the cores are allowed in part: whoever has the other threads of them slows ours",
+            evidence=[f"CPUs {format_cpu_list(core)} are one core" for core in shared[:3]]
+            + [f"CPUs allowed: {format_cpu_list(allowed)}"],
+            distorts=["launch", "everything on the CPU"],
+            advice="let the cpuset hold all threads of its cores",
+        )
+
+
+def cpu_contention(place: Place) -> Iterator[Finding]:
+    """Whether others want the same CPUs now."""
+    contention = place.contention
+    yield from unseen("cpu-contention", contention, "waiting_fraction", "stolen_fraction")
+    if contention.waiting_fraction is not None and contention.waiting_fraction > CONTENDED_FRACTION:
+        yield Finding(
+            check="cpu-contention",
+            severity="warning",
+            summary=f"tasks waited for a CPU in {format_percent(contention.waiting_fraction)} of the last 10 s",
+            evidence=["/proc/pressure/cpu: some avg10"],
+            distorts=["launch", "everything on the CPU"],
+            advice="see what else runs (top), stop it, or measure on CPUs of one's own (--cpus LIST)",
+        )
+    if contention.stolen_fraction is not None and contention.stolen_fraction > STOLEN_FRACTION:
+        yield Finding(
+            check="cpu-contention",
+            severity="warning",
+            summary=f"the hypervisor gave {format_percent(contention.stolen_fraction)} of this machine's CPU time away",
+            evidence=["/proc/stat: steal, since boot"],
+            distorts=["launch", "everything on the CPU"],
+            advice="ask for a virtual machine with CPUs of its own",
+        )
+
+
+def cpu_frequency(place: Place) -> Iterator[Finding]:
+    """Whether CPUs run at their full clock, and how long they take to wake."""
+    machine = place.environment.machine
+    yield from unseen("cpu-frequency", machine, "governor", "turbo", "deepest_idle_s")
+    if machine.governor is not None and machine.governor != "performance":
+        yield Finding(
+            check="cpu-frequency",
+            severity="warning",
+            summary=f"the frequency governor is {machine.governor!r}: CPUs slow down while they wait for the GPU",
+            evidence=["cpufreq/scaling_governor"],
+            distorts=["launch", "everything on the CPU"],
+            advice="on the host, as root, choose the governor 'performance' for the time of measuring",
+            fix=["cpupower frequency-set -g performance"],
+        )
+    if machine.turbo is False:
+        yield Finding(
+            check="cpu-frequency",
+            severity="note",
+            summary="turbo is off: steadier, and slower on the CPU than the same machine with turbo",
+            evidence=["intel_pstate/no_turbo or cpufreq/boost"],
+            distorts=["launch", "everything on the CPU"],
+        )
+    if machine.deepest_idle_s is not None and machine.deepest_idle_s > SLOW_WAKE_UP_S:
+        yield Finding(
+            check="cpu-frequency",
+            severity="note",
+            summary=f"an idle CPU may take {format_time(machine.deepest_idle_s)} to wake: seen after waits that block",
+            evidence=["cpuidle/state*/latency"],
+            distorts=["launch"],
+            advice="for the smallest times, on the host, as root, allow only the quick idle states",
+            fix=["cpupower idle-set --disable-by-latency 10"],
+        )
+
+
+def clock(place: Place) -> Iterator[Finding]:
+    """Whether reading the clock costs about nothing."""
+    machine = place.environment.machine
+    yield from unseen("clock", machine, "clocksource", "clock_s", "clock_resolution_s")
+    slow = machine.clock_s is not None and machine.clock_s > SLOW_CLOCK_S
+    coarse = machine.clock_resolution_s is not None and machine.clock_resolution_s > COARSE_CLOCK_S
+    unusual = machine.architecture == "x86_64" and machine.clocksource not in (None, "tsc")
+    if not (slow or coarse or unusual):
+        return
+    quick = machine.clocksource in QUICK_CLOCK_SOURCES and not (slow or coarse)
+    yield Finding(
+        check="clock",
+        severity="note" if quick else "warning",
+        summary=f"the clock is read from {machine.clocksource or 'an unknown source'}, at "
+        f"{format_time(machine.clock_s)} a reading",
+        evidence=[
+            "clocksource0/current_clocksource",
+            f"its smallest step: {format_time(machine.clock_resolution_s)}",
+        ],
+        distorts=[] if quick else ["launch", "everything on the CPU"],
+        advice=None
+        if quick
+        else "on the host, see why the kernel left the tsc (dmesg | grep -i clocksource), or boot with tsc=reliable "
+        "where its maker vouches for it",
+    )
+
+
+def threads(place: Place) -> Iterator[Finding]:
+    """Whether libraries are told to start more threads than there are CPUs for."""
+    limits = place.environment.limits
+    granted = min(len(limits.cpus_allowed), limits.cpu_quota or len(limits.cpus_allowed))
+    for name in THREAD_VARIABLES:
+        text = place.environment.software.variables.get(name, "").partition(",")[0].strip()
+        if text.isascii() and text.isdigit() and int(text[:9]) > granted:
+            yield Finding(
+                check="threads",
+                severity="warning",
+                summary=f"{name}={text} asks for more threads than the {granted:g} CPUs granted here",
+                evidence=[f"environment variable {name}", f"CPUs allowed: {format_cpu_list(limits.cpus_allowed)}"],
+                distorts=["everything on the CPU"],
+                advice=f"set it to {max(1, int(granted))} or leave it unset",
+                fix=[f"export {name}={max(1, int(granted))}"],
+            )

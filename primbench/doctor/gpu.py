@@ -1,0 +1,118 @@
+"""Whether the GPUs can be used from here, and whether through a service that others may use, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from primbench.doctor.finding import Finding, Place, listed, unseen
+
+GPU_FILE = re.compile(r".*/nvidia[0-9]+")
+
+
+def gpus_visible(place: Place) -> Iterator[Finding]:
+    """Whether what is there of a driver and its GPUs is there as a whole."""
+    devices, software = place.environment.devices, place.environment.software
+    if devices.gpus:
+        return
+    reason = devices.missing.get("gpus", "NVML lists none")
+    files, driver = devices.gpu_files or [], devices.driver_version
+    hidden = software.variables.get("CUDA_VISIBLE_DEVICES")
+    if devices.gpus == [] and hidden is not None:
+        yield Finding(
+            check="gpus-visible",
+            severity="note",
+            summary="CUDA_VISIBLE_DEVICES hides every GPU",
+            evidence=[f"CUDA_VISIBLE_DEVICES={hidden}"],
+        )
+    elif files:
+        yield Finding(
+            check="gpus-visible",
+            severity="problem",
+            summary="there are NVIDIA device files, and no GPU behind them can be used",
+            evidence=[reason, f"device files: {', '.join(files[:4])}{', ...' if len(files) > 4 else ''}"],
+            distorts=["kernel", "start-up"],
+            advice="start the container again if GPUs have gone while it ran (systemctl daemon-reload takes the device "
+            "files' permission away); else see that the driver's libraries are inside (libnvidia-ml.so.1)"
+            if place.in_container
+            else "see that the driver is loaded and its library is found: nvidia-smi, dmesg | grep -i nvrm",
+        )
+    elif driver is not None:
+        yield Finding(
+            check="gpus-visible",
+            severity="problem",
+            summary=f"driver {driver} is loaded, and its device files are not here",
+            evidence=["/proc/driver/nvidia/version", reason],
+            distorts=["kernel", "start-up"],
+            advice=place.advice(
+                "give the job its GPUs: apptainer exec --nv, Slurm's --gres=gpu:1; on a host, nvidia-modprobe -u -c 0",
+                engine="--gpus all` or, with CDI, `--device nvidia.com/gpu=all",
+                kubernetes="ask for nvidia.com/gpu in the pod's limits",
+            ),
+        )
+    else:
+        yield Finding(
+            check="gpus-visible",
+            severity="note",
+            summary="no NVIDIA GPU can be seen here, so that nothing is said of any",
+            evidence=[reason],
+        )
+
+
+def gpu_files(place: Place) -> Iterator[Finding]:
+    """Whether every GPU that NVML lists can be opened, and the device of unified memory, which CUDA needs."""
+    devices = place.environment.devices
+    yield from unseen("gpu-files", devices, "gpu_files")
+    if not place.gpus or devices.gpu_files is None:
+        return
+    boards = {gpu.pci_address for gpu in place.gpus if gpu.pci_address}
+    numbered = [path for path in devices.gpu_files if GPU_FILE.fullmatch(path)]
+    lacking = [f"{len(boards) - len(numbered)} of /dev/nvidia0, ..."] if len(numbered) < len(boards) else []
+    lacking += [] if any(path.endswith("/nvidia-uvm") for path in devices.gpu_files) else ["/dev/nvidia-uvm"]
+    if lacking:
+        yield Finding(
+            check="gpu-files",
+            severity="problem" if place.in_container else "warning",
+            summary=f"not here: {listed(lacking)}; CUDA cannot start without",
+            evidence=[f"here: {', '.join(devices.gpu_files) or 'none'}"],
+            distorts=["start-up"],
+            advice=place.advice(
+                "make them on the host, as root, before anything is started", engine="--gpus all", kubernetes=None
+            ),
+            fix=["nvidia-modprobe -u -c 0"],
+        )
+
+
+def driver_capabilities(place: Place) -> Iterator[Finding]:
+    """Whether the container was given the compute libraries of the driver: enroot's default is utility alone."""
+    asked = place.environment.software.variables.get("NVIDIA_DRIVER_CAPABILITIES")
+    if asked and not {"all", "compute"} & {word.strip() for word in asked.split(",")}:
+        yield Finding(
+            check="driver-capabilities",
+            severity="problem",
+            summary="the container asks for the driver without its compute part: there is no libcuda",
+            evidence=[f"NVIDIA_DRIVER_CAPABILITIES={asked}"],
+            distorts=["start-up"],
+            advice=place.advice(
+                "set NVIDIA_DRIVER_CAPABILITIES=compute,utility where the container is started",
+                engine="-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            ),
+        )
+
+
+def mps(place: Place) -> Iterator[Finding]:
+    """Whether work goes through a multi-process service, which others may use, too."""
+    devices = place.environment.devices
+    yield from unseen("mps", devices, "mps_control")
+    shared = [f"cuda:{index}" for index, gpu in enumerate(place.gpus) if gpu.mps]
+    if devices.mps_control or shared:
+        yield Finding(
+            check="mps",
+            severity="warning",
+            summary="a multi-process service is at work here: kernels of several programs run side by side on a GPU",
+            evidence=(["its control pipe can be reached"] if devices.mps_control else [])
+            + ([f"NVML lists its clients on {listed(shared)}"] if shared else []),
+            distorts=["launch", "kernel"],
+            advice="compare only with places that have it, too: a program that cannot reach the pipe silently runs "
+            "without; to measure without it, set CUDA_MPS_PIPE_DIRECTORY to an empty folder",
+        )

@@ -1,0 +1,177 @@
+"""Memory of the host: from which node, in which pages, how much of it, and what may be locked or shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.units import format_bytes
+
+ENOUGH_SHM_BYTES = 2**30  # NCCL user guide, "Troubleshooting", "Docker": --shm-size=1g
+DEFAULT_SHM_BYTES = 64 * 2**20  # Docker's, where nothing is asked for; Podman's is a little less
+ENOUGH_MEMLOCK_BYTES = 2**30
+
+
+def memory_policy(place: Place) -> Iterator[Finding]:
+    """Whether this process may say which node its memory comes from."""
+    confinement = place.environment.confinement
+    yield from unseen("memory-policy", confinement, "set_mempolicy", "mbind")
+    answers = {"set_mempolicy": confinement.set_mempolicy, "mbind": confinement.mbind}
+    denied = {call: answer for call, answer in answers.items() if answer not in (None, "allowed")}
+    if not denied:
+        return
+    one_node = len(place.nodes) == 1
+    yield Finding(
+        check="memory-policy",
+        severity="note" if one_node else "warning",
+        summary=f"{listed(list(denied))} denied: memory can be placed by first touch only"
+        + (", which on one node makes no difference" if one_node else ""),
+        evidence=[f"{call}: {answer}" for call, answer in denied.items()],
+        distorts=[] if one_node else ["copy", "everything on the CPU"],
+        advice=place.advice(
+            "allow both calls in the seccomp profile, or choose CPUs and memory from outside by a cpuset",
+            engine="--cap-add SYS_NICE",
+            kubernetes="add SYS_NICE to securityContext.capabilities",
+        ),
+    )
+
+
+def memory_nodes(place: Place) -> Iterator[Finding]:
+    """Whether the memory that may be used is beside the CPUs that may be used."""
+    limits = place.environment.limits
+    yield from unseen("memory-nodes", limits, "memory_nodes_allowed")
+    memory = limits.memory_nodes_allowed
+    far = [
+        node.id
+        for node in place.nodes
+        if memory is not None
+        and node.has_memory
+        and node.id not in memory
+        and not set(node.cpus).isdisjoint(limits.cpus_allowed)
+    ]
+    if far:
+        nodes = f"node{'s' if len(far) > 1 else ''} {listed(far)}"
+        yield Finding(
+            check="memory-nodes",
+            severity="warning",
+            summary=f"threads may run on {nodes} and not take memory there: all of it is remote to them",
+            evidence=[f"memory allowed: nodes {listed(memory or [])} (Mems_allowed_list in /proc/self/status)"],
+            distorts=["copy", "everything on the CPU"],
+            advice=place.advice(
+                "let the cpuset's CPUs and memory be of the same nodes",
+                engine="--cpuset-cpus and --cpuset-mems of the same node",
+            ),
+        )
+
+
+def numa_balancing(place: Place) -> Iterator[Finding]:
+    """Whether the kernel moves pages between nodes by itself, at the cost of whoever touches them."""
+    machine = place.environment.machine
+    yield from unseen("numa-balancing", machine, "numa_balancing")
+    if machine.numa_balancing and len(place.nodes) > 1:
+        yield Finding(
+            check="numa-balancing",
+            severity="warning",
+            summary="the kernel moves pages between nodes by itself: pauses of milliseconds in any thread",
+            evidence=["/proc/sys/kernel/numa_balancing: on", f"{len(place.nodes)} nodes"],
+            distorts=["launch", "copy", "everything on the CPU"],
+            advice="on the host, as root, switch it off for the time of measuring",
+            fix=["sysctl kernel.numa_balancing=0"],
+        )
+
+
+def huge_pages(place: Place) -> Iterator[Finding]:
+    """Whether memory can come in huge pages."""
+    machine, confinement = place.environment.machine, place.environment.confinement
+    yield from unseen("huge-pages", machine, "transparent_hugepage")
+    yield from unseen("huge-pages", confinement, "transparent_hugepage_disabled")
+    if machine.transparent_hugepage == "never":
+        yield Finding(
+            check="huge-pages",
+            severity="warning",
+            summary="no transparent huge pages: pageable copies and the registration of buffers are slower",
+            evidence=["/sys/kernel/mm/transparent_hugepage/enabled: never"],
+            distorts=["copy", "everything on the CPU"],
+            advice="on the host, as root, allow them to programs that ask",
+            fix=["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"],
+        )
+    elif confinement.transparent_hugepage_disabled:
+        yield Finding(
+            check="huge-pages",
+            severity="warning",
+            summary="transparent huge pages are switched off for this process, and for those it starts",
+            evidence=[
+                "prctl(PR_GET_THP_DISABLE): 1",
+                f"the machine's choice: {machine.transparent_hugepage or 'unknown'}",
+            ],
+            distorts=["copy", "everything on the CPU"],
+            advice="find who started this process so: the switch is inherited (prctl PR_SET_THP_DISABLE)",
+        )
+
+
+def shared_memory(place: Place) -> Iterator[Finding]:
+    """Whether /dev/shm holds what NCCL's ranks and data loaders hand each other."""
+    limits = place.environment.limits
+    yield from unseen("shared-memory", limits, "shm_bytes")
+    size = limits.shm_bytes
+    several = len(place.gpus) > 1
+    if size is None or size >= ENOUGH_SHM_BYTES or (size > DEFAULT_SHM_BYTES and not several):
+        return
+    free = limits.shm_free_bytes
+    yield Finding(
+        check="shared-memory",
+        severity="problem" if several else "warning",
+        summary=f"/dev/shm holds {format_bytes(size)} only: NCCL fails, or goes a slower way, once it is full",
+        evidence=["statvfs of /dev/shm" + (f": {format_bytes(free)} free" if free is not None else "")],
+        distorts=["collective"],
+        advice=place.advice(
+            "mount a larger tmpfs on /dev/shm, as root",
+            engine="--shm-size=1g --ulimit memlock=-1",
+            kubernetes="mount an emptyDir with medium: Memory on /dev/shm",
+        ),
+        fix=[] if place.in_container else ["mount -o remount,size=50% /dev/shm"],
+    )
+
+
+def locked_memory(place: Place) -> Iterator[Finding]:
+    """Whether RDMA can register its buffers. CUDA's pinned memory is not counted in this limit."""
+    limits, machine = place.environment.limits, place.environment.machine
+    yield from unseen("locked-memory", limits, "memlock_bytes")
+    limit = limits.memlock_bytes
+    if machine.infiniband and limit is not None and limit < ENOUGH_MEMLOCK_BYTES:
+        yield Finding(
+            check="locked-memory",
+            severity="problem",
+            summary=f"only {format_bytes(limit)} may be locked: RDMA cannot register its buffers",
+            evidence=["RLIMIT_MEMLOCK", f"adapters: {listed(machine.infiniband)}"],
+            distorts=["collective"],
+            advice=place.advice(
+                "raise the limit (ulimit -l unlimited, /etc/security/limits.conf, LimitMEMLOCK=infinity)",
+                engine="--ulimit memlock=-1",
+            ),
+            fix=[] if place.in_container else ["ulimit -l unlimited"],
+        )
+
+
+def memory_limit(place: Place) -> Iterator[Finding]:
+    """Whether a limit has ended processes here, or is to be reckoned with."""
+    limits, machine = place.environment.limits, place.environment.machine
+    yield from unseen("memory-limit", limits, "memory_limit_bytes")
+    limit = limits.memory_limit_bytes
+    if limits.out_of_memory_kills:
+        yield Finding(
+            check="memory-limit",
+            severity="problem",
+            summary=f"{limits.out_of_memory_kills} processes were killed here for want of memory",
+            evidence=[f"control group: limit {format_bytes(limit)}, oom_kill {limits.out_of_memory_kills}"],
+            distorts=["everything on the CPU"],
+            advice=place.advice("raise the memory limit of the job, or measure smaller sizes", engine="--memory SIZE"),
+        )
+    elif limit is not None and (machine.memory_bytes is None or limit < machine.memory_bytes):
+        yield Finding(
+            check="memory-limit",
+            severity="note",
+            summary=f"at most {format_bytes(limit)} of the machine's {format_bytes(machine.memory_bytes)}, file cache "
+            "and pinned buffers included",
+            evidence=["memory.max or memory.limit_in_bytes of the control groups"],
+        )

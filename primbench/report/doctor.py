@@ -1,0 +1,99 @@
+"""Findings for people: worst first, what could not be seen in one paragraph, commands in a block of their own."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+import click
+import msgspec
+
+from primbench.doctor import Finding, Place, Severity
+from primbench.sysfiles import format_cpu_list
+
+SHOWN: tuple[Severity, ...] = ("problem", "warning", "note")
+COLOURS = {"problem": "red", "warning": "yellow", "note": "cyan"}
+WIDTH = 120
+LABEL = "  {:<9}"  # evidence, distorts, advice
+
+
+def to_text(place: Place, findings: Sequence[Finding], *, fix: bool) -> str:
+    """fix: with the commands at the end. Colours are there for click.echo, which drops them off a terminal."""
+    lines = [f"{_where(place)}", ""]
+    for severity in SHOWN:
+        for finding in findings:
+            if finding.severity == severity:
+                lines += [*_shown(finding), ""]
+    lines += _unseen(findings)
+    lines.append(_counts(findings))
+    if fix:
+        lines += ["", *_commands(findings)]
+    return "\n".join(lines) + "\n"
+
+
+def to_json(place: Place, findings: Sequence[Finding]) -> str:
+    """One document: {"place": ..., "findings": [...]}, those that are "ok" or "unknown" included."""
+    document = {"place": place, "findings": findings}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+
+
+def _where(place: Place) -> str:
+    runtime = place.environment.confinement.runtime
+    name = runtime.name if runtime is not None and runtime.name is not None else "unknown runtime"
+    machine, limits = place.environment.machine, place.environment.limits
+    gpus: dict[str, int] = {}
+    for gpu in place.gpus:
+        model = gpu.name or "GPU"
+        gpus[model] = gpus.get(model, 0) + 1
+    parts = [
+        name,
+        f"kernel {machine.kernel}",
+        f"CPUs {format_cpu_list(limits.cpus_allowed)}" + (f" of {machine.cpus_total}" if machine.cpus_total else ""),
+        ", ".join(f"{count} x {model}" for model, count in gpus.items()) or "no GPU to be seen",
+    ]
+    return "This place: " + "; ".join(parts)
+
+
+def _shown(finding: Finding) -> Iterator[str]:
+    word = click.style(finding.severity, fg=COLOURS[finding.severity], bold=True)
+    yield f"{word}: {click.style(finding.check, bold=True)}: {finding.summary}"
+    yield from _paragraph("seen in", "; ".join(finding.evidence))
+    yield from _paragraph("distorts", ", ".join(finding.distorts))
+    yield from _paragraph("advice", finding.advice or "")
+
+
+def _paragraph(label: str, words: str) -> list[str]:
+    indent = " " * len(LABEL.format(""))
+    return textwrap.wrap(
+        words, WIDTH, initial_indent=LABEL.format(label), subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def _unseen(findings: Sequence[Finding]) -> list[str]:
+    """The unknowns by their reason: one cause, such as a missing driver, hides many fields."""
+    fields: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.severity == "unknown":
+            for line in finding.evidence:
+                field, _, reason = line.partition(": ")
+                fields.setdefault(reason, []).append(f"{finding.check} ({field})")
+    words = "; ".join(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in fields.items())
+    return [*textwrap.wrap(f"could not be seen: {words}", WIDTH, subsequent_indent="  "), ""] if words else []
+
+
+def _counts(findings: Sequence[Finding]) -> str:
+    counts = {severity: sum(finding.severity == severity for finding in findings) for severity in (*SHOWN, "ok")}
+    words = [f"{counts[severity]} {severity}{'' if counts[severity] == 1 else 's'}" for severity in SHOWN]
+    return f"{', '.join(words)}; {counts['ok']} checks found nothing to say"
+
+
+def _commands(findings: Sequence[Finding]) -> list[str]:
+    with_fix = [finding for finding in findings if finding.fix]
+    if not with_fix:
+        return ["# no command would change any of this"]
+    lines = ["# Commands that change what was found. Read them first; primbench runs none of them."]
+    for finding in with_fix:
+        comment = f"{finding.check}: {finding.advice or finding.summary}"
+        lines += textwrap.wrap(comment, WIDTH, initial_indent="# ", subsequent_indent="# ")
+        lines += finding.fix
+    return lines

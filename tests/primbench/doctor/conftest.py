@@ -1,0 +1,160 @@
+"""A place where every check is content, and ways to make it worse. Structs only: nothing of this machine is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from primbench.doctor import Place
+from primbench.doctor.contention import Contention
+from primbench.environment import Environment
+from primbench.environment.confinement import Confinement
+from primbench.environment.devices import Devices
+from primbench.environment.limits import Limits
+from primbench.environment.machine import Machine
+from primbench.environment.software import Library, Software
+from primbench.nvml import Gpu
+from primbench.runtime import Runtime
+from primbench.topology import GpuPlace, Link, Node, Package, Topology
+
+PCI = ("0000:17:00.0", "0000:ca:00.0")
+
+HEALTHY = Place(
+    environment=Environment(
+        time_utc="2026-01-01T00:00:00+00:00",
+        primbench_version="0",
+        machine=Machine(
+            kernel="6.8.0-40-generic",
+            architecture="x86_64",
+            cpu_model="Xeon",
+            cpus_total=8,
+            memory_bytes=2**38,
+            virtualization="none",
+            kernel_parameters=[],
+            mitigations={"spectre_v2": "Mitigation: Enhanced IBRS", "meltdown": "Not affected"},
+            clocksource="tsc",
+            clock_s=45e-9,
+            clock_resolution_s=20e-9,
+            governor="performance",
+            turbo=True,
+            deepest_idle_s=2e-6,
+            transparent_hugepage="madvise",
+            numa_balancing=False,
+            iommu=["identity"],
+            infiniband=[],
+        ),
+        limits=Limits(
+            cpus_allowed=[0, 1, 4, 5],
+            memory_nodes_allowed=[0, 1],
+            cgroup_version="v2",
+            shm_bytes=2**36,
+            shm_free_bytes=2**36,
+            memlock_bytes=2**20,
+        ),
+        confinement=Confinement(
+            runtime=Runtime(name="host", in_container=False, evidence=["/ is a plain file system"]),
+            seccomp="disabled",
+            seccomp_filters=0,
+            speculation_store_bypass="thread vulnerable",
+            speculation_indirect_branch="conditional enabled",
+            lsm_profile="unconfined",
+            namespaces={"ipc": "ipc:[1]", "net": "net:[2]", "uts": "uts:[3]"},
+            root_filesystem="ext4",
+            transparent_hugepage_disabled=False,
+            set_mempolicy="allowed",
+            mbind="allowed",
+            system_call_s=0.3e-6,
+        ),
+        software=Software(
+            python_version="3.12.3",
+            python_implementation="cpython",
+            python_executable="/usr/bin/python3",
+            python_build="GCC 13.2.0, LTO, PGO",
+            libc="glibc 2.39",
+            packages={"numpy": "2.4.0"},
+            libraries={"libcuda": [Library(path="/usr/lib/libcuda.so.580.1", version="580.1", build_id="ab")]},
+            caches={"CUDA_CACHE_PATH": "writable"},
+        ),
+        devices=Devices(
+            gpus=[
+                Gpu(
+                    name="H200",
+                    uuid=f"GPU-{address}",
+                    pci_address=address,
+                    driver_version="580.1",
+                    sm_clock_max_hz=1.98e9,
+                    sm_clock_application_hz=1.98e9,
+                    power_limit_w=700.0,
+                    power_limit_default_w=700.0,
+                    compute_mode="default",
+                    virtualization_mode="none",
+                    confidential_computing=False,
+                    ecc=True,
+                    ecc_errors_uncorrected=0,
+                    repair_pending=False,
+                    persistence=True,
+                    mig=False,
+                    mps=False,
+                    pcie_generation=5,
+                    pcie_generation_max=5,
+                    pcie_width=16,
+                    pcie_width_max=16,
+                    pcie_replays=0,
+                )
+                for address in PCI
+            ],
+            gpu_files=["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"],
+            driver_version="580.1",
+            mps_control=False,
+        ),
+        nodes=None,
+        missing={},
+    ),
+    topology=Topology(
+        nodes=[
+            Node(id=0, cpus=[0, 1, 4, 5], has_memory=True, allowed=True),
+            Node(id=1, cpus=[2, 3, 6, 7], has_memory=True, allowed=True),
+        ],
+        packages=[Package(id=0, cores=[[0, 4], [1, 5]]), Package(id=1, cores=[[2, 6], [3, 7]])],
+        cpus_allowed=[0, 1, 4, 5],
+        gpus=[
+            GpuPlace(
+                device=f"cuda:{index}",
+                pci_address=address,
+                node_by_sysfs=0,
+                node_by_nvml=0,
+                links=[Link(peer=PCI[1 - index], kind="NV", lanes=18, peer_access=True)],
+            )
+            for index, address in enumerate(PCI)
+        ],
+    ),
+    contention=Contention(waiting_fraction=0.01, stolen_fraction=0.0),
+)
+
+GROUPS = ("machine", "limits", "confinement", "software", "devices")
+
+
+@pytest.fixture(scope="session")
+def place() -> Callable[[Mapping[str, Any]], Place]:
+    """``place({"limits.cpu_quota": 0.5})``: the healthy place with these changes; "devices.gpus.0.ecc" is of a GPU.
+
+    "runtime" is short for the runtime's name.
+    """
+
+    def changed(changes: Mapping[str, Any]) -> Place:
+        document = msgspec.to_builtins(HEALTHY)
+        for name, value in changes.items():
+            if name == "runtime":
+                document["environment"]["confinement"]["runtime"] |= {"name": value, "in_container": value != "host"}
+                continue
+            *way, last = name.split(".")
+            at = document["environment"] if way[0] in GROUPS else document
+            for step in way:
+                at = at[int(step)] if step.isdigit() else at[step]
+            at[int(last) if last.isdigit() else last] = value
+        return msgspec.convert(document, Place)
+
+    return changed

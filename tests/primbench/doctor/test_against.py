@@ -1,0 +1,133 @@
+"""Two places: which differences are found, and which of the two is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from primbench import environment
+from primbench.doctor import Finding, Place, look
+from primbench.doctor.against import RULES, compare, read
+from primbench.errors import FileError
+from primbench.report.doctor import to_json
+
+MakePlace = Callable[[Mapping[str, Any]], Place]
+LIBRARY = {"path": "/usr/lib/libcublas.so.13", "version": "13", "size_bytes": 1, "missing": {}}
+
+# what is other there, check, severity, words said
+CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
+    ({"devices.gpus.0.name": "H100"}, "against-gpu", "warning", "is H200 here and H100 in other.json"),
+    ({"devices.driver_version": "570.2"}, "against-driver", "warning", "is 580.1 here and 570.2 in other.json"),
+    ({"devices.mps_control": True}, "against-mps", "problem", "mps_control is no here and yes in other.json"),
+    (
+        {"software.libraries": {"libcuda": [{"build_id": "cd", **LIBRARY}]}},
+        "against-libraries",
+        "warning",
+        "libcuda is build id ab here and build id cd in other.json",
+    ),
+    ({"software.packages": {"numpy": "2.3.0"}}, "against-packages", "warning", "numpy is 2.4.0 here and 2.3.0 in"),
+    ({"software.python_build": "GCC 13.2.0"}, "against-python", "warning", "GCC 13.2.0, LTO, PGO here"),
+    ({"software.variables": {"NCCL_ALGO": "Ring"}}, "against-nccl", "warning", "is none here and Ring in other.json"),
+    ({"software.files": {"/etc/nccl.conf": "ab"}}, "against-nccl", "warning", "/etc/nccl.conf is none here"),
+    ({"software.variables": {"OMP_NUM_THREADS": "4"}}, "against-variables", "warning", "OMP_NUM_THREADS is none here"),
+    ({"limits.cpu_quota": 0.5}, "against-cpus", "warning", "cpu_quota is none here and 0.5 in other.json"),
+    ({"limits.memory_limit_bytes": 2**30}, "against-memory", "note", "is none here and 1 GiB in other.json"),
+    ({"confinement.set_mempolicy": "EPERM"}, "against-memory", "note", "is allowed here and EPERM in other.json"),
+    ({"limits.shm_bytes": 2**26}, "against-shared-memory", "note", "is 64 GiB here and 64 MiB in other.json"),
+    (
+        {"confinement.speculation_store_bypass": "thread force mitigated"},
+        "against-mitigations",
+        "warning",
+        "is thread vulnerable here and thread force mitigated in other.json",
+    ),
+    ({"machine.mitigations": {"spectre_v2": "Vulnerable"}}, "against-mitigations", "warning", "Vulnerable in other"),
+    ({"confinement.seccomp": "filter"}, "against-filters", "note", "is disabled here and filter in other.json"),
+    ({"runtime": "docker"}, "against-runtime", "note", "host"),
+    ({"machine.clocksource": "hpet"}, "against-clock", "warning", "is tsc here and hpet in other.json"),
+    ({"machine.governor": "powersave"}, "against-frequency", "warning", "is performance here and powersave in"),
+    ({"machine.transparent_hugepage": "never"}, "against-huge-pages", "warning", "is madvise here and never in"),
+    ({"machine.numa_balancing": True}, "against-numa-balancing", "warning", "is no here and yes in other.json"),
+    ({"machine.infiniband": ["mlx5_0"]}, "against-network", "warning", "is none here and mlx5_0 in other.json"),
+    ({"machine.cpu_model": "EPYC"}, "against-machine", "warning", "is Xeon here and EPYC in other.json"),
+    ({"machine.kernel": "5.4.0"}, "against-kernel", "note", "is 6.8.0-40-generic here and 5.4.0 in other.json"),
+]
+
+
+def differences(place: MakePlace, there: Mapping[str, Any], here: Mapping[str, Any] = {}) -> list[Finding]:
+    return compare(place(here), place(there), "other.json")
+
+
+def test_equal_places_have_no_finding(place: MakePlace) -> None:
+    assert [] == differences(place, {})
+
+
+@pytest.mark.parametrize(("there", "check", "severity", "words"), CASES)
+def test_difference_is_found(place: MakePlace, there: Mapping[str, Any], check: str, severity: str, words: str) -> None:
+    found = [finding for finding in differences(place, there) if finding.check == check]
+    assert [severity] == [finding.severity for finding in found]
+    assert words in " ".join([found[0].summary, *found[0].evidence])
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {rule.check for rule in RULES} == {check for _, check, _, _ in CASES}
+
+
+def test_several_differences_of_one_kind_are_one_finding(place: MakePlace) -> None:
+    (found,) = differences(place, {"software.variables": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}})
+    assert "2 things differ between here and other.json: NCCL_ALGO, NCCL_PROTO" == found.summary
+    assert 2 == len(found.evidence)
+
+
+def test_what_is_not_known_of_one_is_no_difference(place: MakePlace) -> None:
+    unknown = {"machine.clocksource": None, "machine.missing": {"clocksource": "ENOENT"}}
+    assert [] == differences(place, unknown)
+    assert [] == differences(place, {"software.libraries": {}})
+    blas = [{"name": "openblas", "path": "/x", "version": "0.3", "architecture": "Zen", "threads": 1}]
+    assert [] == differences(place, {"software.blas": blas}, here={"software.blas": []})
+
+
+def test_namespaces_count_on_one_machine_only(place: MakePlace) -> None:
+    apart = {"confinement.namespaces": {"ipc": "ipc:[9]", "net": "net:[2]", "uts": "uts:[3]"}}
+    (found,) = [each for each in differences(place, apart) if each.check == "against-namespaces"]
+    assert "here and other.json do not share the ipc namespace" in found.summary
+    assert "--ipc=host" in (found.advice or "")
+    elsewhere = apart | {"devices.gpus.0.uuid": "GPU-3", "devices.gpus.1.uuid": "GPU-4"}
+    assert [] == [each for each in differences(place, elsewhere) if each.check == "against-namespaces"]
+
+
+def test_libraries_that_are_loaded_there_are_looked_at(place: MakePlace) -> None:
+    copies = [{"build_id": "ab", **LIBRARY}, {"build_id": "cd", **LIBRARY}]
+    (found,) = differences(place, {"software.libraries": {"libgomp": copies}})
+    assert ("library-copies", "in other.json: 2 copies of libgomp are loaded") == (found.check, found.summary)
+
+
+def test_reads_what_doctor_and_env_write(tmp_path: Path) -> None:
+    here = look()
+    for name, text in {
+        "doctor.json": to_json(here, []).encode(),
+        "env.json": msgspec.json.encode(msgspec.to_builtins(here.environment) | {"sources": environment.sources()}),
+    }.items():
+        (tmp_path / name).write_bytes(text)
+        found = read(str(tmp_path / name))
+        assert here.environment == found.environment
+        assert [] == compare(here, found, name)
+
+
+def test_reads_the_worker_of_a_results_file(measured: tuple[Path, Result]) -> None:
+    found = read(str(measured[0])).environment.software.libraries
+    assert found is not None
+    assert any("openblas" in name or "mkl" in name for name in found), "NumPy's worker loads a BLAS"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b"[1]", b'{"place": 1}', b'{"kind":"header"}\n', None])
+def test_refuses_other_files_by_name(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(FileError, match=r"x\.json"):
+        read(str(path))

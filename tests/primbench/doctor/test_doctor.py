@@ -1,0 +1,344 @@
+"""All checks: content with the healthy place, one finding for each change of it, a reason for what is unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primbench import doctor
+from primbench.doctor import CHECKS, Finding, Place
+from primbench.topology import Link
+
+MakePlace = Callable[[Mapping[str, Any]], Place]
+
+TWO_NODES = {"limits.cpus_allowed": [0, 2, 4, 6], "topology.packages": []}
+MIB = 2**20
+LIBRARY: dict[str, Any] = {"version": None, "build_id": None, "size_bytes": None, "missing": {}}
+
+# changes of the healthy place, check, severity, words that must be said in the summary, evidence, advice or fix
+CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
+    # cpu
+    ({"limits.cpu_quota": 0.5}, "cpu-quota", "warning", ["0.5 of the 4 CPUs", "cpuset"]),
+    (
+        {"limits.cpu_quota": 2, "limits.throttled_periods": 7, "limits.periods": 9, "limits.throttled_s": 0.31},
+        "cpu-quota",
+        "problem",
+        ["held back in 7 of 9 periods, 310 ms"],
+    ),
+    ({"limits.cpu_quota": 8.0, "limits.throttled_periods": 1}, "cpu-quota", "problem", ["8 of the 4 CPUs"]),
+    ({"limits.cpu_quota": 1.5, "runtime": "docker"}, "cpu-quota", "warning", ["docker run --cpuset-cpus 0 "]),
+    ({"limits.cpu_quota": 1.5, "runtime": "containerd"}, "cpu-quota", "warning", ["CPU manager"]),
+    (TWO_NODES, "cpus-allowed", "warning", ["nodes 0 and 1", "--numa-node auto"]),
+    ({"limits.cpus_allowed": list(range(8))}, "cpus-allowed", "note", ["nodes 0 and 1"]),
+    ({"limits.cpus_allowed": [0, 1, 4]}, "cpus-allowed", "warning", ["CPUs 1,5 are one core"]),
+    ({"contention.waiting_fraction": 0.4}, "cpu-contention", "warning", ["40.0% of the last 10 s"]),
+    ({"contention.stolen_fraction": 0.05}, "cpu-contention", "warning", ["5.0%", "hypervisor"]),
+    ({"machine.governor": "schedutil"}, "cpu-frequency", "warning", ["cpupower frequency-set -g performance"]),
+    ({"machine.turbo": False}, "cpu-frequency", "note", ["turbo is off"]),
+    ({"machine.deepest_idle_s": 133e-6}, "cpu-frequency", "note", ["133 us"]),
+    ({"machine.clocksource": "hpet"}, "clock", "warning", ["hpet"]),
+    ({"machine.clocksource": "kvm-clock"}, "clock", "note", ["kvm-clock"]),
+    ({"machine.clocksource": "kvm-clock", "machine.clock_s": 9e-7}, "clock", "warning", ["900 ns"]),
+    ({"machine.clock_resolution_s": 1e-5}, "clock", "warning", ["10.0 us"]),
+    ({"software.variables": {"OMP_NUM_THREADS": "16"}}, "threads", "warning", ["=16", "set it to 4"]),
+    ({"software.variables": {"MKL_NUM_THREADS": "5,2"}}, "threads", "warning", ["=5"]),
+    # memory
+    ({"confinement.set_mempolicy": "EPERM"}, "memory-policy", "warning", ["set_mempolicy: EPERM"]),
+    (
+        {"confinement.mbind": "ENOSYS", "topology.nodes.1.gpu": "0000:ca:00.0"},
+        "memory-policy",
+        "note",
+        ["no difference"],
+    ),
+    (
+        {"confinement.mbind": "EPERM", "runtime": "docker"},
+        "memory-policy",
+        "warning",
+        ["docker run --cap-add SYS_NICE"],
+    ),
+    (
+        {"confinement.mbind": "EPERM", "runtime": "podman"},
+        "memory-policy",
+        "warning",
+        ["podman run --cap-add SYS_NICE"],
+    ),
+    ({"limits.memory_nodes_allowed": [1]}, "memory-nodes", "warning", ["node 0", "remote"]),
+    ({"machine.numa_balancing": True}, "numa-balancing", "warning", ["sysctl kernel.numa_balancing=0"]),
+    ({"machine.transparent_hugepage": "never"}, "huge-pages", "warning", ["enabled: never"]),
+    ({"confinement.transparent_hugepage_disabled": True}, "huge-pages", "warning", ["PR_SET_THP_DISABLE"]),
+    ({"limits.shm_bytes": 512 * MIB}, "shared-memory", "problem", ["512 MiB"]),
+    ({"limits.shm_bytes": 64 * MIB, "devices.gpus": []}, "shared-memory", "warning", ["64 MiB"]),
+    ({"limits.shm_bytes": 64 * MIB, "runtime": "docker"}, "shared-memory", "problem", ["--shm-size=1g"]),
+    ({"machine.infiniband": ["mlx5_0"]}, "locked-memory", "problem", ["1 MiB", "mlx5_0", "ulimit -l unlimited"]),
+    ({"limits.memory_limit_bytes": 2**32}, "memory-limit", "note", ["4 GiB of the machine's 256 GiB"]),
+    ({"limits.out_of_memory_kills": 2}, "memory-limit", "problem", ["2 processes were killed"]),
+    # confinement
+    ({"runtime": None}, "runtime", "note", ["some container"]),
+    (
+        {
+            "confinement.seccomp": "filter",
+            "confinement.speculation_store_bypass": "thread force mitigated",
+            "machine.kernel": "5.4.0-150-generic",
+        },
+        "speculation",
+        "warning",
+        ["because it has a seccomp filter", "kernel 5.4.0", "spec_store_bypass_disable=prctl"],
+    ),
+    (
+        {"confinement.speculation_indirect_branch": "conditional force disabled"},
+        "speculation",
+        "warning",
+        ["for this process alone"],
+    ),
+    ({"confinement.system_call_s": 2.5e-6}, "system-calls", "warning", ["2.50 us"]),
+    ({"confinement.lsm_profile": "docker-default (enforce)"}, "security-profile", "note", ["docker-default"]),
+    ({"machine.virtualization": "KVM"}, "machine-kind", "note", ["KVM"]),
+    ({"machine.virtualization": "gVisor"}, "machine-kind", "warning", ["stands in for the kernel"]),
+    ({"machine.kernel_parameters": ["mitigations=off"]}, "kernel-parameters", "note", ["mitigations=off"]),
+    ({"machine.mitigations": {"spectre_v2": "Vulnerable"}}, "mitigations", "note", ["spectre_v2"]),
+    ({"confinement.root_filesystem": "overlay"}, "root-filesystem", "note", ["overlay"]),
+    ({"confinement.root_filesystem": "fuse.squashfuse_ll"}, "root-filesystem", "note", ["fuse"]),
+    # GPUs
+    (
+        {"devices.gpus": None, "devices.missing": {"gpus": "nvmlInit: NVMLError_Unknown (999)"}, "runtime": "docker"},
+        "gpus-visible",
+        "problem",
+        ["NVMLError_Unknown", "daemon-reload"],
+    ),
+    (
+        {"devices.gpus": None, "devices.gpu_files": [], "runtime": "podman"},
+        "gpus-visible",
+        "problem",
+        ["driver 580.1 is loaded", "podman run --gpus all", "--device nvidia.com/gpu=all"],
+    ),
+    (
+        {"devices.gpus": None, "devices.gpu_files": [], "devices.driver_version": None},
+        "gpus-visible",
+        "note",
+        ["no NVIDIA GPU"],
+    ),
+    (
+        {"devices.gpus": [], "software.variables": {"CUDA_VISIBLE_DEVICES": ""}},
+        "gpus-visible",
+        "note",
+        ["CUDA_VISIBLE_DEVICES="],
+    ),
+    ({"devices.gpu_files": ["/dev/nvidia-uvm", "/dev/nvidia0"]}, "gpu-files", "warning", ["1 of /dev/nvidia0"]),
+    (
+        {"devices.gpu_files": ["/dev/nvidia0", "/dev/nvidia1"], "runtime": "docker"},
+        "gpu-files",
+        "problem",
+        ["/dev/nvidia-uvm"],
+    ),
+    (
+        {"software.variables": {"NVIDIA_DRIVER_CAPABILITIES": "utility"}},
+        "driver-capabilities",
+        "problem",
+        ["no libcuda"],
+    ),
+    ({"devices.gpus.0.persistence": False}, "persistence", "warning", ["cuda:0: ", "nvidia-smi -pm 1"]),
+    ({"devices.gpus.1.ecc": False}, "ecc", "note", ["cuda:1: ECC is off"]),
+    ({"devices.gpus.0.ecc_errors_uncorrected": 3}, "ecc-errors", "problem", ["3 memory errors"]),
+    ({"devices.gpus.0.repair_pending": True}, "repair-pending", "warning", ["reset"]),
+    ({"devices.gpus.0.mig": True, "devices.gpus.1.mig": True}, "mig", "warning", ["cuda:0 and cuda:1: MIG is on"]),
+    ({"devices.gpus.0.virtualization_mode": "vgpu"}, "vgpu", "warning", ["virtual GPU"]),
+    ({"devices.gpus.0.confidential_computing": True}, "confidential-computing", "warning", ["encrypted"]),
+    ({"devices.gpus.0.power_limit_w": 350.0}, "power-limit", "warning", ["350 W, of 700 W"]),
+    ({"devices.gpus.0.sm_clock_application_hz": 0.99e9}, "application-clock", "note", ["50.0%"]),
+    ({"devices.gpus.0.compute_mode": "prohibited"}, "compute-mode", "problem", ["nvidia-smi -c DEFAULT"]),
+    ({"devices.gpus.0.compute_mode": "exclusive process"}, "exclusive-mode", "note", ["one process"]),
+    ({"devices.gpus.0.pcie_width": 8}, "pcie-width", "problem", ["8 of 16 lanes"]),
+    ({"devices.gpus.0.pcie_generation": 1}, "pcie-generation", "note", ["generation 1 of 5", "idle"]),
+    ({"devices.gpus.0.pcie_replays": 12}, "pcie-replays", "note", ["12 packets"]),
+    ({"devices.mps_control": True}, "mps", "warning", ["control pipe"]),
+    ({"devices.gpus.1.mps": True}, "mps", "warning", ["clients on cuda:1"]),
+    # where GPUs are
+    (
+        {"limits.cpus_allowed": [2, 3, 6, 7]},
+        "gpu-node",
+        "warning",
+        ["beside cuda:0 and cuda:1", "node 0", "CPUs 0-1,4-5"],
+    ),
+    (
+        {"topology.gpus.0.node_by_sysfs": None, "topology.gpus.0.node_by_nvml": None},
+        "gpu-node",
+        "warning",
+        ["cuda:0 is not known", "primbench numa"],
+    ),
+    (
+        {"topology.gpus.0.node_by_nvml": 1},
+        "gpu-witnesses",
+        "warning",
+        ["sysfs says node 0, NVML node 1"],
+    ),
+    (
+        {"topology.gpus.0.links": [Link(peer="0000:ca:00.0", kind="SYS", peer_access=False)]},
+        "peer-access",
+        "warning",
+        ["cuda:0 and 0000:ca:00.0 (SYS)"],
+    ),
+    ({"machine.iommu": ["DMA-FQ"]}, "iommu", "warning", ["DMA-FQ", "iommu=pt"]),
+    (
+        {"software.variables": {"CUDA_VISIBLE_DEVICES": "0"}, "devices.driver_version": "440.33.01"},
+        "visible-devices",
+        "warning",
+        ["450.51"],
+    ),
+    # software
+    (
+        {"software.libraries": {"libgomp": [{"path": "/a", **LIBRARY}, {"path": "/b", **LIBRARY}]}},
+        "library-copies",
+        "warning",
+        ["2 copies of libgomp"],
+    ),
+    (
+        {"software.libraries": {"libcuda": [{"path": "/usr/local/cuda/compat/libcuda.so.1", **LIBRARY}]}},
+        "driver-library",
+        "warning",
+        ["/usr/local/cuda/compat"],
+    ),
+    (
+        {"software.libraries": {"ld-musl": [{"path": "/lib/ld-musl-x86_64.so.1", **LIBRARY}]}, "software.libc": None},
+        "c-library",
+        "warning",
+        ["musl"],
+    ),
+    ({"software.python_build": "Clang 18.1.3"}, "python-build", "warning", ["Clang 18.1.3"]),
+    ({"software.caches": {"NUMBA_CACHE_DIR": "EROFS"}}, "caches", "warning", ["NUMBA_CACHE_DIR: EROFS"]),
+    ({"software.variables": {"CUDA_LAUNCH_BLOCKING": "1"}}, "variables", "problem", ["unset CUDA_LAUNCH_BLOCKING"]),
+    ({"software.variables": {"CUDA_MODULE_LOADING": "EAGER"}}, "variables", "note", ["EAGER"]),
+    ({"software.variables": {"LD_PRELOAD": "/x.so"}}, "variables", "warning", ["/x.so"]),
+    # collectives
+    ({"software.variables": {"NCCL_P2P_DISABLE": "1"}}, "nccl-variables", "warning", ["directly"]),
+    ({"software.variables": {"NCCL_NVLS_ENABLE": "0"}}, "nccl-variables", "warning", ["multicast"]),
+    ({"software.variables": {"NCCL_DEBUG": "info"}}, "nccl-variables", "note", ["log"]),
+    ({"software.variables": {"NCCL_ALGO": "Ring"}}, "nccl-variables", "note", ["NCCL_ALGO=Ring"]),
+    ({"software.files": {"/etc/nccl.conf": "ab" * 32}}, "nccl-files", "note", ["/etc/nccl.conf"]),
+]
+
+# What looks alike and is in order.
+CONTENT: list[tuple[Mapping[str, Any], str]] = [
+    ({"limits.cpu_quota": 4.0}, "cpu-quota"),
+    ({"machine.architecture": "aarch64", "machine.clocksource": "arch_sys_counter"}, "clock"),
+    ({"software.variables": {"OMP_NUM_THREADS": "4"}}, "threads"),
+    ({"software.variables": {"OMP_NUM_THREADS": "many"}}, "threads"),
+    ({"machine.numa_balancing": True, "topology.nodes": []}, "numa-balancing"),
+    ({"limits.shm_bytes": 128 * MIB, "devices.gpus": []}, "shared-memory"),
+    ({"limits.memlock_bytes": None, "machine.infiniband": ["mlx5_0"]}, "locked-memory"),
+    ({"confinement.seccomp": "filter"}, "speculation"),
+    ({"confinement.lsm_profile": "unconfined_u:unconfined_r:unconfined_t:s0"}, "security-profile"),
+    ({"software.variables": {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}}, "driver-capabilities"),
+    ({"machine.iommu": ["DMA"], "devices.gpus": []}, "iommu"),
+    ({"software.variables": {"CUDA_VISIBLE_DEVICES": "0"}}, "visible-devices"),
+    ({"software.variables": {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_MODULE_LOADING": "LAZY"}}, "variables"),
+    ({"software.variables": {"NCCL_P2P_DISABLE": "0", "NCCL_NVLS_ENABLE": "1"}}, "nccl-variables"),
+    ({"software.python_implementation": "pypy", "software.python_build": "GCC"}, "python-build"),
+]
+
+
+def of(findings: list[Finding], check: str) -> list[Finding]:
+    return [finding for finding in findings if finding.check == check]
+
+
+def test_healthy_place_is_ok_by_every_check(place: MakePlace) -> None:
+    found = doctor.examine(place({}))
+    assert {"ok"} == {finding.severity for finding in found}, [f for f in found if f.severity != "ok"]
+    assert len(CHECKS) == len(found)
+
+
+@pytest.mark.parametrize(("changes", "check", "severity", "words"), CASES)
+def test_cause_is_found(
+    place: MakePlace, changes: Mapping[str, Any], check: str, severity: str, words: list[str]
+) -> None:
+    found = of(doctor.examine(place(changes)), check)
+    assert [severity] == [finding.severity for finding in found], found
+    said = " ".join([found[0].summary, *found[0].evidence, found[0].advice or "", *found[0].fix])
+    assert [] == [word for word in words if word not in said], said
+
+
+@pytest.mark.parametrize(("changes", "check"), CONTENT)
+def test_what_is_in_order_is_no_finding(place: MakePlace, changes: Mapping[str, Any], check: str) -> None:
+    assert ["ok"] == [finding.severity for finding in of(doctor.examine(place(changes)), check)]
+
+
+def test_every_check_has_a_case_that_it_finds(place: MakePlace) -> None:
+    worse = [place(changes) for changes, *_ in CASES]
+    assert [] == [check.__name__ for check in CHECKS if not any(list(check(each)) for each in worse)]
+
+
+UNKNOWN = {
+    "cpu-quota": ("limits", "cpu_quota"),
+    "cpus-allowed": ("topology", "packages"),
+    "cpu-contention": ("contention", "waiting_fraction"),
+    "cpu-frequency": ("machine", "governor"),
+    "clock": ("machine", "clock_s"),
+    "memory-policy": ("confinement", "set_mempolicy"),
+    "memory-nodes": ("limits", "memory_nodes_allowed"),
+    "numa-balancing": ("machine", "numa_balancing"),
+    "huge-pages": ("machine", "transparent_hugepage"),
+    "shared-memory": ("limits", "shm_bytes"),
+    "locked-memory": ("limits", "memlock_bytes"),
+    "memory-limit": ("limits", "memory_limit_bytes"),
+    "runtime": ("confinement", "runtime"),
+    "speculation": ("confinement", "seccomp"),
+    "system-calls": ("confinement", "system_call_s"),
+    "security-profile": ("confinement", "lsm_profile"),
+    "machine-kind": ("machine", "virtualization"),
+    "kernel-parameters": ("machine", "kernel_parameters"),
+    "mitigations": ("machine", "mitigations"),
+    "root-filesystem": ("confinement", "root_filesystem"),
+    "gpu-files": ("devices", "gpu_files"),
+    "gpu-setup of cuda:0": ("devices.gpus.0", "ecc"),
+    "gpu-node": ("topology", "gpus"),
+    "mps": ("devices", "mps_control"),
+    "iommu": ("machine", "iommu"),
+    "library-copies": ("software", "libraries"),
+    "python-build": ("software", "python_build"),
+}
+
+
+@pytest.mark.parametrize("check", UNKNOWN)
+def test_unknown_value_is_unknown_with_its_reason(place: MakePlace, check: str) -> None:
+    part, field = UNKNOWN[check]
+    changes = {f"{part}.{field}": None, f"{part}.missing": {field: "because of this"}}
+    (found,) = of(doctor.examine(place(changes)), check)
+    assert ("unknown", [f"{field}: because of this"]) == (found.severity, found.evidence)
+
+
+def test_gpu_memory_is_no_node_of_the_host(place: MakePlace) -> None:
+    assert [0] == [node.id for node in place({"topology.nodes.1.gpu": "0000:ca:00.0"}).nodes]
+
+
+# Found beside the 31 causes that the package's docstring lists.
+FURTHER = {"threads", "kernel-parameters", "mitigations", "runtime", "ecc", "ecc-errors", "repair-pending"} | {
+    "compute-mode",
+    "exclusive-mode",
+}
+
+
+def test_docstring_names_every_check_beside_its_cause() -> None:
+    lines = re.findall(r"^(\d+)\. .*?: (.+)$", doctor.__doc__ or "", re.MULTILINE)
+    assert list(range(1, 32)) == [int(number) for number, _ in lines]
+    named = {word for _, words in lines for word in re.findall(r"[a-z]+(?:-[a-z]+)*", words)}
+    assert FURTHER == {check for _, check, *_ in CASES} - named
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json")))
+def test_recorded_machines_are_examined(tree: Callable[[str], Path], name: str) -> None:
+    found = doctor.examine(doctor.look(tree(name)))
+    assert len(CHECKS) <= len(found)
+    assert all(finding.summary for finding in found)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_corrupt_files_raise_nothing(
+    tree: Callable[[str], Path], corrupt: Callable[[Path, int], str], seed: int
+) -> None:
+    root = tree(("xeon-2-nodes", "epyc-nps4", "grace-hopper", "container-cpuset-v1")[seed % 4])
+    damage = corrupt(root, seed)
+    found = doctor.examine(doctor.look(root))
+    assert len(CHECKS) <= len(found), damage
