@@ -55,6 +55,7 @@ PLACES = [
     for primitive in primitives()
     for backend in backends_of(primitive)
     for kind in devices_of(backend)
+    if kind == "cpu" or primitives()[primitive].on_gpus
 ]
 ids = ["-".join(place) for place in PLACES]
 

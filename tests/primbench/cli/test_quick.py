@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from click.testing import Result
 
-from primbench.problem import primitives
+from primbench.problem import backends_of, primitives
 
 
 def test_nothing_of_it_fails(invoke: Callable[..., Result]) -> None:
@@ -15,4 +15,5 @@ def test_nothing_of_it_fails(invoke: Callable[..., Result]) -> None:
     result = invoke("run", "quick", "--device", "cpu", "--backend", "numpy", *times, "--json", "-")
     records = json.loads(result.stdout)["records"]
     assert (0, {"ok"}) == (result.exit_code, {record["status"] for record in records})
-    assert set(primitives()) == {record["case"]["primitive"] for record in records}
+    expected = {name for name in primitives() if "numpy" in backends_of(name)}
+    assert expected == {record["case"]["primitive"] for record in records}

@@ -1,0 +1,105 @@
+"""Chase: how long a load from memory takes that has to wait for the one before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import InvalidRequest, UnsupportedCase
+from primbench.problem import Problem, Reference, Step, check_sizes, described, kernel, option, size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from primbench.measurement import Measurement
+    from primbench.problem import Array
+
+ANYWHERE = -1
+MOST_NODES = 1024
+STRIDE_BYTES = 128  # two cache lines, as x86 fetches them in pairs; one of POWER
+_WORDS = STRIDE_BYTES // 8
+
+
+@dataclass(frozen=True)
+class Chase(Problem, name="chase"):
+    """Follow a chain through host memory in random order, one load a place of 128 bytes, by one thread.
+
+    A call goes once through the whole buffer; load is the time of one load. It is the latency of memory where the
+    buffer is several times as large as the last-level cache, and includes the misses of the TLB: the buffer asks for
+    huge pages, and may not get them.
+    """
+
+    bytes: int = size("of the buffer", unit="B")
+    node: int = option(ANYWHERE, "memory node of the buffer; -1 is any")
+
+    example_sizes = ((4096,), (131_072,), (256,))
+    on_gpus = False
+
+    def __post_init__(self) -> None:
+        check_sizes(self)
+        if self.bytes % STRIDE_BYTES or self.bytes < 2 * STRIDE_BYTES:
+            raise InvalidRequest(f"chase bytes={self.bytes}: a multiple of {STRIDE_BYTES}, at least {2 * STRIDE_BYTES}")
+        if not ANYWHERE <= self.node < MOST_NODES:
+            raise InvalidRequest(f"chase node={self.node}: a memory node, or -1 for any")
+
+    @property
+    def places(self) -> int:
+        return self.bytes // STRIDE_BYTES
+
+    @property
+    def loads(self) -> int:
+        """Of one call: from the first place of the chain to the last."""
+        return self.places - 1
+
+    def bytes_moved(self) -> None:
+        """A rate of them would be no bandwidth: one load is under way at a time."""
+
+    def memory_bytes(self) -> int:
+        return self.bytes
+
+    def figures(self, measured: Measurement) -> dict[str, float | None]:
+        return {"load_s": measured.main.median_s / self.loads if measured.main else None}
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        """int64[places]: after each place the next one, all of them in a single ring that begins at 0."""
+        import numpy as np
+
+        ring = np.concatenate([[0], 1 + rng.permutation(self.loads)])
+        following = np.empty(self.places, np.int64)
+        following[ring] = np.roll(ring, -1)
+        return (following,)
+
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+        """The end of the chain is the place that the beginning follows; any other was reached too early."""
+        import numpy as np
+
+        end = np.flatnonzero(inputs[0] == 0).astype(np.float64)
+        return Reference(index=..., expected=end, scale=np.ones_like(end))
+
+    def tolerance(self) -> float:
+        return 0.0
+
+
+@kernel("chase", "numba")
+def numba_chase(backend: Any, problem: Chase, following: Any) -> Step:
+    """A compiled loop: NumPy has none in which a load waits for the one before it. One call compiles it here."""
+    if backend.device != "cpu":
+        raise UnsupportedCase("chase is through memory of the host: ask for --device cpu")
+    import numpy as np
+
+    from primbench.hostbuffer import host_buffer
+    from primbench.kernels._chase_numba_cpu import walk
+
+    node = None if problem.node < 0 else problem.node
+    buffer = host_buffer(problem.bytes, node)
+    chain = buffer.view(np.uint64)
+    chain[::_WORDS] = backend.get(following) * _WORDS
+    end = np.empty(1, np.int64)
+    walk(chain, 1, end)
+
+    def step() -> Any:
+        walk(chain, problem.loads, end)
+        end[0] //= _WORDS
+        return end
+
+    return described(step, algorithm="compiled loop, 1 thread", host_buffers=[(buffer, node)])

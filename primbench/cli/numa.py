@@ -1,0 +1,111 @@
+"""`primbench numa`: which node is near which GPU, by measurement."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from primbench import affinity, backends, hostmemory, topology
+from primbench.affinity import CHASE, CPU, LAUNCH
+from primbench.affinity.analysis import analyse
+from primbench.cli.measuring import run_cases, writing
+from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, GroupedOption, complete, parsed
+from primbench.cli.outputs import check_outputs, write
+from primbench.errors import BackendUnavailable
+from primbench.record import Results
+from primbench.running import ALL, choose, header
+from primbench.session import DEFAULT_TIMEOUT_S, Session
+from primbench.units import parse_size
+
+GPU_BYTES = 128 * 2**20
+HOST_BYTES = (64 * 2**20, 256 * 2**20)  # twice the caches within these: with more, a cell takes half a minute
+MOST_ROUNDS = 1000
+
+
+def _run(**values: Any) -> None:
+    check_outputs({"csv_path": None, "markdown_path": None} | values)
+    found = topology.collect()
+    axes = affinity.axes_of(found)
+    chosen, missing = _backends(values["backend"], values["device"])
+    size_bytes = values["size_bytes"]
+    if size_bytes is None:
+        size_bytes = _default_bytes(on_host=all(device == CPU for device, _ in chosen))
+    asked = {"size_bytes": size_bytes, "rounds": values["rounds"], "seed": values["seed"]}
+    cases = affinity.cases_of(axes, chosen, **asked)
+    session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
+    results = Results(header=header(sys.argv, {}), workers=[], records=[])
+    with writing(values["output"], None, results.header) as writer:
+        ended = run_cases(cases, len(cases), session, writer, results, quiet=values["quiet"])
+    result = analyse(axes, found, results.records, missing=missing, **asked)
+    if values["json_path"] != "-":
+        from primbench.report.affinity import text
+
+        click.echo(text(result, found), nl=False)
+    if values["json_path"] is not None:
+        write(values["json_path"], msgspec.json.format(msgspec.json.encode(result), indent=1).decode() + "\n")
+    if ended is not None:
+        raise ended
+    if any(record.status == "failed" for record in results.records):
+        sys.exit(1)
+
+
+def _backends(backend: str | None, device: str | None) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
+    """(device, primitive) -> backend, and what is not measured, with the reason.
+
+    Raises BackendUnavailable or InvalidRequest for a backend or device that is named and cannot be had.
+    """
+    named = [backend] if backend else []
+    places = choose("memcpy", named, device)
+    if device is None and places[0][1] != CPU:
+        places = choose("memcpy", named, ALL)
+    if places[0][1] != CPU:
+        return {(device, primitive): name for name, device in places for primitive in ("memcpy", LAUNCH)}, {}
+    try:
+        ((chaser, _),) = choose(CHASE, [], CPU)
+    except BackendUnavailable as absent:
+        return {(CPU, "memcpy"): places[0][0]}, {CHASE: str(absent)}
+    return {(CPU, "memcpy"): backend or chaser, (CPU, CHASE): chaser}, {}
+
+
+def _default_bytes(*, on_host: bool) -> int:
+    """A copy that caches do not hold; a GPU's goes past those of the host in pieces, and may be smaller."""
+    if not on_host:
+        return GPU_BYTES
+    least, most = HOST_BYTES
+    return min(max(least, 2 * hostmemory.last_level_cache_bytes()), most)
+
+
+def _option(group: str, *names: str, **attributes: Any) -> click.Option:
+    return GroupedOption(names, group=group, **attributes)
+
+
+command = GroupedCommand(
+    "numa",
+    callback=_run,
+    params=[
+        _option("Where", "--device", metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."),
+        _option("Measure", "--backend", metavar="NAME", shell_complete=complete(backends.names),
+                help=f"{', '.join(backends.names())}. Default: the best one on the device."),
+        _option("Measure", "--rounds", type=click.IntRange(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
+                help="Fresh processes of every CPU node; intervals are over them."),
+        _option("Measure", "--bytes", "size_bytes", type=parsed("size", parse_size), metavar="SIZE",
+                help="Of a copy or a chased buffer. Default: 128 MiB on a GPU, else twice the caches, 64 to 256 MiB."),
+        _option("Measure", "--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True,
+                help="Seed of the inputs and of the order of cells."),
+        _option("Measure", "--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
+                help="Give up a case after so long."),
+        _option("Output", "-o", "--output", "output", type=FILE, metavar="FILE.jsonl",
+                help="Write a new results file, every record as it comes."),
+        _option("Output", "--json", "json_path", type=FILE, metavar="FILE",
+                help="Write the matrices as one JSON document; - is stdout."),
+        _option("Output", "-q", "--quiet", is_flag=True, help="No progress."),
+        _option("Output", "-v", "--verbose", is_flag=True, help="Show what workers print."),
+    ],
+    help="Measure which NUMA node is near which GPU, and what the others cost.\n\n"
+         "Copies with the thread on every node that has CPUs and the buffer on every node that has memory, both "
+         "ways, pinned and pageable, and launches from every node, in rounds of fresh processes. Without a GPU: "
+         "copies within the host, and the time of a load from memory.",
+)  # fmt: skip

@@ -1,0 +1,144 @@
+"""`primbench numa` end to end, on the nodes that there are here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primbench import backends, record, topology
+from primbench.running import has_gpu_node
+
+COMMAND = (sys.executable, "-P", "-m", "primbench", "numa")
+SMALL = ("--device", "cpu", "--rounds", "2", "--bytes", "1MiB")
+UNDER_A_FILTER = (
+    sys.executable, "-P", str(Path(__file__).parents[2] / "seccomp.py"), "--deny", "mbind,set_mempolicy", "--",
+)  # fmt: skip
+
+
+def run(*arguments: Any, before: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [*before, *COMMAND, *map(str, arguments)]
+    variables = os.environ | environment
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables, check=False)
+
+
+def own_nodes() -> list[int]:
+    """Those with CPUs and with memory that this process may use."""
+    place = topology.collect(gpus=False)
+    assert place.nodes is not None
+    allowed = os.sched_getaffinity(0)
+    found = [node.id for node in place.nodes if allowed & set(node.cpus) and node.has_memory and node.allowed]
+    assert found
+    return found
+
+
+def is_chased() -> bool:
+    return backends.missing("numba") is None
+
+
+def test_every_cell_of_the_host_is_timed(tmp_path: Path) -> None:
+    results = tmp_path / "raw.jsonl"
+    done = run(*SMALL, "--seed", 5, "--json", "-", "-o", results)
+    assert (0, "") == (done.returncode, done.stderr)
+    found, nodes = json.loads(done.stdout), own_nodes()
+    assert (nodes, None, 2, 5, 2**20) == (
+        found["axes"]["cpu_nodes"], found["axes"]["first_touch"], found["rounds"], found["seed"], found["size_bytes"],
+    )  # fmt: skip
+    assert ["h2h", "chase"][: 1 + is_chased()] == [matrix["kind"] for matrix in found["matrices"]]
+    for matrix in found["matrices"]:
+        places = [(cell["cpu_node"], cell["memory_node"]) for cell in matrix["cells"]]
+        assert [(cpu, memory) for cpu in nodes for memory in found["axes"]["memory_nodes"]] == places
+        assert [True] == [cell["is_nearest"] for cell in matrix["cells"] if cell["is_nearest"]]
+        assert all({"0", "1"} == cell["times_s"].keys() and cell["median_s"] > 0 for cell in matrix["cells"])
+    raw = record.read(results)
+    assert len(raw.records) == sum(2 * len(matrix["cells"]) for matrix in found["matrices"])
+    placed = {worker.worker: worker.placement.cpus for worker in raw.workers}
+    cpus = {node.id: set(node.cpus) & os.sched_getaffinity(0) for node in topology.memory_nodes()}
+    for each in raw.records:
+        assert each.worker is not None
+        assert each.case.placement.cpu_node is not None
+        assert cpus[each.case.placement.cpu_node] == set(placed[each.worker])
+        assert f"{each.case.process}" == each.case.labels["round"]
+        assert each.measurement is not None
+        assert each.measurement.pages is not None
+        assert {int(each.case.labels["memory_node"])} == set(each.measurement.pages.by_node)
+
+
+def test_rounds_are_fresh_processes(tmp_path: Path) -> None:
+    assert 0 == run(*SMALL, "-o", tmp_path / "raw.jsonl").returncode
+    raw = record.read(tmp_path / "raw.jsonl")
+    assert 2 * len(own_nodes()) <= len({worker.pid for worker in raw.workers})
+
+
+def test_where_binding_is_denied_memory_follows_the_thread() -> None:
+    """As under Docker's default profile."""
+    done = run(*SMALL, "--json", "-", before=UNDER_A_FILTER)
+    assert (0, "") == (done.returncode, done.stderr)
+    found = json.loads(done.stdout)
+    assert "EPERM; allow it (docker run --cap-add SYS_NICE)" in found["axes"]["first_touch"]
+    for matrix in found["matrices"]:
+        for cell in matrix["cells"]:
+            together = cell["cpu_node"] == cell["memory_node"]
+            assert together == bool(cell["times_s"])
+            assert together or "memory cannot be bound" in cell["reason"]
+
+
+def test_without_a_compiler_the_latency_is_missing_with_the_reason(tmp_path: Path) -> None:
+    """Numba hidden from every process by a module of its name that cannot be found: a place without it."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numba'] = None\n")
+    done = run(*SMALL, PYTHONPATH=str(tmp_path))
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "h2h" in done.stdout
+    assert "chase was not measured: chase has no backend on a CPU here: numba: module 'numba' is not" in done.stdout
+
+
+@pytest.mark.skipif(has_gpu_node(), reason="needs a machine without a GPU: here numa takes the GPUs")
+def test_without_a_gpu_the_host_is_measured() -> None:
+    done = run("--rounds", 1, "--bytes", "1MiB")
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "host  1 MiB" in done.stdout
+
+
+def test_failed_case_is_exit_code_1_and_its_reason_is_in_the_matrix() -> None:
+    done = run(*SMALL, "--rounds", 1, "--timeout", "1us")
+    assert 1 == done.returncode
+    assert "memory node 0: no answer within 1e-06 s (--timeout)" in done.stdout
+
+
+def test_sigterm_leaves_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "raw.jsonl"
+    command = [*COMMAND, *SMALL, "--rounds", "500", "-o", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (path.exists() and b'"kind":"record"' in path.read_bytes()):
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        stdout, stderr = running.communicate(timeout=60)
+    assert 128 + signal.SIGTERM == running.returncode
+    assert stderr.startswith("Stopped after ")
+    assert "h2h" in stdout or "a load" in stdout
+    assert record.read(path).records
+
+
+REFUSED = [
+    (("--rounds", "0"), "Invalid value for '--rounds'"),
+    (("--bytes", "7"), "Invalid value for '--bytes'"),
+    (("--bytes", "0B"), "a size is a whole number of at least 1"),
+    (("--json", "/nosuch/x.json"), "there is no folder /nosuch"),
+    (("--json", "x", "-o", "x"), "asked to hold two things"),
+    (("--device", "gpu0"), "--device gpu0: cpu, cuda:N (N from 0) or all"),
+    (("--backend", "nosuch"), "backend 'nosuch'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), REFUSED, ids=[" ".join(a) for a, _ in REFUSED])
+def test_bad_request_says_what_is_wrong(arguments: tuple[str, ...], reason: str, refusal: Callable[..., str]) -> None:
+    assert reason in refusal("numa", "--device", "cpu", *arguments)
