@@ -170,7 +170,7 @@ def clock(place: Place) -> Iterator[Finding]:
 def threads(place: Place) -> Iterator[Finding]:
     """Whether libraries are told to start more threads than there are CPUs for."""
     limits = place.environment.limits
-    granted = min(len(limits.cpus_allowed), limits.cpu_quota or len(limits.cpus_allowed))
+    granted = max(1, min(len(limits.cpus_allowed), limits.cpu_quota or len(limits.cpus_allowed)))
     for name in THREAD_VARIABLES:
         text = place.environment.software.variables.get(name, "").partition(",")[0].strip()
         if text.isascii() and text.isdigit() and int(text[:9]) > granted:

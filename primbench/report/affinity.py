@@ -110,8 +110,10 @@ def _beside(value: str, cell: Cell) -> str:
 
 
 def _ratio(ratio: float, low: float | None, high: float | None) -> str:
-    """As many decimals as differences between processes deserve; one round has no interval."""
-    return f"{ratio:.3f}" if low is None or high is None else f"{ratio:.3f} [{low:.3f}, {high:.3f}]"
+    """As many decimals as differences between processes deserve; one round has no interval, two may have none of use."""
+    if low is None or high is None:
+        return f"{ratio:.3f}"
+    return f"{ratio:.3f} [{low:.3f}, {high:.3f}]" if high < 10 * ratio else f"{ratio:.3f} [wider than tenfold]"
 
 
 def _notes(matrices: Sequence[Matrix]) -> Iterator[str]:
