@@ -1,0 +1,251 @@
+"""A real machine of two NUMA nodes for the tests: QEMU's software emulation, which needs neither /dev/kvm nor rights.
+
+Its root is this machine's own, read-only over 9p, under a file system in its memory that takes what is written: the
+same Python and the same installed package run in it as outside, and nothing of it stays. Its kernel is the
+distribution's, downloaded and unpacked but not installed. Times taken in it mean nothing; places and errors are real.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import lzma
+import os
+import platform
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+AGENT = Path(__file__).with_name("guest_agent.py")
+PROGRAMS = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "busybox": "busybox-static",
+    "cpio": "cpio",
+    "depmod": "kmod",
+    "setpriv": "util-linux",
+    "apt-get": "apt",
+}
+PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+KERNEL = "linux-image-amd64"
+MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+
+NODES = 2
+NODE_BYTES = 768 * 2**20
+CPUS_PER_NODE = 2
+DISTANCE = 21
+BOOT_TIMEOUT_S = 120
+BUILD_TIMEOUT_S = 240
+
+INIT = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+while read module; do insmod /modules/$module; done < /modules/order
+mkdir /host /written /new
+mount -t 9p -o trans=virtio,version=9p2000.L,cache=loose,msize=512000 host /host
+mount -t tmpfs tmpfs /written
+mkdir /written/upper /written/work
+mount -t overlay -o lowerdir=/host,upperdir=/written/upper,workdir=/written/work overlay /new
+for folder in proc sys dev; do mount --move /$folder /new/$folder; done
+mount -t tmpfs tmpfs /new/run
+mkdir -p /new/dev/shm
+mount -t tmpfs tmpfs /new/dev/shm
+mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run
+chroot /new {agent} $(echo /new/dev/vport* | cut -c 5-)
+poweroff -f
+"""
+
+
+class Machine:
+    """A running machine. After an answer that did not come in time nothing further can be asked of it."""
+
+    def __init__(self, line: socket.socket, console: Path) -> None:
+        self._line = line
+        self._answers = line.makefile("rb")
+        self._console = console
+        assert "ready" == self._answer(BOOT_TIMEOUT_S)
+
+    def run(
+        self, *argv: Any, cgroup: Mapping[str, str] | None = None, timeout_s: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        request = {"argv": [str(a) for a in argv], "cgroup": dict(cgroup or {}), "timeout_s": timeout_s}
+        self._line.sendall(json.dumps(request).encode() + b"\n")
+        answer = self._answer(timeout_s + 30)
+        ended = subprocess.CompletedProcess(argv, answer["returncode"], answer["stdout"], answer["stderr"])
+        assert ended.returncode is not None, f"not ended in {timeout_s} s: {ended}"
+        return ended
+
+    def _answer(self, timeout_s: float) -> Any:
+        self._line.settimeout(timeout_s)
+        try:
+            line = self._answers.readline()
+        except TimeoutError:
+            line = b""
+        if not line.endswith(b"\n"):
+            raise RuntimeError(f"no answer, or not in {timeout_s} s; its console: {self._console.read_text()[-2000:]}")
+        return json.loads(line)
+
+
+@pytest.fixture(scope="session")
+def on_two_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """``on_two_nodes(program, *arguments, cgroup={file: text}, timeout_s=120)``: how the command ended in the machine.
+
+    cgroup: files of the control group that the command has of its own, written before it starts.
+    The machine ends with the session, or with this process however that ends.
+    """
+    _require_programs()
+    folder = tmp_path_factory.mktemp("machine")
+    cache = request.config.cache
+    kernel = _kernel(cache.mkdir("two-nodes") if cache is not None else folder)
+    initramfs = _initramfs(kernel, folder)
+    console = folder / "console.txt"
+    console.touch()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = _qemu(kernel / "vmlinuz", initramfs, console, theirs.fileno())
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        theirs.close()  # else nobody would see QEMU end, nor QEMU us
+        try:
+            yield Machine(ours, console).run
+            ours.shutdown(socket.SHUT_RDWR)  # the agent ends with the line, and the machine with the agent
+            process.wait(30)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _qemu(vmlinuz: Path, initramfs: Path, console: Path, line: int) -> list[str]:
+    options = [
+        ("-M", "q35"),
+        ("-accel", "tcg,thread=multi"),
+        ("-cpu", "max"),  # AVX2, for NumPy
+        ("-m", f"{NODES * NODE_BYTES // 2**20}M"),
+        ("-smp", f"{NODES * CPUS_PER_NODE},sockets={NODES},cores={CPUS_PER_NODE},threads=1"),
+        *itertools.chain.from_iterable(map(_node, range(NODES))),
+        ("-numa", f"dist,src=0,dst=1,val={DISTANCE}"),
+        ("-kernel", str(vmlinuz)),
+        ("-initrd", str(initramfs)),
+        ("-append", "console=ttyS0 panic=-1 quiet tsc=reliable"),
+        ("-display", "none"),
+        ("-serial", f"file:{console}"),
+        ("-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"),
+        ("-device", "virtio-serial"),
+        ("-chardev", f"socket,id=line,fd={line}"),
+        ("-device", "virtserialport,chardev=line"),
+    ]
+    ends_with_us = ["setpriv", "--pdeathsig", "KILL"]
+    flags = ["-nodefaults", "-no-user-config", "-no-reboot"]
+    return [*ends_with_us, "qemu-system-x86_64", *flags, *itertools.chain(*options)]
+
+
+def _node(node: int) -> list[tuple[str, str]]:
+    first = node * CPUS_PER_NODE
+    cpus = f"cpus={first}-{first + CPUS_PER_NODE - 1}"
+    return [
+        ("-object", f"memory-backend-ram,id=memory{node},size={NODE_BYTES}"),
+        ("-numa", f"node,nodeid={node},{cpus},memdev=memory{node}"),
+    ]
+
+
+def _require_programs() -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip(f"the machine emulated has the architecture x86_64, the programs here that of {platform.machine()}")
+    absent = [package for program, package in PROGRAMS.items() if not _is_there(program)]
+    if absent:
+        pytest.skip(f"a machine of two NUMA nodes needs: apt-get install {' '.join(absent)}")
+
+
+def _is_there(program: str) -> bool:
+    path = _program(program)
+    if path is None or program != "busybox":
+        return path is not None
+    # It has to be the static one, since it runs where there is no libc: ldd fails on that.
+    return subprocess.run(["ldd", path], capture_output=True).returncode != 0
+
+
+def _kernel(cache: Path) -> Path:
+    """A folder with vmlinuz and lib/modules/VERSION, made once."""
+    package = _kernel_package()
+    kernel = cache / package
+    if not kernel.exists():
+        new = cache / "new"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        try:
+            _run("apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", package, cwd=new)
+        except subprocess.CalledProcessError as error:
+            errors = [line for line in error.stderr.splitlines() if line.startswith("E:")]
+            pytest.skip(f"apt-get download {package}: {'; '.join(errors)}")
+        (archive,) = new.glob("*.deb")
+        _run("dpkg-deb", "-x", archive.name, ".", cwd=new)
+        archive.unlink()
+        if not (new / "lib").exists():
+            (new / "lib").symlink_to("usr/lib")
+        (image,) = new.glob("boot/vmlinuz-*")
+        image.rename(new / "vmlinuz")
+        _run("depmod", "-b", new, _version(new))
+        new.rename(kernel)
+    return kernel
+
+
+def _kernel_package() -> str:
+    try:
+        depends = _run("apt-cache", "depends", KERNEL)
+    except subprocess.CalledProcessError:
+        pytest.skip(f"apt knows no {KERNEL}: apt-get update, on Debian")
+    return next(word for word in depends.split() if word.startswith("linux-image-") and word != KERNEL)
+
+
+def _version(kernel: Path) -> str:
+    (folder,) = (kernel / "lib/modules").iterdir()
+    return folder.name
+
+
+def _initramfs(kernel: Path, folder: Path) -> Path:
+    """Busybox, the modules with which the root is reached, and the script that starts the agent there."""
+    tree = folder / "initramfs"
+    for name in ("bin", "proc", "sys", "dev", "modules"):
+        (tree / name).mkdir(parents=True)
+    shutil.copy(str(_program("busybox")), tree / "bin")
+    modules = _modules(kernel)
+    for module in modules:
+        content = module.read_bytes()
+        (tree / "modules" / module.stem).write_bytes(lzma.decompress(content) if module.suffix == ".xz" else content)
+    (tree / "modules/order").write_text("".join(f"{module.stem}\n" for module in modules))
+    init = tree / "init"
+    init.write_text(INIT.format(agent=shlex.join([sys.executable, "-P", str(AGENT)])))
+    init.chmod(0o755)
+    files = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
+    image = folder / "initramfs.cpio"
+    _run("cpio", "--quiet", "-o", "-H", "newc", "-F", image, cwd=tree, stdin=files)
+    return image
+
+
+def _modules(kernel: Path) -> list[Path]:
+    """Their files, each after those that it needs."""
+    show = ("modprobe", "-d", kernel, "-S", _version(kernel), "--show-depends")
+    lines = [line.split() for name in MODULES for line in _run(*show, name).splitlines()]
+    return list(dict.fromkeys(Path(file) for kind, file, *_ in lines if kind == "insmod"))
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=PATH)
+
+
+def _run(*argv: str | Path, cwd: Path | None = None, stdin: str = "") -> str:
+    program = [_program(str(argv[0])) or argv[0], *argv[1:]]
+    ended = subprocess.run(
+        program, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=True
+    )
+    return ended.stdout

@@ -1,0 +1,205 @@
+"""The commands on a machine that has two NUMA nodes: CPUs 0-1 and 2-3. Only places, errors and shapes: no times."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Mapping
+from subprocess import CompletedProcess
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., CompletedProcess[str]]
+
+NUMPY = ("--backend", "numpy", "--bytes", "1MiB")
+QUICK = (*NUMPY, "--min-time", "10ms", "--max-time", "20ms")
+NODE_1_ONLY = {"cpuset.cpus": "2-3", "cpuset.mems": "1"}
+HALF_A_CPU = {"cpu.max": "50000 100000"}
+
+# Binds itself, touches 64 pages, and asks the kernel for their nodes by both ways there are, without primbench.
+BOUND_PAGES = """
+import ctypes, json, mmap, os, re, sys
+from pathlib import Path
+from primbench.placement import Placement, apply
+
+apply(Placement(numa_node=int(sys.argv[1])), "cpu")
+COUNT = 64
+block = mmap.mmap(-1, COUNT * mmap.PAGESIZE)
+for page in range(COUNT):
+    block[page * mmap.PAGESIZE] = 1
+start = ctypes.addressof(ctypes.c_char.from_buffer(block))
+pages = (ctypes.c_void_p * COUNT)(*(start + page * mmap.PAGESIZE for page in range(COUNT)))
+nodes = (ctypes.c_int * COUNT)()
+MOVE_PAGES = 279
+assert 0 == ctypes.CDLL(None).syscall(MOVE_PAGES, 0, ctypes.c_ulong(COUNT), pages, None, nodes, 0)
+(line,) = [line for line in Path("/proc/self/numa_maps").read_text().splitlines() if int(line.split()[0], 16) == start]
+print(json.dumps({
+    "move_pages": sorted(set(nodes)),
+    "numa_maps": {int(node): int(count) for node, count in re.findall(r"N(\\d+)=(\\d+)", line)},
+    "cpus": sorted(os.sched_getaffinity(0)),
+}))
+"""
+
+# Holds a CPU for a second, then becomes the command that follows.
+BUSY_SECOND = """
+import os, sys, time
+while time.process_time() < 1:
+    pass
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.fixture(scope="session")
+def primbench(on_two_nodes: Run) -> Run:
+    """``primbench(*arguments, cgroup=...)``: the installed command, as it ended in the machine."""
+
+    def run(*arguments: Any, cgroup: Mapping[str, str] | None = None) -> CompletedProcess[str]:
+        return on_two_nodes(sys.executable, "-P", "-m", "primbench", *arguments, cgroup=cgroup)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def copied(primbench: Run) -> Callable[..., tuple[Any, Any]]:
+    """``copied(*options)``: the worker's effective placement, and where the pages of its one measurement were."""
+
+    def of(*options: Any, cgroup: Mapping[str, str] | None = None) -> tuple[Any, Any]:
+        said = json_of(primbench("memcpy", *QUICK, *options, "--json", "-", cgroup=cgroup))
+        (worker,), (record,) = said["workers"], said["records"]
+        assert "ok" == record["status"], record["reason"]
+        return worker["placement"], record["measurement"]["pages"]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def refused(primbench: Run) -> Callable[..., str]:
+    """``refused(*options)``: the one error line of a copy that exits with 2."""
+
+    def of(*options: Any, cgroup: Mapping[str, str] | None = None) -> str:
+        ended = primbench("memcpy", *QUICK, "--quiet", *options, cgroup=cgroup)
+        assert 2 == ended.returncode, ended
+        (error,) = [line for line in ended.stderr.splitlines() if line.startswith("Error: ")]
+        return error
+
+    return of
+
+
+def json_of(ended: CompletedProcess[str]) -> Any:
+    assert 0 == ended.returncode, ended
+    return json.loads(ended.stdout)
+
+
+def test_a_command_that_does_not_end_is_ended_with_what_it_started(on_two_nodes: Run) -> None:
+    with pytest.raises(AssertionError, match="not ended in 1 s"):
+        on_two_nodes("sh", "-c", "sleep 77 & wait", timeout_s=1)
+    assert "sleep\x0077" not in on_two_nodes("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout
+
+
+@pytest.mark.parametrize(("node", "cpus"), [(0, [0, 1]), (1, [2, 3])])
+def test_binding_puts_pages_where_the_kernel_says_they_are(on_two_nodes: Run, node: int, cpus: list[int]) -> None:
+    said = json_of(on_two_nodes(sys.executable, "-P", "-c", BOUND_PAGES, node))
+    assert {"move_pages": [node], "numa_maps": {str(node): 64}, "cpus": cpus} == said
+
+
+def test_a_node_holds_threads_and_memory(copied: Callable[..., tuple[Any, Any]]) -> None:
+    placement, pages = copied("--numa-node", 1)
+    assert ([2, 3], "bind", "bind", [1]) == tuple(
+        placement[field] for field in ("cpus", "rung", "memory_policy", "memory_nodes")
+    )
+    assert (["1"], [1], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
+
+
+def test_threads_and_memory_are_placed_apart(copied: Callable[..., tuple[Any, Any]]) -> None:
+    placement, pages = copied("--cpu-node", 0, "--mem-node", 1)
+    assert ([0, 1], "bind", [1]) == tuple(placement[field] for field in ("cpus", "memory_policy", "memory_nodes"))
+    assert (["1"], [1], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
+
+
+def test_a_node_that_is_not_there_is_refused_naming_those_that_are(refused: Callable[..., str]) -> None:
+    assert "--numa-node 5: this machine has nodes 0-1 " in refused("--numa-node", 5)
+
+
+def test_a_node_outside_the_control_group_is_refused_naming_what_is_allowed(refused: Callable[..., str]) -> None:
+    assert "--numa-node 0: this process may use memory of node 1 only " in refused("--numa-node", 0, cgroup=NODE_1_ONLY)
+
+
+def test_the_node_of_the_control_group_is_granted(copied: Callable[..., tuple[Any, Any]]) -> None:
+    placement, pages = copied("--numa-node", 1, cgroup=NODE_1_ONLY)
+    assert ([2, 3], [1]) == (placement["cpus"], placement["memory_nodes"])
+    assert ["1"] == list(pages["by_node"])
+
+
+@pytest.fixture(scope="session")
+def without_numba(on_two_nodes: Run) -> None:
+    """Numba goes from the machine, not from here: under emulation it would compile for minutes."""
+    numba = importlib.util.find_spec("numba")
+    if numba is not None:
+        ended = on_two_nodes("rm", "-r", *(numba.submodule_search_locations or []))
+        assert 0 == ended.returncode, ended
+
+
+@pytest.mark.usefixtures("without_numba")
+def test_every_pair_of_nodes_is_measured_on_the_nodes_it_names(primbench: Run, on_two_nodes: Run) -> None:
+    said = json_of(primbench("numa", *NUMPY, "--rounds", 2, "--quiet", "--json", "-", "-o", "/run/numa.jsonl"))
+    pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    (matrix,) = said["matrices"]
+    assert ("cpu", "h2h") == (matrix["device"], matrix["kind"])
+    assert pairs == sorted((cell["cpu_node"], cell["memory_node"]) for cell in matrix["cells"])
+    assert all(["0", "1"] == sorted(cell["times_s"]) for cell in matrix["cells"])
+    assert "numba" in said["missing"]["chase"]
+    assert ["CPU node 0", "CPU node 1"] == [nearness["subject"] for nearness in said["nearness"]]
+
+    lines = [json.loads(line) for line in on_two_nodes("cat", "/run/numa.jsonl").stdout.splitlines()]
+    cpus = {line["worker"]: line["placement"]["cpus"] for line in lines if line["kind"] == "worker"}
+    records = [line for line in lines if line["kind"] == "record"]
+    node_of = {(0, 1): 0, (2, 3): 1}
+    seen = [(node_of[tuple(cpus[record["worker"]])], *record["measurement"]["pages"]["by_node"]) for record in records]
+    assert sorted(2 * [(cpu_node, str(memory_node)) for cpu_node, memory_node in pairs]) == sorted(seen)
+
+
+def test_the_topology_as_a_table_a_document_and_a_picture(primbench: Run, on_two_nodes: Run) -> None:
+    ended = primbench("topo", "--json", "/run/topology.json", "--svg", "/run/topology.svg")
+    assert 0 == ended.returncode, ended
+    rows = [line.split() for line in ended.stdout.splitlines()]
+    assert [["0", "0-1"], ["1", "2-3"]] == [row[:2] for row in rows if row[-1:] == ["yes"]]
+
+    said = json_of(on_two_nodes("cat", "/run/topology.json"))
+    fields = ("id", "cpus", "distances", "has_memory", "allowed")
+    assert [
+        [0, [0, 1], {"0": 10, "1": 21}, True, True],
+        [1, [2, 3], {"0": 21, "1": 10}, True, True],
+    ] == [[node[field] for field in fields] for node in said["nodes"]]
+    assert [[[0], [1]], [[2], [3]]] == [package["cores"] for package in said["packages"]]
+    assert all(0 < node["memory_bytes"] <= 768 * 2**20 for node in said["nodes"])
+
+    picture = ElementTree.fromstring(on_two_nodes("cat", "/run/topology.svg").stdout)
+    texts = {"".join(element.itertext()) for element in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"node 0", "node 1"} <= texts
+
+
+def test_the_place_is_read_without_an_error(primbench: Run) -> None:
+    said = json_of(primbench("env", "--json", "-"))
+    assert (4, True) == (said["machine"]["cpus_total"], said["machine"]["numa_balancing"])
+    assert ("v2", None, [0, 1]) == tuple(
+        said["limits"][field] for field in ("cgroup_version", "cpu_quota", "memory_nodes_allowed")
+    )
+    assert ["allowed"] * 3 == [said["confinement"][call] for call in ("set_mempolicy", "mbind", "move_pages")]
+
+
+def test_a_quota_and_what_it_held_back(on_two_nodes: Run) -> None:
+    """All in one control group: a busy second, and the doctor, who comes after it."""
+    doctor = (sys.executable, "-P", "-c", BUSY_SECOND, "-P", "-m", "primbench", "doctor", "--json", "-")
+    said = json.loads(on_two_nodes(*doctor, cgroup=HALF_A_CPU).stdout)
+    limits = said["place"]["environment"]["limits"]
+    assert ("v2", 0.5, 0.1) == tuple(limits[field] for field in ("cgroup_version", "cpu_quota", "cpu_period_s"))
+    assert limits["throttled_periods"] > 0
+    assert limits["throttled_s"] > 0
+    (finding,) = [finding for finding in said["findings"] if finding["check"] == "cpu-quota"]
+    assert finding["severity"] in ("warning", "problem")
+    assert "0.5 of the 4 CPUs" in finding["summary"]
