@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
+from primbench.sysfiles import Mount, read_mounts
+
 
 def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
     """This process's control group and those above it, as far as they are visible, nearest first.
@@ -15,13 +17,14 @@ def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
     Raises ValueError where no such hierarchy is mounted, or not as far down as this process is in it.
     """
     paths = _cgroup_paths(root)
-    for mounted_root, mount_point, kind, options in _cgroup_mounts(root):
-        path = paths.get("") if kind == "cgroup2" else paths.get(controller) if controller in options else None
+    for mount in _cgroup_mounts(root):
+        holds = controller in mount.options.split(",")
+        path = paths.get("") if mount.kind == "cgroup2" else paths.get(controller) if holds else None
         if path is None:
             continue
         # In a container the path may still be the host's: the mount's own root says how much of it to drop.
-        steps = PurePosixPath(path).relative_to(mounted_root).parts
-        top = root / mount_point.lstrip("/")
+        steps = PurePosixPath(path).relative_to(mount.source).parts
+        top = root / mount.point.lstrip("/")
         if ".." in steps or not top.joinpath(*steps).is_dir():
             raise ValueError(f"the control group {path} of this process lies outside what is mounted here")
         return [top.joinpath(*steps[:depth]) for depth in range(len(steps), -1, -1)]
@@ -30,7 +33,7 @@ def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
 
 def cgroup_version(root: Path = Path("/")) -> str:
     """One of "v1", "v2" and, where both are mounted, "hybrid". Raises ValueError where neither is."""
-    kinds = {kind for _, _, kind, _ in _cgroup_mounts(root)}
+    kinds = {mount.kind for mount in _cgroup_mounts(root)}
     if not kinds:
         raise ValueError("no control groups are mounted")
     return "hybrid" if len(kinds) == 2 else "v2" if "cgroup2" in kinds else "v1"
@@ -45,13 +48,7 @@ def _cgroup_paths(root: Path) -> dict[str, str]:
     return paths
 
 
-def _cgroup_mounts(root: Path) -> list[tuple[str, str, str, list[str]]]:
-    """(root within the hierarchy, mount point, "cgroup" or "cgroup2", options), v1 first: proc(5)."""
-    mounts = []
-    for line in (root / "proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind in ("cgroup", "cgroup2"):
-            mounted_root, mount_point = before.split(" ")[3:5]
-            mounts.append((mounted_root, mount_point, kind, options.split(",")))
-    return sorted(mounts, key=lambda mount: mount[2])
+def _cgroup_mounts(root: Path) -> list[Mount]:
+    """v1 first: on a hybrid machine its hierarchies have the controllers."""
+    mounts = [mount for mount in read_mounts(root) if mount.kind in ("cgroup", "cgroup2")]
+    return sorted(mounts, key=lambda mount: mount.kind)

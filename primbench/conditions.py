@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import time
 from pathlib import Path
@@ -37,7 +38,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 def start(root: Path = Path("/")) -> Snapshot:
     """Read the counters; ``root`` is where /proc and /sys are found."""
     missing: dict[str, str] = {}
-    pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: _pressure_s(root))
+    pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: cpu_pressure("total", root) * 1e-6)
     waited_s = attempt(missing, "waited_s", lambda: _waited_s(root))
     throttled_s = attempt(missing, "throttled_s", lambda: _throttled_s(root))
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -84,21 +85,21 @@ def since(before: Snapshot) -> HostReading:
     )
 
 
-def _pressure_s(root: Path) -> float:
-    """Of the machine or, where that is hidden, of the own control group: Linux, accounting/psi.rst."""
+def cpu_pressure(name: str, root: Path) -> float:
+    """A number of the line "some": Linux, accounting/psi.rst: "avg10" is in percent, "total" in microseconds.
+
+    Of the machine or, where that is hidden, of the own control group. Raises OSError or ValueError.
+    """
+    path = root / "proc/pressure/cpu"
     try:
-        return _some_total_s(root / "proc/pressure/cpu")
+        text = path.read_text()
     except OSError:
-        return _some_total_s(cgroup_folders("cpu", root)[0] / "cpu.pressure")
-
-
-def _some_total_s(path: Path) -> float:
-    for line in path.read_text().splitlines():
-        kind, *fields = line.split()
-        for name, _, value in (field.partition("=") for field in fields):
-            if (kind, name) == ("some", "total"):
-                return whole_number(value, path) * 1e-6
-    raise ValueError(f"{path} has no total of some")
+        path = cgroup_folders("cpu", root)[0] / "cpu.pressure"
+        text = path.read_text()
+    found = re.search(rf"^some\b.*? {name}=([0-9]+(?:\.[0-9]+)?)(?=\s|$)", text, re.MULTILINE | re.ASCII)
+    if found is None:
+        raise ValueError(f"{path} has no {name} of some")
+    return float(found[1])
 
 
 def _waited_s(root: Path) -> dict[str, float]:

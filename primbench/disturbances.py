@@ -84,7 +84,11 @@ def _of_pages(pages: Pages) -> Iterator[str]:
     all_pages = sum(pages.by_node.values())
     elsewhere = {node: count for node, count in sorted(pages.by_node.items()) if node not in pages.asked and count}
     if not elsewhere:
-        yield f"its pages were not all on node {format_cpu_list(pages.asked)}, asked for, before it was timed"
+        asked = format_cpu_list(pages.asked)
+        if len(pages.asked) == 1:
+            yield f"its pages were not all on node {asked}, asked for, before it was timed"
+        else:  # or the source is where the destination was to be
+            yield f"its pages were not each on the one of nodes {asked} that was asked for"
         return
     shares = ", ".join(f"{format_percent(count / all_pages)} on node {node}" for node, count in elsewhere.items())
     yield f"of its pages {shares}, asked for {format_cpu_list(pages.asked)}"

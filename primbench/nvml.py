@@ -160,14 +160,14 @@ def _select(visible: str | None, order: str | None) -> tuple[Device, ...]:
     handles = [ask("nvmlDeviceGetHandleByIndex", index) for index in range(ask("nvmlDeviceGetCount"))]
     boards = [Device(handle, handle) for handle in handles]
     if visible is None:
-        return tuple(_in_cuda_order(boards, order))
-    chosen = []
+        return _at_once(_in_cuda_order(boards, order))
+    chosen: list[Device] = []
     for entry in visible.split(","):
         device = _named(entry.strip(), boards, order)
         if device is None:  # CUDA ignores what follows the first entry it does not know
             break
         chosen.append(device)
-    return tuple(chosen)
+    return _at_once(chosen)
 
 
 def _named(entry: str, boards: list[Device], order: str | None) -> Device | None:
@@ -191,6 +191,16 @@ def _in_cuda_order(boards: list[Device], order: str | None) -> list[Device]:
             "or name them by UUID in CUDA_VISIBLE_DEVICES"
         )
     return boards
+
+
+def _at_once(chosen: list[Device]) -> tuple[Device, ...]:
+    """A process sees one MIG instance and nothing beside it: MIG User Guide, "CUDA Device Enumeration"."""
+    instances = [
+        instance
+        for device in chosen
+        for instance in (_mig_instances(device.board) if device.handle is device.board else [device])
+    ]
+    return tuple(instances[:1] or chosen)
 
 
 def _mig_instances(board: Any) -> list[Device]:

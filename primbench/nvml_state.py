@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from primbench.measurement import GpuProcess, GpuReading
 from primbench.nvml import Device, ask, ecc_errors_uncorrected, find, library, pcie_replays, read_fields
+from primbench.runtime import FIRST_NAMESPACES
 from primbench.sysfiles import attempt, labelled_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _MOST_NAMED = 5
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO: the same on every Linux
 _MPS_SERVER = "nvidia-cuda-mps"  # /proc/PID/comm holds 15 characters
 
 
@@ -119,7 +119,7 @@ def _foreign_processes(gpu: Device, root: Path) -> dict[int, GpuProcess]:
             f"the driver lists the processes {numbers}, and not this one: their numbers are of another PID namespace"
         )
     foreign = {pid: process for pid, process in listed.items() if not _is_own(pid, root)}
-    if not foreign and os.readlink(root / "proc/self/ns/pid") != _FIRST_PID_NAMESPACE:
+    if not foreign and os.readlink(root / "proc/self/ns/pid") != FIRST_NAMESPACES["pid"]:
         raise LookupError("there is none in this PID namespace; the driver may hide those of others")
     return foreign
 

@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from primbench.sysfiles import attempt, utf8
+from primbench.sysfiles import Mount, attempt, read_mounts, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Numbers that the kernel gives its own first namespaces; those made later count up from 4026531840.
-_FIRST_PID, _FIRST_USER = "pid:[4026531836]", "user:[4026531837]"
+# What the kernel calls its own first namespaces: Linux, include/uapi/linux/nsfs.h. All others were made by somebody,
+# and count up from 4026531840.
+FIRST_NAMESPACES = {
+    "cgroup": "cgroup:[4026531835]",
+    "ipc": "ipc:[4026531839]",
+    "pid": "pid:[4026531836]",
+    "time": "time:[4026531834]",
+    "user": "user:[4026531837]",
+    "uts": "uts:[4026531838]",
+}
+_FIRST_PID, _FIRST_USER = FIRST_NAMESPACES["pid"], FIRST_NAMESPACES["user"]
 _FIRST_MOUNT = "mnt:[4026531832]"  # since Linux 6.18; any number before
 
 _VARIABLES = {
@@ -71,13 +80,6 @@ class _Clue(NamedTuple):
 
     name: str
     words: str
-
-
-class _Mount(NamedTuple):
-    source: str
-    point: str
-    kind: str
-    options: str
 
 
 def detect(root: Path = Path("/"), variables: Mapping[str, str] = os.environ) -> Runtime:
@@ -199,20 +201,14 @@ def _groups(root: Path) -> list[_Clue]:
     return list(dict.fromkeys(clues))
 
 
-def _mounts(root: Path) -> list[_Mount]:
-    """proc(5): what of a file system is mounted where, and its type."""
-    mounts = []
-    for line in (root / "proc/self/mountinfo").read_text(errors="backslashreplace").splitlines():
-        before, _, after = line.partition(" - ")
-        source, point = before.split(" ")[3:5]
-        kind, _, options = after.split(" ", 2)
-        mounts.append(_Mount(source, point, kind, options))
+def _mounts(root: Path) -> list[Mount]:
+    mounts = read_mounts(root)
     if not any(mount.point == "/" for mount in mounts):
         raise ValueError("/proc/self/mountinfo names no root file system")
     return mounts
 
 
-def _by_mounts(mounts: Iterable[_Mount]) -> list[_Clue]:
+def _by_mounts(mounts: Iterable[Mount]) -> list[_Clue]:
     clues = []
     for mount in mounts:
         if mount.point == "/" and (match := re.search(_SESSION, mount.options)):
@@ -230,7 +226,7 @@ def _by_mounts(mounts: Iterable[_Mount]) -> list[_Clue]:
     return clues
 
 
-def _foreign_root(mounts: Iterable[_Mount]) -> list[str]:
+def _foreign_root(mounts: Iterable[Mount]) -> list[str]:
     """In words, where / is made of layers, an archive or a folder: no plain root of a machine."""
     for mount in reversed([mount for mount in mounts if mount.point == "/"]):
         if mount.kind in ("overlay", "squashfs", "aufs") or mount.kind.startswith("fuse"):

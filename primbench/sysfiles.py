@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from primbench.errors import InvalidRequest, PrimbenchError
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 MAX_CPUS = 2**20  # far above any kernel's limit (8192 on x86); bounds what a mistyped range can allocate
 
 T = TypeVar("T")
+
+
+class Mount(NamedTuple):
+    """proc(5), of a line of mountinfo. source: what of the file system is mounted. options: of the file system."""
+
+    source: str
+    point: str
+    kind: str
+    options: str
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -94,6 +103,17 @@ def labelled_value(path: Path, label: str) -> str:
             if colon and name.strip() == label:
                 return value.strip()
     raise ValueError(f"{path} has no {label}")
+
+
+def read_mounts(root: Path) -> list[Mount]:
+    """Of this process, in the order they were made: the last one at a point hides those before it."""
+    mounts = []
+    for line in (root / "proc/self/mountinfo").read_text(errors="backslashreplace").splitlines():
+        before, _, after = line.partition(" - ")
+        source, point = before.split(" ")[3:5]
+        kind, _, options = after.split(" ", 2)
+        mounts.append(Mount(source, point, kind, options))
+    return mounts
 
 
 def attempt(missing: dict[str, str], field: str, read: Callable[[], T]) -> T | None:

@@ -101,7 +101,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """What there is, and what of it this process may use. None is unknown, with the reason in ``missing``.
 
     offline_cpus: present but not running. gpus: None where they were not asked for or cannot be seen.
-    cpuset: which file said what is allowed ("cgroup v2 cpuset.cpus.effective", "sched_getaffinity", ...).
+    cpuset: which file said what is allowed ("cgroup v2 cpuset.cpus.effective",
+    "/proc/self/status Cpus_allowed_list", ...).
     """
 
     nodes: list[Node] | None = None
@@ -149,7 +150,7 @@ def collect(root: Path = Path("/"), gpus: bool = True) -> Topology:
     if not gpus:
         missing["gpus"] = "not asked for"
     return Topology(
-        nodes=_nodes(root, missing),
+        nodes=described_nodes(root, missing),
         packages=attempt(missing, "packages", lambda: _packages(root)),
         offline_cpus=attempt(missing, "offline_cpus", lambda: _offline_cpus(root)),
         cpus_allowed=allowed and allowed[0],
@@ -160,7 +161,8 @@ def collect(root: Path = Path("/"), gpus: bool = True) -> Topology:
     )
 
 
-def _nodes(root: Path, missing: dict[str, str]) -> list[Node] | None:
+def described_nodes(root: Path, missing: dict[str, str]) -> list[Node] | None:
+    """The nodes online with all that is known of each. What is not goes into ``missing`` under ``nodes.ID.FIELD``."""
     nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
     if nodes is None:
         return None

@@ -55,6 +55,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     times_s: round -> seconds, the median of that round's process: of a call, or of one load of a chase.
     median_s and bytes_per_s: of the rounds. ratio: of the time to that of the nearest cell, round by round, with its
     95 % interval; None for the nearest itself. reason: why there is no time, or none of some rounds.
+    disturbed: round -> what disturbed it, in words, of those that have a time.
     """
 
     cpu_node: int
@@ -67,6 +68,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     ratio_low: float | None = None
     ratio_high: float | None = None
     reason: str | None = None
+    disturbed: dict[int, list[str]] = {}
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):

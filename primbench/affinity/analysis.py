@@ -25,6 +25,7 @@ from primbench.affinity import (
     Matrix,
     Nearness,
 )
+from primbench.disturbances import disturbances
 from primbench.record import Case, Record
 from primbench.summary import figures_of
 from primbench.topology import GpuPlace, Topology
@@ -91,6 +92,7 @@ def _cells(axes: Axes, kind: str, records: Sequence[Record]) -> list[Cell]:
 
 def _cell(axes: Axes, cpu_node: int, memory_node: int | None, records: Sequence[Record]) -> Cell:
     times_s, rates, reasons = {}, [], []
+    disturbed = {}
     for record in records:
         reason = _why_not(record)
         time_s = None if reason else _time_s(record)
@@ -98,6 +100,8 @@ def _cell(axes: Axes, cpu_node: int, memory_node: int | None, records: Sequence[
             reasons.append(reason or "not timed")
             continue
         times_s[record.case.process] = time_s
+        if record.measurement and (seen := disturbances(record.measurement)):
+            disturbed[record.case.process] = seen
         if record.measurement and record.measurement.bytes_per_s is not None:
             rates.append(record.measurement.bytes_per_s)
     if not records:
@@ -109,6 +113,7 @@ def _cell(axes: Axes, cpu_node: int, memory_node: int | None, records: Sequence[
         median_s=stats.quantile(list(times_s.values()), 0.5) if times_s else None,
         bytes_per_s=stats.quantile(rates, 0.5) if rates else None,
         reason="; ".join(dict.fromkeys(reasons)) or None,
+        disturbed=disturbed,
     )
 
 

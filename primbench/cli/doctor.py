@@ -28,16 +28,18 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
 def command(fix: bool, against: str | None, json_path: str | None) -> None:
     from primbench import doctor
-    from primbench.cli.outputs import EXPORTS, check_outputs, write
+    from primbench.cli.outputs import check_files, write
     from primbench.doctor import against as other
     from primbench.report.doctor import to_json, to_text
 
-    check_outputs(dict.fromkeys(EXPORTS) | {"json_path": json_path, "file": against})
+    check_files([json_path], [against])
     there = other.read(against) if against is not None else None
     place = doctor.look()
     findings = doctor.examine(place)
     if there is not None:
-        findings += other.compare(place, there, str(against))
+        told = other.compare(place, there, str(against))
+        differs = any(finding.check.startswith("against-") for finding in told)
+        findings += told if differs else [*told, other.nothing_differs(str(against))]
     if json_path is not None:
         write(json_path, to_json(place, findings))
     if json_path != "-":

@@ -22,9 +22,10 @@ def command(context: click.Context, json_path: str | None) -> None:
     import msgspec
 
     from primbench import environment
-    from primbench.cli.outputs import write
+    from primbench.cli.outputs import check_files, write
     from primbench.report.environment import listing
 
+    check_files([json_path])
     found, sources = environment.collect(gpus=True), environment.sources()
     if json_path is not None:
         document = msgspec.to_builtins(found) | {"sources": sources}
@@ -33,7 +34,7 @@ def command(context: click.Context, json_path: str | None) -> None:
         click.echo(listing(found, sources), nl=False)
 
 
-@command.command()
+@command.command(short_help="Say what is the same in two places, and what differs.")
 @click.argument("a", type=FILE)
 @click.argument("b", type=FILE)
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
@@ -46,11 +47,12 @@ def diff(a: str, b: str, json_path: str | None) -> None:
     """
     import msgspec
 
-    from primbench.cli.outputs import write
+    from primbench.cli.outputs import check_files, write
     from primbench.doctor.against import read
     from primbench.environment.difference import difference
     from primbench.report.environment import comparison
 
+    check_files([json_path], [a, b])
     found = difference(read(a).environment, read(b).environment)
     if json_path is not None:
         write(json_path, msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -13,8 +14,8 @@ from primbench.affinity import CHASE, CPU, LAUNCH
 from primbench.affinity.analysis import analyse
 from primbench.cli.measuring import run_cases, writing
 from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, GroupedOption, complete, parsed
-from primbench.cli.outputs import check_outputs, write
-from primbench.errors import BackendUnavailable
+from primbench.cli.outputs import check_files, write
+from primbench.errors import BackendUnavailable, FileError
 from primbench.record import Results
 from primbench.running import ALL, choose, header
 from primbench.session import DEFAULT_TIMEOUT_S, Session
@@ -23,10 +24,13 @@ from primbench.units import parse_size
 GPU_BYTES = 128 * 2**20
 HOST_BYTES = (64 * 2**20, 256 * 2**20)  # twice the caches within these: with more, a cell takes half a minute
 MOST_ROUNDS = 1000
+MANY_CASES = 200  # some minutes
 
 
 def _run(**values: Any) -> None:
-    check_outputs({"csv_path": None, "markdown_path": None} | values)
+    check_files([values["json_path"]], [values["output"]])
+    if values["output"] is not None and os.path.lexists(values["output"]):
+        raise FileError(f"{values['output']}: exists; name another file")
     found = topology.collect()
     axes = affinity.axes_of(found)
     chosen, missing = _backends(values["backend"], values["device"])
@@ -35,6 +39,9 @@ def _run(**values: Any) -> None:
         size_bytes = _default_bytes(on_host=all(device == CPU for device, _ in chosen))
     asked = {"size_bytes": size_bytes, "rounds": values["rounds"], "seed": values["seed"]}
     cases = affinity.cases_of(axes, chosen, **asked)
+    if not values["quiet"] and len(cases) > MANY_CASES:
+        workers = {(case.placement, case.process, case.device) for case in cases}
+        click.echo(f"{len(cases)} cases in {len(workers)} processes; fewer --rounds take less.", err=True)
     session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
     results = Results(header=header(sys.argv, {}), workers=[], records=[])
     with writing(values["output"], None, results.header) as writer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,13 @@ RESULTS_FILES = ("output", "resume", "file")
 
 def check_outputs(values: Mapping[str, Any]) -> None:
     """Raise InvalidRequest before measuring where a file could not be written after it, or would be written twice."""
-    exports = [values[name] for name in EXPORTS if values[name] is not None]
-    results_files = [values[name] for name in RESULTS_FILES if values.get(name) is not None]
-    uses = Counter(os.path.realpath(path) for path in [*exports, *results_files])
+    check_files([values[name] for name in EXPORTS], [values.get(name) for name in RESULTS_FILES])
+
+
+def check_files(written: Iterable[str | None], others: Iterable[str | None] = ()) -> None:
+    """The same of any files. others: those that are read, or written by somebody else; None is not asked for."""
+    exports = [path for path in written if path is not None]
+    uses = Counter(os.path.realpath(path) for path in [*exports, *others] if path is not None)
     for path in exports:
         if uses[os.path.realpath(path)] > 1:
             raise InvalidRequest(f"{'stdout' if path == '-' else path}: asked to hold two things, and holds one")
@@ -33,11 +37,13 @@ def check_outputs(values: Mapping[str, Any]) -> None:
 
 
 def _unwritable(path: Path) -> str | None:
-    if path.is_dir():
+    """By calls that say no, and do not raise, where a folder above may not be entered."""
+    if os.path.isdir(path):
         return "is a folder"
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         return f"there is no folder {path.parent}"
-    return None if os.access(path if path.exists() else path.parent, os.W_OK) else "no permission to write it"
+    access, needed = (path, os.W_OK) if os.path.exists(path) else (path.parent, os.W_OK | os.X_OK)
+    return None if os.access(access, needed) else "no permission to write it"
 
 
 def report(results: Results, values: Mapping[str, Any]) -> None:
@@ -51,14 +57,14 @@ def report(results: Results, values: Mapping[str, Any]) -> None:
         found = table.tables(records, workers, unit, yardsticks)
         click.echo("\n".join(table.text(each) for each in found), nl=False)
     if values["csv_path"] is not None:
-        _write(values["csv_path"], export.to_csv(records, yardsticks))
+        write(values["csv_path"], export.to_csv(records, yardsticks))
     if values["markdown_path"] is not None:
-        _write(values["markdown_path"], export.to_markdown(records, workers, unit, yardsticks))
+        write(values["markdown_path"], export.to_markdown(records, workers, unit, yardsticks))
     if values["json_path"] is not None:
-        _write(values["json_path"], export.to_json(results))
+        write(values["json_path"], export.to_json(results))
 
 
-def _write(path: str, text: str) -> None:
+def write(path: str, text: str) -> None:
     if path == "-":
         click.echo(text, nl=False)
         return

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from primbench.cli.options import FILE
-from primbench.errors import InvalidRequest
 
 
 @click.command()
@@ -17,12 +14,11 @@ def command(json_path: str | None, svg_path: str | None) -> None:
     """Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here."""
     import msgspec
 
-    from primbench.cli.outputs import write
+    from primbench.cli.outputs import check_files, write
     from primbench.report import topology as table
     from primbench.topology import collect
 
-    if json_path is not None and svg_path is not None and os.path.realpath(json_path) == os.path.realpath(svg_path):
-        raise InvalidRequest(f"{'stdout' if json_path == '-' else json_path}: asked to hold two things, and holds one")
+    check_files([json_path, svg_path])
     found = collect()
     if "-" not in (json_path, svg_path):
         click.echo(table.text(found), nl=False)

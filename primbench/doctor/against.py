@@ -20,6 +20,7 @@ from primbench.doctor.software import driver_library, library_copies
 from primbench.environment import Environment
 from primbench.environment.difference import Change, difference
 from primbench.errors import FileError
+from primbench.sysfiles import format_cpu_list
 from primbench.units import format_bytes, format_time
 
 
@@ -210,6 +211,15 @@ def compare(here: Place, there: Place, name: str) -> list[Finding]:
     return [*differing, *_namespaces(here, there, name), *loaded_there]
 
 
+def nothing_differs(name: str) -> Finding:
+    """That the comparison was made, for whoever would otherwise see no word of it."""
+    return Finding(
+        check="against",
+        severity="note",
+        summary=f"of what both tell, nothing that is known to move results differs between here and {name}",
+    )
+
+
 def _only_loaded(change: Change) -> bool:
     """A library that one process had not loaded when it looked is no difference between places."""
     of_library = re.fullmatch(r"software\.(libraries(\..+)?|blas)", change.field) is not None
@@ -248,8 +258,11 @@ def _word(field: str, value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):  # a whole node that one of them has
+        return "present"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
+        numbers = all(isinstance(each, int) for each in value)
+        return (format_cpu_list(value) if numbers else ", ".join(map(str, value))) or "none"
     if field.endswith("_bytes") and isinstance(value, int):
         return format_bytes(value)
     return format_time(value) if field.endswith("_s") and isinstance(value, int | float) else str(value)

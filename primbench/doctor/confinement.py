@@ -91,7 +91,7 @@ def security_profile(place: Place) -> Iterator[Finding]:
     confinement = place.environment.confinement
     yield from unseen("security-profile", confinement, "lsm_profile")
     profile = confinement.lsm_profile
-    if profile and "unconfined" not in profile and profile != "kernel":
+    if profile and "unconfined" not in profile and profile not in ("none", "kernel"):
         yield Finding(
             check="security-profile",
             severity="note",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from primbench.cgroups import cgroup_folders
+from primbench.conditions import cpu_pressure
 from primbench.sysfiles import attempt
 
 
@@ -25,23 +25,10 @@ class Contention(msgspec.Struct, frozen=True, kw_only=True):
 def collect(root: Path) -> Contention:
     missing: dict[str, str] = {}
     return Contention(
-        waiting_fraction=attempt(missing, "waiting_fraction", lambda: _waiting_fraction(root)),
+        waiting_fraction=attempt(missing, "waiting_fraction", lambda: cpu_pressure("avg10", root) / 100),
         stolen_fraction=attempt(missing, "stolen_fraction", lambda: _stolen_fraction(root)),
         missing=missing,
     )
-
-
-def _waiting_fraction(root: Path) -> float:
-    """Linux, accounting/psi.rst: "some avg10=0.12 ..." is in percent."""
-    path = root / "proc/pressure/cpu"
-    if not path.exists():
-        path = cgroup_folders("cpu", root)[0] / "cpu.pressure"
-    for line in path.read_text().splitlines():
-        kind, *fields = line.split() or [""]
-        values = dict(field.split("=", 1) for field in fields if "=" in field)
-        if kind == "some" and "avg10" in values:
-            return float(values["avg10"]) / 100
-    raise ValueError(f"{path} has no avg10 of some")
 
 
 def _stolen_fraction(root: Path) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.placement import THREAD_VARIABLES
 from primbench.sysfiles import format_cpu_list
 from primbench.units import format_percent, format_time
 
@@ -15,7 +16,6 @@ COARSE_CLOCK_S = 1e-6
 SLOW_WAKE_UP_S = 50e-6  # of the same size as a whole launch and its wait
 CONTENDED_FRACTION = 0.1  # a machine that only runs this program stays below a few percent
 STOLEN_FRACTION = 0.01
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def cpu_quota(place: Place) -> Iterator[Finding]:
@@ -33,16 +33,20 @@ def cpu_quota(place: Place) -> Iterator[Finding]:
         evidence.append(
             f"held back in {limits.throttled_periods}{of} periods, {format_time(limits.throttled_s)} in all"
         )
-    whole = max(1, int(quota))
+    summary = f"the CPU quota grants {quota:g} of the {cpus} CPUs that threads may run on"
+    if quota >= cpus:
+        summary = f"a CPU quota of {quota:g} CPUs held back threads of its control group; {cpus} may run at once here"
+    whole = max(1, min(cpus, int(quota)))
+    threads = f"{whole} thread{'s' * (whole > 1)}"
     yield Finding(
         check="cpu-quota",
         severity="problem" if limits.throttled_periods else "warning",
-        summary=f"the CPU quota grants {quota:g} of the {cpus} CPUs that threads may run on",
+        summary=summary,
         evidence=evidence,
         distorts=["launch", "copy", "everything on the CPU"],
         advice="whole CPUs in place of a quota: "
         + place.advice(
-            f"a cpuset or affinity (taskset, Slurm's --cpus-per-task); or let {whole} threads run at most",
+            f"a cpuset or affinity (taskset, Slurm's --cpus-per-task); or let {threads} run at most",
             engine=f"--cpuset-cpus {format_cpu_list(limits.cpus_allowed[:whole])}",
             kubernetes="requests equal to limits, on a node whose CPU manager policy is static",
         ),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.doctor.gpu import GPU_FILE
 from primbench.sysfiles import format_cpu_list
 
 # Before it, a subset chosen by CUDA_VISIBLE_DEVICES made launches dearer: release notes of driver 450.51.05.
@@ -84,6 +85,8 @@ def peer_access(place: Place) -> Iterator[Finding]:
 def iommu(place: Place) -> Iterator[Finding]:
     """Whether addresses between GPUs are translated on the way."""
     machine = place.environment.machine
+    if not (place.gpus or place.gpu_places):
+        return  # of which gpus-visible tells
     yield from unseen("iommu", machine, "iommu")
     translated = [kind for kind in machine.iommu or [] if kind.startswith("DMA")]
     if translated and len(place.gpus) > 1:
@@ -103,7 +106,7 @@ def visible_devices(place: Place) -> Iterator[Finding]:
     chosen = place.environment.software.variables.get("CUDA_VISIBLE_DEVICES")
     driver = devices.driver_version or next((gpu.driver_version for gpu in place.gpus if gpu.driver_version), None)
     number = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", driver or "")
-    boards = [path for path in devices.gpu_files or [] if re.fullmatch(r".*/nvidia[0-9]+", path)]
+    boards = [path for path in devices.gpu_files or [] if GPU_FILE.fullmatch(path)]
     if not chosen or number is None or len(chosen.split(",")) >= len(boards):
         return
     if (int(number[1]), int(number[2])) < QUICK_SUBSETS:

@@ -28,9 +28,10 @@ class Rule(NamedTuple):
 
 
 def _power_limit(gpu: Gpu) -> str | None:
-    if (gpu.power_limit_w or 0) >= NEARLY * (gpu.power_limit_default_w or 0):
+    limit, usual = gpu.power_limit_w, gpu.power_limit_default_w
+    if limit is None or usual is None or limit >= NEARLY * usual:
         return None
-    return f"its power is limited to {gpu.power_limit_w:.0f} W, of {gpu.power_limit_default_w:.0f} W by default"
+    return f"its power is limited to {limit:.0f} W, of {usual:.0f} W by default"
 
 
 def _application_clock(gpu: Gpu) -> str | None:

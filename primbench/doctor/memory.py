@@ -161,9 +161,12 @@ def memory_limit(place: Place) -> Iterator[Finding]:
     if limits.out_of_memory_kills:
         yield Finding(
             check="memory-limit",
-            severity="problem",
+            severity="problem" if limit is not None else "warning",  # by no limit: any program, at any time since boot
             summary=f"{limits.out_of_memory_kills} processes were killed here for want of memory",
-            evidence=[f"control group: limit {format_bytes(limit)}, oom_kill {limits.out_of_memory_kills}"],
+            evidence=[
+                f"control group: {f'limit {format_bytes(limit)}' if limit is not None else 'no limit'}, "
+                f"oom_kill {limits.out_of_memory_kills}"
+            ],
             distorts=["everything on the CPU"],
             advice=place.advice("raise the memory limit of the job, or measure smaller sizes", engine="--memory SIZE"),
         )

@@ -18,8 +18,7 @@ from primbench.environment.devices import Devices
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.software import Software
-from primbench.sysfiles import attempt
-from primbench.topology import Node, memory_nodes
+from primbench.topology import Node, described_nodes
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +49,7 @@ def collect(gpus: bool, root: Path = Path("/")) -> Environment:
         confinement=confinement.collect(root),
         software=software.collect(root),
         devices=devices.collect(root, gpus=gpus),
-        nodes=attempt(missing, "nodes", lambda: memory_nodes(root)),
+        nodes=described_nodes(root, missing),
         missing=missing,
     )
 

@@ -14,6 +14,7 @@ import msgspec
 
 from primbench.environment import Environment
 from primbench.environment.software import Blas, Library
+from primbench.runtime import FIRST_NAMESPACES
 
 Part = Literal["stack", "limits", "confinement", "machine"]
 Kind = Literal["differs", "unknown", "varies"]
@@ -36,18 +37,9 @@ _VARIES = re.compile(
 )
 # Counters and moments.
 _IGNORED = re.compile(
-    r"time_utc|machine\.memory_available_bytes|nodes\[\d+\]\.(allowed|memory_bytes)"
+    r"time_utc|machine\.memory_available_bytes|nodes\[\d+\]\.(allowed|memory_bytes|distances\.\d+|gpu)"
     r"|limits\.(periods|throttled_periods|throttled_s|out_of_memory_kills|shm_free_bytes)"
 )
-# What the kernel calls its own first namespaces: Linux, include/uapi/linux/nsfs.h. All others were made by somebody.
-_FIRST_NAMESPACES = {
-    "cgroup": "cgroup:[4026531835]",
-    "ipc": "ipc:[4026531839]",
-    "pid": "pid:[4026531836]",
-    "time": "time:[4026531834]",
-    "user": "user:[4026531837]",
-    "uts": "uts:[4026531838]",
-}
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +115,7 @@ def _kind(field: str, a: Any, b: Any, *, unknown: bool) -> Kind:
 
 def _of_its_own(field: str, a: Any, b: Any) -> bool:
     """Two namespaces of containers are alike, though not the same."""
-    first = _FIRST_NAMESPACES.get(field.removeprefix("confinement.namespaces."))
+    first = FIRST_NAMESPACES.get(field.removeprefix("confinement.namespaces."))
     return first is not None and None not in (a, b) and first not in (a, b)
 
 
@@ -133,7 +125,7 @@ def _holds_structs(value: Any) -> bool:
 
 def _comparable(environment: Environment, other: Environment) -> dict[str, Any]:
     """The environment as plain values, with what identifies a thing in place of where it lies."""
-    found: dict[str, Any] = msgspec.to_builtins(environment)
+    found: dict[str, Any] = msgspec.to_builtins(environment, str_keys=True)
     software, theirs = environment.software, other.software.libraries or {}
     if software.libraries is not None:
         found["software"]["libraries"] = {

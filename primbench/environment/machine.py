@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from primbench import pci
 from primbench.environment.reading import Reader, read_all, word
-from primbench.sysfiles import labelled_value, parse_cpu_list, read_number, whole_number
+from primbench.sysfiles import labelled_value, read_cpu_list, read_number, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,6 @@ _PARAMETER = re.compile(
     r"|clocksource|tsc|nowatchdog|preempt|seccomp|apparmor|selinux|lsm|psi"
 )
 _GVISOR = "Sun Jan 10 15:06:54 PST 2016"  # the date that its kernel's version always has
-_NVIDIA, _DISPLAY = 0x10DE, 0x03  # vendor, and the upper byte of the class: PCI Code and ID Assignment
 _CLOCK_READINGS = 1000  # 0.05 ms, and 1 ms where each is a system call
 _ROUNDS = 5
 
@@ -104,7 +104,7 @@ def _cpu_model(root: Path) -> str:
 
 
 def _cpus_total(root: Path) -> int:
-    return len(parse_cpu_list((root / "sys/devices/system/cpu/online").read_text()))
+    return len(read_cpu_list(root / "sys/devices/system/cpu/online"))
 
 
 def _meminfo_bytes(label: str) -> Callable[[Path], int]:
@@ -200,14 +200,10 @@ def _lsm(root: Path) -> list[str]:
 
 
 def _iommu(root: Path) -> list[str]:
-    groups = [path / "iommu_group" for path in sorted((root / "sys/bus/pci/devices").iterdir()) if _is_gpu(path)]
+    groups = [root / "sys/bus/pci/devices" / address / "iommu_group" for address in pci.gpu_addresses(root)]
     if not groups:
         raise LookupError("there is no NVIDIA GPU on the PCI bus here")
     return sorted({word(group / "type") if group.exists() else "none" for group in groups})
-
-
-def _is_gpu(device: Path) -> bool:
-    return int(word(device / "vendor"), 16) == _NVIDIA and int(word(device / "class"), 16) >> 16 == _DISPLAY
 
 
 def _infiniband(root: Path) -> list[str]:

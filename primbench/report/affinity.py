@@ -57,7 +57,7 @@ def _looks(found: Nearness) -> str:
 
 def _tables(affinity: Affinity, device: str, name: str | None) -> Iterator[Table]:
     matrices = [matrix for matrix in affinity.matrices if matrix.device == device]
-    how = f"median of {affinity.rounds} process{'es' if affinity.rounds > 1 else ''}"
+    how = f"median of {_processes(affinity, matrices)}"
     if any(len(matrix.cells) > 1 for matrix in matrices):
         how += f"; ratio of the time to the nearest's, with the {format_percent(CONFIDENCE)} interval over rounds"
     title = "  ".join(filter(None, ["host" if device == CPU else device, name, format_bytes(affinity.size_bytes)]))
@@ -65,7 +65,7 @@ def _tables(affinity: Affinity, device: str, name: str | None) -> Iterator[Table
     if placed:
         columns = ["", "CPU node", *(f"memory node {node}" for node in affinity.axes.memory_nodes)]
         rows = [row for matrix in placed for row in _rows(matrix)]
-        yield Table(f"{title}  ({how})", columns, rows, [*_notes(placed), *_caches(affinity, device)])
+        yield Table(f"{title}  ({how})", columns, rows, [*_notes(placed), *_caches(affinity, device, placed)])
     for matrix in matrices:
         if matrix.kind == LAUNCH:
             rows = [[str(cell.cpu_node), shown] for cell, shown in zip(matrix.cells, _shown(matrix)[1], strict=True)]
@@ -73,8 +73,18 @@ def _tables(affinity: Affinity, device: str, name: str | None) -> Iterator[Table
             yield Table(title, ["CPU node", "round trip"], rows, list(_notes([matrix])))
 
 
-def _caches(affinity: Affinity, device: str) -> Iterator[str]:
-    if device == CPU and affinity.size_bytes <= affinity.caches_bytes:
+def _processes(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
+    """As many as there are times of, which are fewer after an interruption or a failure."""
+    counts = {len(cell.times_s) for matrix in matrices for cell in matrix.cells if cell.times_s} or {0}
+    least, most = min(counts), max(counts)
+    there = f"{least}" if least == most else f"{least} to {most}"
+    of = "" if least == most == affinity.rounds else f" of {affinity.rounds}"
+    return f"{there}{of} process{'es' if affinity.rounds > 1 else ''}"
+
+
+def _caches(affinity: Affinity, device: str, matrices: Sequence[Matrix]) -> Iterator[str]:
+    timed = any(cell.times_s for matrix in matrices for cell in matrix.cells)
+    if timed and device == CPU and affinity.size_bytes <= affinity.caches_bytes:
         yield (
             f"the last-level caches hold {format_bytes(affinity.caches_bytes)} together: they may have served "
             "what memory was to serve; a larger --bytes takes longer, and goes past them"
@@ -110,19 +120,24 @@ def _beside(value: str, cell: Cell) -> str:
 
 
 def _ratio(ratio: float, low: float | None, high: float | None) -> str:
-    """As many decimals as differences between processes deserve; one round has no interval, two may have none of use."""
+    """As many decimals as differences between processes deserve. One round has no interval, two may have a vast one."""
     if low is None or high is None:
         return f"{ratio:.3f}"
     return f"{ratio:.3f} [{low:.3f}, {high:.3f}]" if high < 10 * ratio else f"{ratio:.3f} [wider than tenfold]"
 
 
 def _notes(matrices: Sequence[Matrix]) -> Iterator[str]:
-    """Why cells have no time, or none of some rounds: a line a reason."""
+    """What disturbed the times that there are; why cells have none, or none of some rounds: a line a reason."""
+    cells = [(matrix.kind, cell) for matrix in matrices for cell in matrix.cells]
+    disturbed = [(kind, words) for kind, cell in cells for words in cell.disturbed.values()]
+    if disturbed:
+        first, words = disturbed[0]
+        times = sum(len(cell.times_s) for _, cell in cells)
+        yield f"! {len(disturbed)} of {times} measurements were disturbed, the first one ({first}): {'; '.join(words)}"
     places: dict[str, dict[str, None]] = {}
-    for matrix in matrices:
-        for cell in matrix.cells:
-            if cell.reason:
-                memory = "" if cell.memory_node is None else f", memory node {cell.memory_node}"
-                places.setdefault(cell.reason, {})[f"CPU node {cell.cpu_node}{memory}"] = None
-    for reason, cells in places.items():
-        yield f"{'; '.join(cells)}: {reason}"
+    for _, cell in cells:
+        if cell.reason:
+            memory = "" if cell.memory_node is None else f", memory node {cell.memory_node}"
+            places.setdefault(cell.reason, {})[f"CPU node {cell.cpu_node}{memory}"] = None
+    for reason, named in places.items():
+        yield f"{'; '.join(named)}: {reason}"

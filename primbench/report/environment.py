@@ -21,7 +21,7 @@ _WORDS = {True: "yes", False: "no", None: "cannot be told"}
 
 def listing(environment: Environment, sources: Mapping[str, str]) -> str:
     """Groups of name, value and where it was read; what is unknown, with the reasons, at the end of each."""
-    found = msgspec.to_builtins(environment)
+    found = msgspec.to_builtins(environment, str_keys=True)
     groups = {name: value for name, value in found.items() if isinstance(value, dict) and name != "missing"}
     rest = {name: value for name, value in found.items() if name not in groups}
     blocks = [_group("place", rest, sources), *(_group(name, value, sources) for name, value in groups.items())]
@@ -45,7 +45,7 @@ def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
     """Name and value; what has parts has a row for each below its own."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         value = value[0] if len(value) == 1 else {str(number): each for number, each in enumerate(value)}
-    if not isinstance(value, dict) or not value:
+    if not isinstance(value, dict) or all(isinstance(each, int) for each in value.values()):
         yield name, shown(name, value, absent)
         return
     missing = value.get("missing", {})

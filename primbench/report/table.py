@@ -75,6 +75,7 @@ def _table(
     rows = [[cell(record) for _, cell in columns] for record in records]
     notes = [
         *_notes(records),
+        *_placement_notes(records, workers),
         *line_notes(records),
         *(note for yardstick in yardsticks for note in yardstick.notes(records)),
     ]
@@ -141,6 +142,19 @@ def _notes(records: list[Record]) -> list[str]:
     if ordinary:
         notes.append(f"clocks held back in some cases by: {', '.join(sorted(ordinary))}")
     return notes
+
+
+def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
+    """Where workers did not get what was asked of their place, once each: they went on with less."""
+    used = {record.worker for record in records}
+    reasons = [worker.placement.reasons for worker in workers if worker.worker in used]
+    lacks = [found[field] for found in reasons for field in ("numa_node", "cpus", "memory_policy") if field in found]
+    lacks += [
+        f"memory is where it was first touched: set_mempolicy: {found['set_mempolicy']}"
+        for found in reasons
+        if "set_mempolicy" in found
+    ]
+    return [f"not placed as asked: {reason}" for reason in dict.fromkeys(lacks)]
 
 
 def _disturbance_notes(records: list[Record]) -> list[str]:

@@ -17,7 +17,7 @@ from primbench import affinity
 from primbench.affinity import COPIES, LAUNCH, Affinity, Axes, Cell, Matrix
 from primbench.affinity.analysis import analyse
 from primbench.errors import InvalidRequest, PlacementError
-from primbench.measurement import Measurement, Pages, Samples
+from primbench.measurement import HostReading, Measurement, Pages, Samples
 from primbench.record import Case, Record
 from primbench.topology import GpuPlace, Node, Topology
 
@@ -328,3 +328,16 @@ def test_of_the_host_each_cpu_node_has_a_nearest_memory() -> None:
 def test_distances_that_measurement_contradicts() -> None:
     swapped = analysed(records(lambda _, cpu, memory: 1.0 + 0.5 * (cpu == memory), backends=HOST), topology())
     assert "distances says node 0, measurement says node 1" == swapped.nearness[0].disagreement
+
+
+def test_what_disturbed_a_time_stands_beside_it() -> None:
+    found = records(far)
+    assert not any(each.disturbed for matrix in analysed(found, topology()).matrices for each in matrix.cells)
+    host = HostReading(duration_s=1.0, cpu_time_s=1.0, voluntary_switches=0, involuntary_switches=0, waited_s=0.5)
+    at = next(place for place, each in enumerate(found) if each.case.primitive == LAUNCH)
+    measurement = found[at].measurement
+    assert measurement is not None
+    found[at] = replace(found[at], measurement=replace(measurement, host=host))
+    disturbed = [each.disturbed for matrix in analysed(found, topology()).matrices for each in matrix.cells]
+    words = ["it waited for a CPU during 50.0% of its time"]
+    assert [{found[at].case.process: words}] == [each for each in disturbed if each]

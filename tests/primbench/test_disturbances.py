@@ -82,6 +82,10 @@ DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
         pages({0: 100}, [0], misplaced=True),
         ["its pages were not all on node 0, asked for, before it was timed"],
     ),
+    "pages of two buffers, each where the other was to be": (
+        pages({0: 50, 1: 50}, [0, 1], misplaced=True),
+        ["its pages were not each on the one of nodes 0-1 that was asked for"],
+    ),
 }
 
 

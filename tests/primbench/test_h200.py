@@ -59,7 +59,8 @@ def test_fingerprint_knows_all_of_the_gpu() -> None:
     assert [(700.0, 5, 16, "passthrough")] * 2 == [
         (gpu.power_limit_w, gpu.pcie_generation, gpu.pcie_width, gpu.virtualization_mode) for gpu in gpus
     ]
-    assert (found.confinement.runtime is not None) and found.confinement.runtime.name == "host"
+    assert found.confinement.runtime is not None
+    assert "host" == found.confinement.runtime.name
     assert "NVIDIA H200" in environment_report.listing(found, environment.sources())
 
 

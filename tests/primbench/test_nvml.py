@@ -374,7 +374,6 @@ UUIDS = "[nvml.identity(f'cuda:{index}').uuid for index in range(nvml.device_cou
         (["GPU-2aaa0000", "GPU-0aaa0000"], "2,0"),
         (["GPU-1aaa0000", "GPU-0aaa0000"], "GPU-1aaa0000, 0"),
         (["GPU-1aaa0000"], "GPU-1"),
-        (["MIG-0ccc0000"], "MIG-0ccc"),
         (["GPU-1aaa0000"], "1,7,0"),
         ([], ""),
         ([], "-1"),
@@ -384,8 +383,21 @@ UUIDS = "[nvml.identity(f'cuda:{index}').uuid for index in range(nvml.device_cou
     ],
 )
 def test_visible_devices_are_those_of_cuda(stub: str, expected: list[str], visible: str) -> None:
-    found = ask(stub, UUIDS, CUDA_VISIBLE_DEVICES=visible, STUB_NAMES="H,H,H", STUB_MIG="1")
-    assert [expected] == found
+    assert [expected] == ask(stub, UUIDS, CUDA_VISIBLE_DEVICES=visible, STUB_NAMES="H,H,H")
+
+
+@pytest.mark.parametrize(
+    ("expected", "variables"),
+    [
+        ("MIG-0ccc0000", {"CUDA_VISIBLE_DEVICES": "MIG-0ccc"}),
+        ("MIG-0ccc0000", {"CUDA_VISIBLE_DEVICES": "0"}),
+        ("MIG-0ccc0000", {"CUDA_VISIBLE_DEVICES": "2,0"}),
+        ("MIG-0ccc0000", {}),
+        ("GPU-1aaa0000", {"CUDA_VISIBLE_DEVICES": "1"}),
+    ],
+)
+def test_a_mig_instance_is_visible_alone(stub: str, expected: str, variables: dict[str, str]) -> None:
+    assert [[expected]] == ask(stub, UUIDS, STUB_NAMES="H,H,H", STUB_MIG="1", **variables)
 
 
 def test_without_the_variable_all_boards_are_visible(stub: str) -> None:

@@ -231,7 +231,7 @@ def test_threads_alone_go_to_a_node(tmp_path: Path) -> None:
     root = machine(tmp_path, {0: format_cpu_list(MINE[1:]), 1: f"{FIRST}"}, memory="0-1", allowed="0-1")
     found = place({"cpu_node": 1}, root)["said"]
     assert ([FIRST], "first touch", [1]) == (found["cpus"], found["rung"], found["page_nodes"])
-    assert "default" == found["memory_policy"]
+    assert (None if "get_mempolicy" in found["reasons"] else "default") == found["memory_policy"]
 
 
 @needs_mempolicy

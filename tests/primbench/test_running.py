@@ -156,3 +156,15 @@ def test_a_primitive_may_prefer_a_backend_on_cpus(two_backends: None) -> None:
     assert [("torch", "cpu")] == choose("gemm", [], "cpu")
     assert [("numpy", "cpu")] == choose("allreduce", [], "cpu")
     assert [("torch", "cpu"), ("numpy", "cpu")] == choose("allreduce", ["all"], "cpu")
+
+
+def test_what_gpus_take_no_part_in_is_on_the_cpu_even_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "has_gpu_node", lambda: True)
+    monkeypatch.setattr(backends, "missing", lambda name: None)
+    assert [("numba", "cpu")] == choose("chase", [], None, ask=lambda *_: pytest.fail("a worker was asked"))
+
+
+def test_a_primitive_without_a_backend_here_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "missing", lambda name: f"no {name} here")
+    with pytest.raises(BackendUnavailable, match="chase has no backend on a CPU here: numba: no numba here"):
+        choose("chase", [], "cpu")

@@ -10,13 +10,14 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from primbench import children, session
+from primbench import children, workerprocess
 from primbench.errors import BackendUnavailable, PlacementError
 from primbench.measurement import Method
 from primbench.placement import Placement
 from primbench.protocol import Start
 from primbench.record import Case, Record, Worker
-from primbench.session import Session, WorkerGone, WorkerProcess, ask_a_worker
+from primbench.session import Session, ask_a_worker
+from primbench.workerprocess import WorkerGone, WorkerProcess
 
 CASE = Case(
     primitive="gemm", parameters={"m": 2, "n": 2, "k": 2}, backend="numpy", device="cpu", method=Method(dry_run=True)
@@ -92,10 +93,17 @@ def test_an_unreachable_device_is_an_error_or_a_skip_as_asked() -> None:
     assert "backend numpy on cuda:0: it runs on cpu only" == records[0].reason
 
 
-def test_a_place_that_cannot_be_had_is_an_error_in_any_case() -> None:
+def test_a_place_that_cannot_be_had_is_an_error() -> None:
     nowhere = replace(CASE, placement=Placement(cpus=(99_999,)))
     with pytest.raises(PlacementError, match="--cpus 99999"):
         of([nowhere], Session(skip_unavailable=True))
+
+
+def test_a_place_that_cannot_be_had_is_a_skip_where_that_is_asked() -> None:
+    nowhere = replace(CASE, placement=Placement(cpus=(99_999,)))
+    _, records = of([nowhere, CASE], Session(skip_misplaced=True))
+    assert [("skipped", None), ("ok", 0)] == [(record.status, record.worker) for record in records]
+    assert "--cpus 99999" in (records[0].reason or "")
 
 
 def test_a_worker_tells_what_it_would_choose() -> None:
@@ -123,7 +131,7 @@ def test_what_speaks_no_protocol_is_ended_with_a_reason(
     impostor.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{script}\n")
     impostor.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(impostor))
-    monkeypatch.setattr(session, "START_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(workerprocess, "START_TIMEOUT_S", 0.5)
     monkeypatch.setattr(children, "END_TIMEOUT_S", 0.5)
     with pytest.raises(WorkerGone, match=IMPOSTORS[script]):
         WorkerProcess(START)

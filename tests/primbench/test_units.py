@@ -304,3 +304,10 @@ def test_percent_shows_a_digit_however_small(text: str, fraction: float | None) 
 def test_percentages_of_one_decimal_survive_a_round_trip(thousandths: int) -> None:
     fraction = thousandths / 1000
     assert fraction == pytest.approx(units.parse_fraction(units.format_percent(fraction)), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("hertz", "text"), [(None, "-"), (0.0, "0 Hz"), (1.98e9, "1.98 GHz"), (2.619e9, "2.62 GHz"), (345e6, "345 MHz")]
+)
+def test_frequencies(hertz: float | None, text: str) -> None:
+    assert text == units.format_frequency(hertz)

@@ -112,6 +112,20 @@ def test_against_says_which_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert f"against-variables: OMP_NUM_THREADS is 1 here and none in {there}" in " ".join(shown.split())
 
 
+def test_against_says_so_where_nothing_differs(tmp_path: Path) -> None:
+    there = tmp_path / "there.json"
+    invoke("--json", str(there))
+    shown = invoke("--against", str(there)).stdout
+    words = f"nothing that is known to move results differs between here and {there}"
+    assert f"note: against: of what both tell, {words}" in shown
+
+
+def test_text_is_as_narrow_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = Finding(check="c", severity="note", summary="s", advice="word " * 40)
+    monkeypatch.setenv("COLUMNS", "70")
+    assert 60 < max(map(len, to_text(doctor.look(), [finding], fix=True).splitlines()[1:])) <= 70
+
+
 def test_refuses_what_it_cannot_read_or_write_before_it_looks(tmp_path: Path) -> None:
     for arguments, error in (
         (("--against", str(tmp_path / "none")), FileError),

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from primbench import environment, record
 from primbench.environment import Environment
+from primbench.units import format_bytes
 
 Invoke = Callable[..., Result]
 
@@ -101,3 +102,17 @@ def test_file_that_cannot_be_compared_is_one_line(
 
 def test_json_in_front_of_diff_is_refused(refusal: Callable[..., str]) -> None:
     assert "belongs behind diff" in refusal("env", "--json", "-", "diff", "a", "b")
+
+
+def test_what_is_compared_is_not_written_over(refusal: Callable[..., str], files: tuple[Path, Path]) -> None:
+    before = [path.read_bytes() for path in files]
+    for path in files:
+        assert f"{path}: asked to hold two things" in refusal("env", "diff", *files, "--json", path)
+    assert before == [path.read_bytes() for path in files]
+
+
+def test_memory_and_distances_of_nodes_are_shown(invoke: Invoke) -> None:
+    shown = [line.split() for line in invoke("env").stdout.splitlines()]
+    (node, *_) = environment.collect(gpus=False).nodes or []
+    assert ["distances", *", ".join(f"{to} {far}" for to, far in node.distances.items()).split()] in shown
+    assert ["memory_bytes", *format_bytes(node.memory_bytes).split()] in shown

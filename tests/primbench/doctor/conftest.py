@@ -134,7 +134,7 @@ HEALTHY = Place(
     contention=Contention(waiting_fraction=0.01, stolen_fraction=0.0),
 )
 
-GROUPS = ("machine", "limits", "confinement", "software", "devices")
+GROUPS = ("machine", "limits", "confinement", "software", "devices", "nodes")
 
 
 @pytest.fixture(scope="session")
@@ -151,7 +151,7 @@ def place() -> Callable[[Mapping[str, Any]], Place]:
                 document["environment"]["confinement"]["runtime"] |= {"name": value, "in_container": value != "host"}
                 continue
             *way, last = name.split(".")
-            at = document["environment"] if way[0] in GROUPS else document
+            at = document["environment"] if name.split(".")[0] in GROUPS else document
             for step in way:
                 at = at[int(step)] if step.isdigit() else at[step]
             at[int(last) if last.isdigit() else last] = value

@@ -87,6 +87,8 @@ FILES = {
     f"{SYSTEM}/cpu/vulnerabilities/spec_store_bypass": "Mitigation: Speculative Store Bypass disabled via prctl\n",
     f"{SYSTEM}/node/has_memory": "0\n",
     f"{SYSTEM}/node/node0/cpulist": "0-3,8\n",
+    f"{SYSTEM}/node/node0/distance": "10\n",
+    f"{SYSTEM}/node/node0/meminfo": "Node 0 MemTotal:       24684096 kB\nNode 0 MemFree:  3 kB\n",
     f"{SYSTEM}/node/online": "0\n",
     "sys/fs/cgroup/job/cpu.max": "150000 50000\n",
     "sys/fs/cgroup/job/cpu.stat": "usage_usec 9\nnr_periods 40\nnr_throttled 7\nthrottled_usec 2500000\n",

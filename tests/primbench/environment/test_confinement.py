@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +65,20 @@ def test_profile_where_apparmor_has_no_file_of_its_own(look: Look) -> None:
     label = "system_u:system_r:container_t:s0:c1,c2\0"
     found = look({"proc/self/attr/apparmor/current": None, "proc/self/attr/current": label}).confinement
     assert label.rstrip("\0") == found.lsm_profile
+
+
+def test_no_profile_where_no_module_gives_any(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of a kernel without such modules is made up: a file in a folder never gives it."""
+    read_text = Path.read_text
+
+    def refusing(path: Path, *arguments: Any, **options: Any) -> str:
+        if str(path).endswith("proc/self/attr/current"):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return read_text(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", refusing)
+    found = look({"proc/self/attr/apparmor/current": None}).confinement
+    assert ("none", False) == (found.lsm_profile, "lsm_profile" in found.missing)
 
 
 def test_kernel_of_before_some_fields_gives_reasons(look: Look) -> None:

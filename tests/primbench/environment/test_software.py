@@ -132,7 +132,7 @@ def test_variables_that_affect_speed_are_kept_and_secrets_are_not(clean: pytest.
         "TORCHINDUCTOR_CACHE_DIR": "/tmp/x",
         "UCX_TLS": "rc,cuda",
     }
-    names = ["USER", "HOSTNAME", "NVIDIA_API_KEY", "TORCH_HUB_TOKEN", "CUPY_PASSWORD", "NCCL_SECRET", "MY_CUDA_PATH"]
+    names = ["USER", "HOSTNAME", "NVIDIA_API_KEY", "TORCH_hub_token", "CUPY_PASSWORD", "NCCL_SECRET", "MY_CUDA_PATH"]
     for name, value in (kept | dict.fromkeys([*names, "NCCL_COMM_ID", "NCCL_HOSTID"], "s3cret")).items():
         clean.setenv(name, value)
     assert kept == look().software.variables

@@ -27,7 +27,7 @@ def cell(cpu_node: int, memory_node: int | None, median_s: float | None, *interv
     return Cell(
         cpu_node=cpu_node,
         memory_node=memory_node,
-        times_s={} if median_s is None else {0: median_s},
+        times_s={} if median_s is None else dict.fromkeys(range(5), median_s),
         median_s=median_s,
         bytes_per_s=2**20 / median_s if median_s and memory_node is not None else None,
         is_nearest=median_s is not None and not interval,
@@ -92,7 +92,8 @@ def test_launches_have_cpu_nodes_alone() -> None:
 def test_a_single_round_shows_ratios_without_intervals() -> None:
     far = replace(cell(0, 1, 4e-8, 1.5, 1.4, 1.6), ratio_low=None, ratio_high=None)
     matrix = Matrix(device="cpu", kind="chase", cells=[cell(0, 0, 3e-8), far])
-    shown = text(replace(affinity(matrix, nodes=(0, 1)), rounds=1), Topology())
+    once = replace(matrix, cells=[replace(each, times_s={0: each.median_s or 0.0}) for each in matrix.cells])
+    shown = text(replace(affinity(once, nodes=(0, 1)), rounds=1), Topology())
     assert shown.splitlines()[1].startswith("host  1 MiB  (median of 1 process;")
     assert "a load 0 30.0 ns nearest 40.0 ns 1.500" == " ".join(shown.splitlines()[3].split())
 
@@ -106,3 +107,23 @@ def test_a_buffer_that_caches_hold_is_said_to_be_one() -> None:
     found = replace(affinity(Matrix(device="cpu", kind="chase", cells=[cell(0, 0, 3e-8)])), caches_bytes=2**20)
     assert "the last-level caches hold 1 MiB together" in text(found, Topology())
     assert "caches" not in text(replace(found, caches_bytes=2**19), Topology())
+
+
+def test_processes_are_counted_that_have_a_time() -> None:
+    once, twice = ({0: 3e-8}, {0: 3e-8, 1: 3e-8})
+    cells = [replace(cell(0, 0, 3e-8), times_s=once), replace(cell(0, 1, 3e-8), times_s=once), cell(1, 0, None)]
+    assert "(median of 1 of 5 processes;" in text(affinity(Matrix(device="cpu", kind="chase", cells=cells)), TOPOLOGY)
+    cells[1] = replace(cells[1], times_s=twice)
+    assert "(median of 1 to 2 of 5 proc" in text(affinity(Matrix(device="cpu", kind="chase", cells=cells)), TOPOLOGY)
+
+
+def test_disturbances_are_counted_with_an_example() -> None:
+    cells = [cell(0, 0, 3e-8), replace(cell(0, 1, 4e-8), disturbed={1: ["it waited", "clocks fell"], 4: ["it waited"]})]
+    shown = text(affinity(Matrix(device="cpu", kind="chase", cells=cells)), TOPOLOGY)
+    assert "! 2 of 10 measurements were disturbed, the first one (chase): it waited; clocks fell\n" in shown
+    assert "disturbed" not in text(affinity(Matrix(device="cpu", kind="chase", cells=cells[:1])), TOPOLOGY)
+
+
+def test_caches_are_not_blamed_where_nothing_was_timed() -> None:
+    found = replace(affinity(Matrix(device="cpu", kind="chase", cells=[cell(0, 0, None)])), caches_bytes=2**20)
+    assert "caches" not in text(found, Topology())

@@ -333,3 +333,13 @@ def test_markdown_keeps_bars_and_stars_as_text() -> None:
 def test_tables_of_a_decoded_record_are_those_of_the_record() -> None:
     original = record(ON_GPU, device="cuda:0")
     assert table(original) == table(msgspec.json.decode(msgspec.json.encode(original), type=Record))
+
+
+def test_placement_that_was_not_had_is_a_note_once() -> None:
+    refused = replace(PLACED, rung="first touch", reasons={"set_mempolicy": "EPERM", "threads": "no pool"})
+    found = table(record(ON_CPU), record(ON_CPU, m=1, worker=1),
+                  workers=[worker(placement=refused), worker(worker=1, placement=refused)])  # fmt: skip
+    assert ["not placed as asked: memory is where it was first touched: set_mempolicy: EPERM"] == found.notes
+    fell_back = worker(placement=replace(PLACED, rung="none", reasons={"numa_node": "--numa-node auto: no device"}))
+    assert ["not placed as asked: --numa-node auto: no device"] == table(record(ON_CPU), workers=[fell_back]).notes
+    assert [] == table(record(ON_CPU)).notes

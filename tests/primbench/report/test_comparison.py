@@ -1,0 +1,224 @@
+"""What `primbench compare` prints and exports: verdicts with what stands behind them, and what explains them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from primbench import environment
+from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean
+from primbench.environment.difference import difference
+from primbench.problem import build
+from primbench.record import Case
+from primbench.report.comparison import name_of, text, to_csv, to_json, to_markdown
+
+HERE = environment.collect(gpus=False)
+
+
+def case(primitive: str = "gemm", **parameters: Any) -> Case:
+    sizes = {"gemm": {"m": 64, "n": 32, "k": 16}, "memcpy": {"bytes": 2**26}}[primitive]
+    found = build(primitive, sizes | parameters).parameters()
+    return Case(primitive=primitive, parameters=found, backend="numpy", device="cpu")
+
+
+SLOWER = Estimate(
+    metric="batch_s", primary=True, pairs=8, baseline_s=1e-3, arm_s=1.1e-3, ratio=1.1, interval=(1.09, 1.11),
+    interval90=(1.092, 1.108), margin=0.01, q=0.001, verdict="slower", minimum_detectable=1.012,
+)  # fmt: skip
+EQUIVALENT = replace(
+    SLOWER,
+    ratio=1.0,
+    arm_s=1e-3,
+    interval=(0.997, 1.003),
+    interval90=(0.998, 1.002),
+    is_equivalent=True,
+    verdict="equivalent",
+)
+INCONCLUSIVE = replace(
+    SLOWER, ratio=1.01, interval=(0.98, 1.04), interval90=(0.985, 1.035), verdict="inconclusive", pairs_needed=21
+)
+TAIL = replace(SLOWER, metric="wall_p99_s", primary=False, margin=0.05)
+EXPLAINED = Explanation(
+    parts=["everything on the CPU"],
+    evidence=["held back by the CPU quota for 40.0% of its time in podman, 0.0% in host"],
+    causes=["in podman alone: the CPU quota grants 0.5 of the 2 CPUs that threads may run on (cpu-quota)"],
+    next_experiment="primbench study --arm host --arm podman:cpus=0.5 --arm podman --primitive gemm",
+)  # fmt: skip
+
+
+def arm(*cases: CaseComparison, **changes: Any) -> ArmComparison:
+    fields: dict[str, Any] = {
+        "name": "podman", "arm": None, "effect": "container effect", "differences": {}, "mean": None,
+        "cases": list(cases),
+    }  # fmt: skip
+    return ArmComparison(**fields | changes)
+
+
+def compared(*estimates: Estimate, **changes: Any) -> CaseComparison:
+    fields: dict[str, Any] = {"case": case(), "estimates": list(estimates)}
+    return CaseComparison(**fields | changes)
+
+
+def comparison(*cases: CaseComparison, **changes: Any) -> Comparison:
+    own = {name: changes.pop(name) for name in ("effect", "differences", "mean") if name in changes}
+    fields: dict[str, Any] = {"baseline": "host", "paired": True, "arms": [arm(*cases, **own)]}
+    return Comparison(**fields | changes)
+
+
+def lines(found: Comparison) -> list[str]:
+    return [" ".join(line.split()) for line in text(found).splitlines()]
+
+
+def test_a_row_has_the_baseline_the_ratio_and_the_verdict() -> None:
+    title, columns, row, *_ = lines(comparison(compared(SLOWER)))
+    assert "podman against host numpy cpu (8 pairs; ratio of times, with its 95 % interval)" == title
+    assert "case metric host ratio verdict" == columns
+    assert "gemm m=64 n=32 k=16 float32 batch 1.00 ms 1.100 [1.090, 1.110] slower" == row
+
+
+@pytest.mark.parametrize(
+    ("estimate", "words"),
+    [
+        (EQUIVALENT, "equivalent, within 1.0%"),
+        (replace(EQUIVALENT, verdict="different-but-small"), "different but small, within 1.0%"),
+        (INCONCLUSIVE, "inconclusive: needs about 21 pairs, these find 1.2%"),
+        (replace(INCONCLUSIVE, pairs_needed=None), "inconclusive: needs more than 200 pairs, these find 1.2%"),
+        (replace(INCONCLUSIVE, reason="because"), "inconclusive: because, needs about 21 pairs, these find 1.2%"),
+        (
+            replace(
+                INCONCLUSIVE, interval=None, minimum_detectable=None, reason="a single process tells of no scatter"
+            ),
+            "1.010 inconclusive: a single process tells of no scatter",
+        ),
+    ],
+)
+def test_a_verdict_says_what_stands_behind_it(estimate: Estimate, words: str) -> None:
+    assert lines(comparison(compared(estimate)))[2].endswith(f" {words}")
+
+
+def test_other_metrics_are_shown_where_they_differ() -> None:
+    shown = lines(comparison(compared(EQUIVALENT, TAIL, replace(EQUIVALENT, metric="wall_s", primary=False))))
+    assert "wall p99 1.00 ms 1.100 [1.090, 1.110] slower" == shown[3]
+    assert not any(line.startswith("wall 1.00") for line in shown)
+
+
+def test_backends_that_differ_stand_in_the_rows() -> None:
+    other = compared(SLOWER, case=replace(case(), backend="numba"))
+    title, _, first, second, *_ = lines(comparison(compared(SLOWER), other))
+    assert "numpy" not in title
+    assert ("float32 on numpy cpu batch" in first, "float32 on numba cpu batch" in second) == (True, True)
+
+
+def test_what_was_not_measured_has_its_reason_below_once() -> None:
+    dead = compared(reason="podman failed: died (8 of 8)")
+    shown = lines(comparison(dead, dead, compared(SLOWER, reason="podman failed: died (1 of 8)")))
+    assert shown[2].endswith(" - - - not compared (!)")
+    assert shown[4].endswith(" slower (!)")
+    name = name_of(case())
+    assert [
+        f"! {name} and 1 more: podman failed: died (8 of 8)",
+        f"! {name}: podman failed: died (1 of 8)",
+        "3 cases: 2 not compared, 1 slower",
+    ] == shown[5:8]
+    assert not any("effect" in line for line in lines(comparison(dead))), "there is none where nothing was compared"
+
+
+def test_the_baseline_against_itself_is_the_first_line_and_a_column() -> None:
+    quiet = replace(SLOWER, noise=(0.998, 1.002))
+    again = arm(compared(EQUIVALENT), name="host (again)")
+    first, _, _, columns, row, *_ = lines(comparison(compared(quiet), again=again))
+    assert "host against itself: equivalent in all 1 cases." == first
+    assert "case metric host ratio noise verdict" == columns
+    assert row.endswith("1.100 [1.090, 1.110] [0.998, 1.002] slower")
+
+
+def test_a_baseline_that_differs_from_itself_is_said_first() -> None:
+    again = arm(compared(EQUIVALENT), compared(SLOWER), name="host (again)")
+    first = lines(comparison(compared(INCONCLUSIVE), again=again))[0]
+    assert first.startswith("NOT VALID in 1 of 2 cases: host is not shown to be equivalent to itself, by 1.100 [1.090")
+
+
+def test_the_baseline_against_itself_alone_is_a_table() -> None:
+    found = comparison(arms=[], again=arm(compared(EQUIVALENT), name="host (again)"))
+    assert "host (again) against host" in text(found)
+    assert "equivalent, within 1.0%" in text(found)
+
+
+def test_the_mean_has_its_interval_over_pairs() -> None:
+    mean = Mean(ratio=1.0312, interval=(1.02, 1.042), cases=2, pairs=7)
+    assert "geometric mean of 2 cases: 1.031 [1.020, 1.042], over 7 pairs" in lines(
+        comparison(compared(SLOWER), compared(SLOWER), mean=mean)
+    )
+
+
+def test_effects_are_called_what_they_are() -> None:
+    assert "a difference is a container effect: the libraries are of the same builds" in lines(
+        comparison(compared(SLOWER))
+    )
+    assert any("of an unknown kind" in line for line in lines(comparison(compared(SLOWER), effect=None)))
+    packages = {"numpy": "1.0"} | {f"p{number}": "2" for number in range(9)}
+    other = replace(HERE, software=replace(HERE.software, packages=packages))
+    one = replace(HERE, software=replace(HERE.software, packages={"numpy": "2.0"}))
+    found = comparison(compared(SLOWER), effect="stack effect", differences={"numpy cpu": difference(one, other)})
+    (line,) = [line for line in lines(found) if "stack effect" in line]
+    assert "a difference is a stack effect, none of the container alone; host | podman:" in line
+    assert "software.packages.numpy 2.0 | 1.0" in line
+    assert line.endswith("; and 2 more")
+
+
+def test_an_explanation_has_numbers_causes_and_the_next_command() -> None:
+    shown = lines(comparison(compared(SLOWER, explanation=EXPLAINED)))
+    assert [
+        f"gemm m=64 n=32 k=16 float32 on numpy cpu: everything on the CPU moved: {EXPLAINED.evidence[0]}",
+        f"can cause it: {EXPLAINED.causes[0]}",
+        f"next: {EXPLAINED.next_experiment}",
+    ] == shown[-3:]
+
+
+def test_waiting_without_a_verdict_is_said() -> None:
+    waited = replace(EXPLAINED, parts=[])
+    assert any(
+        line.endswith(f"on numpy cpu: no difference is certain, but it was: {EXPLAINED.evidence[0]}")
+        for line in lines(comparison(compared(EQUIVALENT, explanation=waited)))
+    )
+
+
+def test_no_known_cause_is_said() -> None:
+    bare = replace(EXPLAINED, evidence=[], causes=[], next_experiment=None)
+    shown = lines(comparison(*[compared(SLOWER, explanation=bare)] * 7))
+    assert ["and 2 more cases: --json has all", "no known cause in what differs between the places"] == shown[-2:]
+
+
+def test_names_have_sizes_and_what_is_unusual() -> None:
+    assert "gemm m=64 n=32 k=16 float32 trans_a=True on numpy cpu" == name_of(case(trans_a=True))
+    assert "memcpy 64MiB h2h pageable on numpy cpu" == name_of(case("memcpy", direction="h2h"))
+
+
+def test_two_files_are_called_unpaired_and_notes_follow() -> None:
+    shown = lines(comparison(compared(SLOWER), paired=False, notes=["two files are unpaired"]))
+    assert "unpaired, processes a side: at least 8" in shown[0]
+    assert "two files are unpaired" == shown[-1]
+
+
+def test_csv_has_every_estimate_in_seconds() -> None:
+    again = arm(compared(EQUIVALENT), name="host (again)")
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison(compared(SLOWER, TAIL), again=again)))))
+    assert [("podman", "batch_s"), ("podman", "wall_p99_s"), ("host (again)", "batch_s")] == [
+        (row["arm"], row["metric"]) for row in rows
+    ]
+    assert ("0.001", "1.1", "1.09", "1.11", "slower", "64", "") == tuple(
+        rows[0][name] for name in ("baseline_s", "ratio", "interval_low", "interval_high", "verdict", "m", "noise_low")
+    )
+
+
+def test_json_and_markdown() -> None:
+    found = comparison(compared(SLOWER))
+    document = json.loads(to_json(found))
+    assert [1.09, 1.11] == document["arms"][0]["cases"][0]["estimates"][0]["interval"]
+    assert "| verdict" in to_markdown(found)
+    assert "slower" in to_markdown(found)

@@ -1,0 +1,506 @@
+"""Comparisons of studies and of files: verdicts, what they are called, what is refused, what explains them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from primbench import environment, stats
+from primbench.compare import ArmComparison, Comparison, Estimate, compare, compare_files
+from primbench.compare.estimates import ITSELF, SINGLE, judged
+from primbench.compare.sides import BANDWIDTH, KERNEL, LAUNCH, margin_of
+from primbench.environment.software import Library
+from primbench.errors import InvalidRequest
+from primbench.measurement import GpuReading, HostReading, Measurement, Method, Pages, Samples
+from primbench.placement import Placement
+from primbench.problem import build
+from primbench.record import Case, Results
+from primbench.runtime import Runtime
+
+MadeStudy = Callable[..., Results]
+HERE = environment.collect(gpus=False)
+
+
+def case(primitive: str = "gemm", device: str = "cpu", **changes: Any) -> Case:
+    sizes = {"gemm": {"m": 64, "n": 64, "k": 64}, "memcpy": {"bytes": 2**26, "direction": "h2d"}}
+    backend = "torch" if device.startswith("cuda") else "numpy"
+    parameters = build(primitive, sizes.get(primitive, {}) | changes.pop("parameters", {})).parameters()
+    return Case(**{"primitive": primitive, "parameters": parameters, "backend": backend, "device": device} | changes)
+
+
+def samples(median_s: float, count: int = 7) -> Samples:
+    return Samples(samples_s=[median_s] * count, calls_per_sample=1, taken_by="host clock", stopped="noise")
+
+
+def scattered(scale: float, scatter: float = 0.002, arm: str = "podman") -> Callable[[str, Case, int], Measurement]:
+    """Processes that scatter around 1 ms, in one arm ``scale`` times as long."""
+    dice = np.random.default_rng(5)
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        time_s = 1e-3 * float(np.exp(dice.normal(0, scatter))) * (scale if name == arm else 1)
+        return Measurement(batch_s=samples(time_s))
+
+    return measured
+
+
+def only(comparison: Comparison) -> Estimate:
+    """The primary one of a single case."""
+    (found,) = [each for each in comparison.estimates if each.primary]
+    return found
+
+
+def first(comparison: Comparison) -> ArmComparison:
+    return comparison.arms[0]
+
+
+# --- verdicts
+
+
+@pytest.mark.parametrize(
+    ("scale", "scatter", "verdict"),
+    [
+        (1.1, 0.002, "slower"),
+        (0.9, 0.002, "faster"),
+        (1.0, 0.001, "equivalent"),
+        (1.004, 0.0003, "different-but-small"),
+        (1.0, 0.02, "inconclusive"),
+    ],
+)
+def test_verdict(made_study: MadeStudy, scale: float, scatter: float, verdict: str) -> None:
+    found = only(compare(made_study(["host", "podman"], [case()], scattered(scale, scatter))))
+    assert (verdict, 8, KERNEL, True) == (found.verdict, found.pairs, found.margin, found.primary)
+    assert (found.pairs_needed is None) == (verdict != "inconclusive")
+
+
+def test_the_numbers_are_those_of_the_paired_t(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.03, 0.01))
+    times = {
+        arm: [record.measurement.batch_s.median_s for record in sorted(results.records, key=lambda r: r.case.process)
+              if record.case.arm == arm and record.measurement and record.measurement.batch_s]
+        for arm in ("host", "podman")
+    }  # fmt: skip
+    expected = stats.paired(times["podman"], times["host"])
+    found = only(compare(results))
+    assert (expected.ratio, expected.interval(), expected.interval(0.9), expected.p()) == (
+        found.ratio, found.interval, found.interval90, found.q,
+    )  # fmt: skip
+    assert (stats.quantile(times["host"], 0.5), stats.quantile(times["podman"], 0.5)) == (found.baseline_s, found.arm_s)
+    assert expected.minimum_detectable() == found.minimum_detectable
+
+
+def test_the_samples_of_a_process_are_one_number(made_study: MadeStudy) -> None:
+    """A tail in every process moves no median."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        tail = [5e-3] * 3 if arm == "podman" else []
+        return Measurement(batch_s=replace(samples(1e-3), samples_s=[1e-3, 1.1e-3, 0.9e-3] * 3 + tail))
+
+    found = only(compare(made_study(["host", "podman"], [case()], measured)))
+    assert 1.0 == pytest.approx(found.ratio, rel=0.11)
+
+
+def test_margins() -> None:
+    assert (KERNEL, KERNEL) == (margin_of("gemm", "device_s"), margin_of("rnn", "batch_s"))
+    assert (BANDWIDTH, BANDWIDTH) == (margin_of("memcpy", "device_s"), margin_of("memcpy", "stream_s"))
+    assert {LAUNCH} == {margin_of("gemm", name) for name in ("enqueue_s", "stream_s", "wall_s", "wall_p99_s")}
+    assert {LAUNCH} == {margin_of("launch", name) for name in ("enqueue_s", "device_s", "batch_s")}
+
+
+def on_gpu(enqueue_s: float = 3e-6, device_s: float = 50e-6, wall_s: float = 60e-6, **others: Any) -> Measurement:
+    return Measurement(
+        enqueue_s=samples(enqueue_s), device_s=samples(device_s), stream_s=samples(device_s), wall_s=samples(wall_s),
+        **others,
+    )  # fmt: skip
+
+
+def jitter(pair: int) -> float:
+    return 1 + 1e-4 * math.sin(pair)
+
+
+def test_the_primary_metric_is_first_and_launches_have_their_own(made_study: MadeStudy) -> None:
+    cases = [case(device="cuda:0"), case("launch", device="cuda:0"), case("memcpy", device="cuda:0")]
+    found = first(compare(made_study(["host", "podman"], cases, lambda arm, case, pair: on_gpu(3e-6 * jitter(pair)))))
+    assert ["device_s", "enqueue_s", "device_s"] == [each.estimates[0].metric for each in found.cases]
+    assert all([each.primary for each in one.estimates] == [True] + 4 * [False] for one in found.cases)
+    assert found.mean is not None
+    assert (3, 8) == (found.mean.cases, found.mean.pairs)
+
+
+def test_tails_need_a_thousand_single_calls(made_study: MadeStudy) -> None:
+    def measured(count: int, calls: int) -> Callable[[str, Case, int], Measurement]:
+        wall = replace(samples(1e-5, count), calls_per_sample=calls)
+        return lambda arm, case, pair: Measurement(wall_s=wall)
+
+    names = [
+        [
+            each.metric
+            for each in compare(made_study(["host", "podman"], [case()], measured(*how))).estimates
+            if each.metric != "wall_mean_s"
+        ]
+        for how in ((1000, 1), (999, 1), (1000, 2))
+    ]
+    assert [["wall_s", "wall_p99_s"], ["wall_s"], ["wall_s"]] == names
+
+
+def test_false_discoveries_are_counted_over_all_cases(made_study: MadeStudy) -> None:
+    """A case that is past 5 % by itself is no discovery among twenty."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        shift = 0.02 if case.parameters["m"] == 64 else 0.0
+        log = (shift + 0.0176 * (-1) ** pair) if arm == "podman" else 0.0
+        return Measurement(batch_s=samples(1e-3 * math.exp(log)))
+
+    def of_sizes(count: int) -> Estimate:
+        cases = [case(parameters={"m": 64 + number}) for number in range(count)]
+        return first(compare(made_study(["host", "podman"], cases, measured))).cases[0].estimates[0]
+
+    alone, among_twenty = of_sizes(1), of_sizes(20)
+    assert ("slower", "inconclusive") == (alone.verdict, among_twenty.verdict)
+    assert alone.q is not None
+    assert among_twenty.q == pytest.approx(20 * alone.q)
+    assert alone.interval == among_twenty.interval
+
+
+def test_a_zero_difference_without_scatter_is_equivalence(made_study: MadeStudy) -> None:
+    found = only(compare(made_study(["host", "podman"], [case()], lambda *_: Measurement(batch_s=samples(1e-3)))))
+    assert ("equivalent", 1.0, (1.0, 1.0)) == (found.verdict, found.ratio, found.interval)
+
+
+def test_a_single_pair_has_no_interval(made_study: MadeStudy) -> None:
+    found = only(compare(made_study(["host", "podman"], [case()], scattered(2.0), pairs=1)))
+    assert ("inconclusive", None, None) == (found.verdict, found.interval, found.q)
+    assert SINGLE == found.reason
+
+
+def test_is_settled_once_every_case_has_a_verdict(made_study: MadeStudy) -> None:
+    assert compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.001))).is_settled
+    assert not compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.05))).is_settled
+    assert not compare(made_study(["host", "podman"], [case()], lambda *_: "out of memory")).is_settled
+
+
+# --- the baseline against itself
+
+
+def itself(ratio: float, half_width: float) -> Estimate:
+    low, high = ratio - half_width, ratio + half_width
+    return Estimate(
+        metric="batch_s", primary=True, pairs=8, baseline_s=1.0, arm_s=ratio, ratio=ratio, margin=KERNEL, q=0.001,
+        interval=(low, high), interval90=(low, high), is_equivalent=0.991 < low and high < 1.01,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("floor", "ratio", "verdict"),
+    [
+        (itself(1.0, 0.003), 1.05, "slower"),
+        (itself(1.05, 0.01), 1.05, "inconclusive"),  # it differs from itself by as much
+        (itself(1.05, 0.01), 2.0, "slower"),
+        (itself(1.0, 0.04), 1.03, "inconclusive"),  # too noisy
+        (itself(1.0, 0.04), 0.9, "faster"),
+        (itself(1.05, 0.01), 1.0, "inconclusive"),  # equivalence is not believed, either
+    ],
+)
+def test_what_the_baseline_differs_from_itself_by_is_no_difference(floor: Estimate, ratio: float, verdict: str) -> None:
+    found = judged(replace(itself(ratio, 0.002), q=1.0 if ratio == 1.0 else 0.001), floor)
+    assert (verdict, floor.interval) == (found.verdict, found.noise)
+    assert (found.reason == ITSELF) == (verdict == "inconclusive")
+
+
+def test_the_baseline_run_twice_is_no_arm(made_study: MadeStudy) -> None:
+    found = compare(made_study(["host", "podman", "host (again)"], [case()], scattered(1.1)))
+    assert ["podman"] == [arm.name for arm in found.arms]
+    assert found.again is not None
+    assert ("equivalent", "slower") == (found.again.cases[0].estimates[0].verdict, only(found).verdict)
+    assert only(found).noise == found.again.cases[0].estimates[0].interval
+
+
+# --- which cases are compared
+
+
+def test_the_first_arm_is_the_baseline_or_the_one_that_is_named(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.1))
+    assert ("host", "slower") == (compare(results).baseline, only(compare(results)).verdict)
+    assert "faster" == only(compare(results, "podman")).verdict
+    with pytest.raises(InvalidRequest, match="--baseline nosuch: the arms are host, podman"):
+        compare(results, "nosuch")
+
+
+def test_placement_and_process_do_not_tell_cases_apart(made_study: MadeStudy) -> None:
+    results = made_study(["host", "host:numa-node=0"], [case()], scattered(1.0, 0.001))
+    placed = [
+        replace(record, case=replace(record.case, placement=Placement(numa_node=0)))
+        if record.case.arm != "host" else record
+        for record in results.records
+    ]  # fmt: skip
+    assert "equivalent" == only(compare(replace(results, records=placed))).verdict
+
+
+def test_unequal_cases_are_refused_by_what_differs(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.0))
+    longer = [
+        replace(record, case=replace(record.case, method=Method(cache="cold")))
+        if record.case.arm == "podman"
+        else record
+        for record in results.records
+    ]
+    with pytest.raises(InvalidRequest, match=r'method\.cache is "hot" in host and "cold" in podman'):
+        compare(replace(results, records=longer))
+
+
+def test_sides_that_share_nothing_are_refused(made_study: MadeStudy) -> None:
+    one = made_study(["host"], [case()], scattered(1.0))
+    other = made_study(["host"], [case(parameters={"m": 128})], scattered(1.0))
+    with pytest.raises(InvalidRequest, match=r"parameters\.m is 64 in a\.jsonl and 128 in b\.jsonl"):
+        compare_files(one, other, ("a.jsonl", "b.jsonl"))
+
+
+def test_cases_of_one_side_are_noted(made_study: MadeStudy) -> None:
+    both = made_study(["host"], [case(), case(parameters={"m": 128})], scattered(1.0))
+    one = made_study(["host"], [case()], scattered(1.0))
+    assert "in a alone: 1 case of gemm" in compare_files(both, one, ("a", "b")).notes
+
+
+def test_a_pair_with_a_failed_side_counts_for_nothing(made_study: MadeStudy) -> None:
+    timed = scattered(1.1)
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement | str:
+        return "out of memory" if (arm, pair) in (("podman", 2), ("host", 5)) else timed(arm, case, pair)
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert (6, "slower") == (found.estimates[0].pairs, found.estimates[0].verdict)
+    assert "host failed: out of memory (1 of 8); podman failed: out of memory (1 of 8)" == found.reason
+
+
+def test_a_case_that_one_arm_never_ran_has_a_reason(made_study: MadeStudy) -> None:
+    timed = scattered(1.0)
+    arm = first(
+        compare(made_study(["host", "podman"], [case()], lambda *of: "died" if of[0] == "podman" else timed(*of)))
+    )
+    assert ([], None) == (arm.cases[0].estimates, arm.mean)
+    assert "podman failed: died (8 of 8)" in str(arm.cases[0].reason)
+
+
+def test_the_mean_is_over_pairs_that_have_every_case(made_study: MadeStudy) -> None:
+    cases = [case(parameters={"m": m}) for m in (64, 128)]
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement | str:
+        if (arm, pair, case.parameters["m"]) == ("podman", 0, 64):
+            return "died"
+        slower = {64: 1.21, 128: 1.0}[int(case.parameters["m"])] if arm == "podman" else 1.0
+        return Measurement(batch_s=samples(1e-3 * slower * (1 + 1e-4 * (pair % 3 == 0) * (arm == "host"))))
+
+    found = first(compare(made_study(["host", "podman"], cases, measured))).mean
+    assert found is not None
+    assert (2, 7) == (found.cases, found.pairs)
+    assert found.ratio == pytest.approx(1.1, rel=1e-3)
+    assert found.interval is not None
+    assert found.interval[0] < 1.1 < found.interval[1]
+
+
+# --- two files
+
+
+def test_two_files_are_unpaired(made_study: MadeStudy) -> None:
+    one = made_study(["host"], [case()], scattered(1.0), pairs=6)
+    other = made_study(["host"], [case()], scattered(1.1, arm="host"), pairs=5)
+    comparison = compare_files(one, other, ("a.jsonl", "b.jsonl"))
+    assert (False, "a.jsonl", "b.jsonl") == (comparison.paired, comparison.baseline, first(comparison).name)
+    assert ("slower", 5) == (only(comparison).verdict, only(comparison).pairs)
+    assert any("unpaired" in note for note in comparison.notes)
+    assert not any("one process" in note for note in comparison.notes)
+
+
+def test_one_process_a_file_has_no_interval_and_says_what_that_costs(made_study: MadeStudy) -> None:
+    one, other = (made_study(["host"], [case()], scattered(scale, arm="host"), pairs=1) for scale in (1.0, 2.0))
+    comparison = compare_files(one, other, ("a", "b"))
+    assert ("inconclusive", None) == (only(comparison).verdict, only(comparison).interval)
+    assert 2.0 == pytest.approx(only(comparison).ratio, rel=0.02)
+    assert any("--processes 8" in note for note in comparison.notes)
+
+
+def test_a_file_of_several_arms_is_none_of_two(made_study: MadeStudy) -> None:
+    study = made_study(["host", "podman"], [case()], scattered(1.0))
+    with pytest.raises(InvalidRequest, match="a: holds 2 arms, host, podman: compare it alone"):
+        compare_files(study, study, ("a", "b"))
+    with pytest.raises(InvalidRequest, match="one arm alone"):
+        compare(made_study(["host"], [case()], scattered(1.0)))
+
+
+def test_arms_without_a_study_need_a_baseline(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.1))
+    bare = replace(results, header=replace(results.header, study=None))
+    with pytest.raises(InvalidRequest, match="--baseline with one of host, podman"):
+        compare(bare)
+    assert "slower" == only(compare(bare, "host")).verdict
+
+
+# --- what a difference is called
+
+
+def place(name: str = "host", **changes: Any) -> environment.Environment:
+    runtime = Runtime(name=name, in_container=name != "host", evidence=[])
+    confinement = replace(HERE.confinement, runtime=runtime, **changes.pop("confinement", {}))
+    software = replace(HERE.software, libraries={"libcublas": [library("ab")]}, **changes.pop("software", {}))
+    return replace(HERE, confinement=confinement, software=software, **changes)
+
+
+def library(build_id: str) -> Library:
+    return Library(path="/usr/lib/libcublas.so", build_id=build_id)
+
+
+def effect(made_study: MadeStudy, one: environment.Environment, other: environment.Environment) -> str | None:
+    environments = {"host": one, "podman": other}
+    results = made_study(["host", "podman"], [case()], scattered(1.1), environments=environments)
+    return first(compare(results)).effect
+
+
+def test_effects(made_study: MadeStudy) -> None:
+    host, podman = place(), place("podman")
+    assert "container effect" == effect(made_study, host, podman)
+    assert "place effect" == effect(made_study, host, host)
+    other = replace(podman, software=replace(podman.software, libraries={"libcublas": [library("cd")]}))
+    assert "stack effect" == effect(made_study, host, other)
+    elsewhere = replace(podman, machine=replace(podman.machine, cpu_model="another"))
+    assert "machine effect" == effect(made_study, host, elsewhere)
+    unknown = replace(podman, software=replace(podman.software, libraries=None, missing={"libraries": "EPERM"}))
+    assert None is effect(made_study, host, unknown)
+
+
+# --- explanations
+
+
+def explained(
+    made_study: MadeStudy, cases: list[Case], measured: Callable[[str, Case, int], Measurement], **how: Any
+) -> dict[str, Any]:
+    arms = how.pop("arms", ["host", "podman"])
+    found = first(compare(made_study(arms, cases, measured, **how)))
+    return {each.case.primitive: each.explanation for each in found.cases}
+
+
+def test_dearer_launches_account_for_what_a_call_of_many_kernels_takes(made_study: MadeStudy) -> None:
+    cases = [case("launch", device="cuda:0"), case(device="cuda:0")]
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        dearer_s = 1.5e-6 * (arm == "podman")
+        enqueue_s = (3e-6 + dearer_s) * jitter(pair)
+        if case.primitive == "launch":
+            return on_gpu(enqueue_s)
+        found = on_gpu(20 * enqueue_s, wall_s=(90e-6 + 20 * dearer_s) * jitter(pair), nodes_per_call=20.0)
+        return replace(found, stream_s=samples((80e-6 + 20 * dearer_s) * jitter(pair)))
+
+    found = explained(made_study, cases, measured)
+    assert ["launch"] == found["gemm"].parts
+    assert any(
+        "20 kernels a call x 1.50 us more a launch = 30.0 us more; stream takes 30.0 us more" == line
+        for line in found["gemm"].evidence
+    ), found["gemm"].evidence
+
+
+def test_a_slower_kernel_is_no_launch(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        device_s = 50e-6 * jitter(pair) * (1.1 if arm == "podman" else 1)
+        clock = GpuReading(sm_clock_hz=1.8e9 if arm == "podman" else 1.98e9)
+        return on_gpu(3e-6, device_s, device_s * 1.2, gpu=clock, algorithm=f"tile {arm}")
+
+    found = explained(made_study, [case(device="cuda:0")], measured)["gemm"]
+    assert ["kernel"] == found.parts
+    assert "the SM clock was 1.8 GHz in podman, 1.98 GHz in host: counted in cycles, the ratio of device is 1.000" in (
+        found.evidence
+    )
+    assert "the library chose tile podman in podman, tile host in host" in found.evidence
+
+
+def test_waiting_and_pages_are_evidence(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        there = arm == "podman"
+        host = HostReading(
+            duration_s=2.0, cpu_time_s=1.0, voluntary_switches=1, involuntary_switches=1,
+            throttled_s=0.8 * there, waited_s=0.01,
+        )  # fmt: skip
+        pages = Pages(by_node={0: 1}, asked=[1], misplaced=there, read_by="numa_maps")
+        time_s = 1e-3 * jitter(pair) * (1.4 if there else 1)
+        return Measurement(batch_s=samples(time_s), host=host, pages=pages)
+
+    found = explained(made_study, [case()], measured)["gemm"]
+    assert ["everything on the CPU"] == found.parts
+    assert [
+        "held back by the CPU quota for 40.0% of its time in podman, 0.0% in host",
+        "pages were not where they were asked for in 8 of 8 processes in podman, 0 of 8 in host",
+    ] == found.evidence
+
+
+def test_what_stops_every_tenth_sample_is_seen_by_the_mean_and_by_the_counters(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        stopped = arm == "podman"
+        times_s = [1e-3 * jitter(pair)] * 9 + [(50e-3 if stopped else 1e-3) * jitter(2 * pair)]
+        host = HostReading(
+            duration_s=1.0, cpu_time_s=0.5, voluntary_switches=1, involuntary_switches=1, throttled_s=0.5 * stopped
+        )
+        return Measurement(batch_s=replace(samples(1.0), samples_s=times_s), host=host)
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert {"batch_s": "equivalent", "batch_mean_s": "slower"} == {
+        each.metric: each.verdict for each in found.estimates
+    }
+    assert found.explanation is not None
+    assert ["held back by the CPU quota for 50.0% of its time in podman, 0.0% in host"] == found.explanation.evidence
+
+
+def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -> None:
+    timed = scattered(1.0)
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        waited_s = 0.3 * (arm == "podman")
+        host = HostReading(
+            duration_s=1.0, cpu_time_s=0.5, voluntary_switches=1, involuntary_switches=1, waited_s=waited_s
+        )
+        return replace(timed(arm, case, pair), host=host)
+
+    found = explained(made_study, [case()], measured)["gemm"]
+    assert ([], ["waiting for a CPU for 30.0% of its time in podman, 0.0% in host"]) == (found.parts, found.evidence)
+
+
+def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them_away(made_study: MadeStudy) -> None:
+    limits = replace(HERE.limits, cpu_quota=0.5, cpu_period_s=0.1, throttled_periods=9)
+    environments = {"host": place(), "podman:cpus=0.5": place("podman", limits=limits)}
+    found = explained(
+        made_study, [case()], scattered(1.4, arm="podman:cpus=0.5"), arms=["host", "podman:cpus=0.5"],
+        environments=environments,
+    )["gemm"]  # fmt: skip
+    assert ["in podman:cpus=0.5 alone: the CPU quota grants 0.5 of the"] == [
+        cause.split(f" {len(HERE.limits.cpus_allowed)} ")[0] for cause in found.causes
+    ]
+    assert "primbench study --arm host --arm podman:cpus=0.5 --arm podman --primitive gemm" == found.next_experiment
+
+
+def test_a_filter_is_taken_away_next(made_study: MadeStudy) -> None:
+    filtered = place("podman", confinement={"seccomp": "filter"})
+    environments = {"host": place(confinement={"seccomp": "disabled"}), "podman": filtered}
+    found = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"]
+    assert "--arm podman --arm podman:seccomp=unconfined --primitive gemm" in found.next_experiment
+
+
+def test_another_stack_is_to_be_measured_on_the_same_one(made_study: MadeStudy) -> None:
+    other = place("podman")
+    other = replace(other, software=replace(other.software, libraries={"libcublas": [library("cd")]}))
+    environments = {"host": place(), "podman:image=mine": other}
+    found = explained(
+        made_study, [case()], scattered(1.4, arm="podman:image=mine"), arms=["host", "podman:image=mine"],
+        environments=environments,
+    )["gemm"]  # fmt: skip
+    assert found.next_experiment.endswith("--arm host --arm podman:image=mine --arm podman --primitive gemm")
+
+
+def test_equal_places_have_no_known_cause(made_study: MadeStudy) -> None:
+    environments = {"host": place(), "podman": place("podman")}
+    found = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"]
+    assert ([], None) == (found.causes, found.next_experiment)
+
+
+def test_what_is_equivalent_needs_no_explanation(made_study: MadeStudy) -> None:
+    assert {"gemm": None} == explained(made_study, [case()], scattered(1.0, 0.001))

@@ -1,0 +1,182 @@
+"""What images are built from, and by which commands."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import primbench
+from primbench import images
+from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.images import BUILDERS, Request
+
+PACKAGE = Path(primbench.__file__).parent
+
+
+def command(runtime: str, **asked: object) -> list[str]:
+    return BUILDERS[runtime].command(Request(runtime=runtime, **asked))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("runtime", ["docker", "podman"])
+def test_an_engine_builds_from_the_folder_it_is_in(runtime: str) -> None:
+    assert [
+        *(runtime, "build", "--network=host", "--file=Containerfile", "--tag=here:1"),
+        *("--build-arg=BASE=python:3.12-slim", "--build-arg=EXTRAS=torch,cuda13", "."),
+    ] == command(runtime, tag="here:1", base="python:3.12-slim", extras=("torch", "cuda13"))
+
+
+@pytest.mark.parametrize(
+    ("tag", "named"), [("here", "here:latest"), ("here:1", "here:1"), ("there:5000/here", "there:5000/here:latest")]
+)
+def test_charliecloud_is_given_a_tag_always(tag: str, named: str) -> None:
+    found = command("charliecloud", tag=tag, base="b")
+    assert ["ch-image", "build", f"--tag={named}", "--file=Containerfile"] == found[:4]
+    assert ["--build-arg=BASE=b", "--build-arg=EXTRAS=", "."] == found[4:]
+    assert named == BUILDERS["charliecloud"].name(tag)
+
+
+def test_apptainer_writes_a_file_where_it_was_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [
+        *("apptainer", "build", "--force", "--build-arg=BOOTSTRAP=docker", "--build-arg=BASE=python:3.12-slim"),
+        *("--build-arg=EXTRAS=numba", str(tmp_path / "a.sif"), "primbench.def"),
+    ] == command("apptainer", tag="a.sif", base="python:3.12-slim", extras=("numba",))
+    assert str(tmp_path / "a.sif") == BUILDERS["apptainer"].name("a.sif")
+
+
+def test_apptainer_takes_a_folder_as_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "root").mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = command("apptainer", tag="a.sif", base="root")
+    assert {"--build-arg=BOOTSTRAP=localimage", f"--build-arg=BASE={tmp_path / 'root'}"} < set(found)
+
+
+def test_apptainer_replaces_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="is a folder"):
+        command("apptainer", tag=str(tmp_path))
+    with pytest.raises(InvalidRequest, match=f"there is no folder {tmp_path}/absent"):
+        command("apptainer", tag=str(tmp_path / "absent/a.sif"))
+
+
+@pytest.mark.parametrize("asked", [{"tag": ""}, {"tag": "-v"}, {"base": "a b"}, {"base": "--pull"}])
+def test_what_is_no_name_of_an_image_is_refused(asked: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="the name of an image"):
+        command("podman", **asked)
+
+
+def test_the_base_is_this_python() -> None:
+    assert "python:{}.{}-slim".format(*sys.version_info) == images.DEFAULT_BASE
+
+
+@pytest.mark.parametrize("runtime", BUILDERS)
+def test_a_runtime_that_is_not_here_is_named(runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BackendUnavailable, match=f"^--runtime {runtime}: .* is not installed: `primbench arms` lists"):
+        images.build(Request(runtime=runtime, tag=str(tmp_path / "image")))
+
+
+def test_an_extra_that_there_is_not_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidRequest, match=r"--extra trch: primbench .* has .*cuda13.*torch"):
+        images.build(Request(runtime="podman", extras=("trch",)))
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("context")
+    images.fill(folder, images.installed())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(context: Path) -> Path:
+    (found,) = context.glob("*.whl")
+    return found
+
+
+def test_an_image_is_built_from_recipes_pins_and_a_wheel(context: Path, wheel: Path) -> None:
+    there = {path.name for path in context.iterdir()}
+    assert {"Containerfile", "primbench.def", "install.sh", "constraints.txt", wheel.name} == there
+    for name in ("wheel", "constraints.txt", "install.sh"):
+        named = "primbench-*.whl" if name == "wheel" else name
+        assert named in (context / "Containerfile").read_text()
+        assert named in (context / "primbench.def").read_text()
+
+
+def test_the_wheel_holds_all_that_runs_here_and_says_so_itself(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (record,) = [name for name in names if name.endswith(".dist-info/RECORD")]
+        held = dict(line.split(",", 1) for line in archive.read(record).decode().splitlines())
+        assert names == held.keys()
+        for name in names - {record}:
+            digest = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
+            assert f"sha256={digest},{len(archive.read(name))}" == held[name]
+    assert {f"primbench/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.py")} <= names
+    data = {"kernels/gemm.py", "kernels/cuda/implicit_gemm.cu", "suites/quick.toml", "suites/NOTICE", "py.typed"}
+    assert {f"primbench/{name}" for name in data | {"containers/Containerfile"}} <= names
+    assert not [name for name in names if "__pycache__" in name or "direct_url" in name]
+
+
+def test_the_same_code_makes_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    assert wheel.read_bytes() == images.pack_wheel(images.installed(), tmp_path).read_bytes()
+
+
+def test_pip_installs_the_wheel_and_what_it_installed_packs_the_same(wheel: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pip", reason="module 'pip' is not installed")
+    target = tmp_path / "installed"
+    pip = (sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
+    subprocess.run([*pip, "--target", target, wheel], cwd="/", check=True, timeout=120)
+    repack = (
+        "import sys, pathlib, primbench; from primbench import images;"
+        "print(primbench.__file__); images.pack_wheel(images.installed(), pathlib.Path(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", repack, str(tmp_path)], cwd="/", env={**os.environ, "PYTHONPATH": str(target)},
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert str(target / "primbench/__init__.py") == done.stdout.strip()
+    assert wheel.read_bytes() == (tmp_path / wheel.name).read_bytes()
+
+
+def test_a_bare_folder_of_code_is_told_to_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "primbench.egg-info").mkdir()
+    (tmp_path / "primbench.egg-info/PKG-INFO").write_text("Metadata-Version: 2.4\nName: primbench\nVersion: 0.1\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(InvalidRequest, match=r"is not installed: .* run `pip install -e \.`"):
+        images.installed()
+
+
+def test_versions_here_are_such_as_an_index_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = [
+        *(("Torch", "2.13.0+cpu"), ("typing_extensions", "4.15.0"), ("ruamel.yaml", "0.18.post1")),
+        *(("primbench", "0.1.0"), ("nightly", "2.0.0.dev5"), ("candidate", "1.0rc1"), ("patched", "unknown")),
+    ]
+    for folder, name, version in [*(("first", *each) for each in here), ("second", "torch", "1.0")]:
+        info = tmp_path / folder / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second")])
+    assert ["ruamel-yaml==0.18.post1", "torch==2.13.0", "typing-extensions==4.15.0"] == images.versions_here()
+
+
+def test_the_size_of_a_charliecloud_image_is_that_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CH_IMAGE_STORAGE", str(tmp_path))
+    folder = tmp_path / "img/there%here+1/bin"
+    folder.mkdir(parents=True)
+    (folder / "a").write_bytes(bytes(1000))
+    os.link(folder / "a", folder / "b")
+    (folder / "c").write_bytes(bytes(10))
+    assert 1010 == BUILDERS["charliecloud"].size_bytes("there/here:1")
+    assert f"there is no folder {tmp_path}/img/x+1" == BUILDERS["charliecloud"].size_bytes("x:1")
+
+
+def test_a_size_that_no_engine_tells_is_unknown_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "podman is not installed" == BUILDERS["podman"].size_bytes("primbench")
