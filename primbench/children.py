@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from primbench.errors import WorkerError
 
 END_TIMEOUT_S = 10.0
+CLEAR_UP_TIMEOUT_S = 60.0
 
 
 class Child:
@@ -22,13 +23,22 @@ class Child:
     """
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str] = (), *, inherited: Sequence[int] = (), verbose: bool
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        inherited: Sequence[int] = (),
+        verbose: bool,
+        clears_up: bool = False,
     ) -> None:
         """inherited: descriptors that keep their numbers there. verbose: what it prints goes to this stderr.
 
+        clears_up: it is asked to end by the end of its input, and has something to do then.
         Raises WorkerError where the system has no room for it.
         """
         self.name = name
+        self._clears_up = clears_up
         with starting(name):
             self._stderr = None if verbose else tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
             self.process = subprocess.Popen(
@@ -62,16 +72,27 @@ class Child:
 
     def end(self) -> None:
         """Kill it and everything it started. A process that a driver call holds is left to the kernel."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        try:
-            self.process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            print(f"primbench: {self.name} {self.pid} is stuck in the driver and ends later", file=sys.stderr)
+        if not self._clears_up or not self._ends_when_asked():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            try:
+                self.process.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                print(f"primbench: {self.name} {self.pid} is stuck in the driver and ends later", file=sys.stderr)
         for stream in (self.process.stdin, self.process.stdout, self._stderr):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):  # closing tries again what a dead child did not take
                     stream.close()
+
+    def _ends_when_asked(self) -> bool:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(CLEAR_UP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def cause_of_death(self) -> str:
         """Of one whose output has ended."""

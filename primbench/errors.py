@@ -7,6 +7,7 @@ PrimbenchError              exit code 1
 |   `-- FileError           a suite or results file that cannot be read
 |-- OutputError             what was measured cannot be written: disk full, no permission
 |-- UnsupportedCase         a backend has no such operation: the case is skipped with this reason
+|-- ImageError              a container image could not be built
 |-- VerificationError       the output is wrong: the case fails and its time is not shown
 `-- WorkerError             a worker process could not be started or spoke out of turn
 """
@@ -37,6 +38,10 @@ class FileError(InvalidRequest):
 
 
 class OutputError(PrimbenchError):
+    pass
+
+
+class ImageError(PrimbenchError):
     pass
 
 

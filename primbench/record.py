@@ -1,7 +1,7 @@
 """Results files: JSON Lines, a Header first, then Worker and Record lines as they happen.
 
 Schema history
-1: first version. Added since: Measurement.others.
+1: first version. Added since: Measurement.others, Measurement.refused_calls, Case.arm, Worker.arm, Header.study.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from primbench.arms import Arm
 from primbench.environment import Environment
 from primbench.errors import FileError, OutputError, PrimbenchError
 from primbench.measurement import Measurement, Method
@@ -32,7 +33,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One problem on one backend and device, and how to measure it.
 
     parameters: every field of the problem. labels: where the problem comes from (set, application, id).
-    process: which of the repeated fresh processes this is, from 0.
+    process: which of the repeated fresh processes this is, from 0. arm: where the worker runs, by the name of one of a
+    study's arms; "" outside of studies.
     """
 
     primitive: str
@@ -43,6 +45,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement = Placement()
     labels: dict[str, str] = {}
     process: int = 0
+    arm: str = ""
 
     @property
     def ranks(self) -> int:
@@ -76,7 +79,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="r
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="worker"):
-    """One worker process: what it found around itself, and where it was really placed."""
+    """One worker process: what it found around itself, and where it was really placed.
+
+    arm: as it was asked for; None outside of studies.
+    """
 
     worker: int
     pid: int
@@ -85,6 +91,23 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="w
     environment: Environment
     placement: EffectivePlacement
     versions: dict[str, str]
+    arm: Arm | None = None
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """The same cases in several arms, pair after pair of fresh processes.
+
+    arms: the first is the baseline. cases: what each arm runs in each pair, of no arm yet. pairs: at most, with
+    until_settled, else exactly. seed: of the order of arms and of cases. notes: what is to be known of the arms.
+    """
+
+    title: str = ""
+    arms: list[Arm]
+    cases: list[Case]
+    pairs: int
+    until_settled: bool = False
+    seed: int = 0
+    notes: list[str] = []
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
@@ -95,6 +118,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     started_utc: str
     labels: dict[str, str]
     environment: Environment
+    study: Study | None = None
 
 
 Line = Header | Worker | Record

@@ -61,7 +61,7 @@ def run(
     session = Session(timeout_s=timeout_s, trace=trace, skip_unavailable=ALL in wanted)
     writing = closing(Writer(output, header(["primbench.run"], {}))) if output else nullcontext()
     with session, writing as writer:
-        return [line for line in execute(session, cases, writer) if isinstance(line, Record)]
+        return [line for line in kept(session.run(cases), writer) if isinstance(line, Record)]
 
 
 def plan(
@@ -114,13 +114,16 @@ def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask
     named = [name for name in backends if name != ALL]
     _check_backends(primitive, named)
     _check_device(device)
-    if device is None and not has_gpu_node():
+    if device is None and not (problem_class(primitive).on_gpus and has_gpu_node()):
         device = "cpu"
     if device == "cpu":
         chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
         if not backends:
             preferred = problem_class(primitive).cpu_backend
             chosen = [preferred] if preferred else chosen[:1]
+        if not chosen:
+            reasons = (f"{name}: {backend_files.missing(name)}" for name in backends_of(primitive))
+            raise BackendUnavailable(f"{primitive} has no backend on a CPU here: {'; '.join(reasons)}")
         return [(name, "cpu") for name in chosen]
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]
@@ -176,9 +179,9 @@ def left_to_do(cases: Sequence[Case], held: Results) -> list[Case]:
     return left
 
 
-def execute(session: Session, cases: Iterable[Case], writer: Writer | None) -> Iterator[Worker | Record]:
-    """Run the cases and yield each line of the results file once it is written there."""
-    for line in session.run(cases):
+def kept(lines: Iterable[Worker | Record], writer: Writer | None) -> Iterator[Worker | Record]:
+    """The lines of a results file, each once it is written there."""
+    for line in lines:
         if writer is not None:
             writer.write(line)
         yield line

@@ -4,133 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-import msgspec
 from msgspec.structs import replace
 
-from primbench import protocol
-from primbench.children import Child
-from primbench.errors import BackendUnavailable, PlacementError, WorkerError
+from primbench.arms import Arm
+from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError
 from primbench.followers import Leader
 from primbench.measurement import Measurement
-from primbench.protocol import Outcome, Ready, Refusal, Start
-from primbench.ranks import LocalRanks, Ranks, readable
+from primbench.protocol import Outcome, Ready, Start
+from primbench.ranks import LocalRanks, Ranks
 from primbench.record import Case, Record, Worker
+from primbench.workerprocess import WorkerGone, WorkerProcess
 
 DEFAULT_TIMEOUT_S = 300.0
-START_TIMEOUT_S = 120.0
-GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
-LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
-
-_Answer = TypeVar("_Answer", Ready, Outcome)
-
-
-class WorkerGone(WorkerError):
-    """The worker died or did not answer in time; the message says which, and is the failed case's reason."""
-
-
-class WorkerProcess:
-    """One running worker, and the further ranks of its cases where they have several."""
-
-    def __init__(self, start: Start, *, verbose: bool = False, ranks: Ranks | None = None) -> None:
-        """ranks: ended with the worker.
-
-        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies, WorkerError
-        where it cannot be started.
-        """
-        self._ranks = ranks
-        self._unread = b""
-        sockets = ranks.sockets if ranks else ()
-        peers = tuple(peer.fileno() for peer in sockets)
-        try:
-            self._child = Child("worker", "primbench.worker", inherited=peers, verbose=verbose)
-        except BaseException:
-            if ranks:
-                ranks.end()
-            raise
-        for peer in sockets:  # a rank sees that rank 0 has ended where no other process holds its end
-            peer.close()
-        try:
-            self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)
-        except BaseException:
-            self.end()
-            raise
-
-    @property
-    def is_alive(self) -> bool:
-        return self._child.is_alive
-
-    def run(self, case: Case, timeout_s: float) -> Outcome:
-        """Raises WorkerGone, after which this worker is of no more use."""
-        outcome = self._ask(protocol.encode(case), timeout_s, Outcome)
-        if outcome.status == "failed" and self._ranks and (fate := self._fate()):
-            raise WorkerGone(fate)  # what rank 0 has seen of it was a closed connection
-        return outcome
-
-    def end(self) -> None:
-        """Kill the worker and everything it started."""
-        self._child.end()
-        if self._ranks:
-            self._ranks.end()
-
-    def _ask(self, message: bytes, timeout_s: float, kind: type[_Answer]) -> _Answer:
-        try:
-            self._child.write(message + b"\n")
-            answer = protocol.decode_answer(self._read_line(timeout_s))
-        except BrokenPipeError:
-            raise WorkerGone(self._cause_of_death()) from None
-        except TimeoutError:
-            option = " (--timeout)" if kind is Outcome else ""
-            stopped = self._ranks and self._ranks.stopped()
-            because = f": {stopped}" if stopped else ""
-            raise WorkerGone(f"no answer within {timeout_s:g} s{option}{because}") from None
-        except msgspec.MsgspecError as error:
-            raise WorkerGone(f"worker spoke out of turn: {error}") from None
-        if isinstance(answer, Refusal):
-            raise (PlacementError if answer.placement else BackendUnavailable)(answer.reason)
-        if not isinstance(answer, kind):
-            raise WorkerGone(f"worker answered {type(answer).__name__} where {kind.__name__} was due")
-        return answer
-
-    def _read_line(self, timeout_s: float) -> bytes:
-        deadline = time.monotonic() + timeout_s
-        watched = [self._child.stdout, *(self._ranks.watched if self._ranks else ())]
-        while b"\n" not in self._unread:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            ready = readable(watched, min(left_s, LONGEST_WAIT_S))
-            if self._child.stdout in ready:
-                chunk = os.read(self._child.stdout, 1 << 20)
-                if not chunk:
-                    raise WorkerGone(self._cause_of_death())
-                self._unread += chunk
-            elif ready and self._ranks:
-                if fate := self._ranks.fate():
-                    raise WorkerGone(fate)
-                watched = [self._child.stdout]  # ended as it should: with the worker, which is heard next
-        line, self._unread = self._unread.split(b"\n", 1)
-        return line
-
-    def _cause_of_death(self) -> str:
-        """The worker's own, unless it may have died of the death of a rank."""
-        cause = self._child.cause_of_death()
-        return cause if self._child.was_killed else (self._fate() or cause)
-
-    def _fate(self) -> str | None:
-        """What a rank died of, if one did so at about this time."""
-        if self._ranks is None:
-            return None
-        readable(self._ranks.watched, GRACE_S)
-        return self._ranks.fate()
 
 
 class Session:
-    """Runs cases in workers, a fresh one for each backend, device, placement and process number, and after a failure.
+    """Runs cases in workers, a fresh one for each arm, process number, backend, device and placement, or failure.
 
     A context manager: leaving it ends every worker.
     """
@@ -141,24 +35,34 @@ class Session:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         trace: bool = False,
         skip_unavailable: bool = False,
+        skip_misplaced: bool = False,
         verbose: bool = False,
         first_worker: int = 0,
         leader: Leader | None = None,
+        arms: Mapping[str, Arm] | None = None,
     ) -> None:
         """skip_unavailable: a backend that does not reach its device is a skipped case, not an error.
 
+        skip_misplaced: so is a place that cannot be had.
+
         leader: of the processes that were started beside this one, to have the further ranks of a case from; None
         starts them here.
+
+        arms: what cases mean by the names in ``Case.arm``.
         """
         self._timeout_s = timeout_s
         self._trace = trace
-        self._skip_unavailable = skip_unavailable
+        self._skipped: tuple[type[Exception], ...] = (
+            *((BackendUnavailable,) if skip_unavailable else ()),
+            *((PlacementError,) if skip_misplaced else ()),
+        )
         self._verbose = verbose
         self._next_worker = first_worker
         self._leader = leader
+        self._arms = {**(arms or {})}
         self._gpus: int | None = None  # as the last worker saw them
         self._running: dict[str, tuple[Start, WorkerProcess]] = {}
-        self._process = 0
+        self._turn = ("", 0)  # arm and process of what runs now
         self._number: int | None = None
         self.started: list[Worker] = []
 
@@ -173,9 +77,12 @@ class Session:
     def run(self, cases: Iterable[Case]) -> Iterator[Worker | Record]:
         """The record of each case as it ends, with a Worker line ahead of the first record it made.
 
-        Raises BackendUnavailable and PlacementError as the workers do.
+        Raises BackendUnavailable and PlacementError as the workers do, also where there is no runtime for an arm;
+        InvalidRequest for an arm that was not given. What is left of the cases may be run after these.
         """
         for case in cases:
+            if case.arm and case.arm not in self._arms:
+                raise InvalidRequest(f"arm {case.arm}: there are {', '.join(self._arms) or 'none'}")
             record = self._run_case(case)
             yield from self.started
             self.started.clear()
@@ -200,9 +107,7 @@ class Session:
             return Outcome(status="skipped", reason=reason)
         try:
             timed = self._worker(case, "time").run(case, self._timeout_s)
-        except BackendUnavailable as refusal:
-            if not self._skip_unavailable:
-                raise
+        except self._skipped as refusal:
             self._number = None
             return Outcome(status="skipped", reason=str(refusal))
         except WorkerGone as gone:
@@ -217,12 +122,13 @@ class Session:
         """Why there will not be as many ranks as a case has, if so."""
         if case.ranks == 1:
             return None
-        if self._leader is not None:
+        if self._leader is not None and not case.arm:
             world = self._leader.world
             return None if case.ranks == world.size else f"{case.ranks} ranks: {world.launcher} started {world.size}"
         if case.device != "cpu" and self._gpus is not None and case.ranks > self._gpus:
             return f"{case.ranks} ranks need {case.ranks} GPUs, and see {self._gpus}: fewer ranks, or --device cpu"
-        cpus = len(case.placement.cpus or os.sched_getaffinity(0))
+        limited = self._arms[case.arm].cpuset if case.arm else None
+        cpus = len(case.placement.cpus or limited or os.sched_getaffinity(0))
         return None if case.ranks <= cpus else f"{case.ranks} ranks need a CPU each, and may use {cpus}: fewer ranks"
 
     def _with_trace(self, case: Case, measurement: Measurement) -> Measurement:
@@ -248,29 +154,33 @@ class Session:
             placement=case.placement,
             purpose="trace" if purpose == "trace" else "time",
             ranks=case.ranks,
-            address=self._leader.world.address if self._leader else "127.0.0.1",
+            address=self._leader.world.address if self._leader and not case.arm else "127.0.0.1",
         )
-        if case.process != self._process:
+        if (case.arm, case.process) != self._turn:
             self._end_all()
-            self._process = case.process
+            self._turn = (case.arm, case.process)
         running = self._running.get(purpose)
         if running is not None and running[0] == start and running[1].is_alive:
             return running[1]
         self._end(purpose)
         if purpose == "time":
             self._number = None
-        worker = WorkerProcess(start, verbose=self._verbose, ranks=self._further_ranks(case.ranks))
+        arm = self._arms[case.arm] if case.arm else None
+        worker = WorkerProcess(
+            start, arm=arm, verbose=self._verbose, ranks=None if arm else self._further_ranks(case.ranks)
+        )
         self._running[purpose] = (start, worker)
         if purpose == "time":
-            self._announce(worker.ready)
+            self._announce(worker.ready, arm)
         return worker
 
     def _further_ranks(self, ranks: int) -> Ranks | None:
+        """Those of a worker in an arm are started by itself, in there."""
         if ranks == 1:
             return None
         return self._leader.start() if self._leader else LocalRanks(ranks - 1, verbose=self._verbose)
 
-    def _announce(self, ready: Ready) -> None:
+    def _announce(self, ready: Ready, arm: Arm | None) -> None:
         self._number = self._next_worker
         self._next_worker += 1
         if ready.environment.devices.gpus:
@@ -284,6 +194,7 @@ class Session:
                 environment=ready.environment,
                 placement=ready.placement,
                 versions=ready.versions,
+                arm=arm,
             )
         )
 

@@ -11,7 +11,8 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from primbench.channel import Channel
 from primbench.errors import BackendUnavailable, PlacementError, UnsupportedCase
 from primbench.group import ALONE, Group, Refused, host_identity
 from primbench.protocol import Enlist, Outcome, Ready, Refusal, Start
+from primbench.ranks import LocalRanks
 from primbench.record import Case
 from primbench.timing import measure_on, trace_on
 
@@ -34,20 +36,20 @@ def main() -> None:
     source, sink = own_streams()
     start = protocol.decode_start(source.readline())
     group = enlist(start)
-    refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.peers else None
+    refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.ranks > 1 else None
     try:
         backend, ready = begin(start)
     except (BackendUnavailable, PlacementError) as refusal:
         say(sink, Refusal(reason=str(refusal), placement=isinstance(refusal, PlacementError)))
         return
-    if start.peers and refused is None:
+    if start.ranks > 1 and refused is None:
         refused = _refused(group.agree)  # all backends are open
     gc.collect()
     gc.freeze()  # what the framework's import left behind would be gone through after every case, for 50 ms
     say(sink, ready)
     while line := source.readline():
         case = protocol.decode_case(line)
-        say(sink, run(backend, case, start, group) if refused is None else refused)
+        say(sink, run(backend, case, start, group, ready.placement.page_nodes) if refused is None else refused)
         gc.collect()
         backend.release()
     os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once
@@ -82,6 +84,11 @@ def begin(start: Start) -> tuple[Backend, Ready]:
             f"the worker's primbench speaks protocol {protocol.PROTOCOL_VERSION}, "
             f"this one {start.protocol_version}: install the same version in both places"
         )
+    if not _shows(str(start.device)):
+        raise BackendUnavailable(
+            f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like; Docker "
+            "needs the NVIDIA container toolkit, Podman a CDI specification (nvidia-ctk cdi generate)"
+        )
     placed = placement.apply(start.placement, start.device or "cpu")
     backend = best_available(start.candidates, start.backend, start.device)
     versions = backend.versions()  # loads what is looked at next: the libraries and their threads
@@ -96,9 +103,20 @@ def begin(start: Start) -> tuple[Backend, Ready]:
     return backend, ready
 
 
+def _shows(device: str, root: Path = Path("/")) -> bool:
+    """Whether the device can be there at all, as far as the launcher of an arm can have left it out."""
+    if not device.startswith("cuda") or os.environ.get("PRIMBENCH_RUNTIME", "host") == "host":
+        return True
+    return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()
+
+
 def enlist(start: Start) -> Group:
-    """The ranks at the other ends of the inherited sockets, and this process as their rank 0."""
-    channels = [Channel(socket.socket(fileno=descriptor)) for descriptor in start.peers]
+    """The ranks at the other ends of the inherited sockets, and this process as their rank 0.
+
+    Where there are none they are started here, inside the container: they end with this process.
+    """
+    sockets = [socket.socket(fileno=descriptor) for descriptor in start.peers]
+    channels = [Channel(each) for each in sockets or LocalRanks(start.ranks - 1, verbose=True).sockets]
     for rank, channel in enumerate(channels, 1):
         channel.send(Enlist(rank=rank, size=start.ranks, start=start))
     return Group(0, start.ranks, channels, start.address)
@@ -133,16 +151,20 @@ def _refused(agree: Callable[[], object]) -> Outcome | None:
     return None
 
 
-def run(backend: Backend, case: Case, start: Start, group: Group = ALONE) -> Outcome:
-    """Measure or trace one case; every exception becomes a reason."""
+def run(
+    backend: Backend, case: Case, start: Start, group: Group = ALONE, page_nodes: Sequence[int] | None = None
+) -> Outcome:
+    """Measure or trace one case; every exception becomes a reason. page_nodes: as timing.measure_on() has it."""
     try:
         if group.size > 1:
             problem = case.problem()
             group.tell(case)
-            return Outcome(status="ok", measurement=collective.measure_on(backend, problem, case.method, group))
+            measured = collective.measure_on(backend, problem, case.method, group, page_nodes=page_nodes)
+            return Outcome(status="ok", measurement=measured)
         if start.purpose == "trace":
             return Outcome(status="ok", trace=trace_on(backend, case.problem(), case.method))
-        return Outcome(status="ok", measurement=measure_on(backend, case.problem(), case.method))
+        measured = measure_on(backend, case.problem(), case.method, page_nodes=page_nodes)
+        return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:
         return Outcome(status="skipped", reason=str(reason))
     except Exception as error:  # whatever a framework raises is the outcome of this case, not of the run

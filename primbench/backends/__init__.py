@@ -40,7 +40,7 @@ class Backend(Protocol):
         """Copy a host array to the device, keeping its shape and type."""
 
     def get(self, array: Any) -> Array:
-        """Copy an array of this backend to the host."""
+        """Copy an array of this backend to the host. On a CPU it is there already, and this is the same memory."""
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         """An uninitialised array of a primbench dtype."""

@@ -1,0 +1,31 @@
+"""`primbench arms`: in what an arm's worker can run here, and what each can limit."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+def command() -> None:
+    """List the runtimes that an arm of a study may name, which of them work here, and what each can set.
+
+    \b
+    An arm in words: host, podman, docker:cpus=2,seccomp=unconfined,
+    podman:image=NAME,cpuset=0-3+8,memory=4GiB,env.OMP_NUM_THREADS=1
+    """
+    from tabulate import tabulate
+
+    from primbench import runtimes
+    from primbench.arms import PLACEMENT_KEYS, SETTING_KEYS
+
+    rows = []
+    for name, runtime in runtimes.RUNTIMES.items():
+        reason, version = runtime.found()
+        able = [key for field, key in SETTING_KEYS.items() if field in runtime.settings]
+        rows.append([name, version or "-", "yes" if reason is None else f"no: {reason}", ", ".join(able)])
+    click.echo(
+        tabulate(
+            rows, ["runtime", "version", "works here", "sets"], tablefmt="simple", maxcolwidths=[None, None, 40, 40]
+        )
+    )
+    click.echo(f"\nIn all of them: name, {', '.join(PLACEMENT_KEYS)}. image=host, the default, is the host's own root.")

@@ -1,0 +1,74 @@
+"""Where workers run besides here: one file a runtime, each of which turns an arm into programs and arguments.
+
+A runtime file has SETTINGS, the fields of an arm that it can meet; ``found()``, why it cannot be used or None, and
+its version; and ``launch(arm, folder, gpus=...)``, with a folder of its own that is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from primbench.arms import Arm, settings_of
+from primbench.errors import InvalidRequest
+from primbench.runtimes import apptainer, charliecloud, docker, enroot, host, oci, podman
+from primbench.runtimes.launch import Launch
+
+
+class _Launching(Protocol):
+    def __call__(self, arm: Arm, folder: Path, *, gpus: bool) -> Launch: ...
+
+
+class Runtime(NamedTuple):
+    settings: frozenset[str]
+    found: Callable[[], tuple[str | None, str]]
+    launch: _Launching
+
+
+# In the last words of Python, of runtimes, and of Linux.
+_LACKS = {
+    r"No module named '?primbench": "primbench",
+    r"python3.*(not found|No such file)": "python3",
+}
+RUNTIMES = {
+    "host": Runtime(host.SETTINGS, host.found, host.launch),
+    "docker": Runtime(docker.SETTINGS, docker.found, docker.launch),
+    "podman": Runtime(podman.SETTINGS, podman.found, podman.launch),
+    "apptainer": Runtime(apptainer.SETTINGS, apptainer.found, apptainer.launch),
+    "charliecloud": Runtime(charliecloud.SETTINGS, charliecloud.found, charliecloud.launch),
+    "enroot": Runtime(enroot.SETTINGS, enroot.found, enroot.launch),
+    "crun": Runtime(oci.SETTINGS, partial(oci.found, "crun"), oci.launch),
+    "runc": Runtime(oci.SETTINGS, partial(oci.found, "runc"), oci.launch),
+}
+
+
+def check(arm: Arm) -> None:
+    """Raises InvalidRequest where the runtime cannot meet what the arm asks for, whether it is installed or not."""
+    for field, key in settings_of(arm).items():
+        if field not in RUNTIMES[arm.runtime].settings:
+            able = [name for name, runtime in RUNTIMES.items() if field in runtime.settings]
+            raise InvalidRequest(
+                f"arm {arm.name}: {arm.runtime} has no {key} of its own; there is one in {', '.join(able)}"
+            )
+
+
+def lacking(arm: Arm, cause_of_death: str) -> str | None:
+    """What an image needs, where a worker that never began died of the lack of it."""
+    if arm.on_host_root:
+        return None
+    for sign, absent in _LACKS.items():
+        if re.search(sign, cause_of_death):
+            return f"arm {arm.name}: image {arm.image} has no {absent}: build one with `primbench image build`"
+    return None
+
+
+def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+    """How its worker is started. folder: an empty one, kept until the worker has ended. gpus: whether it needs them.
+
+    Raises InvalidRequest where the runtime cannot meet what the arm asks for.
+    """
+    check(arm)
+    return RUNTIMES[arm.runtime].launch(arm, folder, gpus=gpus)

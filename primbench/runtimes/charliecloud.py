@@ -1,0 +1,37 @@
+"""Charliecloud: a mount and a user namespace, and no limits of its own."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from pathlib import Path
+
+from primbench.arms import Arm
+from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
+from primbench.runtimes.launch import Launch, answer, module, variables, version
+
+SETTINGS = frozenset({"image", "variables"})
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def found() -> tuple[str | None, str]:
+    """Why it cannot be used, or None, and its version."""
+    reason, line = answer(["ch-run", "--version"], {"USER": getpass.getuser(), **os.environ})
+    return reason, version(line)
+
+
+def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+    """The host's devices are there as they are. What is in ch-run's environment is in the worker's.
+
+    What is bound may be written to, as by the user.
+    """
+    image, chosen = str(arm.image), list[str]()
+    if arm.on_host_root:
+        image = str(make_skeleton(folder))
+        chosen = [f"--bind={bound}" for bound in (*bound_folders(), caches(folder))]
+    elif "CH_IMAGE_STORAGE" in os.environ:
+        chosen = [f"--storage={os.environ['CH_IMAGE_STORAGE']}"]  # where an image's name is looked up
+    environment = {"PATH": _PATH, "USER": getpass.getuser()} | variables(arm, folder)
+    return Launch(
+        worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *module(arm)], environment=environment
+    )

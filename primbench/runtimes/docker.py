@@ -1,0 +1,40 @@
+"""Docker."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from primbench.arms import Arm
+from primbench.runtimes import engine
+from primbench.runtimes.hostroot import make_skeleton
+from primbench.runtimes.launch import Launch, answer, cdi_names_gpus
+
+SETTINGS = engine.SETTINGS
+
+
+def found() -> tuple[str | None, str]:
+    """Why it cannot be used, or None, and its version. The client alone starts nothing: the server is asked."""
+    return answer(["docker", "version", "--format", "{{.Server.Version}}"])
+
+
+def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+    name = engine.new_name()
+    rest = engine.container(arm, folder, private_network="bridge")
+    before, after, image = [], [engine.remove("docker", name)], arm.image
+    if arm.on_host_root:
+        image = f"{name}:skeleton"
+        archive = folder / "skeleton.tar"
+        with tarfile.open(archive, "w") as tar:
+            tar.add(make_skeleton(folder), arcname=".")
+        before.append(["docker", "import", str(archive), image])
+        after.append(["docker", "rmi", "--force", image])
+        rest += engine.binds(folder) + (engine.devices() if gpus else [])
+    elif gpus:
+        rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else ["--gpus=all"]
+    assert image is not None
+    return Launch(
+        before=[*before, engine.create("docker", name, arm, rest, [image])],
+        worker=engine.start("docker", name),
+        after=after,
+    )

@@ -1,0 +1,28 @@
+"""Enroot: a mount and a user namespace, and no limits of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from primbench.arms import Arm
+from primbench.errors import InvalidRequest
+from primbench.runtimes.launch import Launch, answer, module, variables, version
+
+SETTINGS = frozenset({"image", "variables"})
+
+
+def found() -> tuple[str | None, str]:
+    """Why it cannot be used, or None, and its version."""
+    reason, line = answer(["enroot", "version"])
+    return reason, version(line)
+
+
+def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+    """Its hook passes the GPUs that a variable names. Raises InvalidRequest for the host's root."""
+    if arm.on_host_root:
+        raise InvalidRequest(
+            f"arm {arm.name}: enroot starts images of its own only: add image=NAME, as `enroot list` has it"
+        )
+    inside = ({"NVIDIA_VISIBLE_DEVICES": "all"} if gpus else {}) | variables(arm, folder)
+    given = [f"--env={name}={value}" for name, value in inside.items()]
+    return Launch(worker=["enroot", "start", *given, str(arm.image), *module(arm)])

@@ -1,0 +1,46 @@
+"""The host's own root as an image: an empty tree, where the host's folders are bound at their own paths, read-only.
+
+So the same Python, libraries and files are inside as outside, and only the container differs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import primbench
+
+# A container has its own of these, or has no use for them; /var may hold the file systems of other containers.
+_LEFT_OUT = {"proc", "sys", "dev", "run", "tmp", "var", "boot", "mnt", "media", "lost+found"}
+_OWN = ("proc", "sys", "dev", "run", "tmp", "var/tmp")
+_SEARCHED = ("PYTHONPATH", "LD_LIBRARY_PATH")
+
+
+def bound_folders(root: Path = Path("/")) -> list[Path]:
+    """Everything at the top but what is a container's own, and what Python needs from elsewhere; none in another."""
+    top = {Path("/") / each.name for each in os.scandir(root) if each.is_dir(follow_symlinks=False)}
+    top = {folder for folder in top if folder.name not in _LEFT_OUT}
+    needed = {sys.prefix, sys.base_prefix, str(Path(primbench.__file__).parents[1])}
+    needed |= {folder for name in _SEARCHED for folder in os.environ.get(name, "").split(":") if folder}
+    folders = top | {Path(folder) for folder in needed if os.path.isabs(folder) and os.path.isdir(folder)}
+    return sorted(folder for folder in folders if folder != Path("/") and not folders & set(folder.parents))
+
+
+def make_skeleton(folder: Path) -> Path:
+    """The tree in ``folder``: places to bind at, and the links at the host's top such as /lib."""
+    tree = folder / "root"
+    for point in (*map(Path, _OWN), *bound_folders(), caches(folder)):
+        (tree / str(point).lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for link in Path("/").iterdir():
+        if link.is_symlink() and not os.path.lexists(tree / link.name):
+            (tree / link.name).symlink_to(link.readlink())
+    (tree / "tmp").chmod(0o1777)
+    return tree
+
+
+def caches(folder: Path) -> Path:
+    """Where libraries may keep what they compile: writable, and empty at first in every arm, the host's too."""
+    found = folder / "caches"
+    found.mkdir(exist_ok=True)
+    return found

@@ -1,0 +1,100 @@
+"""What a runtime file hands over: how a worker is started in an arm, in programs and arguments, with no shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from primbench.arms import Arm
+from primbench.environment.configuration import is_for_libraries
+from primbench.runtimes.hostroot import caches
+
+NAMESPACES = ("mnt", "pid", "user", "ipc", "net", "uts", "cgroup")
+ANSWERS_WITHIN_S = 10.0
+_CACHES = ("CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "TRITON_CACHE_DIR")  # in the home folder otherwise
+_OF_THE_HOST = ("HOME", "LANG", "LC_ALL", "PATH")
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker is started in an arm.
+
+    before: commands that run to their ends, each of which must succeed. worker: runs as long as the worker does and
+    passes its standard streams through. after: what leaves nothing behind, run whatever happened before; none of it
+    need succeed. environment: of all these programs; None is this process's own.
+    """
+
+    before: list[list[str]] = []
+    worker: list[str]
+    after: list[list[str]] = []
+    environment: dict[str, str] | None = None
+
+
+def module(arm: Arm) -> list[str]:
+    """The worker as it is called inside. An image brings its own Python and primbench."""
+    python = sys.executable if arm.on_host_root else "python3"
+    return [python, "-P", "-m", "primbench.worker"]
+
+
+def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """All that is in the worker's environment, the same in every runtime but for what the runtime itself sets.
+
+    In an image of its own paths of this machine mean nothing: variables that hold one stay out. folder: the launch's.
+    """
+    passed = {name: value for name, value in environ.items() if is_for_libraries(name)}
+    if arm.on_host_root:
+        passed |= {name: environ[name] for name in _OF_THE_HOST if name in environ}
+        passed |= {name: str(caches(folder) / name) for name in _CACHES}
+    else:
+        passed = {name: value for name, value in passed.items() if "/" not in value}
+    links = ",".join(os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES)
+    told = {"PRIMBENCH_RUNTIME": arm.runtime, "PRIMBENCH_HOST_NAMESPACES": links}
+    return dict(sorted((passed | arm.variables | told).items()))
+
+
+def gpu_files(root: Path = Path("/")) -> list[str]:
+    """The device files by which the GPUs of this machine are reached."""
+    found = [*(root / "dev").glob("nvidia*"), *(root / "dev").glob("nvidia-caps/*")]
+    return sorted(f"/{path.relative_to(root)}" for path in found if path.is_char_device())
+
+
+def cdi_names_gpus(root: Path = Path("/")) -> bool:
+    """Whether a specification of the Container Device Interface tells what the device nvidia.com/gpu=all is."""
+    files = [path for folder in ("etc/cdi", "var/run/cdi") for path in (root / folder).glob("*")]
+    return any(b"nvidia.com/gpu" in path.read_bytes() for path in files if path.is_file())
+
+
+def answer(command: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[str | None, str]:
+    """Why a program does not answer, or None, and the first line that it prints."""
+    if shutil.which(command[0]) is None:
+        return f"{command[0]} is not installed", ""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            env=environment, timeout=ANSWERS_WITHIN_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} did not answer within {ANSWERS_WITHIN_S:g} s", ""
+    except OSError as error:
+        return f"{command[0]}: {error.strerror}", ""
+    printed = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    if done.returncode or not printed:
+        return printed[-1] if printed else f"{command[0]} ended with exit status {done.returncode}", ""
+    return None, printed[0]  # ch-run tells its version on stderr
+
+
+def version(text: str) -> str:
+    """The first thing in a line that is written like one."""
+    found = re.search(r"[0-9]+\.[0-9]+[0-9A-Za-z.+~-]*", text)
+    return found[0] if found else text
+
+
+def options(pairs: Iterable[tuple[str, object]]) -> list[str]:
+    """``--name=value`` of every pair that has a value."""
+    return [f"{name}={value}" for name, value in pairs if value is not None]

@@ -1,0 +1,238 @@
+"""crun and runc by themselves: a container from nothing but a configuration, every part of which is ours to change.
+
+The file's form is that of the OCI runtime specification 1.0; what an arm leaves open is as Docker has it, but for the
+system call filter, of which there is none unless an arm names one, and the root, of which folders are bound.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from primbench import cgroups
+from primbench.arms import Arm, settings_of
+from primbench.environment import confinement
+from primbench.errors import FileError, InvalidRequest
+from primbench.runtimes import engine
+from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
+from primbench.runtimes.launch import Launch, answer, gpu_files, module, variables, version
+from primbench.sysfiles import format_cpu_list, read_mounts
+
+SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
+
+FILTERS = Path(__file__).parent / "filters"
+"""The filters of Docker and Podman, each with its origin."""
+
+_MACHINE_OF_FILTERS = "x86_64"
+_PERIOD_US = 100_000
+_SHM_BYTES = 64 * 2**20
+_CAPABILITIES = (
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW",
+    "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+)  # fmt: skip
+_MASKED = (
+    "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
+    "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
+)  # fmt: skip
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_QUIET = ["nosuid", "noexec", "nodev"]
+
+
+def found(program: str, root: Path = Path("/")) -> tuple[str | None, str]:
+    """Why it cannot be used, or None, and its version."""
+    reason, line = answer([program, "--version"])
+    if reason is None and os.geteuid() != 0:
+        reason = f"{program} needs root here"
+    if reason is None and program == "crun" and cgroups.cgroup_version(root) == "hybrid":
+        reason = "crun refuses a machine whose control groups are v1 and v2 at once: use runc"
+    return reason, version(line)
+
+
+def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+    """Raises InvalidRequest for what there is only with an engine on top, FileError for a filter that is none."""
+    name = engine.new_name()
+    if arm.on_host_root:
+        tree = make_skeleton(folder)
+    elif os.path.isabs(str(arm.image)) and os.path.isdir(str(arm.image)):
+        tree = Path(str(arm.image))
+    else:
+        raise InvalidRequest(
+            f"arm {arm.name}: image={arm.image}: {arm.runtime} starts a folder, named in full, or host"
+        )
+    (folder / "config.json").write_bytes(msgspec.json.encode(configuration(arm, folder, tree, name, gpus=gpus)))
+    program = [arm.runtime, "--root", str(folder / "state")]
+    if arm.cgroup == "host" and arm.runtime == "crun":
+        program.append("--cgroup-manager=disabled")
+    return Launch(
+        worker=[*program, "run", "--bundle", str(folder), name], after=[[*program, "delete", "--force", name]]
+    )
+
+
+def configuration(arm: Arm, folder: Path, tree: Path, name: str, *, gpus: bool) -> dict[str, Any]:
+    """What config.json holds. folder: the launch's. tree: the root. Raises as ``launch`` does."""
+    if arm.network == "private":
+        raise InvalidRequest(f"arm {arm.name}: network=private: {arm.runtime} sets up no network: use none or host")
+    if arm.cgroup == "host" and {"cpus", "cpuset", "mems", "memory_bytes"} & settings_of(arm).keys():
+        raise InvalidRequest(f"arm {arm.name}: cgroup=host: limits need a control group of its own: leave it out")
+    if arm.root == "overlay" and not arm.on_host_root:
+        raise InvalidRequest(f"arm {arm.name}: root=overlay: of the host's files alone: leave out image={arm.image}")
+    separate = ["pid", "mount", "uts"]
+    separate += [] if arm.network == "host" else ["network"]
+    separate += [] if arm.ipc == "host" else ["ipc"]
+    devices = [_device(path) for path in (gpu_files() if gpus else [])]
+    linux: dict[str, Any] = {
+        "namespaces": [{"type": kind} for kind in separate],
+        "devices": devices,
+        "resources": _resources(arm, devices),
+        "cgroupsPath": f"/{name}",
+        "maskedPaths": _MASKED,
+        "readonlyPaths": _READ_ONLY,
+    }
+    if arm.seccomp not in (None, "unconfined"):
+        linux["seccomp"] = _filter(arm)
+    environment = [f"{key}={value}" for key, value in ({"PATH": _PATH} | variables(arm, folder)).items()]
+    return {
+        "ociVersion": "1.0.2",
+        "hostname": name,
+        "root": {"path": str(tree), "readonly": not arm.on_host_root},
+        "mounts": _mounts(arm, folder),
+        "hooks": _hooks(arm, environment),
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": module(arm),
+            "cwd": "/",
+            "env": environment,
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _capabilities(arm)),
+            "noNewPrivileges": arm.no_new_privileges == "yes",
+        },
+        "linux": linux,
+    }
+
+
+def _hooks(arm: Arm, environment: list[str]) -> dict[str, Any]:
+    """runc always makes control groups, which the worker of an arm that is to have none leaves again."""
+    if arm.cgroup != "host" or arm.runtime == "crun":
+        return {}
+    leave = [sys.executable, "-P", "-m", "primbench.runtimes.leavegroups"]
+    return {"createRuntime": [{"path": sys.executable, "args": leave, "env": environment}]}
+
+
+def _capabilities(arm: Arm) -> list[str]:
+    """As Docker has it: ALL comes first, single ones after it."""
+    held = {f"CAP_{each}" for each in _CAPABILITIES}
+    if "ALL" in arm.cap_add:
+        held = {*confinement.capabilities(Path("/"))}
+    if "ALL" in arm.cap_drop:
+        held = set()
+    added, dropped = ({f"CAP_{each}" for each in named if each != "ALL"} for named in (arm.cap_add, arm.cap_drop))
+    return sorted((held | added) - dropped)
+
+
+def _mounts(arm: Arm, folder: Path) -> list[dict[str, Any]]:
+    shm = _mount("/dev/shm", "tmpfs", [*_QUIET, "mode=1777", f"size={arm.shm_bytes or _SHM_BYTES}"])
+    if arm.ipc == "host":
+        shm = _bind("/dev/shm", "rw")
+    groups = _mount("/sys/fs/cgroup", "cgroup", [*_QUIET, "relatime", "ro"])
+    if arm.cgroup == "host":
+        groups = _bind("/sys/fs/cgroup", "ro")
+    return [
+        _mount("/proc", "proc", _QUIET),
+        _mount("/dev", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        _mount("/dev/pts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
+        _mount("/dev/mqueue", "mqueue", _QUIET),
+        _mount("/sys", "sysfs", [*_QUIET, "ro"]),
+        groups,
+        *([] if arm.on_host_root else [_mount("/tmp", "tmpfs", ["nosuid", "nodev", "mode=1777"])]),
+        shm,
+        *(_of_the_host(arm, folder) if arm.on_host_root else []),
+    ]
+
+
+def _of_the_host(arm: Arm, folder: Path) -> list[dict[str, Any]]:
+    """Its folders, and what workers may write to."""
+    shown = _overlays(folder) if arm.root == "overlay" else [_bind(str(each), "ro") for each in bound_folders()]
+    return [*shown, _bind(str(caches(folder)), "rw")]
+
+
+def _overlays(folder: Path) -> list[dict[str, Any]]:
+    """The host's folders over an empty one, which needs no place to write to: the binds are read-only, too.
+
+    An overlay holds nothing of what is mounted further down, such as a driver's libraries: that is bound.
+    """
+    empty, lower = folder / "empty", bound_folders()
+    empty.mkdir()
+    inner = [mount.point for mount in read_mounts(Path("/")) if {*Path(mount.point).parents} & {*lower}]
+    return [
+        *(_mount(str(each), "overlay", ["ro", f"lowerdir={each}:{empty}"]) for each in lower),
+        *(_bind(point, "ro") for point in inner if os.path.lexists(point)),
+    ]
+
+
+def _bind(point: str, how: str) -> dict[str, Any]:
+    return _mount(point, "bind", ["rbind", how], point)
+
+
+def _mount(point: str, kind: str, options: list[str], source: str | None = None) -> dict[str, Any]:
+    return {"destination": point, "type": kind, "source": source or kind, "options": options}
+
+
+def _resources(arm: Arm, devices: list[dict[str, Any]]) -> dict[str, Any]:
+    cpu: dict[str, Any] = {}
+    if arm.cpus is not None:
+        cpu |= {"quota": round(arm.cpus * _PERIOD_US), "period": _PERIOD_US}
+    if arm.cpuset is not None:
+        cpu["cpus"] = format_cpu_list(arm.cpuset)
+    if arm.mems is not None:
+        cpu["mems"] = format_cpu_list(arm.mems)
+    allowed = [
+        {"allow": True, "type": "c", "major": each["major"], "minor": each["minor"], "access": "rwm"}
+        for each in devices
+    ]
+    found: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}, *allowed], "cpu": cpu}
+    if arm.memory_bytes is not None:
+        found["memory"] = {"limit": arm.memory_bytes}
+    return found
+
+
+def _device(path: str) -> dict[str, Any]:
+    number = os.stat(path).st_rdev
+    return {"path": path, "type": "c", "major": os.major(number), "minor": os.minor(number), "fileMode": 0o666}
+
+
+def _filter(arm: Arm) -> Any:
+    """The section ``seccomp`` of a configuration, which is not the form in which Docker keeps its profiles."""
+    known = sorted(each.stem for each in FILTERS.glob("*.json"))
+    if arm.seccomp == "default":
+        raise InvalidRequest(
+            f"arm {arm.name}: seccomp=default: {arm.runtime} brings no filter: name a file that holds one, or "
+            f"{' or '.join(known)}"
+        )
+    if arm.seccomp not in known:
+        return _section(arm, _read(arm, Path(str(arm.seccomp))))
+    if platform.machine() != _MACHINE_OF_FILTERS:
+        raise InvalidRequest(
+            f"arm {arm.name}: seccomp={arm.seccomp}: known for {_MACHINE_OF_FILTERS} alone: name a file that holds one"
+        )
+    return _section(arm, _read(arm, FILTERS / f"{arm.seccomp}.json")["seccomp"])
+
+
+def _read(arm: Arm, path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise FileError(f"arm {arm.name}: seccomp={arm.seccomp}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise FileError(f"arm {arm.name}: seccomp={arm.seccomp}: {error}") from None
+
+
+def _section(arm: Arm, held: Any) -> Any:
+    if not isinstance(held, dict) or "defaultAction" not in held or "archMap" in held:
+        raise FileError(f"arm {arm.name}: seccomp={arm.seccomp}: not the section seccomp of an OCI configuration")
+    return held

@@ -1,0 +1,35 @@
+"""Podman."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from primbench.arms import Arm
+from primbench.runtimes import engine
+from primbench.runtimes.hostroot import make_skeleton
+from primbench.runtimes.launch import Launch, answer, cdi_names_gpus
+
+SETTINGS = engine.SETTINGS
+
+
+def found() -> tuple[str | None, str]:
+    """Why it cannot be used, or None, and its version."""
+    return answer(["podman", "version", "--format", "{{.Client.Version}}"])
+
+
+def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+    """GPUs by a specification of their devices where there is one: what ``--gpus`` asks for, Podman 4 ignores."""
+    name = engine.new_name()
+    rest = engine.container(arm, folder, private_network="private")
+    if arm.on_host_root:
+        rest += engine.binds(folder) + (engine.devices() if gpus else [])
+        image = ["--rootfs", str(make_skeleton(folder))]
+    else:
+        image = [str(arm.image)]
+        if gpus:
+            rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else engine.devices()
+    return Launch(
+        before=[engine.create("podman", name, arm, rest, image)],
+        worker=engine.start("podman", name),
+        after=[[*engine.remove("podman", name), "--time=0"]],  # it would wait for a worker that heeds no SIGTERM
+    )

@@ -1,0 +1,160 @@
+"""A process between the front and the worker of an arm: `python -P -m primbench.runtimes.supervise ORDER`.
+
+It makes what the arm needs, passes what the front says on to the worker, and clears everything away when the worker or
+the front has ended, however that ended: a container outlives the program that started it. It dies as the worker died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from primbench import protocol
+from primbench.arms import Arm
+from primbench.errors import BackendUnavailable, PrimbenchError
+from primbench.protocol import Refusal
+from primbench.runtimes import launch
+from primbench.runtimes.control import limited
+from primbench.runtimes.launch import Launch
+
+STEP_TIMEOUT_S = 60.0
+CLEARED_WITHIN_S = 10.0
+_HINT = re.compile(r"(Run|See) '.* --help'")
+_GONE = ("no such", "does not exist", "cannot connect")  # in the words of those who are to remove something
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """arm: to start a worker in. gpus: whether it needs them."""
+
+    arm: Arm
+    gpus: bool
+
+
+def main() -> None:
+    order = msgspec.json.decode(sys.argv[1], type=Order)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
+    try:
+        with tempfile.TemporaryDirectory(prefix="primbench-") as folder:
+            status = run(order, Path(folder))
+    except PrimbenchError as refusal:
+        os.write(1, protocol.encode(Refusal(reason=str(refusal), placement=False)) + b"\n")
+        sys.exit(refusal.exit_code)
+    end_as(status)
+
+
+def run(order: Order, folder: Path) -> int:
+    """The exit status of the worker, the negative number of a signal as subprocess has it.
+
+    Raises BackendUnavailable or InvalidRequest where it cannot be started.
+    """
+    launched = launch(order.arm, folder, gpus=order.gpus)
+    try:
+        for step in launched.before:
+            _make(order.arm, step, launched)
+        if order.arm.runtime != "host":
+            return _attend(order.arm, launched.worker, launched)
+        with limited(order.arm) as in_front:
+            return _attend(order.arm, [*in_front, *launched.worker], launched)
+    finally:
+        for step in launched.after:
+            _clear(step, launched)
+
+
+def _make(arm: Arm, command: Sequence[str], launched: Launch) -> None:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            env=launched.environment, timeout=STEP_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise BackendUnavailable(f"arm {arm.name}: {command[0]} {command[1]} took over {STEP_TIMEOUT_S:g} s") from None
+    except OSError as error:
+        raise _absent(arm, command, error) from None
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip() and not _HINT.match(line)]
+        why = said[-1] if said else f"exit status {done.returncode}"
+        raise BackendUnavailable(f"arm {arm.name}: {command[0]} {command[1]}: {why}")
+
+
+def _absent(arm: Arm, command: Sequence[str], error: OSError) -> BackendUnavailable:
+    return BackendUnavailable(f"arm {arm.name}: {command[0]}: {error.strerror}: see `primbench arms`")
+
+
+def _attend(arm: Arm, command: Sequence[str], launched: Launch) -> int:
+    """Pass on what the front says until the worker ends, or the front does."""
+    try:
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, env=launched.environment, start_new_session=True)
+    except OSError as error:
+        raise _absent(arm, command, error) from None
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 1)  # the front sees the end of the worker's output when the worker ends
+    ended = os.pidfd_open(worker.pid)
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    try:
+        while ended not in (ready := [descriptor for descriptor, _ in poll.poll()]):
+            if 0 in ready and not _pass_on(worker):
+                break
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(worker.pid, signal.SIGKILL)
+        os.close(ended)
+    return worker.wait()
+
+
+def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
+    """Whether the front is still there."""
+    said = os.read(0, 1 << 16)
+    assert worker.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it is ending
+        worker.stdin.write(said)
+        worker.stdin.flush()
+    return bool(said)
+
+
+def _clear(command: Sequence[str], launched: Launch) -> None:
+    """Until it works or there is nothing to clear: what is being removed already is in the way for a while."""
+    if shutil.which(command[0]) is None:
+        return
+    deadline = time.monotonic() + CLEARED_WITHIN_S
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                env=launched.environment, timeout=STEP_TIMEOUT_S, check=False,
+            )  # fmt: skip
+            if done.returncode == 0 or any(words in done.stderr.lower() for words in _GONE):
+                return
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.2)
+
+
+def end_as(status: int) -> NoReturn:
+    """As the worker: by its signal, of which programs that start containers make an exit status above 128."""
+    number = -status if status < 0 else status - 128
+    if number in signal.valid_signals():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError):  # of SIGKILL and SIGSTOP
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

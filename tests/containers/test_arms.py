@@ -1,0 +1,334 @@
+"""Workers of studies in real runtimes, started and ended as primbench itself does it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from primbench import runtimes
+from primbench.arms import Arm, parse_arm
+from primbench.errors import BackendUnavailable
+from primbench.measurement import Method
+from primbench.protocol import Start
+from primbench.record import Case, Record, Worker
+from primbench.session import Session
+from primbench.workerprocess import WorkerGone, WorkerProcess
+
+OCI = ["docker", "podman"]
+CONTAINERS = [*OCI, "apptainer", "charliecloud"]
+EVERYWHERE = [*CONTAINERS, "runc", "host"]
+MIB = 2**20
+CPU = max(os.sched_getaffinity(0))
+MARK = "PRIMBENCH_TEST_MARK"
+GONE_WITHIN_S = 10
+GEMM = Case(
+    primitive="gemm",
+    parameters={"m": 32, "n": 48, "k": 16},
+    backend="numpy",
+    device="cpu",
+    method=Method(min_time_s=0.005, max_time_s=0.02),
+)
+ALONE = {"docker": ("network=none",), "podman": ("network=none",)}  # the test's daemon has no other
+
+
+@pytest.fixture
+def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, work: Path) -> str:
+    """One that primbench finds by itself: the fixtures of the same name say where."""
+    name: str = request.param
+    if name == "runc":
+        path = f"{os.environ['PATH']}:/usr/sbin"
+        if shutil.which("runc", path=path) is None:
+            pytest.skip("runc is not installed: apt-get install runc")
+        monkeypatch.setenv("PATH", path)
+    elif name != "host":
+        for variable, value in request.getfixturevalue(name).environment.items():
+            monkeypatch.setenv(variable, value)
+    return name
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
+    """What is there of this test's workers: processes, folders, containers, images, control groups."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv(MARK, tmp_path.name)
+
+    def find() -> list[str]:
+        return [*(each.words for each in marked(tmp_path.name)), *map(str, tmp_path.iterdir()), *listed(), *groups()]
+
+    yield find
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while find() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert [] == find()
+
+
+class Process(NamedTuple):
+    pid: int
+    words: str
+    variables: list[str]
+
+    @property
+    def is_worker(self) -> bool:
+        """Not what starts one."""
+        return self.words.startswith(f"{sys.executable} -P -m primbench.worker")
+
+
+def marked(mark: str) -> list[Process]:
+    """The processes in whose environment this test has put its mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = path.joinpath("environ").read_bytes().decode(errors="replace").split("\0")
+            words = path.joinpath("cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+        except OSError:
+            continue  # it has ended
+        if f"{MARK}={mark}" in variables and words:
+            found.append(Process(int(path.name), words, variables))
+    return found
+
+
+def worker_inside() -> Process:
+    (found,) = [process for process in marked(os.environ[MARK]) if process.is_worker]
+    return found
+
+
+def listed() -> list[str]:
+    """By the engines that this test can reach, if it can."""
+    found = []
+    for variable, client in (("DOCKER_HOST", "docker"), ("CONTAINERS_STORAGE_CONF", "podman")):
+        if variable in os.environ:
+            for what in (["ps", "--all", "--format={{.Names}}"], ["images", "--format={{.Repository}}"]):
+                done = subprocess.run([client, *what], capture_output=True, text=True, check=True, timeout=60)
+                found += [f"{client}: {line}" for line in done.stdout.split() if line.startswith("primbench-")]
+    return [line for line in found if not line.endswith("primbench-tests")]
+
+
+def groups() -> list[str]:
+    return [str(path) for path in Path("/sys/fs/cgroup").rglob("primbench-*") if path.name != "primbench-tests"]
+
+
+def arm(runtime: str, *settings: str) -> Arm:
+    given = ",".join([*ALONE.get(runtime, ()), *settings, f"env.{MARK}={os.environ[MARK]}", "name=here"])
+    return parse_arm(f"{runtime}:{given}")
+
+
+def of(cases: list[Case], *arms: Arm, **options: Any) -> tuple[list[Worker], list[Record]]:
+    with Session(arms={each.name: each for each in arms}, **options) as session:
+        lines = list(session.run(cases))
+    return [line for line in lines if isinstance(line, Worker)], [line for line in lines if isinstance(line, Record)]
+
+
+def here(case: Case = GEMM, process: int = 0) -> Case:
+    return replace(case, arm="here", process=process)
+
+
+@pytest.mark.parametrize("runtime", EVERYWHERE, indirect=True)
+def test_a_case_is_verified_and_timed_there_and_nothing_is_left(
+    runtime: str, traces: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    asked = arm(runtime)
+    (worker,), records = of([here(), here()], asked)
+    assert [("ok", 0), ("ok", 0)] == [(record.status, record.worker) for record in records], records[0].reason
+    assert all(record.measurement is not None for record in records)
+    assert asked == worker.arm
+    found = worker.environment.confinement.runtime
+    assert found is not None
+    assert (runtime, runtime != "host") == (found.name, found.in_container), found.evidence
+    assert "1" == worker.environment.software.variables["OMP_NUM_THREADS"]
+    assert sys.executable == os.path.expanduser(str(worker.environment.software.python_executable))
+
+
+@pytest.mark.parametrize("runtime", ["podman", "host"], indirect=True)
+def test_a_fresh_worker_serves_each_arm_and_process(runtime: str, traces: Callable[[], list[str]]) -> None:
+    first, second = arm(runtime), replace(arm(runtime), name="there")
+    cases = [here(), replace(here(), arm="there"), here(), here(process=1)]
+    workers, records = of(cases, first, second)
+    assert [0, 1, 2, 3] == [record.worker for record in records]
+    assert ["here", "there", "here", "here"] == [worker.arm.name for worker in workers if worker.arm]
+
+
+@pytest.mark.parametrize("runtime", [*OCI, "runc", "host"], indirect=True)
+def test_limits_hold_inside(runtime: str, traces: Callable[[], list[str]]) -> None:
+    shm = [] if runtime == "host" else ["shm=256MiB"]
+    asked = arm(runtime, "cpus=0.5", f"cpuset={CPU}", "mems=0", "memory=512MiB", *shm)
+    (worker,), (record,) = of([here()], asked)
+    assert "ok" == record.status, record.reason
+    limits = worker.environment.limits
+    assert ([CPU], [0], 0.5, 512 * MIB) == (
+        limits.cpus_allowed,
+        limits.memory_nodes_allowed,
+        limits.cpu_quota,
+        limits.memory_limit_bytes,
+    ), limits.missing
+    assert not shm or 256 * MIB == limits.shm_bytes
+
+
+@pytest.mark.parametrize("runtime", ["apptainer"], indirect=True)
+def test_limits_of_apptainer_hold_as_far_as_they_can_be_seen(runtime: str, traces: Callable[[], list[str]]) -> None:
+    (worker,), _ = of([here()], arm(runtime, "cpus=0.5", f"cpuset={CPU}", "mems=0", "memory=512MiB"))
+    assert ([CPU], [0]) == (
+        worker.environment.limits.cpus_allowed,
+        worker.environment.limits.memory_nodes_allowed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("runtime", "settings", "set_mempolicy", "seccomp"),
+    [
+        ("docker", (), "EPERM", "filter"),
+        ("docker", ("cap-add=SYS_NICE",), "allowed", "filter"),
+        ("docker", ("seccomp=unconfined", "cap-drop=ALL"), "allowed", "disabled"),
+        ("podman", ("seccomp=unconfined",), "allowed", "disabled"),
+        ("runc", (), "allowed", "disabled"),
+    ],
+    indirect=["runtime"],
+)
+def test_confinement_is_as_asked(
+    runtime: str, settings: tuple[str, ...], set_mempolicy: str, seccomp: str, traces: Callable[[], list[str]]
+) -> None:
+    (worker,), _ = of([here()], arm(runtime, *settings))
+    found = worker.environment.confinement
+    assert (set_mempolicy, seccomp) == (found.set_mempolicy, found.seccomp), found.missing
+
+
+@pytest.mark.parametrize("runtime", ["runc"], indirect=True)
+def test_a_filter_from_a_file_holds(runtime: str, tmp_path_factory: pytest.TempPathFactory, traces: Any) -> None:
+    profile = tmp_path_factory.mktemp("profile") / "denies.json"
+    profile.write_text(
+        '{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["set_mempolicy"], "action": "SCMP_ACT_ERRNO"}]}'
+    )
+    (worker,), _ = of([here()], arm(runtime, f"seccomp={profile}"))
+    found = worker.environment.confinement
+    assert ("EPERM", "allowed", "filter") == (found.set_mempolicy, found.mbind, found.seccomp)
+
+
+@pytest.mark.parametrize("runtime", ["podman", "charliecloud", "host"], indirect=True)
+def test_the_ranks_of_a_collective_are_inside_together(runtime: str, traces: Callable[[], list[str]]) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: pip install torch")
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two ranks need two CPUs")
+    case = Case(
+        primitive="allreduce",
+        parameters={"bytes": 4096, "ranks": 2},
+        backend="torch",
+        device="cpu",
+        method=GEMM.method,
+    )
+    _, (record,) = of([here(case)], arm(runtime))
+    assert "ok" == record.status, record.reason
+
+
+NEVER_ENDS = """\
+import sys, msgspec
+from primbench.arms import Arm
+from primbench.protocol import Start
+from primbench.record import Case
+from primbench.workerprocess import WorkerProcess
+arm, case = msgspec.json.decode(sys.argv[1], type=Arm), msgspec.json.decode(sys.argv[2], type=Case)
+worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm)
+print("begun", flush=True)
+worker.run(case, 600)
+"""
+
+
+@pytest.mark.parametrize("runtime", EVERYWHERE, indirect=True)
+def test_nothing_is_left_when_the_front_is_killed_in_the_middle_of_a_case(
+    runtime: str, traces: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_MACHINE", "yes")
+    limits = ["cpus=2"] if runtime == "host" else []
+    case = replace(here(), method=Method(min_time_s=300, max_time_s=300))
+    words = [msgspec.json.encode(each).decode() for each in (arm(runtime, *limits), case)]
+    front = subprocess.Popen(
+        [sys.executable, "-P", "-c", NEVER_ENDS, *words], stdout=subprocess.PIPE, start_new_session=True
+    )
+    with front:
+        assert front.stdout is not None
+        assert b"begun\n" == front.stdout.readline()
+        time.sleep(0.5)  # the case is under way by then, or is not: nothing may be left either way
+        assert front.poll() is None
+        assert "OF_THE_MACHINE=yes" not in worker_inside().variables
+        front.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("runtime", EVERYWHERE, indirect=True)
+def test_a_case_that_takes_too_long_ends_its_worker_alone(runtime: str, traces: Callable[[], list[str]]) -> None:
+    endless = replace(here(), method=Method(min_time_s=300, max_time_s=300))
+    _, (late, next_one) = of([endless, here()], arm(runtime), timeout_s=2.0)
+    assert ("failed", "no answer within 2 s (--timeout)") == (late.status, late.reason)
+    assert ("ok", 1) == (next_one.status, next_one.worker)
+
+
+@pytest.mark.parametrize("runtime", ["docker", "podman", "runc", "host"], indirect=True)
+def test_a_worker_dies_as_it_does_outside(runtime: str, traces: Callable[[], list[str]]) -> None:
+    worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm(runtime))
+    os.kill(worker_inside().pid, signal.SIGKILL)
+    with pytest.raises(WorkerGone, match=r"^worker was killed by SIGKILL"):
+        worker.run(GEMM, 5.0)
+    worker.end()
+
+
+@pytest.mark.parametrize("runtime", OCI, indirect=True)
+def test_an_image_without_python_says_how_to_get_one(
+    runtime: str, request: pytest.FixtureRequest, traces: Callable[[], list[str]]
+) -> None:
+    (image,) = request.getfixturevalue(runtime).image
+    with pytest.raises(BackendUnavailable, match=f"image {image} has no python3: build one with `primbench image"):
+        of([here()], arm(runtime, f"image={image}"))
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "charliecloud", "runc"], indirect=True)
+def test_a_folder_without_python_says_so_too(runtime: str, skeleton: Path, traces: Callable[[], list[str]]) -> None:
+    with pytest.raises(BackendUnavailable, match="has no python3"):
+        of([here()], arm(runtime, f"image={skeleton}"))
+
+
+@pytest.mark.parametrize("runtime", OCI, indirect=True)
+def test_an_image_that_is_not_here_is_not_fetched(runtime: str, traces: Callable[[], list[str]]) -> None:
+    with pytest.raises(BackendUnavailable, match=f"arm here: {runtime} create: .*(No such image|image not known)"):
+        of([here()], arm(runtime, "image=localhost/primbench-absent:1"))
+
+
+@pytest.mark.parametrize("runtime", [*OCI, "runc", "host", "apptainer"], indirect=True)
+def test_cpus_that_are_not_there_are_refused_in_the_words_of_the_runtime(
+    runtime: str, traces: Callable[[], list[str]]
+) -> None:
+    with pytest.raises((BackendUnavailable, WorkerGone), match=r"(?i)CPUs are not available|out of range|cpuset\.cpus"):
+        WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm(runtime, "cpuset=900"))
+
+
+@pytest.mark.parametrize("runtime", OCI, indirect=True)
+def test_a_gpu_that_is_not_there_ends_the_arm_in_one_line(runtime: str, traces: Callable[[], list[str]]) -> None:
+    if Path("/dev/nvidia0").exists():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(BackendUnavailable, match=f"no GPU is visible inside {runtime}"):
+        WorkerProcess(Start(backend="torch", device="cuda:0"), arm=arm(runtime))
+
+
+@pytest.mark.parametrize("runtime", CONTAINERS, indirect=True)
+def test_a_runtime_that_runs_here_is_found_to_do_so(runtime: str) -> None:
+    reason, version = runtimes.RUNTIMES[runtime].found()
+    assert reason is None
+    assert version[0].isdigit()
+
+
+def test_a_docker_client_without_a_server_is_not_docker(docker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", docker.environment["PATH"])
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/socket")
+    reason, _ = runtimes.RUNTIMES["docker"].found()
+    assert reason is not None
+    assert "Cannot connect to the Docker daemon" in reason
+    with pytest.raises(BackendUnavailable, match="Cannot connect to the Docker daemon"):
+        WorkerProcess(Start(backend="numpy", device="cpu"), arm=parse_arm("docker"))

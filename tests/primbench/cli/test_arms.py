@@ -1,0 +1,40 @@
+"""`primbench arms`, where the runtimes are whatever this machine has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from primbench.arms import RUNTIMES
+
+
+def test_every_runtime_is_listed_with_what_it_can_set(invoke: Callable[..., Result]) -> None:
+    result = invoke("arms")
+    assert 0 == result.exit_code
+    rows = {line.split()[0]: line for line in result.stdout.splitlines() if line[:1].isalpha()}
+    assert set(RUNTIMES) <= set(rows)
+    assert " yes " in rows["host"]
+    assert "cpus" not in rows["charliecloud"]
+
+
+def test_what_is_not_installed_is_said_to_be(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = invoke("arms").stdout
+    for program in ("docker", "podman", "apptainer", "ch-run", "enroot", "crun", "runc"):
+        assert f"{program} is not installed" in found
+
+
+def test_no_framework_is_imported() -> None:
+    code = (
+        "import sys; from primbench.cli import main; main(['arms'], standalone_mode=False); "
+        "sys.exit(' '.join({'torch', 'numba', 'cupy', 'numpy'} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stderr.strip())

@@ -1,0 +1,373 @@
+"""What each runtime is told to do, word by word; what of the machine gets inside. Nothing is started here."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import primbench
+from primbench import runtimes
+from primbench.arms import RUNTIMES, Arm, parse_arm
+from primbench.environment.confinement import capabilities
+from primbench.errors import FileError, InvalidRequest
+from primbench.runtimes import engine, oci
+from primbench.runtimes.hostroot import bound_folders, caches
+from primbench.runtimes.launch import Launch, cdi_names_gpus, gpu_files, variables
+from primbench.sysfiles import Mount
+
+NAME = "primbench-0123"
+LIMITS = "cpus=1.5,cpuset=0-3+8,mems=0,memory=1GiB,seccomp=/p.json,cap-add=SYS_NICE,cap-drop=MKNOD+CHOWN"
+GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is random otherwise, and a machine on which nothing tells of GPUs."""
+    monkeypatch.setattr(engine, "new_name", lambda: NAME)
+    for module in ("docker", "podman"):
+        monkeypatch.setattr(f"primbench.runtimes.{module}.cdi_names_gpus", lambda: False)
+    monkeypatch.setattr(engine, "gpu_files", lambda: ["/dev/nvidia0", "/dev/nvidiactl"])
+
+
+def launched(text: str, folder: Path, *, gpus: bool = False) -> Launch:
+    return runtimes.launch(parse_arm(text), folder, gpus=gpus)
+
+
+def given(option: str, text: str, folder: Path) -> list[str]:
+    return [f"{option}={name}={value}" for name, value in variables(parse_arm(text), folder).items()]
+
+
+CONTAINER = [
+    "--cpus=1.5",
+    "--cpuset-cpus=0-3,8",
+    "--cpuset-mems=0",
+    f"--memory={GIB}b",
+    f"--shm-size={64 * 2**20}b",
+    "--security-opt=seccomp=/p.json",
+    "--cap-add=SYS_NICE",
+    "--cap-drop=MKNOD",
+    "--cap-drop=CHOWN",
+]
+MODULE = ["-P", "-m", "primbench.worker"]
+
+
+@pytest.mark.parametrize(("client", "private"), [("docker", "bridge"), ("podman", "private")])
+def test_an_engine_is_told_to_make_to_start_and_to_remove(client: str, private: str, tmp_path: Path) -> None:
+    text = f"{client}:image=reg/x:1,{LIMITS},shm=64MiB,network=private,ipc=private,env.OMP_NUM_THREADS=1"
+    found = launched(text, tmp_path, gpus=True)
+    gpus = ["--gpus=all"] if client == "docker" else ["--device=/dev/nvidia0", "--device=/dev/nvidiactl"]
+    made = [
+        *(client, "create", "--interactive", "--rm", "--pull=never", f"--name={NAME}"),
+        *CONTAINER,
+        *(f"--network={private}", "--ipc=private"),
+        *given("--env", text, tmp_path),
+        *gpus,
+        *("--entrypoint=python3", "reg/x:1", *MODULE),
+    ]
+    assert [made] == found.before
+    assert [client, "start", "--attach", "--interactive", NAME] == found.worker
+    at_once = ["--time=0"] if client == "podman" else []
+    assert [[client, "rm", "--force", "--volumes", NAME, *at_once]] == found.after
+    assert found.environment is None
+
+
+@pytest.mark.parametrize("client", ["docker", "podman"])
+def test_a_device_specification_is_preferred(client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"primbench.runtimes.{client}.cdi_names_gpus", lambda: True)
+    (made,) = launched(f"{client}:image=x", tmp_path, gpus=True).before
+    assert "--device=nvidia.com/gpu=all" in made
+    assert not [word for word in made if word.startswith(("--gpus", "--device=/dev"))]
+
+
+def test_docker_gets_the_hosts_root_as_an_image_of_links_and_empty_folders(tmp_path: Path) -> None:
+    found = launched("docker", tmp_path, gpus=True)
+    archive = tmp_path / "skeleton.tar"
+    image = f"{NAME}:skeleton"
+    assert ["docker", "import", str(archive), image] == found.before[0]
+    assert [["docker", "rm", "--force", "--volumes", NAME], ["docker", "rmi", "--force", image]] == found.after
+    with tarfile.open(archive) as tar:
+        assert [] == [each.name for each in tar if not each.isdir() and not each.issym()]
+        assert f".{sys.prefix}" in tar.getnames()
+    own = caches(tmp_path)
+    binds = [*(f"--volume={bound}:{bound}:ro" for bound in bound_folders()), f"--volume={own}:{own}"]
+    made = found.before[1]
+    assert binds == [word for word in made if word.startswith("--volume=")]
+    assert ["--device=/dev/nvidia0", "--device=/dev/nvidiactl"] == [word for word in made if word[:9] == "--device="]
+    assert [f"--entrypoint={sys.executable}", image, *MODULE] == made[-5:]
+
+
+def test_podman_gets_the_hosts_root_as_a_folder(tmp_path: Path) -> None:
+    (made,) = launched("podman", tmp_path).before
+    assert [f"--entrypoint={sys.executable}", "--rootfs", str(tmp_path / "root"), *MODULE] == made[-6:]
+    assert not [word for word in made if word.startswith(("--device", "--gpus"))]
+    assert (tmp_path / "root/usr").is_dir()
+
+
+def test_apptainer(tmp_path: Path) -> None:
+    text = f"apptainer:image=/x.sif,{LIMITS},network=none,ipc=private,env.CUDA_VISIBLE_DEVICES=0,1"
+    found = launched(text, tmp_path, gpus=True)
+    expected = [
+        *("apptainer", "--silent", "exec", "--cleanenv", "--no-home", "--pwd=/"),
+        *("--cpus=1.5", "--cpuset-cpus=0-3,8", "--cpuset-mems=0", f"--memory={GIB}"),
+        *("--security=seccomp:/p.json", "--add-caps=CAP_SYS_NICE", "--drop-caps=CAP_MKNOD,CAP_CHOWN"),
+        *("--net", "--network=none", "--ipc", "--nv", "/x.sif", "python3", *MODULE),
+    ]
+    assert expected == found.worker
+    assert ([], []) == (found.before, found.after)
+    assert found.environment is not None
+    assert "0,1" == found.environment["APPTAINERENV_CUDA_VISIBLE_DEVICES"]
+    assert "CUDA_VISIBLE_DEVICES" not in found.environment.keys() - os.environ.keys()
+
+
+def test_apptainer_on_the_hosts_root_needs_no_libraries_of_the_driver(tmp_path: Path) -> None:
+    words = launched("apptainer:seccomp=unconfined", tmp_path, gpus=True).worker
+    binds = [f"--bind={bound}:{bound}:ro" for bound in bound_folders()] + [f"--bind={caches(tmp_path)}"]
+    assert [*binds, str(tmp_path / "root"), sys.executable, *MODULE] == words[6:]
+
+
+def test_charliecloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "me")
+    monkeypatch.setenv("OF_THE_MACHINE", "yes")
+    found = launched("charliecloud:image=/x.sqfs", tmp_path)
+    assert ["ch-run", "--cd=/", "--no-passwd", "/x.sqfs", "--", "python3", *MODULE] == found.worker
+    assert found.environment is not None
+    assert "me" == found.environment["USER"]
+    assert found.environment["PATH"].startswith("/usr/local/sbin:")
+    assert "OF_THE_MACHINE" not in found.environment
+    on_host = launched("charliecloud", tmp_path)
+    binds = [f"--bind={bound}" for bound in (*bound_folders(), caches(tmp_path))]
+    assert ["ch-run", "--cd=/", "--no-passwd", *binds, str(tmp_path / "root"), "--", sys.executable] == on_host.worker[
+        :-3
+    ]
+
+
+def test_enroot(tmp_path: Path) -> None:
+    found = launched("enroot:image=torch+25", tmp_path, gpus=True)
+    expected = [
+        *("enroot", "start", "--env=NVIDIA_VISIBLE_DEVICES=all"),
+        *given("--env", "enroot:image=torch+25", tmp_path),
+        *("torch+25", "python3", *MODULE),
+    ]
+    assert expected == found.worker
+    with pytest.raises(InvalidRequest, match="add image=NAME"):
+        launched("enroot", tmp_path)
+
+
+def test_the_host(tmp_path: Path) -> None:
+    arm = parse_arm("host:cpus=2,env.OMP_NUM_THREADS=1")
+    expected = Launch(worker=[sys.executable, *MODULE], environment=variables(arm, tmp_path))
+    assert expected == runtimes.launch(arm, tmp_path, gpus=True)
+
+
+def test_runc_gets_a_configuration(tmp_path: Path) -> None:
+    profile = tmp_path / "p.json"
+    profile.write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
+    text = LIMITS.replace("/p.json", str(profile))
+    found = launched(f"runc:{text},shm=1GiB,network=host", tmp_path)
+    state = ["runc", "--root", str(tmp_path / "state")]
+    assert [*state, "run", "--bundle", str(tmp_path), NAME] == found.worker
+    assert [[*state, "delete", "--force", NAME]] == found.after
+    written = msgspec.json.decode((tmp_path / "config.json").read_bytes())
+    process, linux = written["process"], written["linux"]
+    assert [sys.executable, *MODULE] == process["args"]
+    assert {"CAP_SYS_NICE", "CAP_KILL"} < {*process["capabilities"]["bounding"]}
+    assert not {"CAP_MKNOD", "CAP_CHOWN", "CAP_SYS_ADMIN"} & {*process["capabilities"]["bounding"]}
+    assert {"defaultAction": "SCMP_ACT_ALLOW"} == linux["seccomp"]
+    assert ["pid", "mount", "uts", "ipc"] == [each["type"] for each in linux["namespaces"]]
+    expected = {
+        "devices": [{"allow": False, "access": "rwm"}],
+        "cpu": {"quota": 150000, "period": 100000, "cpus": "0-3,8", "mems": "0"},
+        "memory": {"limit": GIB},
+    }
+    assert expected == linux["resources"]
+    (shm,) = [each for each in written["mounts"] if each["destination"] == "/dev/shm"]
+    assert f"size={GIB}" in shm["options"]
+    read_only = [
+        each["destination"] for each in written["mounts"] if "rbind" in each["options"] and "ro" in each["options"]
+    ]
+    assert [str(bound) for bound in bound_folders()] == read_only
+
+
+def test_runc_knows_the_filters_of_docker_and_podman(tmp_path: Path) -> None:
+    found = {name: configuration(f"runc:seccomp={name}", tmp_path / name)["linux"]["seccomp"] for name in FILTERED}
+    assert found["docker"] != found["podman"]
+    for name, calls in FILTERED.items():
+        allowed = [
+            call for rule in found[name]["syscalls"] if rule["action"] == "SCMP_ACT_ALLOW" for call in rule["names"]
+        ]
+        assert "SCMP_ACT_ERRNO" == found[name]["defaultAction"]
+        assert calls == {call for call in ("getppid", "set_mempolicy", "io_uring_setup") if call in allowed}
+
+
+def test_what_is_added_is_held_all_the_more_where_everything_else_is_dropped(tmp_path: Path) -> None:
+    def held(text: str) -> set[str]:
+        return {
+            *configuration(text, tmp_path / str(len(list(tmp_path.iterdir()))))["process"]["capabilities"]["bounding"]
+        }
+
+    assert {"CAP_SYS_NICE"} == held("runc:cap-drop=ALL,cap-add=SYS_NICE")
+    everything = {*capabilities(Path("/"))}
+    assert everything == held("runc:cap-add=ALL")
+    assert everything - {"CAP_KILL"} == held("runc:cap-add=ALL,cap-drop=KILL")
+
+
+def test_a_worker_that_is_to_stay_in_the_hosts_control_groups_leaves_those_that_runc_makes(tmp_path: Path) -> None:
+    (hook,) = configuration("runc:cgroup=host", tmp_path / "runc")["hooks"]["createRuntime"]
+    assert (sys.executable, ["-P", "-m", "primbench.runtimes.leavegroups"]) == (hook["path"], hook["args"][1:])
+    (tmp_path / "crun").mkdir()
+    found = launched("crun:cgroup=host", tmp_path / "crun")
+    assert ["crun", "--root", str(tmp_path / "crun/state"), "--cgroup-manager=disabled"] == found.worker[:4]
+    assert {} == msgspec.json.decode((tmp_path / "crun/config.json").read_bytes())["hooks"]
+
+
+def test_an_overlay_has_each_folder_of_the_host_and_what_is_mounted_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = str(next(path for path in Path("/usr").iterdir() if path.is_dir()))
+    mounts = [Mount("/", point, "ext4", "rw") for point in ("/", "/usr", inner, "/usr/absent", "/var/lib", "/usrlocal")]
+    monkeypatch.setattr(oci, "read_mounts", lambda root: mounts)
+    found = configuration("runc:root=overlay", tmp_path / "bundle")["mounts"]
+    overlays = {each["destination"]: each["options"] for each in found if each["type"] == "overlay"}
+    assert [str(folder) for folder in bound_folders()] == [*overlays]
+    assert ["ro", f"lowerdir=/usr:{tmp_path}/bundle/empty"] == overlays["/usr"]
+    binds = [each["destination"] for each in found if each["type"] == "bind"]
+    assert [inner, str(tmp_path / "bundle/caches")] == binds
+
+
+def configuration(text: str, folder: Path) -> Any:
+    folder.mkdir()
+    launched(text, folder)
+    return msgspec.json.decode((folder / "config.json").read_bytes())
+
+
+FILTERED = {"docker": {"getppid", "io_uring_setup"}, "podman": {"getppid", "set_mempolicy"}}
+
+
+def test_a_filter_is_that_of_its_machine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(InvalidRequest, match="seccomp=docker: known for x86_64 alone"):
+        launched("runc:seccomp=docker", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("runc:cgroup=host,cpus=2", "limits need a control group of its own"),
+        ("runc:root=overlay,image=/srv", "root=overlay: of the host's files alone"),
+        ("runc:network=private", "sets up no network: use none or host"),
+        ("runc:image=debian:12", "starts a folder, named in full, or host"),
+        ("runc:seccomp=default", "brings no filter"),
+    ],
+)
+def test_what_only_an_engine_brings_is_refused(text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        launched(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("profile", "reason"),
+    [(None, "No such file"), ("{", "truncated"), ("[]", "not the section"), ('{"archMap": []}', "not the section")],
+)
+def test_a_file_that_is_no_filter_is_refused(profile: str | None, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    if profile is not None:
+        path.write_text(profile)
+    with pytest.raises(FileError, match=reason):
+        launched(f"runc:seccomp={path}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("charliecloud:cpus=2", "charliecloud has no cpus of its own; there is one in host, docker, podman, apptainer"),
+        ("enroot:image=x,memory=1GiB", "enroot has no memory of its own; there is one in host"),
+        ("apptainer:shm=1GiB", "apptainer has no shm of its own; there is one in docker, podman, crun, runc"),
+        ("host:seccomp=unconfined", "host has no seccomp of its own"),
+        ("host:network=none", "host has no network of its own"),
+    ],
+)
+def test_a_limit_that_a_runtime_has_not_is_refused_naming_those_that_have(text: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        runtimes.check(parse_arm(text))
+
+
+def test_what_is_asked_of_every_runtime_without_limits_can_be_had() -> None:
+    for name in RUNTIMES:
+        runtimes.check(Arm(name=name, runtime=name, variables={"A": "1"}))
+    assert set(RUNTIMES) == set(runtimes.RUNTIMES)
+
+
+HERE = {
+    "HOME": "/home/me",
+    "PATH": "/opt/bin:/bin",
+    "LD_LIBRARY_PATH": "/opt/lib",
+    "OMP_NUM_THREADS": "2",
+    "NCCL_AUTH_TOKEN": "x",
+    "SSH_CONNECTION": "10.0.0.1",
+}
+
+
+@pytest.mark.parametrize("runtime", ["host", "docker", "podman", "apptainer", "charliecloud", "runc"])
+def test_the_same_variables_get_into_every_runtime_on_the_hosts_root(runtime: str, tmp_path: Path) -> None:
+    found = variables(parse_arm(f"{runtime}:env.OMP_NUM_THREADS=1,env.MINE=yes"), tmp_path, HERE)
+    told = {name: found.pop(name) for name in ("PRIMBENCH_RUNTIME", "PRIMBENCH_HOST_NAMESPACES")}
+    kept = {name: str(tmp_path / "caches" / name) for name in ("CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "TRITON_CACHE_DIR")}
+    passed = {name: HERE[name] for name in ("HOME", "PATH", "LD_LIBRARY_PATH")}
+    assert {**passed, **kept, "OMP_NUM_THREADS": "1", "MINE": "yes"} == found
+    assert runtime == told["PRIMBENCH_RUNTIME"]
+    assert os.readlink("/proc/self/ns/mnt") in told["PRIMBENCH_HOST_NAMESPACES"].split(",")
+
+
+def test_an_image_gets_no_paths_of_this_machine(tmp_path: Path) -> None:
+    found = variables(parse_arm("docker:image=x,env.NCCL_TOPO_FILE=/inside.xml"), tmp_path, HERE)
+    assert {"OMP_NUM_THREADS": "2", "NCCL_TOPO_FILE": "/inside.xml"} == {
+        name: value for name, value in found.items() if not name.startswith("PRIMBENCH")
+    }
+
+
+def test_python_and_the_package_are_on_the_hosts_root() -> None:
+    bound = bound_folders()
+    for needed in (sys.prefix, sys.base_prefix, str(Path(primbench.__file__).parents[1])):
+        assert [folder for folder in bound if folder == Path(needed) or folder in Path(needed).parents], needed
+    assert not {Path("/"), Path("/proc"), Path("/dev"), Path("/var"), Path("/tmp")} & {*bound}
+    assert [] == [folder for folder in bound if {*bound} & {*folder.parents}]
+
+
+def test_gpu_files_are_devices_alone(tmp_path: Path) -> None:
+    (tmp_path / "dev/nvidia-caps").mkdir(parents=True)
+    (tmp_path / "dev/nvidia0").write_text("a file, and no device")
+    (tmp_path / "dev/nvidiactl").symlink_to("/dev/null")
+    (tmp_path / "dev/nvidia-caps/nvidia-cap1").symlink_to("/dev/zero")
+    assert ["/dev/nvidia-caps/nvidia-cap1", "/dev/nvidiactl"] == gpu_files(tmp_path)
+    assert [] == gpu_files(tmp_path / "absent")
+
+
+def test_a_device_specification_tells_whether_it_names_gpus(tmp_path: Path) -> None:
+    assert not cdi_names_gpus(tmp_path)
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "etc/cdi/other.yaml").write_text("kind: vendor.com/net")
+    assert not cdi_names_gpus(tmp_path)
+    (tmp_path / "etc/cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu")
+    assert cdi_names_gpus(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "absent"),
+    [
+        ("worker died of exit status 1: /usr/bin/python3: No module named 'primbench'", "primbench"),
+        ("worker died of exit status 1: /usr/bin/python3: No module named primbench.worker", "primbench"),
+        ('...: exec: "python3": executable file not found in $PATH: unknown', "python3"),
+        ("ch-run[1]: error: can't execve(2): python3: No such file or directory", "python3"),
+    ],
+)
+def test_what_an_image_lacks_is_told_with_the_way_out(said: str, absent: str) -> None:
+    reason = runtimes.lacking(parse_arm("docker:image=x"), said)
+    assert f"arm docker:image=x: image x has no {absent}: build one with `primbench image build`" == reason
+    assert None is runtimes.lacking(parse_arm("docker"), said)
+    assert None is runtimes.lacking(parse_arm("docker:image=x"), "worker died of exit status 1: out of space")

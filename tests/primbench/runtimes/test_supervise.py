@@ -1,0 +1,176 @@
+"""Workers in arms of the machine itself, and the steps around a worker. Real containers are in tests/containers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from primbench.arms import parse_arm
+from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.measurement import Method
+from primbench.protocol import Start
+from primbench.record import Case, Record, Worker
+from primbench.runtimes.control import properties
+from primbench.session import Session
+from primbench.workerprocess import WorkerGone, WorkerProcess
+
+START = Start(backend="numpy", device="cpu")
+CASE = Case(
+    primitive="gemm",
+    parameters={"m": 2, "n": 2, "k": 2},
+    backend="numpy",
+    device="cpu",
+    method=Method(dry_run=True),
+    arm="here",
+)
+ENDED_WITHIN_S = 10
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the folders of launches are made, and nothing else."""
+    found = tmp_path / "launches"
+    found.mkdir()
+    monkeypatch.setenv("TMPDIR", str(found))
+    return found
+
+
+def test_a_case_runs_on_the_host_and_says_in_which_arm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIMBENCH_RUNTIME", "left")
+    arm = parse_arm("host:threads=1,env.OMP_DYNAMIC=false,name=here")
+    with Session(arms={"here": arm}) as session:
+        worker, record = session.run([CASE])
+        assert isinstance(worker, Worker)
+        assert isinstance(record, Record)
+        assert psutil.pid_exists(worker.pid)
+    assert not psutil.pid_exists(worker.pid)
+    assert ("ok", None, arm) == (record.status, record.reason, worker.arm)
+    variables = worker.environment.software.variables
+    assert ("false", "host") == (variables["OMP_DYNAMIC"], variables["PRIMBENCH_RUNTIME"])
+    assert [] == list(folder.iterdir())
+
+
+def test_an_arm_that_was_not_given_is_refused() -> None:
+    with (
+        pytest.raises(InvalidRequest, match="arm here: there are other"),
+        Session(arms={"other": parse_arm("host")}) as it,
+    ):
+        list(it.run([CASE]))
+
+
+def test_a_worker_that_is_killed_is_said_to_be_and_replaced(folder: Path) -> None:
+    with Session(arms={"here": parse_arm("host:name=here")}) as session:
+        worker, _ = session.run([CASE])
+        assert isinstance(worker, Worker)
+        os.kill(worker.pid, signal.SIGKILL)
+        (record,) = session.run([CASE])
+        (second, after) = session.run([CASE])
+    assert isinstance(record, Record)
+    assert ("failed", True) == (record.status, "worker was killed by SIGKILL" in str(record.reason))
+    assert isinstance(second, Worker)
+    assert isinstance(after, Record)
+    assert (1, "ok") == (second.worker, after.status)
+
+
+def test_what_the_runtime_cannot_do_is_the_reason(folder: Path) -> None:
+    with pytest.raises(BackendUnavailable, match="charliecloud has no cpus of its own"):
+        WorkerProcess(START, arm=parse_arm("charliecloud:cpus=2"))
+    assert [] == list(folder.iterdir())
+
+
+@pytest.mark.parametrize("runtime", ["docker", "podman", "apptainer", "charliecloud", "runc"])
+def test_a_runtime_that_is_not_installed_is_the_reason(
+    runtime: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("USER", "me")
+    with pytest.raises(
+        BackendUnavailable, match=f"arm {runtime}: [a-z-]+: No such file or directory: see `primbench arms`"
+    ):
+        WorkerProcess(START, arm=parse_arm(runtime))
+    assert [] == list(folder.iterdir())
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """``client(script)``: a program docker that writes down how it is called and then does as the script says.
+
+    What it stands for is a daemon that refuses, which a real one does not do when asked to.
+    """
+
+    def write(script: str) -> Path:
+        called = tmp_path / "called"
+        (tmp_path / "docker").write_text(f'#!/bin/sh\necho "$1" >> {called}\n{script}\n')
+        (tmp_path / "docker").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        return called
+
+    return write
+
+
+def test_a_step_that_fails_is_quoted_and_what_came_before_it_is_cleared(
+    client: Callable[[str], Path], folder: Path
+) -> None:
+    refuse = "printf \"Error: no space left\\n\\nRun 'docker create --help' for more information\\n\" >&2; exit 1"
+    called = client(f"[ $1 != create ] || {{ {refuse}; }}")
+    with pytest.raises(BackendUnavailable, match=r"^arm docker: docker create: Error: no space left$"):
+        WorkerProcess(START, arm=parse_arm("docker"))
+    assert ["import", "create", "rm", "rmi"] == called.read_text().split()
+    assert [] == list(folder.iterdir())
+
+
+def test_what_is_in_the_way_of_clearing_is_waited_for(client: Callable[[str], Path], folder: Path) -> None:
+    busy = (
+        f"[ $1 != rm ] || [ -e {folder.parent}/tried ] || {{ touch {folder.parent}/tried; echo 'in use' >&2; exit 1; }}"
+    )
+    called = client(f"[ $1 != start ] || exit 7\n{busy}")
+    with pytest.raises(WorkerGone, match="exit status 7"):
+        WorkerProcess(START, arm=parse_arm("docker"))
+    assert ["import", "create", "start", "rm", "rm", "rmi"] == called.read_text().split()
+
+
+FRONT = """\
+import sys
+from primbench.arms import parse_arm
+from primbench.protocol import Start
+from primbench.workerprocess import WorkerProcess
+print(WorkerProcess(Start(backend="numpy", device="cpu"), arm=parse_arm("host")).ready.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_nothing_is_left_of_a_front_that_is_killed(folder: Path) -> None:
+    command = [sys.executable, "-P", "-c", FRONT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as front:
+        assert front.stdout is not None
+        worker = int(front.stdout.readline())
+        assert [] != list(folder.iterdir())
+        front.kill()
+    deadline = time.monotonic() + ENDED_WITHIN_S
+    while (psutil.pid_exists(worker) or list(folder.iterdir())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(worker)
+    assert [] == list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(0, 0), (3, 3), (-9, -9), (-11, -11), (139, -11), (137, -9), (255, 255)]
+)
+def test_a_supervisor_ends_as_its_worker_did(status: int, expected: int) -> None:
+    code = f"from primbench.runtimes.supervise import end_as; end_as({status})"
+    assert expected == subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode
+
+
+def test_what_systemd_is_told_of_limits() -> None:
+    arm = parse_arm("host:cpus=1.5,cpuset=0-1+4,mems=0,memory=1GiB")
+    expected = {"CPUQuota": "150%", "MemoryMax": str(2**30), "AllowedCPUs": "0-1,4", "AllowedMemoryNodes": "0"}
+    assert expected == properties(arm)
+    assert {} == properties(parse_arm("host"))
