@@ -136,6 +136,14 @@ def format_bytes(count: int | None) -> str:
     return f"{_plain(_rounded(scaled, digits), 0)} {_BINARY_UNITS[power]}"
 
 
+def format_frequency(hertz: float | None) -> str:
+    """``1.98e9`` as "1.98 GHz", 3 digits."""
+    if hertz is None:
+        return "-"
+    power = _decimal_power(_rounded(hertz, _DIGITS))
+    return f"{hertz / 1000**power:.3g} {_DECIMAL_PREFIXES[power]}Hz"
+
+
 def format_percent(fraction: float | None) -> str:
     """``0.003`` as "0.3%": one decimal, and below 0.1% as many as show the first digit that is not 0."""
     if fraction is None:

@@ -13,6 +13,12 @@ A suite names primitives and lists entries of each::
     device = "cuda"                           # on such devices only: "cuda" or "cpu"; on all where not given
 
 A field may hold a list: the entry then stands for one problem a value, in that order.
+
+A suite is a study, too, where it names arms in which its entries are to be compared, as strings or as tables::
+
+    pairs = 8                                 # optional
+    seed = 0                                  # optional
+    arm = ["host", "podman:cpus=2", { runtime = "docker", seccomp = "unconfined" }]
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ import math
 import os
 import tomllib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +47,7 @@ if __name__ != "primbench.suites":
 
 SIZES = ("small", "medium", "large")
 HEADER = ("title", "source", "licence", "note")
+STUDY = ("arm", "pairs", "seed")
 LABELS = ("set", "application", "id", "label", "device")
 
 _FOLDER = Path(__file__).parent
@@ -69,6 +76,16 @@ class Description:
 
 
 @dataclass(frozen=True)
+class StudyFile:
+    """What a suite says of a study. arms: as written, strings and tables. pairs and seed: None where not said."""
+
+    title: str
+    arms: list[Any]
+    pairs: int | None
+    seed: int | None
+
+
+@dataclass(frozen=True)
 class _Row:
     """An entry as written, every field with all its values. where: "FILE: gemm entry 3"."""
 
@@ -83,11 +100,25 @@ class _Suite:
     source: str
     title: str
     rows: list[_Row]
+    arms: list[Any] = field(default_factory=list)
+    pairs: int | None = None
+    seed: int | None = None
 
 
 def names() -> list[str]:
     """The shipped suites; small, medium and large are the sets of sizes."""
     return [*SIZES, *sorted(path.stem for path in _FOLDER.glob("*.toml"))]
+
+
+def studies() -> list[str]:
+    """The shipped suites that name arms."""
+    return sorted(path.stem for path in (_FOLDER / "studies").glob("*.toml"))
+
+
+def study(name_or_path: str | os.PathLike[str]) -> StudyFile:
+    """What a suite says of a study, no arms where it is none. Raises as :func:`read` does."""
+    suite = _load(name_or_path, None)
+    return StudyFile(suite.title, suite.arms, suite.pairs, suite.seed)
 
 
 def references() -> dict[str, list[Path]]:
@@ -177,7 +208,9 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:
             raise InvalidRequest(f"suite {source} with set {set_name!r}: {source} is itself a set, of sizes")
         sizes = _suite(source, _FOLDER / "sizes.toml")
         return _Suite(source, f"The {source} sizes of every primitive", _kept(sizes, (), source))
-    return _suite(source, _FOLDER / f"{source}.toml" if source in names() else source)
+    shipped = {name: _FOLDER / f"{name}.toml" for name in names()}
+    shipped |= {name: _FOLDER / "studies" / f"{name}.toml" for name in studies()}
+    return _suite(source, shipped.get(source, source))
 
 
 def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
@@ -187,6 +220,7 @@ def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
             raise FileError(f"{source}: {key} is not a string")
     defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
     header = {key: document.pop(key) for key in HEADER if key in document}
+    arms, pairs, seed = _study(source, {key: document.pop(key) for key in STUDY if key in document})
     for primitive in (*defaults, *document):
         try:
             problem_class(primitive)
@@ -199,7 +233,19 @@ def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
     ]
     if not rows:
         raise FileError(f"{source}: no entries: write some, as in gemm = [{{ m = 64, n = 64, k = 64 }}]")
-    return _Suite(source, header.get("title", source), rows)
+    return _Suite(source, header.get("title", source), rows, arms, pairs, seed)
+
+
+def _study(source: str, said: dict[str, Any]) -> tuple[list[Any], int | None, int | None]:
+    """Arms, pairs and seed; what an arm says is for others to read."""
+    for key, least in (("pairs", 1), ("seed", 0)):
+        number = said.get(key, least)
+        if type(number) is not int or number < least:
+            raise FileError(f"{source}: {key} is not a whole number of at least {least}")
+    arms = said.get("arm", [])
+    if not isinstance(arms, list) or not all(isinstance(arm, str | dict) for arm in arms):
+        raise FileError(f"{source}: arm is not a list of strings and tables: write [[arm]] above each table")
+    return arms, said.get("pairs"), said.get("seed")
 
 
 def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[_Row]:
@@ -266,7 +312,7 @@ def _content(source: str, path: str | os.PathLike[str]) -> bytes:
             content = file.read(_MAX_FILE_BYTES + 1)
     except (FileNotFoundError, ValueError):  # ValueError: a null character in the name
         raise InvalidRequest(
-            f"suite {source!r}: there are {', '.join(names())}, and no such file; "
+            f"suite {source!r}: there are {', '.join([*names(), *studies()])}, and no such file; "
             "the path of a suite of your own ends in .toml"
         ) from None
     except OSError as error:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDER_OF = PROJECT["tool"]["setuptools"]["package-dir"]
 PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
-SOURCES = ("primbench", "kernels", "suites")
+SOURCES = ("primbench", "containers", "kernels", "suites")
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -68,7 +68,21 @@ def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
     expected = {
         f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder_of(package))}"
         for package in PACKAGES
-        for pattern in ("*.py", "*.toml", "cuda/*.cu", "NOTICE", "py.typed", "published/*", "reference/*")
+        for pattern in (
+            "*.py",
+            "*.toml",
+            "cuda/*.cu",
+            "Containerfile",
+            "*.def",
+            "*.sh",
+            "*.md",
+            "filters/*",
+            "NOTICE",
+            "py.typed",
+            "published/*",
+            "reference/*",
+            "studies/*",
+        )
         for path in (ROOT / folder_of(package)).glob(pattern)
     }
     assert {"primbench/py.typed", "primbench/suites/NOTICE", "primbench/kernels/cuda/implicit_gemm.cu"} <= expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -19,9 +19,9 @@ from primbench.cli.outputs import check_outputs, report
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.followers import Leader, follow
 from primbench.problem import Problem
-from primbench.record import Case, Header, Results, Writer
+from primbench.record import Case, Header, Record, Results, Worker, Writer
 from primbench.report import roof
-from primbench.running import ALL, execute, header, left_to_do, plan
+from primbench.running import ALL, header, kept, left_to_do, plan
 from primbench.session import Session
 
 TERMINATED = 128 + signal.SIGTERM  # as a shell would say it
@@ -60,8 +60,17 @@ def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader
         cases = [*_roof_cases(cases, values), *cases]
     held = records_file.read(values["resume"]) if values["resume"] is not None else None
     found = held or Results(header=header(sys.argv, dict(values["labels"])), workers=[], records=[])
-    with _sigterm_unwinds(), _writer(values, found.header) as writer:
-        ended = _run(left_to_do(cases, found), values, writer, found, leader)
+    session = Session(
+        timeout_s=values["timeout"],
+        trace=values["trace"],
+        skip_unavailable=ALL in values["backends"],
+        verbose=values["verbose"],
+        first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
+        leader=leader,
+    )
+    left = left_to_do(cases, found)
+    with writing(values["output"], values["resume"], found.header) as writer:
+        ended = run_cases(left, len(left), session, writer, found, quiet=values["quiet"])
     results = replace(found, records=found.latest())
     report(results, values)
     if ended is not None:
@@ -96,21 +105,18 @@ def _check_resume(values: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _writer(values: dict[str, Any], first: Header) -> Iterator[Writer | None]:
+def writing(output: str | None, resume: str | None, first: Header) -> Iterator[Writer | None]:
     """The results file that was named, if one was, opened before anything is measured."""
-    if values["resume"] is not None:
-        writer = Writer(values["resume"], None)
-    elif values["output"] is not None:
-        writer = Writer(values["output"], first)
-    else:
+    if output is None and resume is None:
         yield None
         return
+    writer = Writer(resume, None) if resume is not None else Writer(str(output), first)
     with closing(writer):
         yield writer
 
 
 @contextmanager
-def _sigterm_unwinds() -> Iterator[None]:
+def sigterm_unwinds() -> Iterator[None]:
     """SIGTERM ends a run as Ctrl-C does, table and all; the first process of a container would not even notice it."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
     try:
@@ -119,47 +125,55 @@ def _sigterm_unwinds() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run(
-    cases: list[Case], values: dict[str, Any], writer: Writer | None, found: Results, leader: Leader | None
+def run_cases(
+    cases: Iterable[Case],
+    total: int,
+    session: Session,
+    writer: Writer | None,
+    found: Results,
+    *,
+    quiet: bool,
+    run: Callable[[Session, Iterable[Case]], Iterable[Worker | Record]] = Session.run,
 ) -> PrimbenchError | SystemExit | None:
-    """Add what is measured to ``found``; returns what ended it early, to be raised after the table."""
+    """Add what is measured to ``found``; returns what ended it early, to be raised after the table.
+
+    cases: asked for one by one, ``total`` at most.
+    """
     held_count = len(found.records)
-    session = Session(
-        timeout_s=values["timeout"],
-        trace=values["trace"],
-        skip_unavailable=ALL in values["backends"],
-        verbose=values["verbose"],
-        first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
-        leader=leader,
-    )
     try:
-        with session, _progress(len(cases), values) as announce:
-            for line in execute(session, _announced(cases, announce), writer):
+        with sigterm_unwinds(), session, _progress(total, quiet=quiet) as announce:
+            for line in kept(run(session, _announced(cases, announce)), writer):
                 found.add(line)
     except (KeyboardInterrupt, SystemExit) as stop:
-        click.echo(f"Stopped after {len(found.records) - held_count} of {len(cases)} cases.", err=True)
+        click.echo(f"Stopped after {len(found.records) - held_count} of {total} cases.", err=True)
         return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return error
     return None
 
 
-def _announced(cases: list[Case], announce: Callable[[Case], None]) -> Iterator[Case]:
+def _announced(cases: Iterable[Case], announce: Callable[[Case], None]) -> Iterator[Case]:
     for case in cases:
         announce(case)
         yield case
 
 
 @contextmanager
-def _progress(total: int, values: dict[str, Any]) -> Iterator[Callable[[Case], None]]:
+def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Case], None]]:
     """One line on a terminal, drawn between cases only: a refreshing thread would disturb what is timed."""
-    if values["quiet"] or not sys.stderr.isatty() or not total:
+    if quiet or not sys.stderr.isatty() or not total:
         yield lambda case: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=len(f"{total}/{total}"))),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+    )
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as bar:
         task = bar.add_task("", total=total)
         started = 0
@@ -174,4 +188,5 @@ def _progress(total: int, values: dict[str, Any]) -> Iterator[Callable[[Case], N
 
 def _name(case: Case) -> str:
     shown = (str(value) for value in case.parameters.values() if not isinstance(value, bool | float) and value != "")
-    return f"{case.primitive} {' '.join(shown)} on {case.backend} {case.device}"
+    where = f"pair {case.process + 1}, {case.arm}: " if case.arm else ""
+    return f"{where}{case.primitive} {' '.join(shown)} on {case.backend} {case.device}"

@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from primbench import backends, units
+from primbench.arms import parse_arm
 from primbench.errors import InvalidRequest
 from primbench.measurement import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
 from primbench.placement import Placement
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.report.yardstick import Yardstick
 
 LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
+VERSUS_PAIRS = 5
 MOST_PROCESSES = 1000  # every case of every process is listed before the first one runs
 
 
@@ -95,6 +97,14 @@ def numa_node(text: str) -> int | str | None:
     return int(text)
 
 
+def numa_nodes(text: str) -> tuple[int, ...]:
+    """Memory nodes, in the kernel's list format."""
+    try:
+        return parse_cpu_list(text)
+    except InvalidRequest:
+        raise InvalidRequest(f"{text!r} is no list of memory nodes: numbers and ranges, as in 0 or 0-1,8") from None
+
+
 def timeout(text: str) -> float:
     timeout_s = units.parse_duration(text)
     if not 0 < timeout_s <= LONGEST_TIMEOUT_S:
@@ -113,6 +123,7 @@ DURATION = parsed("duration", units.parse_duration)
 TIMEOUT = parsed("duration", timeout)
 PERCENT = parsed("percent", units.parse_fraction)
 CPUS = parsed("list", parse_cpu_list)
+NODES = parsed("list", numa_nodes)
 NODE = parsed("node", numa_node)
 LABEL = parsed("key=value", key_value)
 
@@ -127,6 +138,11 @@ def _where() -> list[click.Option]:
         option("--device", metavar="cpu|cuda:N|all", help="Default: the first GPU, else the CPU."),
         option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
                help="Bind CPUs and memory to a node; auto is the device's."),
+        option("--cpu-node", type=click.IntRange(0), metavar="N", help="Run on the CPUs of this node only."),
+        option("--mem-node", "mem_nodes", type=NODES, metavar="LIST",
+               help="Take memory from these nodes, as in 0 or 0,1."),
+        option("--mem-policy", type=click.Choice(["bind", "preferred", "interleave", "local"]),
+               help="How memory is taken from the nodes; local is by first touch. Default: bind."),
         option("--cpus", type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."),
         option("--threads", type=click.IntRange(1), metavar="N",
                help="Threads of CPU libraries. Default: theirs."),
@@ -200,12 +216,23 @@ def measuring_options() -> list[click.Option]:
     return [*_where(), *_measure(), *_record()]
 
 
+def versus_options() -> list[click.Option]:
+    """By which a measuring command becomes a study."""
+    option = _in_group("Compare")
+    return [
+        option("--versus", type=parsed("arm", parse_arm), multiple=True, metavar="ARM",
+               help="Measure here and there in turn, as in podman:cpus=2, and say what it costs; repeatable."),
+        option("--pairs", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
+               help=f"Fresh processes here and there. Default: {VERSUS_PAIRS}."),
+    ]  # fmt: skip
+
+
 def method_of(values: dict[str, Any]) -> Method:
     """Raises InvalidRequest where the options contradict each other."""
     return Method(
         cache=values["cache"],
         max_noise=values["max_noise"],
-        min_time_s=min(values["min_time"], values["max_time"]) if _is_default("min_time") else values["min_time"],
+        min_time_s=min(values["min_time"], values["max_time"]) if is_default("min_time") else values["min_time"],
         max_time_s=values["max_time"],
         seed=values["seed"],
         check=values["check"],
@@ -213,10 +240,13 @@ def method_of(values: dict[str, Any]) -> Method:
     )
 
 
-def _is_default(name: str) -> bool:
+def is_default(name: str) -> bool:
+    """Whether this command's option is as it is without the user's word."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.DEFAULT
 
 
 def placement_of(values: dict[str, Any]) -> Placement:
-    return Placement(cpus=values["cpus"], numa_node=values["numa_node"], threads=values["threads"])
+    """Raises PlacementError where the options contradict each other."""
+    names = ("cpus", "numa_node", "cpu_node", "mem_nodes", "mem_policy", "threads")
+    return Placement(**{name: values[name] for name in names})

@@ -10,8 +10,16 @@ from typing import Any
 import click
 
 from primbench import launcher
-from primbench.cli.measuring import Entries, measure_and_report
-from primbench.cli.options import GroupedCommand, GroupedOption, complete_suite, measuring_options, parsed
+from primbench.cli.measuring import Entries
+from primbench.cli.options import (
+    GroupedCommand,
+    GroupedOption,
+    complete_suite,
+    measuring_options,
+    parsed,
+    versus_options,
+)
+from primbench.cli.study import measure_or_compare
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, build, fields_of, required
 from primbench.units import parse_counts
@@ -33,12 +41,12 @@ def command_of(problem: type[Problem]) -> click.Command:
     )  # fmt: skip
 
     def run(**values: Any) -> None:
-        measure_and_report(entries_of(problem, values), values)
+        measure_or_compare(entries_of(problem, values), values)
 
     return GroupedCommand(
         problem.primitive,
         callback=run,
-        params=[sizes, *(_option(field) for field in fields), *measuring_options()],
+        params=[sizes, *(_option(field) for field in fields), *versus_options(), *measuring_options()],
         help=f"{inspect.getdoc(problem)}\n\n{PRODUCT}",
         # A convolution's -h is its height.
         context_settings={"help_option_names": ["--help"] if "h" in names else ["-h", "--help"]},

@@ -6,8 +6,15 @@ from typing import Any
 
 import click
 
-from primbench.cli.measuring import measure_and_report
-from primbench.cli.options import GroupedCommand, GroupedOption, complete, complete_suite, measuring_options
+from primbench.cli.options import (
+    GroupedCommand,
+    GroupedOption,
+    complete,
+    complete_suite,
+    measuring_options,
+    versus_options,
+)
+from primbench.cli.study import measure_or_compare
 from primbench.dtypes import ITEMSIZE_BYTES
 from primbench.problem import primitives
 
@@ -17,7 +24,7 @@ def _run(suite: str, **values: Any) -> None:
 
     overrides = {"dtype": values["dtype"]} if values["dtype"] else None
     entries = suites.read(suite, only=values["only"] or None, set=values["set_name"], overrides=overrides)
-    measure_and_report([(entry.problem, entry.labels) for entry in entries], values)
+    measure_or_compare([(entry.problem, entry.labels) for entry in entries], values)
 
 
 command = GroupedCommand(
@@ -44,6 +51,7 @@ command = GroupedCommand(
             shell_complete=complete(lambda: ITEMSIZE_BYTES),
             help="Instead of the suite's; repeatable.",
         ),
+        *versus_options(),
         *measuring_options(),
     ],
     help="Run a suite: a shipped one (`primbench list suites`) or a TOML file.",

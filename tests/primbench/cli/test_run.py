@@ -96,7 +96,10 @@ REFUSED = [
     (["deepbench", "--only", "gemn"], f"primitive 'gemn': there are {', '.join(primitives())}"),
     (["deepbench", "--set", "x"], "deepbench: no entry of set 'x': it holds gemm 'training', "),
     (["deepbench", "--dtype", "float3"], "dtype='float3': one of float64, "),
-    (["nosuch"], "suite 'nosuch': there are small, medium, large, deepbench, quick, roof, sizes, and no such file"),
+    (
+        ["nosuch"],
+        "suite 'nosuch': there are small, medium, large, deepbench, quick, roof, sizes, containers, numa, and",
+    ),
     ([], "Missing argument 'NAME|FILE.toml'."),
 ]
 

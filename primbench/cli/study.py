@@ -1,0 +1,250 @@
+"""`primbench study`: the same cases in several arms, interleaved, and what the arms differ in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from primbench import record as records_file
+from primbench.arms import Arm, arm_of, parse_arm
+from primbench.cli import compare as comparing
+from primbench.cli.compare import fail_on_option
+from primbench.cli.measuring import Entries, measure_and_report, run_cases, writing
+from primbench.cli.options import (
+    TIMEOUT,
+    VERSUS_PAIRS,
+    GroupedCommand,
+    GroupedOption,
+    complete,
+    complete_suite,
+    is_default,
+    measuring_options,
+    method_of,
+    parsed,
+    placement_of,
+)
+from primbench.cli.outputs import check_outputs
+from primbench.compare import Comparison, compare
+from primbench.errors import InvalidRequest
+from primbench.placement import Placement
+from primbench.problem import primitives
+from primbench.record import Case, Record, Results, Study, Worker
+from primbench.running import header, plan
+from primbench.session import Session
+from primbench.study import LEAST_PAIRS, check_arms, is_settled, run, to_run, whole_pairs, with_itself
+
+DEFAULT_SIZES = "small"
+DEFAULT_PAIRS = 8
+MOST_PAIRS = 1000
+MOST_UNTIL = 40  # pairs of a study that is to end by itself
+MAX_TIME_S = 0.5  # of a metric in a process; what counts is how processes differ
+
+ALONE = ("processes", "dry_run", "roof", "against", "time_unit")
+"""Options of measuring in one place, which mean nothing where several are compared."""
+PLACES = ("numa_node", "cpu_node", "mem_nodes", "mem_policy", "cpus", "threads")
+"""Options that arms have instead."""
+BEGUN_WITH = {
+    "suite", "arms", "itself", "primitives", "sizes", "device", "backends", "cache", "max_noise", "min_time",
+    "max_time", "seed", "check", "output", "labels", "runtime", "runner", "no_new_privileges", "quota",
+}  # fmt: skip
+"""What a results file keeps, and --resume does not take anew."""
+HOST = Arm(name="host")
+
+Show = Callable[[Results, Comparison, dict[str, Any]], None]
+
+
+def _show(found: Results, comparison: Comparison, values: dict[str, Any]) -> None:
+    comparing.show(comparison, values)
+
+
+def _run(suite: str | None, **values: Any) -> None:
+    if values["resume"] is not None:
+        refuse_beside_resume()
+        held = records_file.read(values["resume"])
+        carry_out(resumed(held, values), held, values)
+    else:
+        carry_out(_asked(suite, values), None, values)
+
+
+def measure_or_compare(entries: Entries, values: dict[str, Any]) -> None:
+    """Measure here alone or, with ``--versus``, also in those arms. Exits as measure_and_report() or `study` do."""
+    if not values["versus"]:
+        if values["pairs"]:
+            raise InvalidRequest("--pairs: of processes here and in another arm: name that with --versus")
+        measure_and_report(entries, values)
+        return
+    for name in ALONE:
+        if not is_default(name):
+            raise InvalidRequest(f"--{name.replace('_', '-')} and --versus: it means nothing where places are compared")
+    if values["resume"] is not None:
+        raise InvalidRequest("--resume and --versus: go on with `primbench study --resume`")
+    values = {"until": None, "time_budget": None, "fail_on": "slower"} | values
+    values["pairs"] = values["pairs"] or VERSUS_PAIRS
+    carry_out(study_of([HOST, *values["versus"]], entries, values, placement_of(values)), None, values)
+
+
+def carry_out(study: Study, held: Results | None, values: dict[str, Any], show: Show = _show) -> None:
+    """Run what is left of a study, and print what it shows. show: prints it, and exits by --fail-on.
+
+    Exit 1 on a failed case, on a verdict of --fail-on, and where nothing was compared; 130 or 143 when interrupted.
+    """
+    check_outputs(values)
+    first = replace(header(sys.argv, dict(values["labels"])), study=study)
+    found = held or Results(header=first, workers=[], records=[])
+    session = Session(
+        timeout_s=values["timeout"],
+        trace=values["trace"],
+        verbose=values["verbose"],
+        first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
+        arms={arm.name: arm for arm in study.arms},
+    )
+    cases = to_run(study, found, is_settled=_is_settled, time_budget_s=values["time_budget"])
+    total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
+    with writing(values["output"], values["resume"], found.header) as writer:
+        ended = run_cases(cases, total, session, writer, found, quiet=values["quiet"], run=_run_telling)
+    comparison = compare(found)
+    show(found, comparison, values if ended is None else values | {"fail_on": "never"})
+    if ended is not None:
+        raise ended
+    arms = [*comparison.arms, *([comparison.again] if comparison.again else [])]
+    is_empty = not any(case.estimates for arm in arms for case in arm.cases)
+    if is_empty or any(record.status == "failed" for record in found.records):
+        sys.exit(1)
+
+
+def _run_telling(session: Session, cases: Iterable[Case]) -> Iterator[Worker | Record]:
+    return run(session, cases, lambda sentence: click.echo(" ".join(sentence.splitlines()), err=True))
+
+
+def _is_settled(found: Results) -> bool:
+    return is_settled(compare(found))
+
+
+def _asked(suite: str | None, values: dict[str, Any]) -> Study:
+    """What the command line and the suite it names ask for. Raises InvalidRequest and FileError."""
+    import primbench.suites as suites
+
+    if suite is not None and values["sizes"] is not None:
+        raise InvalidRequest(f"--sizes {values['sizes']} and {suite}: one of them")
+    if suite is None and not (values["primitives"] or values["sizes"]):
+        raise InvalidRequest(f"name a suite ({', '.join(suites.studies())}, a file), or primitives by --primitive")
+    source = suite or values["sizes"] or DEFAULT_SIZES
+    said = suites.study(source)
+    arms = list(values["arms"]) or [_arm_of(source, written) for written in said.arms]
+    if said.seed is not None and is_default("seed"):
+        values = values | {"seed": said.seed}
+    if said.pairs is not None and not (values["pairs"] or values["until"] or values["time_budget"]):
+        values = values | {"pairs": said.pairs}
+    entries = [(entry.problem, entry.labels) for entry in suites.read(source, only=values["primitives"] or None)]
+    chosen = with_itself(arms) if values["itself"] else arms
+    return study_of(chosen, entries, values, Placement(), said.title if said.arms else "")
+
+
+def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:
+    try:
+        return parse_arm(written) if isinstance(written, str) else arm_of(written)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{source}: {error}") from None
+
+
+def study_of(
+    arms: Sequence[Arm], entries: Entries, values: dict[str, Any], placement: Placement, title: str = ""
+) -> Study:
+    """Raises InvalidRequest where the arms cannot be compared or the cases not be had."""
+    check_arms(arms)
+    if is_default("max_time"):
+        least_s = 0.0 if is_default("min_time") else values["min_time"]
+        values = values | {"max_time": max(MAX_TIME_S, least_s)}
+    ends_itself = values["until"] is not None or values["time_budget"] is not None
+    cases = plan(
+        entries,
+        backends=values["backends"],
+        device=values["device"],
+        method=method_of({"dry_run": False} | values),
+        placement=placement,
+        processes=1,
+    )
+    return Study(
+        title=title,
+        arms=list(arms),
+        cases=cases,
+        pairs=values["pairs"] or (MOST_UNTIL if ends_itself else DEFAULT_PAIRS),
+        until_settled=values["until"] is not None,
+        seed=values["seed"],
+    )
+
+
+def refuse_beside_resume() -> None:
+    """Raises InvalidRequest where the command line asks for what the file says already."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in BEGUN_WITH and not is_default(name):
+            word = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+            raise InvalidRequest(f"{word} and --resume: a study goes on with the arms and cases it was begun with")
+
+
+def resumed(held: Results, values: dict[str, Any]) -> Study:
+    """Raises InvalidRequest where the file holds no study."""
+    study = held.header.study
+    if study is None:
+        raise InvalidRequest(f"{values['resume']}: not of a study: go on with the command that began it")
+    until_settled = values["until"] is not None or (study.until_settled and values["pairs"] is None)
+    return replace(study, pairs=values["pairs"] or study.pairs, until_settled=until_settled)
+
+
+def _option(group: str, *names: str, **attributes: Any) -> click.Option:
+    return GroupedOption(names, group=group, **attributes)
+
+
+def _shared() -> Iterator[click.Option]:
+    for option in measuring_options():
+        if option.name == "max_time":
+            option.default = f"{MAX_TIME_S:g}s"
+        if option.name not in (*ALONE, *PLACES):
+            yield option
+
+
+def study_options() -> list[click.Option]:
+    """Of everything that compares arms, whichever these are."""
+    return [
+        _option("Compare", "--pairs", type=click.IntRange(1, MOST_PAIRS), metavar="N",
+                help="Fresh processes of every arm; intervals are over them. "
+                     f"Default: {DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself."),
+        _option("Compare", "--until", type=click.Choice(["settled"]),
+                help=f"End once no verdict is inconclusive; not before {LEAST_PAIRS} pairs."),
+        _option("Compare", "--time-budget", type=TIMEOUT, metavar="DURATION",
+                help="Begin no pair that would end later than this."),
+        _option("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
+                shell_complete=complete(primitives), help="This primitive only; repeatable."),
+        _option("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
+                help=f"Of the primitives: small, medium, large, a suite. Default: {DEFAULT_SIZES}."),
+        *_shared(),
+        fail_on_option(),
+    ]  # fmt: skip
+
+
+command = GroupedCommand(
+    "study",
+    callback=_run,
+    params=[
+        click.Argument(["suite"], required=False, metavar="[NAME|FILE.toml]", shell_complete=complete_suite),
+        _option("Compare", "--arm", "arms", type=parsed("arm", parse_arm), multiple=True, metavar="ARM",
+                help="host, podman:cpus=2, docker:image=mine,seccomp=unconfined; the first is the baseline; "
+                     "repeatable. `primbench arms` tells which there are. Default: those of the suite."),
+        _option("Compare", "--self", "itself", is_flag=True,
+                help="The first arm once more, against itself: what is not to be seen below."),
+        *study_options(),
+    ],
+    help="Run the same cases in several arms, interleaved, and say what the arms differ in.\n\n"
+         "Pair after pair, every arm runs every case in a fresh process, in an order that is mirrored from one pair to "
+         "the next. An arm that cannot be had is left out with the reason.\n\n"
+         "\b\n"
+         "primbench study containers\n"
+         "primbench study --arm host --arm podman --primitive launch --primitive gemm -o study.jsonl\n"
+         "primbench study --resume study.jsonl --pairs 20",
+)  # fmt: skip

@@ -1,0 +1,99 @@
+"""The same cases in two places or more: how many times as long each takes, what is certain of it, and what explains it.
+
+The process is the unit: of each there is one number a case and metric, and what processes differ by is what intervals
+are made of. Those of a study belong together pair by pair; those of two files do not, and know much less.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean, Verdict
+from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, paired, unpaired
+from primbench.compare.explain import explained
+from primbench.compare.places import differences, effect_of
+from primbench.compare.sides import Side, check_same_cases, sides_of
+from primbench.errors import InvalidRequest
+from primbench.record import Results
+from primbench.study import AGAIN
+
+__all__ = [
+    "ArmComparison", "CaseComparison", "Comparison", "Estimate", "Explanation", "Mean", "Verdict",
+    "compare", "compare_files", "successive",
+]  # fmt: skip
+
+FEW_PROCESSES = (
+    "one process on a side tells nothing of how processes differ, by 0.3 to 1 % where nothing is different: no "
+    "interval, no verdict; repeat with --processes 8, better still by a study"
+)
+UNPAIRED = (
+    "two files are unpaired: what drifted between the two runs counts as a difference; "
+    "`primbench study` runs places in turns"
+)
+
+
+def compare(results: Results, baseline: str | None = None) -> Comparison:
+    """The arms of a study against one of them, pair by pair. baseline: by name; None is the study's first arm.
+
+    Raises InvalidRequest where there are no two arms, no such baseline, or where arms ran unequal cases.
+    """
+    sides = sides_of(results)
+    if len(sides) < 2:
+        raise InvalidRequest("one arm alone, nothing to compare: name a second file, or make one by `primbench study`")
+    if baseline is None and results.header.study is None:
+        raise InvalidRequest(f"no study says which arm is the baseline: --baseline with one of {', '.join(sides)}")
+    first = sides.get(next(iter(sides)) if baseline is None else baseline)
+    if first is None:
+        raise InvalidRequest(f"--baseline {baseline}: the arms are {', '.join(sides)}")
+    again = sides.get(first.name + AGAIN)
+    others = [side for side in sides.values() if side not in (first, again)]
+    return _compared(first, others, again, paired)
+
+
+def compare_files(one: Results, other: Results, names: tuple[str, str]) -> Comparison:
+    """Two runs that were not interleaved, the first of them the baseline. names: of the files.
+
+    Raises InvalidRequest where a file holds several arms, or where the two hold unequal cases.
+    """
+    found = []
+    for results, name in zip((one, other), names, strict=True):
+        sides = sides_of(results)
+        if len(sides) != 1:
+            raise InvalidRequest(f"{name}: holds {len(sides)} arms, {', '.join(sides)}: compare it alone")
+        found.append(dataclasses.replace(next(iter(sides.values())), name=name))
+    comparison = _compared(found[0], found[1:], None, unpaired)
+    alone = any(each.interval is None for each in comparison.estimates)
+    return replace(comparison, paired=False, notes=[*comparison.notes, UNPAIRED, *([FEW_PROCESSES] if alone else [])])
+
+
+def successive(results: Results) -> list[tuple[str, ArmComparison]]:
+    """Each arm of a study against the one before it, whose name comes first; those that measured nothing left out."""
+    sides = [side for side in sides_of(results).values() if any(record.status == "ok" for record in side.records)]
+    steps = [_against(before, side, paired) for before, side in pairwise(sides)]
+    return list(zip([side.name for side in sides], judge(steps, None), strict=False))
+
+
+def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio: Ratio) -> Comparison:
+    notes = [note for side in others for note in check_same_cases(baseline, side)]
+    itself = judge([_against(baseline, again, ratio)], None)[0] if again is not None else None
+    arms = judge([_against(baseline, side, ratio) for side in others], itself)
+    arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
+    return Comparison(baseline=baseline.name, paired=True, arms=arms, again=itself, notes=notes)
+
+
+def _against(baseline: Side, side: Side, ratio: Ratio) -> ArmComparison:
+    """Without verdicts and explanations."""
+    cases = [compare_case(baseline, side, key, ratio) for key in baseline.cases if key in side.cases]
+    found = differences(baseline, side)
+    return ArmComparison(
+        name=side.name,
+        arm=side.arm,
+        effect=effect_of(baseline, side, found),
+        differences=found,
+        cases=cases,
+        mean=mean_of(baseline, side, cases, ratio),
+    )

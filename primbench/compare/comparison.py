@@ -1,0 +1,128 @@
+"""What a comparison says, as data: verdicts case by case, and what explains them. Times in seconds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from primbench.arms import Arm
+from primbench.doctor import Part
+from primbench.environment.difference import Difference
+from primbench.record import Case
+
+Verdict = Literal["slower", "faster", "equivalent", "different-but-small", "inconclusive"]
+Effect = Literal["stack effect", "machine effect", "container effect", "place effect"]
+
+FALSE_DISCOVERIES = 0.05
+"""How many of the differences that are called some may be none: Benjamini and Hochberg's q."""
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """How many times as long one metric of a case takes as on the baseline, and what is certain of it.
+
+    metric: "device_s", a median; "wall_p99_s" of a tail, "wall_mean_s" with all that comes between. primary: the one by
+    which the case is judged. pairs: of processes; where they are not paired, processes of the side that has fewer.
+    baseline_s, arm_s: seconds, medians over processes. interval, interval90: 95 % and 90 %, of the ratio; None for
+    one pair, which has none. margin: below it a difference does not matter; is_equivalent: it is shown to be below.
+    q: the least rate of false discoveries at which this is one, among all primary or all other estimates.
+    minimum_detectable: the ratio that as many pairs with this scatter find in four of five tries.
+    pairs_needed: about so many would settle it; None where it is settled, or none that anybody would run.
+    noise: the 95 % interval of the baseline against itself. reason: why there is no more of a verdict.
+    """
+
+    metric: str
+    primary: bool
+    pairs: int
+    baseline_s: float
+    arm_s: float
+    ratio: float
+    interval: tuple[float, float] | None = None
+    interval90: tuple[float, float] | None = None
+    margin: float
+    is_equivalent: bool = False
+    q: float | None = None
+    verdict: Verdict = "inconclusive"
+    minimum_detectable: float | None = None
+    pairs_needed: int | None = None
+    noise: tuple[float, float] | None = None
+    reason: str | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a case is slower or faster, as far as it is known.
+
+    parts: what takes another time; [] where nothing does for certain, but the evidence tells of waiting. evidence:
+    numbers of this case. causes: what differs between the places and can do it; [] is no known cause.
+    next_experiment: a command that would tell more.
+    """
+
+    parts: list[Part]
+    evidence: list[str]
+    causes: list[str]
+    next_experiment: str | None = None
+
+
+class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One case in one arm. case: as the baseline ran it first. estimates: the primary one first.
+
+    reason: what became of it in processes that did not measure it.
+    """
+
+    case: Case
+    estimates: list[Estimate]
+    reason: str | None = None
+    explanation: Explanation | None = None
+
+    @property
+    def primary(self) -> Estimate | None:
+        return self.estimates[0] if self.estimates else None
+
+
+class Mean(msgspec.Struct, frozen=True, kw_only=True):
+    """The geometric mean of the primary ratios of ``cases`` cases, over the ``pairs`` that measured all of them."""
+
+    ratio: float
+    interval: tuple[float, float] | None
+    cases: int
+    pairs: int
+
+
+class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm against the baseline. arm: as it was asked for; None where the file does not say.
+
+    effect: what a difference in time is one of; None where it is not known.
+    differences: backend and device -> what tells the places apart, as the first worker of each side saw them.
+    """
+
+    name: str
+    arm: Arm | None
+    effect: Effect | None
+    differences: dict[str, Difference]
+    cases: list[CaseComparison]
+    mean: Mean | None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """All arms against the baseline. again: the baseline against itself, where it was run twice.
+
+    paired: whether process stands against process of the same pair. notes: what is to be known of the whole.
+    """
+
+    baseline: str
+    paired: bool
+    arms: list[ArmComparison]
+    again: ArmComparison | None = None
+    notes: list[str] = []
+
+    @property
+    def estimates(self) -> list[Estimate]:
+        """Of all arms and cases; of the baseline against itself only where nothing else was compared."""
+        arms = self.arms or [arm for arm in [self.again] if arm]
+        return [each for arm in arms for case in arm.cases for each in case.estimates]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every case has a verdict by its primary metric."""
+        primary = [each for each in self.estimates if each.primary]
+        return bool(primary) and all(each.verdict != "inconclusive" for each in primary)

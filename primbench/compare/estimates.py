@@ -1,0 +1,174 @@
+"""From the numbers of processes to ratios and verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from primbench import stats
+from primbench.compare.comparison import FALSE_DISCOVERIES, ArmComparison, CaseComparison, Estimate, Mean, Verdict
+from primbench.compare.sides import Side, Values, identity, margin_of, metrics_of
+from primbench.stats import LogRatio
+
+MOST_PAIRS = 200  # nobody would run more
+ITSELF = "the baseline differs as much from itself"
+SINGLE = "a single process tells of no scatter"
+
+Ratio = Callable[[Mapping[int, float], Mapping[int, float]], tuple[LogRatio, int] | None]
+"""Of an arm's processes to those of the baseline, by their numbers, and how many pairs; None where there are none."""
+
+
+def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> tuple[LogRatio, int] | None:
+    """Process against process of the same number."""
+    both = sorted(arm.keys() & baseline.keys())
+    return (stats.paired([arm[each] for each in both], [baseline[each] for each in both]), len(both)) if both else None
+
+
+def unpaired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> tuple[LogRatio, int] | None:
+    """All processes of one side against all of the other."""
+    if not arm or not baseline:
+        return None
+    return stats.unpaired(list(arm.values()), list(baseline.values())), min(len(arm), len(baseline))
+
+
+def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseComparison:
+    """Estimates without q and verdict: these depend on all other cases."""
+    case = baseline.cases[key][0].case
+    ours, theirs = arm.numbers.get(key, {}), baseline.numbers.get(key, {})
+    estimates: list[Estimate] = []
+    for metric in metrics_of(case.primitive):
+        found = _estimate(case.primitive, metric, ours, theirs, ratio, primary=not estimates)
+        if found is not None:
+            estimates.append(found)
+    reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
+    if not estimates:
+        reasons = reasons or "no pair of processes timed it"
+    return CaseComparison(case=case, estimates=estimates, reason=reasons or None)
+
+
+def _estimate(
+    primitive: str, metric: str, arm: Values, baseline: Values, ratio: Ratio, *, primary: bool
+) -> Estimate | None:
+    ours, theirs = arm.get(metric, {}), baseline.get(metric, {})
+    found = ratio(ours, theirs)
+    if found is None:
+        return None
+    log_ratio, pairs = found
+    margin = margin_of(primitive, metric)
+    return Estimate(
+        metric=metric,
+        primary=primary,
+        pairs=pairs,
+        baseline_s=stats.quantile(list(theirs.values()), 0.5),
+        arm_s=stats.quantile(list(ours.values()), 0.5),
+        ratio=log_ratio.ratio,
+        interval=log_ratio.interval(),
+        interval90=log_ratio.interval(0.9),
+        margin=margin,
+        is_equivalent=bool(log_ratio.is_within(margin)),
+        q=log_ratio.p(),
+        minimum_detectable=log_ratio.minimum_detectable(),
+        pairs_needed=_pairs_needed(log_ratio, pairs, margin),
+    )
+
+
+def _pairs_needed(found: LogRatio, pairs: int, margin: float) -> int | None:
+    """To show equivalence if there is any; where there are as many already, the ratio is near its margin."""
+    if found.error is None:
+        return None
+    deviation = found.error * math.sqrt(pairs)
+    needed = stats.pairs_needed(deviation, margin)
+    if needed is not None and needed <= pairs:
+        needed = stats.pairs_needed(deviation, margin, found.log)
+    return needed if needed is not None and pairs < needed <= MOST_PAIRS else None
+
+
+def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[ArmComparison]:
+    """The arms with verdicts, which hold for all of them together.
+
+    again: the baseline against itself, what it differs by being the least that can be told.
+    """
+    flat = [each for arm in arms for case in arm.cases for each in case.estimates]
+    q: dict[int, float | None] = {}
+    for family in ([each for each in flat if each.primary], [each for each in flat if not each.primary]):
+        known = [each for each in family if each.q is not None]
+        adjusted = stats.benjamini_hochberg([each.q for each in known if each.q is not None])
+        q |= {id(each): value for each, value in zip(known, adjusted, strict=True)}
+    floors = {
+        (case.case.key(), each.metric): each for case in (again.cases if again else []) for each in case.estimates
+    }
+    return [
+        replace(
+            arm,
+            cases=[
+                replace(
+                    case,
+                    estimates=[
+                        judged(replace(each, q=q.get(id(each))), floors.get((case.case.key(), each.metric)))
+                        for each in case.estimates
+                    ],
+                )
+                for case in arm.cases
+            ],
+        )
+        for arm in arms
+    ]
+
+
+def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
+    """The estimate with its verdict. floor: of the baseline against itself.
+
+    Where the baseline is not shown to be equivalent to itself, only a difference is believed whose interval lies
+    outside of what it differs from itself by.
+    """
+    verdict, reason = _verdict(estimate), None
+    if estimate.interval is None:
+        reason = SINGLE
+    elif floor is not None and verdict != "inconclusive" and not floor.is_equivalent:
+        apart = floor.interval is not None and (
+            floor.interval[1] < estimate.interval[0] or estimate.interval[1] < floor.interval[0]
+        )
+        if verdict not in ("slower", "faster") or not apart:
+            verdict, reason = "inconclusive", ITSELF
+    return replace(
+        estimate,
+        verdict=verdict,
+        reason=reason,
+        noise=floor.interval if floor is not None else None,
+        pairs_needed=estimate.pairs_needed if verdict == "inconclusive" else None,
+    )
+
+
+def _verdict(estimate: Estimate) -> Verdict:
+    """slower, faster: the 95 % interval excludes 1 and the ratio is beyond the margin; both others are within it."""
+    if estimate.interval is None:
+        return "inconclusive"
+    low, high = estimate.interval
+    differs = (low > 1 or high < 1) and estimate.q is not None and estimate.q <= FALSE_DISCOVERIES
+    if differs and abs(math.log(estimate.ratio)) > math.log1p(estimate.margin):
+        return "slower" if estimate.ratio > 1 else "faster"
+    if estimate.is_equivalent:
+        return "different-but-small" if differs else "equivalent"
+    return "inconclusive"
+
+
+def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: Ratio) -> Mean | None:
+    """The geometric mean over the cases, process by process: the interval is over processes, not over cases."""
+    timed = [(identity(case.case), case.primary.metric) for case in cases if case.primary]
+    found = ratio(_geometric_means(arm, timed), _geometric_means(baseline, timed)) if timed else None
+    if found is None:
+        return None
+    log_ratio, pairs = found
+    return Mean(ratio=log_ratio.ratio, interval=log_ratio.interval(), cases=len(timed), pairs=pairs)
+
+
+def _geometric_means(side: Side, timed: Sequence[tuple[bytes, str]]) -> dict[int, float]:
+    """Of each process that has them all."""
+    of_case = [side.numbers[key][metric] for key, metric in timed]
+    processes = set.intersection(*(set(each) for each in of_case))
+    return {
+        process: math.exp(math.fsum(math.log(each[process]) for each in of_case) / len(of_case))
+        for process in processes
+    }

@@ -1,0 +1,137 @@
+"""What the records of a slower or faster case say themselves: launches, waiting, clocks, algorithms, pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from primbench import stats
+from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+from primbench.disturbances import WAITED_FRACTION
+from primbench.measurement import Measurement
+from primbench.record import Record
+from primbench.units import format_frequency, format_percent, format_time
+
+NOTABLE_CLOCK = 0.005  # what nvbench, comparing two runs, takes for a difference in cycles
+
+
+class Seen(NamedTuple):
+    """One case on both sides. one, other: names of the baseline and of the arm."""
+
+    one: str
+    other: str
+    of_one: Sequence[Record]
+    of_other: Sequence[Record]
+
+    def medians(self, of: Callable[[Measurement], float | None]) -> tuple[float, float] | None:
+        """Over processes, of the baseline and of the arm; None where a side does not say."""
+        found = [
+            [value for record in records if record.measurement and (value := of(record.measurement)) is not None]
+            for records in (self.of_one, self.of_other)
+        ]
+        return (stats.quantile(found[0], 0.5), stats.quantile(found[1], 0.5)) if all(found) else None
+
+
+def evidence(case: CaseComparison, arm: ArmComparison, seen: Seen) -> list[str]:
+    return [*_launches(case, arm, seen), *waiting(seen), *_clock(case, seen), *_algorithm(seen), *_pages(seen)]
+
+
+def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[str]:
+    """What dearer launches make of a call with so many kernels, against what it was seen to take longer."""
+    kernels, cost = seen.medians(_kernels), _cost_of_launch(case, arm)
+    grown = next((each for name in ("stream_s", "wall_s") for each in case.estimates if each.metric == name), None)
+    if kernels is None or cost is None or grown is None or case.case.primitive == "launch":
+        return
+    dearer_s = cost.arm_s - cost.baseline_s
+    yield (
+        f"{kernels[1]:g} kernel{'s' * (kernels[1] != 1)} a call x {_change(dearer_s)} a launch = "
+        f"{_change(kernels[1] * dearer_s)}; {grown.metric.removesuffix('_s')} takes "
+        f"{_change(grown.arm_s - grown.baseline_s)}"
+    )
+
+
+def _kernels(measurement: Measurement) -> float | None:
+    return measurement.trace.kernels_per_call if measurement.trace else measurement.nodes_per_call
+
+
+def _cost_of_launch(case: CaseComparison, arm: ArmComparison) -> Estimate | None:
+    """By the launch cases of the same backend, the framework's own launch before that of an empty kernel."""
+    there = ("launch", case.case.backend, case.case.device)
+    launches = [
+        each
+        for each in arm.cases
+        if (each.case.primitive, each.case.backend, each.case.device) == there and not each.case.parameters.get("nodes")
+    ]
+    launches.sort(key=lambda each: each.case.parameters.get("call") != "dispatch")
+    return next((found for each in launches for found in each.estimates if found.metric == "enqueue_s"), None)
+
+
+def _change(seconds: float) -> str:
+    return f"{format_time(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
+
+
+class _Reading(NamedTuple):
+    """A share of the time of a case; notable: sides that differ by more than this differ."""
+
+    words: str
+    field: str
+    notable: float
+
+
+_READINGS = (
+    _Reading("held back by the CPU quota", "throttled_s", 0.01),
+    _Reading("waiting for a CPU", "waited_s", WAITED_FRACTION),
+    _Reading("with tasks of its machine or control group waiting for a CPU", "cpu_pressure_some_s", 0.1),
+)
+
+
+def _share(field: str) -> Callable[[Measurement], float | None]:
+    def of(measurement: Measurement) -> float | None:
+        value = getattr(measurement.host, field) if measurement.host else None
+        return value / measurement.host.duration_s if measurement.host and value is not None else None
+
+    return of
+
+
+def waiting(seen: Seen) -> list[str]:
+    """By the counters of kernel and control group, the cause alone: who is held back waits. Medians may not show it."""
+    for words, field, notable in _READINGS:
+        shares = seen.medians(_share(field))
+        if shares is not None and abs(shares[1] - shares[0]) > notable:
+            ours, theirs = format_percent(shares[1]), format_percent(shares[0])
+            return [f"{words} for {ours} of its time in {seen.other}, {theirs} in {seen.one}"]
+    return []
+
+
+def _clock(case: CaseComparison, seen: Seen) -> Iterator[str]:
+    """Another clock is no doing of the place's."""
+    clocks = seen.medians(lambda measurement: measurement.gpu.sm_clock_hz if measurement.gpu else None)
+    device = next((each for each in case.estimates if each.metric == "device_s"), None)
+    if clocks is None or device is None or not clocks[0] or abs(clocks[1] / clocks[0] - 1) <= NOTABLE_CLOCK:
+        return
+    yield (
+        f"the SM clock was {format_frequency(clocks[1])} in {seen.other}, {format_frequency(clocks[0])} in {seen.one}: "
+        f"counted in cycles, the ratio of device is {device.ratio * clocks[1] / clocks[0]:.3f}"
+    )
+
+
+def _algorithm(seen: Seen) -> Iterator[str]:
+    one, other = (
+        {each.measurement.algorithm for each in records if each.measurement and each.measurement.algorithm}
+        for records in (seen.of_one, seen.of_other)
+    )
+    if one and other and one != other:
+        words = [" or ".join(sorted(each)) for each in (other, one)]
+        yield f"the library chose {words[0]} in {seen.other}, {words[1]} in {seen.one}"
+
+
+def _pages(seen: Seen) -> Iterator[str]:
+    one, other = (
+        sum(bool(each.measurement and each.measurement.pages and each.measurement.pages.misplaced) for each in records)
+        for records in (seen.of_one, seen.of_other)
+    )
+    if one != other:
+        yield (
+            f"pages were not where they were asked for in {other} of {len(seen.of_other)} processes in {seen.other}, "
+            f"{one} of {len(seen.of_one)} in {seen.one}"
+        )

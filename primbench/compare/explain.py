@@ -1,0 +1,134 @@
+"""Why a case is slower or faster in one place: its own numbers, what differs between the places, what to try next."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from primbench.arms import HOST_IMAGE, Arm, format_arm
+from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
+from primbench.compare.evidence import Seen, evidence, waiting
+from primbench.compare.places import changes_of
+from primbench.compare.sides import Side, identity, is_its_own
+from primbench.doctor import Finding, Part, Place, examine
+from primbench.errors import InvalidRequest
+
+MOST_ARMS = 3  # of those that a next experiment adds
+CONTAINERS_OF_FLAGS = ("docker", "podman")
+OWN_PARTS: dict[str, Part] = {"memcpy": "copy", "chase": "copy", "allreduce": "collective", "launch": "launch"}
+
+
+class Ablation(NamedTuple):
+    """fields: of the environment, that differ. parts: what they can move. changes: the arm without the difference."""
+
+    fields: str
+    parts: tuple[Part, ...]
+    changes: dict[str, Any]
+
+
+WAITING_PARTS: tuple[Part, ...] = ("launch", "everything on the CPU")
+CPU_PARTS: tuple[Part, ...] = (*WAITING_PARTS, "copy", "collective")
+ABLATIONS = (
+    Ablation(r"limits\.cpu_(quota|period_s)", CPU_PARTS, {"cpus": None}),
+    Ablation(r"limits\.cpus_allowed", CPU_PARTS, {"cpuset": None}),
+    Ablation(r"limits\.memory_nodes_allowed", CPU_PARTS, {"mems": None}),
+    Ablation(r"limits\.memory_limit_bytes", CPU_PARTS, {"memory_bytes": None}),
+    Ablation(r"limits\.shm_bytes", ("collective",), {"shm_bytes": 2**30}),
+    Ablation(r"confinement\.(seccomp|speculation_).*", CPU_PARTS, {"seccomp": "unconfined"}),
+    Ablation(r"confinement\.(set_mempolicy|mbind)", ("copy", "everything on the CPU"), {"cap_add": ("SYS_NICE",)}),
+    Ablation(r"confinement\.namespaces\.ipc", ("collective",), {"ipc": "host"}),
+    Ablation(r"confinement\.namespaces\.net", ("collective",), {"network": "host"}),
+)
+_UNNAMED = "unnamed"
+CONFINES = ("seccomp", "cap_add", "ipc", "network", "shm_bytes")  # no matter of the host's
+
+
+def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
+    """The arm with an explanation of every case that is slower or faster by a metric, or had to wait for its CPU."""
+    return replace(
+        arm, cases=[replace(case, explanation=_explanation(case, arm, baseline, side)) for case in arm.cases]
+    )
+
+
+def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side) -> Explanation | None:
+    key, parts = identity(case.case), _parts(case)
+    seen = Seen(baseline.name, side.name, baseline.cases[key], side.cases[key])
+    if not parts and not waiting(seen):
+        return None
+    can_move = parts or WAITING_PARTS
+    return Explanation(
+        parts=parts,
+        evidence=evidence(case, arm, seen),
+        causes=list(_causes(can_move, case, baseline, side)),
+        next_experiment=_next_experiment(case, arm, baseline.arm, can_move),
+    )
+
+
+def _parts(case: CaseComparison) -> list[Part]:
+    """What takes another time. Calls that wait for a kernel of which the own time moved tell nothing of launching."""
+    own: Part = OWN_PARTS.get(case.case.primitive, "kernel")
+    if case.case.device == "cpu" and own in ("kernel", "launch"):
+        own = "everything on the CPU"
+    moved = [each.metric for each in case.estimates if each.verdict in ("slower", "faster")]
+    is_own = [case.case.device == "cpu" or is_its_own(case.case.primitive, metric) for metric in moved]
+    found: list[Part] = [own] if any(is_own) else []
+    if "enqueue_s" in moved or (not all(is_own) and not found):
+        found.append("launch")
+    return list(dict.fromkeys(found))
+
+
+def _causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[str]:
+    """What `doctor` finds in one of the places and not in the other, and what it can move is what moved."""
+    one, other = (_findings(each, case) for each in (baseline, side))
+    for name, here, there in ((side.name, other, one), (baseline.name, one, other)):
+        of_check: dict[str, list[str]] = {}
+        for said, finding in here.items():
+            if said not in there and set(finding.distorts) & set(parts):
+                of_check.setdefault(finding.check, []).append(finding.summary)
+        for check, (first, *others) in of_check.items():
+            yield f"in {name} alone: {first}{f', and {len(others)} more like it' if others else ''} ({check})"
+
+
+def _findings(side: Side, case: CaseComparison) -> dict[tuple[str, str], Finding]:
+    """Check and summary -> what is found in the place of the worker that ran the case; unknowns left out."""
+    worker = side.worker_of(case.case.backend, case.case.device)
+    found = examine(Place(environment=worker.environment)) if worker else []
+    return {(each.check, each.summary): each for each in found if each.severity not in ("ok", "unknown")}
+
+
+def _next_experiment(case: CaseComparison, arm: ArmComparison, first: Arm | None, parts: Sequence[Part]) -> str | None:
+    """The study again with what differs taken away, one thing at a time; None where there is nothing to take."""
+    if first is None or arm.arm is None:
+        return None
+    there = [replace(each, name=_UNNAMED) for each in (first, arm.arm)]
+    without = [each for each in _without(arm, parts) if replace(each, name=_UNNAMED) not in there][:MOST_ARMS]
+    if not without:
+        return None
+    try:
+        words = [format_arm(each) for each in (first, arm.arm)] + [_unnamed(each) for each in without]
+    except InvalidRequest:  # an arm that only a file can hold
+        return None
+    options = [word for each in words for word in ("--arm", each)]
+    return shlex.join(["primbench", "study", *options, "--primitive", case.case.primitive])
+
+
+def _without(arm: ArmComparison, parts: Sequence[Part]) -> Iterator[Arm]:
+    assert arm.arm is not None
+    if arm.effect == "stack effect" and not arm.arm.on_host_root:
+        yield replace(arm.arm, image=HOST_IMAGE)
+        return
+    fields = [change.field for change in changes_of(arm.differences, "limits", "confinement")]
+    for ablation in ABLATIONS:
+        (name,) = ablation.changes
+        applies = set(parts) & set(ablation.parts) and (arm.arm.runtime in CONTAINERS_OF_FLAGS or name not in CONFINES)
+        if applies and any(re.fullmatch(ablation.fields, field) for field in fields):
+            yield replace(arm.arm, **ablation.changes)
+
+
+def _unnamed(arm: Arm) -> str:
+    """In words, which are then its name."""
+    return format_arm(replace(arm, name=_UNNAMED)).removesuffix(f"name={_UNNAMED}").rstrip(",:")

@@ -1,0 +1,202 @@
+"""The processes of one arm or file: which cases they ran, and one number of each process, case and metric."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from primbench import stats
+from primbench.arms import Arm
+from primbench.errors import InvalidRequest
+from primbench.measurement import Samples
+from primbench.placement import Placement
+from primbench.record import Case, Record, Results, Worker
+from primbench.summary import samples
+
+KERNEL, BANDWIDTH, LAUNCH = 0.01, 0.02, 0.05
+"""Differences in time that do not matter."""
+
+# Of what a primitive does by itself: others are kernels. What the host takes part in is launching.
+MARGINS = {"memcpy": BANDWIDTH, "allreduce": BANDWIDTH, "chase": BANDWIDTH, "launch": LAUNCH}
+WITHOUT_HOST = ("device_s", "busy_s", "batch_s")
+MEDIANS = ("device_s", "batch_s", "stream_s", "wall_s", "enqueue_s", "busy_s")
+TAILS = {"wall_p99_s": "wall_s", "enqueue_single_p99_s": "enqueue_single_s"}
+MEANS = {"batch_mean_s": "batch_s", "wall_mean_s": "wall_s"}  # medians do not see a quota that stops every tenth sample
+PRIMARY = ("device_s", "batch_s", "stream_s", "wall_s")
+PRIMARY_OF = {"launch": ("enqueue_s", "batch_s", "wall_s")}
+FEWEST_BEYOND = 10  # samples beyond a quantile of the tail
+
+Values = dict[str, dict[int, float]]
+"""Metric -> process -> seconds."""
+
+
+def margin_of(primitive: str, metric: str) -> float:
+    return MARGINS.get(primitive, KERNEL) if is_its_own(primitive, metric) else LAUNCH
+
+
+def is_its_own(primitive: str, metric: str) -> bool:
+    """Whether the host has no part in a metric. Of copies that wait for the GPU themselves stream_s is all there is."""
+    return metric in WITHOUT_HOST or (metric == "stream_s" and MARGINS.get(primitive) == BANDWIDTH)
+
+
+def metrics_of(primitive: str) -> list[str]:
+    """All metrics that are compared, those first that may be the primary one, in the order of preference."""
+    return list(dict.fromkeys((*PRIMARY_OF.get(primitive, PRIMARY), *MEDIANS, *MEANS, *TAILS)))
+
+
+@dataclass(frozen=True)
+class Side:
+    """name: of an arm or a file. arm: as it was asked for, where that is known."""
+
+    name: str
+    records: Sequence[Record]
+    workers: dict[int, Worker]
+    arm: Arm | None = None
+
+    @cached_property
+    def cases(self) -> dict[bytes, list[Record]]:
+        """Identity -> the records of all processes."""
+        found: dict[bytes, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(identity(record.case), []).append(record)
+        return found
+
+    @cached_property
+    def numbers(self) -> dict[bytes, Values]:
+        """Identity -> what each process says of the case."""
+        return {key: _values(records) for key, records in self.cases.items()}
+
+    def unmeasured(self, key: bytes) -> str | None:
+        """What became of the case in processes that did not measure it, the commonest first."""
+        records = self.cases.get(key, [])
+        reasons = Counter(f"{each.status}: {each.reason}" for each in records if each.status != "ok")
+        return "; ".join(
+            f"{self.name} {reason} ({count} of {len(records)})" for reason, count in reasons.most_common()
+        ) or (None if records else f"{self.name} did not run it")
+
+    def worker_of(self, backend: str, device: str) -> Worker | None:
+        """The first that served the backend on the device."""
+        numbers = [
+            record.worker for record in self.records if (record.case.backend, record.case.device) == (backend, device)
+        ]
+        return next((self.workers[number] for number in numbers if number in self.workers), None)
+
+
+def sides_of(results: Results) -> dict[str, Side]:
+    """The arms of a study's file by name, in the study's order; those of a run outside of studies are one, named ""."""
+    records = results.latest()
+    workers = {worker.worker: worker for worker in results.workers}
+    arms = {arm.name: arm for arm in results.header.study.arms} if results.header.study else {}
+    names = dict.fromkeys([*arms, *(record.case.arm for record in records)])
+    return {
+        name: Side(
+            name=name,
+            records=[record for record in records if record.case.arm == name],
+            workers=workers,
+            arm=arms.get(
+                name, next((each.arm for each in workers.values() if each.arm and each.arm.name == name), None)
+            ),
+        )
+        for name in names
+    }
+
+
+def identity(case: Case) -> bytes:
+    """Equal where the same was measured in the same way, wherever it was."""
+    return replace(case, arm="", process=0, placement=Placement()).key()
+
+
+def _values(records: Sequence[Record]) -> Values:
+    """One number of all samples of a process. A time of 0 tells nothing and is left out."""
+    by_process: dict[int, list[Record]] = {}
+    for record in records:
+        if record.status == "ok":
+            by_process.setdefault(record.case.process, []).append(record)
+    found: Values = {}
+    for process, its_records in by_process.items():
+        for metric in (*MEDIANS, *MEANS, *TAILS):
+            if value := _value(metric, its_records):
+                found.setdefault(metric, {})[process] = value
+    return found
+
+
+def _value(metric: str, records: Sequence[Record]) -> float | None:
+    name = TAILS.get(metric) or MEANS.get(metric) or metric
+    found = [each for record in records if (each := samples(record.measurement, name))]
+    together = [sample for each in found for sample in each.samples_s]
+    if metric in TAILS:
+        return stats.quantile(together, 0.99) if _has_tail(found) else None
+    if metric in MEANS:
+        return math.fsum(together) / len(together) if together else None
+    return stats.quantile(together, 0.5) if together else None
+
+
+def _has_tail(found: Sequence[Samples]) -> bool:
+    """A sample of several calls hides the slow one among them."""
+    return (
+        all(each.calls_per_sample == 1 for each in found)
+        and sum(len(each.samples_s) for each in found) >= 100 * FEWEST_BEYOND
+    )
+
+
+def check_same_cases(one: Side, other: Side) -> list[str]:
+    """What to note of cases that only one side has.
+
+    Raises InvalidRequest where the sides measured the same problem in unequal ways, or have nothing in common.
+    """
+    here, there = (
+        {key: records[0].case for key, records in a.cases.items() if key not in b.cases}
+        for a, b in ((one, other), (other, one))
+    )
+    for case in here.values():
+        same = [each for each in there.values() if _problem(each) == _problem(case)]
+        if same:
+            raise InvalidRequest(f"{_unequal(one, case, other, same)}: measure both in the same way")
+    if here and there and not one.cases.keys() & other.cases.keys():
+        first = next(iter(here.values()))
+        raise InvalidRequest(f"no case is in both: {_unequal(one, first, other, list(there.values()))}")
+    return [
+        f"in {side.name} alone: {len(found)} case{'s' * (len(found) > 1)} of {', '.join(primitives)}"
+        for side, found in ((one, here), (other, there))
+        if (primitives := dict.fromkeys(case.primitive for case in found.values()))
+    ]
+
+
+def _problem(case: Case) -> tuple[str, bytes]:
+    return case.primitive, msgspec.json.encode(case.parameters, order="sorted")
+
+
+def _unequal(one: Side, case: Case, other: Side, candidates: Sequence[Case]) -> str:
+    """How a case differs from the one that is most like it."""
+    ours = dict(_fields("", msgspec.to_builtins(case)))
+    differing = []
+    for candidate in candidates:
+        theirs = dict(_fields("", msgspec.to_builtins(candidate)))
+        names = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
+        differing.append((names, theirs))
+    names, theirs = min(differing, key=lambda found: len(found[0]))
+    words = ", ".join(
+        f"{name} is {_word(ours.get(name))} in {one.name} and {_word(theirs.get(name))} in {other.name}"
+        for name in names
+    )
+    return f"{case.primitive} is not the same case: {words}"
+
+
+def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and name not in ("placement",):
+        for inner, each in value.items():
+            yield from _fields(f"{name}.{inner}" if name else inner, each)
+    elif name not in ("arm", "process", "placement"):
+        yield name, value
+
+
+def _word(value: Any) -> str:
+    return "absent" if value is None else json.dumps(value)

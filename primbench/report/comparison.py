@@ -1,0 +1,251 @@
+"""A comparison for people and for other programs: a table an arm, what explains its differences, what to do next."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate
+from primbench.compare.estimates import MOST_PAIRS
+from primbench.compare.places import changes_of
+from primbench.problem import fields_of, problem_class
+from primbench.record import Case
+from primbench.report import table
+from primbench.report.environment import shown
+from primbench.report.table import Table
+from primbench.units import format_bytes, format_percent, format_time
+
+UNKNOWN = "-"
+MOST_EXPLAINED = 5
+MOST_CHANGES = 8
+HEADINGS = {
+    "wall_p99_s": "wall p99",
+    "enqueue_single_p99_s": "enqueue p99",
+    "batch_mean_s": "batch mean",
+    "wall_mean_s": "wall mean",
+}
+
+
+def text(comparison: Comparison) -> str:
+    """For a terminal."""
+    parts = [_itself(comparison), *(table.text(each) for each in tables(comparison)), _end(comparison.notes)]
+    return "\n".join(filter(None, parts))
+
+
+def to_markdown(comparison: Comparison) -> str:
+    parts = [_itself(comparison), *(table.markdown(each) for each in tables(comparison)), _end(comparison.notes)]
+    return "\n".join(filter(None, parts))
+
+
+def to_json(comparison: Comparison) -> str:
+    """One document, every estimate and difference of the places in it."""
+    return msgspec.json.format(msgspec.json.encode(comparison), indent=1).decode() + "\n"
+
+
+def to_csv(comparison: Comparison) -> str:
+    """A row an estimate; times in seconds, ratios of times, empty where a value is unknown."""
+    again = [comparison.again] if comparison.again else []
+    return csv_of([row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)])
+
+
+def csv_of(rows: Sequence[Mapping[str, object]]) -> str:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
+    """A row an estimate of an arm."""
+    for case in arm.cases:
+        yield from (_flat(baseline, arm, case, estimate) for estimate in case.estimates)
+
+
+def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estimate) -> dict[str, object]:
+    intervals = {"interval": found.interval, "interval90": found.interval90, "noise": found.noise}
+    ends = {
+        f"{name}_{end}": interval[number] if interval else None
+        for name, interval in intervals.items()
+        for number, end in enumerate(("low", "high"))
+    }
+    alike = ("metric", "primary", "pairs", "baseline_s", "arm_s", "ratio")
+    others = ("margin", "q", "verdict", "minimum_detectable", "pairs_needed", "reason")
+    return (
+        {"baseline": baseline, "arm": arm.name, "effect": arm.effect}
+        | {"primitive": case.case.primitive, "backend": case.case.backend, "device": case.case.device}
+        | {name: getattr(found, name) for name in alike}
+        | ends
+        | {name: getattr(found, name) for name in others}
+        | dict(case.case.parameters)
+        | {f"label_{name}": value for name, value in case.case.labels.items()}
+    )
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """One an arm: its primary metrics, and of the others those that are slower or faster."""
+    again = [comparison.again] if comparison.again and not comparison.arms else []
+    return [_table(comparison, arm) for arm in [*comparison.arms, *again]]
+
+
+def _table(comparison: Comparison, arm: ArmComparison) -> Table:
+    with_noise = any(each.noise for case in arm.cases for each in case.estimates)
+    columns = ["case", "metric", comparison.baseline, "ratio", *(["noise"] if with_noise else []), "verdict"]
+    where = {(case.case.backend, case.case.device) for case in arm.cases}
+    rows = [row for case in arm.cases for row in _rows(case, with_noise=with_noise, with_place=len(where) > 1)]
+    pairs = max((each.pairs for case in arm.cases for each in case.estimates), default=0)
+    how = f"{pairs} pair{'s' * (pairs != 1)}" if comparison.paired else f"unpaired, processes a side: at least {pairs}"
+    place = "".join(f"  {backend} {device}" for backend, device in where) if len(where) == 1 else ""
+    title = f"{arm.name} against {comparison.baseline}{place}  ({how}; ratio of times, with its 95 % interval)"
+    notes = [*_reasons(arm), *_counts(arm), *_mean(arm, comparison)]
+    if pairs:
+        notes += [*_effect(arm, comparison), *_explanations(arm)]
+    return Table(title, columns, rows, notes)
+
+
+def _rows(case: CaseComparison, *, with_noise: bool, with_place: bool) -> Iterator[list[str]]:
+    name = name_of(case.case, with_place=with_place)
+    if not case.estimates:
+        yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
+    for estimate in case.estimates:
+        if estimate.primary or estimate.verdict in ("slower", "faster"):
+            noise = [shown_interval(estimate.noise)] if with_noise else []
+            ratio = f"{shown_ratio(estimate.ratio)} {shown_interval(estimate.interval)}".removesuffix(f" {UNKNOWN}")
+            verdict = shown_verdict(estimate) + (" (!)" if case.reason and estimate.primary else "")
+            shown_name = name if estimate.primary else ""
+            yield [shown_name, heading(estimate.metric), format_time(estimate.baseline_s), ratio, *noise, verdict]
+
+
+def heading(metric: str) -> str:
+    return HEADINGS.get(metric, metric.removesuffix("_s"))
+
+
+def name_of(case: Case, *, with_place: bool = True) -> str:
+    """The primitive, its sizes and what is not as it is by default, on what; without what problems fill in."""
+    words = [case.primitive]
+    for field in fields_of(problem_class(case.primitive)):
+        value = case.parameters.get(field.name, field.default)
+        if field.metadata.get("unit") == "B" and isinstance(value, int):
+            words.append(format_bytes(value).replace(" ", ""))
+        elif field.metadata.get("size"):
+            words.append(f"{field.name}={value}")
+        elif field.name == "dtype" or (value not in (field.default, "") and field.default != ""):
+            words.append(str(value) if isinstance(value, str) else f"{field.name}={value}")
+    return " ".join([*words, *(["on", case.backend, case.device] if with_place else [])])
+
+
+def shown_interval(interval: tuple[float, float] | None) -> str:
+    return f"[{shown_ratio(interval[0])}, {shown_ratio(interval[1])}]" if interval else UNKNOWN
+
+
+def shown_ratio(ratio: float) -> str:
+    """Thousandths, where a small difference is the finding; 3 digits far above 1."""
+    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
+
+
+def shown_verdict(estimate: Estimate) -> str:
+    """With what stands behind it: the margin, or what is missing."""
+    if estimate.verdict in ("equivalent", "different-but-small"):
+        return f"{estimate.verdict.replace('-', ' ')}, within {format_percent(estimate.margin)}"
+    if estimate.verdict != "inconclusive":
+        return estimate.verdict
+    words = [estimate.reason] if estimate.reason else []
+    if estimate.interval is not None:
+        needed = estimate.pairs_needed
+        words.append(f"needs about {needed} pairs" if needed else f"needs more than {MOST_PAIRS} pairs")
+    if estimate.minimum_detectable is not None:
+        words.append(f"these find {_least(estimate.minimum_detectable)}")
+    return f"inconclusive: {', '.join(words)}"
+
+
+def _least(ratio: float) -> str:
+    return format_percent(ratio - 1) if ratio < 2 else f"a factor of {ratio:.3g}"
+
+
+def _itself(comparison: Comparison) -> str:
+    """Whether what is compared can be trusted, as the baseline against itself shows; nothing where it was run once."""
+    if comparison.again is None:
+        return ""
+    primary = [(case, case.primary) for case in comparison.again.cases if case.primary]
+    unequal = [(case, found) for case, found in primary if not found.is_equivalent]
+    if not unequal:
+        return f"{comparison.baseline} against itself: equivalent in all {len(primary)} cases.\n" if primary else ""
+    worst, found = max(unequal, key=lambda each: abs(each[1].ratio - 1))
+    return (
+        f"NOT VALID in {len(unequal)} of {len(primary)} cases: {comparison.baseline} is not shown to be equivalent to "
+        f"itself, by {shown_ratio(found.ratio)} {shown_interval(found.interval)} in {name_of(worst.case)}. There only "
+        "what lies beyond is called different: quiet the machine, or run more pairs.\n"
+    )
+
+
+def _reasons(arm: ArmComparison) -> Iterator[str]:
+    """What became of cases in some or all processes, each reason once."""
+    cases: dict[str, list[CaseComparison]] = {}
+    for case in arm.cases:
+        if case.reason:
+            cases.setdefault(case.reason, []).append(case)
+    for reason, found in cases.items():
+        yield f"! {name_of(found[0].case)}{f' and {len(found) - 1} more' if len(found) > 1 else ''}: {reason}"
+
+
+def _counts(arm: ArmComparison) -> Iterator[str]:
+    counts = Counter(case.primary.verdict if case.primary else "not compared" for case in arm.cases)
+    if len(arm.cases) > 1:
+        yield f"{len(arm.cases)} cases: " + ", ".join(
+            f"{count} {verdict.replace('-', ' ')}" for verdict, count in counts.most_common()
+        )
+
+
+def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
+    if arm.mean is not None and arm.mean.cases > 1:
+        interval = f" {shown_interval(arm.mean.interval)}" if arm.mean.interval else ""
+        what = "pairs" if comparison.paired else "processes a side"
+        mean = f"{shown_ratio(arm.mean.ratio)}{interval}"
+        yield f"geometric mean of {arm.mean.cases} cases: {mean}, over {arm.mean.pairs} {what}"
+
+
+def _effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
+    """What a difference may be called, and what of the stacks or machines differs where it is theirs."""
+    if arm.effect is None:
+        yield "a difference is of an unknown kind: whether both loaded the same libraries could not be seen"
+        return
+    if arm.effect not in ("stack effect", "machine effect"):
+        yield f"a difference is a {arm.effect}: the libraries are of the same builds"
+        return
+    changes = changes_of(arm.differences, "stack" if arm.effect == "stack effect" else "machine")
+    words = [
+        f"{change.field} {shown(change.field, change.a, 'none')} | {shown(change.field, change.b, 'none')}"
+        for change in changes[:MOST_CHANGES]
+    ]
+    more = f"; and {len(changes) - MOST_CHANGES} more" if len(changes) > MOST_CHANGES else ""
+    yield (
+        f"a difference is a {arm.effect}, none of the container alone; {comparison.baseline} | {arm.name}: "
+        f"{'; '.join(words)}{more}"
+    )
+
+
+def _explanations(arm: ArmComparison) -> Iterator[str]:
+    explained = [(case, case.explanation) for case in arm.cases if case.explanation]
+    for case, explanation in explained[:MOST_EXPLAINED]:
+        moved = (
+            f"{' and '.join(explanation.parts)} moved" if explanation.parts else "no difference is certain, but it was"
+        )
+        yield f"{name_of(case.case)}: {': '.join(filter(None, (moved, '; '.join(explanation.evidence))))}"
+    if len(explained) > MOST_EXPLAINED:
+        yield f"and {len(explained) - MOST_EXPLAINED} more cases: --json has all"
+    if explained:
+        causes = dict.fromkeys(cause for _, explanation in explained for cause in explanation.causes)
+        yield from (f"can cause it: {cause}" for cause in causes)
+        if not causes:
+            yield "no known cause in what differs between the places"
+        nexts = dict.fromkeys(each.next_experiment for _, each in explained if each.next_experiment)
+        yield from (f"next: {command}" for command in list(nexts)[:1])
+
+
+def _end(notes: Sequence[str]) -> str:
+    return "".join(f"{note}\n" for note in notes)

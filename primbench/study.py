@@ -1,0 +1,163 @@
+"""A study: the same cases in several arms, interleaved, so that what drifts with time falls on all arms alike.
+
+Pair after pair, every arm runs every case in fresh processes. Arms stand in an order drawn for two pairs, and in its
+mirror in the second: ABBA or BAAB of two arms. Cases are shuffled pair by pair, the same for all arms of a pair.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from primbench import runtimes
+from primbench.arms import Arm
+from primbench.errors import InvalidRequest, PrimbenchError
+from primbench.placement import Placement
+from primbench.record import Case, Record, Results, Study, Worker
+from primbench.session import Session
+
+if TYPE_CHECKING:
+    from primbench.compare import Comparison, Estimate
+
+AGAIN = " (again)"
+"""What the second one of two equal arms has after its name."""
+
+LEAST_PAIRS = 5  # below, an interval over pairs is too wide for any verdict
+
+SURE_ENOUGH = 0.005
+"""The q at which a difference ends a study that looks at its verdicts after every pair.
+
+Simulated, 5 to 40 pairs of equal arms whose processes scatter by 2 %, margin 1 %: with verdicts as they stand at each
+look, 23 % end with a difference; with this, 5 %, as a single look has.
+"""
+
+
+def with_itself(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms and the first one once more, whose difference from itself is what the study cannot see below."""
+    return [*arms, *(replace(first, name=first.name + AGAIN) for first in arms[:1])]
+
+
+def check_arms(arms: Sequence[Arm]) -> None:
+    """Raises InvalidRequest where there is nothing to compare, two arms are not to be told apart, or one cannot be."""
+    if len(arms) < 2:
+        there = f"there is {arms[0].name} alone" if arms else "there is none"
+        raise InvalidRequest(f"a study compares two arms or more, {there}: name another with --arm, or add --self")
+    for name, count in Counter(arm.name for arm in arms).items():
+        if count > 1:
+            raise InvalidRequest(
+                f"{count} arms are called {name}: name them apart, as in {name},name=mine, or use --self for the "
+                "same arm twice"
+            )
+    for arm in arms:
+        runtimes.check(arm)
+
+
+def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed: int) -> list[Case]:
+    """What is run, in this order. pairs: their numbers, which become that of the process of each case.
+
+    A pair does not depend on how many there are. Cases of one backend and device stand together, so that one process
+    serves them, and follow each other arm by arm, so that little time lies between the processes of a pair.
+    """
+    return [case for pair in pairs for case in _pair(arms, cases, pair, seed)]
+
+
+def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> Iterator[Case]:
+    order = random.Random(f"{seed} arms {pair // 2}").sample(arms, len(arms))
+    shuffled = random.Random(f"{seed} cases {pair}").sample(cases, len(cases))
+    served: dict[tuple[str, str, int], list[Case]] = {}
+    for case in shuffled:
+        served.setdefault((case.backend, case.device, case.ranks), []).append(case)
+    for together in served.values():
+        for arm in order[:: -1 if pair % 2 else 1]:
+            for case in together:
+                placement = case.placement if arm.placement == Placement() else arm.placement
+                yield replace(case, arm=arm.name, placement=placement, process=pair)
+
+
+def is_settled(comparison: Comparison) -> bool:
+    """Whether further pairs would hardly change a verdict, of those by which cases are judged."""
+    primary = [each for each in comparison.estimates if each.primary]
+    return bool(primary) and all(_is_settled(each) for each in primary)
+
+
+def _is_settled(estimate: Estimate) -> bool:
+    if estimate.verdict in ("slower", "faster"):
+        return estimate.q is not None and estimate.q <= SURE_ENOUGH
+    return estimate.verdict != "inconclusive"
+
+
+def whole_pairs(study: Study, records: Iterable[Record]) -> list[int]:
+    """The pairs of which every arm has run every case, whatever became of it.
+
+    The others were cut off. Their arms are not run to their end later: they would be hours apart.
+    """
+    found = Counter(record.case.process for record in records)
+    return sorted(pair for pair, count in found.items() if count >= len(study.arms) * len(study.cases))
+
+
+def to_run(
+    study: Study,
+    found: Results,
+    *,
+    is_settled: Callable[[Results], bool],
+    time_budget_s: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Case]:
+    """The cases that are left, made as they are asked for: whether there is another pair is told at the end of one.
+
+    found: grows by what is measured meanwhile. is_settled: asked where the study is to end then, with LEAST_PAIRS and
+    more. time_budget_s: no pair is begun that would end later than this, by the longest so far; one is always run.
+    No pair follows one in which fewer than two arms ran at all.
+    """
+    began, longest_s = clock(), 0.0
+    whole = len(whole_pairs(study, found.records))
+    pair = 1 + max((record.case.process for record in found.records), default=-1)
+    while whole < study.pairs:
+        if study.until_settled and whole >= LEAST_PAIRS and is_settled(found):
+            return
+        started = clock()
+        if time_budget_s is not None and longest_s and started + longest_s > began + time_budget_s:
+            return
+        yield from plan(study.arms, study.cases, [pair], study.seed)
+        if len(_arms_that_ran(found, pair)) < 2:
+            return
+        longest_s = max(longest_s, clock() - started)
+        pair, whole = pair + 1, whole + 1
+
+
+def _arms_that_ran(found: Results, pair: int) -> set[str]:
+    return {record.case.arm for record in found.records if record.case.process == pair and record.worker is not None}
+
+
+def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
+    """As Session.run(), but that an arm without a backend or a device has its cases there skipped, and others go on.
+
+    tell: is given a sentence of each such arm, at its first case.
+    """
+    absent: dict[tuple[str, str, str], str] = {}
+    for case in cases:
+        place = (case.arm, case.backend, case.device)
+        if place in absent:
+            yield _skipped(case, absent[place])
+            continue
+        try:
+            for line in session.run([case]):
+                yield line
+                if isinstance(line, Record) and line.status == "failed" and line.worker is None:
+                    absent[place] = line.reason or "no worker came up"
+        except PrimbenchError as refusal:
+            absent[place] = str(refusal)
+            yield _skipped(case, absent[place])
+        if place in absent:
+            tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {absent[place]}")
+
+
+def _skipped(case: Case, reason: str) -> Record:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return Record(case=case, status="skipped", reason=reason, started_utc=now, duration_s=0.0)

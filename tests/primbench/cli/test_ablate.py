@@ -1,0 +1,88 @@
+"""`primbench ablate` as far as it goes without a container; tests/containers starts some."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from msgspec.structs import replace
+
+from primbench.measurement import Measurement, Samples
+from primbench.problem import build
+from primbench.record import Case, Line, Results, encode
+
+MadeStudy = Callable[..., Results]
+Invoke = Callable[..., Result]
+Refusal = Callable[..., str]
+
+ARMS = ["host", "runc:cgroup=host,name=namespaces", "runc:seccomp=docker,name=seccomp"]
+
+
+@pytest.fixture
+def ended(made_study: MadeStudy, tmp_path: Path) -> Path:
+    """The file of an ablation that is over, in which a filter costs a fifth."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        median_s = (1.2e-3 if arm == "seccomp" else 1e-3) * (1 + 1e-3 * (1, -1, -1, 1)[(pair + len(arm)) % 4])
+        samples = Samples(samples_s=[median_s] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise")
+        return Measurement(batch_s=samples)
+
+    parameters = build("gemm", {"m": 64, "n": 64, "k": 64}).parameters()
+    results = made_study(
+        ARMS, [Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu")], measured, pairs=8
+    )
+    assert results.header.study is not None
+    study = replace(results.header.study, title="docker by runc", notes=["left out: network: no such thing"])
+    lines: list[Line] = [
+        replace(results.header, study=study), *results.workers, *results.records
+    ]  # fmt: skip
+    path = tmp_path / "ablation.jsonl"
+    path.write_bytes(b"".join(map(encode, lines)))
+    return path
+
+
+def test_an_ablation_that_is_over_is_shown_again(ended: Path, invoke: Invoke) -> None:
+    before = ended.read_bytes()
+    found = invoke("ablate", "--resume", ended, "--fail-on", "never")
+    assert 0 == found.exit_code, found.output
+    (row,) = [" ".join(line.split()) for line in found.stdout.splitlines() if line.split()[:1] == ["seccomp"]]
+    assert row.startswith("seccomp batch 1.20 ms 1.200 [")
+    assert found.stdout.endswith("left out: network: no such thing\n")
+    assert before == ended.read_bytes()
+
+
+def test_a_container_that_is_slower_is_what_fails(ended: Path, invoke: Invoke) -> None:
+    assert 1 == invoke("ablate", "--resume", ended).exit_code
+
+
+def test_an_export_takes_the_place_of_the_table(ended: Path, invoke: Invoke) -> None:
+    found = invoke("ablate", "--resume", ended, "--csv", "-", "--fail-on", "never")
+    assert {"host", "namespaces"} == {row["baseline"] for row in csv.DictReader(io.StringIO(found.stdout))}
+
+
+@pytest.mark.parametrize(
+    "option", [("--runtime", "podman"), ("--runner", "crun"), ("--no-new-privileges",), ("--cpus", "2")]
+)
+def test_what_an_ablation_was_begun_with_stays(ended: Path, option: tuple[str, ...], refusal: Refusal) -> None:
+    assert f"{option[0]} and --resume" in refusal("ablate", "--resume", ended, *option)
+
+
+def test_a_runtime_that_is_not_put_together_of_parts_is_refused(refusal: Refusal) -> None:
+    assert "'apptainer' is not one of 'docker', 'podman'" in refusal("ablate", "--runtime", "apptainer")
+
+
+def test_without_runc_and_crun_there_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "runc is not installed; crun is not installed" in refusal("ablate", "-o", tmp_path / "results.jsonl")
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+@pytest.mark.parametrize("cpus", ["0", "-1", "many"])
+def test_a_quota_is_more_than_nothing(cpus: str, refusal: Refusal) -> None:
+    assert "--cpus" in refusal("ablate", "--cpus", cpus)

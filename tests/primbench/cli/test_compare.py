@@ -1,0 +1,128 @@
+"""`primbench compare`: files, exports and exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from msgspec.structs import replace
+
+from primbench.measurement import Measurement, Samples
+from primbench.problem import build
+from primbench.record import Case, Line, Results, encode
+
+MadeStudy = Callable[..., Results]
+Invoke = Callable[..., Result]
+Refusal = Callable[..., str]
+
+# How many times as long podman takes, how processes scatter, and the exit codes of --fail-on by its words.
+EXITS = [
+    (1.1, 0.001, {"slower": 1, "different": 1, "inconclusive": 1, "never": 0}),
+    (0.9, 0.001, {"slower": 0, "different": 1, "inconclusive": 1, "never": 0}),
+    (1.003, 0.0001, {"slower": 0, "different": 1, "inconclusive": 1, "never": 0}),
+    (1.0, 0.05, {"slower": 0, "different": 0, "inconclusive": 1, "never": 0}),
+    (1.0, 0.001, {"slower": 0, "different": 0, "inconclusive": 0, "never": 0}),
+]
+
+
+@pytest.fixture
+def written(made_study: MadeStudy, tmp_path: Path) -> Callable[..., Path]:
+    """``written(scale, scatter)``: the file of a study in which podman takes ``scale`` times as long as the host."""
+
+    def write(scale: float = 1.1, scatter: float = 0.001, name: str = "study.jsonl", **how: object) -> Path:
+        def measured(arm: str, case: Case, pair: int) -> Measurement:
+            off = scatter * (1, -1, -1, 1)[pair % 4]
+            median_s = 1e-3 * (scale * (1 + off) if arm == "podman" else 1)
+            samples = Samples(samples_s=[median_s] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise")
+            return Measurement(batch_s=samples)
+
+        parameters = build("gemm", {"m": 64, "n": 64, "k": 64}).parameters()
+        case = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu")
+        arms = how.pop("arms", ["host", "podman"])
+        return save(made_study(arms, [case], measured, **how), tmp_path / name)
+
+    return write
+
+
+def save(results: Results, path: Path) -> Path:
+    lines: list[Line] = [results.header, *results.workers, *results.records]
+    path.write_bytes(b"".join(map(encode, lines)))
+    return path
+
+
+@pytest.mark.parametrize(("scale", "scatter", "codes"), EXITS)
+def test_exit_codes(
+    invoke: Invoke, written: Callable[..., Path], scale: float, scatter: float, codes: dict[str, int]
+) -> None:
+    path = written(scale, scatter)
+    assert codes == {word: invoke("compare", path, "--fail-on", word).exit_code for word in codes}
+    assert codes["slower"] == invoke("compare", path).exit_code
+
+
+def test_the_table_is_printed_and_the_baseline_is_chosen(invoke: Invoke, written: Callable[..., Path]) -> None:
+    assert "podman against host" in invoke("compare", written()).stdout
+    other = invoke("compare", written(name="again.jsonl"), "--baseline", "podman")
+    assert "host against podman" in other.stdout
+    assert "faster" in other.stdout
+
+
+def test_two_files(invoke: Invoke, written: Callable[..., Path]) -> None:
+    one = written(1.0, 0.001, "a.jsonl", arms=["podman"])
+    other = written(1.2, 0.001, "b.jsonl", arms=["podman"])
+    result = invoke("compare", one, other)
+    assert (1, True) == (result.exit_code, f"{other} against {one}" in result.stdout)
+    assert "unpaired" in result.stdout
+
+
+def test_runs_of_the_command_line_are_compared(invoke: Invoke, measured: tuple[Path, Result]) -> None:
+    """One process each, the same file twice: every ratio is 1, and nothing is certain."""
+    result = invoke("compare", measured[0], measured[0], "--fail-on", "inconclusive")
+    assert 1 == result.exit_code
+    assert 2 == result.stdout.count("inconclusive: a single process tells of no scatter")
+    assert "skipped" in result.stdout
+    assert "--processes 8" in result.stdout
+
+
+def test_exports(invoke: Invoke, written: Callable[..., Path], tmp_path: Path) -> None:
+    path = written()
+    result = invoke("compare", path, "--csv", tmp_path / "a.csv", "--markdown", tmp_path / "a.md", "--json", "-")
+    assert "slower" == json.loads(result.stdout)["arms"][0]["cases"][0]["estimates"][0]["verdict"]
+    row, *_ = csv.DictReader(io.StringIO((tmp_path / "a.csv").read_text()))
+    assert ("podman", "slower") == (row["arm"], row["verdict"])
+    assert "| verdict" in (tmp_path / "a.md").read_text()
+
+
+def test_an_export_over_a_results_file_is_refused(refusal: Refusal, written: Callable[..., Path]) -> None:
+    one, other = written(name="a.jsonl"), written(name="b.jsonl")
+    for path in (one, other):
+        before = path.read_bytes()
+        assert f"{path}: asked to hold two things, and holds one" == refusal("compare", one, other, "--json", path)
+        assert before == path.read_bytes()
+
+
+def test_what_cannot_be_compared_is_refused(
+    refusal: Refusal, written: Callable[..., Path], made_study: MadeStudy, tmp_path: Path
+) -> None:
+    path = written()
+    assert "--baseline nosuch: the arms are host, podman" == refusal("compare", path, "--baseline", "nosuch")
+    assert "the first file is the baseline" in refusal("compare", path, path, "--baseline", "host")
+    assert f"{path}: holds 2 arms, host, podman: compare it alone" == refusal("compare", path, path)
+    assert "one arm alone" in refusal("compare", written(name="one.jsonl", arms=["host"]))
+    empty = made_study(["host"], [], lambda *_: "", pairs=0)
+    assert "holds no records" in refusal("compare", save(replace(empty, records=[]), tmp_path / "empty.jsonl"))
+    assert "No such file" in refusal("compare", tmp_path / "nosuch.jsonl")
+
+
+def test_as_a_program(written: Callable[..., Path], tmp_path: Path) -> None:
+    """In the installed package, which imports what this process has imported already."""
+    arguments = [sys.executable, "-P", "-m", "primbench", "compare", str(written())]
+    result = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (1, "") == (result.returncode, result.stderr)
+    assert "1.100" in result.stdout

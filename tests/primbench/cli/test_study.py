@@ -1,0 +1,275 @@
+"""`primbench study` and `--versus` end to end, with arms on this machine itself."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primbench import record
+from primbench.record import Results
+from primbench.study import AGAIN, plan
+
+COMMAND = (sys.executable, "-P", "-m", "primbench")
+QUICK = ("--max-time", "10ms", "--min-time", "1ms")
+ARMS = ("--arm", "host", "--arm", "host:env.OMP_NUM_THREADS=1,name=one thread")
+NOWHERE = ("--arm", "host:numa-node=4095,name=nowhere")
+
+
+def run(*arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *map(str, arguments)]
+    variables = os.environ | environment
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables, check=False)
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tiny products, without arms."""
+    path = tmp_path_factory.mktemp("suites") / "tiny.toml"
+    path.write_text("gemm = [{ m = 4, n = 4, k = [4, 8] }]\n")
+    return path
+
+
+def on_cpu(suite: Path, *arguments: Any) -> tuple[Any, ...]:
+    return ("study", suite, "--device", "cpu", "--backend", "numpy", *QUICK, "--fail-on", "never", *arguments)
+
+
+def pairs_of(found: Results) -> list[int]:
+    return sorted({each.case.process for each in found.records})
+
+
+@pytest.fixture(scope="module")
+def begun(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A study of two pairs and the baseline again."""
+    path = tmp_path_factory.mktemp("studies") / "begun.jsonl"
+    return path, run(*on_cpu(suite, *ARMS, "--self", "--pairs", 2, "--seed", 3, "-o", path))
+
+
+def test_arms_are_run_as_planned_each_in_processes_of_its_own(begun: Any) -> None:
+    path, done = begun
+    assert (0, "") == (done.returncode, done.stderr)
+    found = record.read(path)
+    study = found.header.study
+    assert study is not None
+    assert (["host", "one thread", f"host{AGAIN}"], 2, 3) == ([arm.name for arm in study.arms], study.pairs, study.seed)
+    assert plan(study.arms, study.cases, range(2), 3) == [each.case for each in found.records]
+    assert {"ok"} == {each.status for each in found.records}
+    assert len({worker.pid for worker in found.workers}) == len(found.workers) == 6
+    arms = {worker.worker: worker.arm for worker in found.workers}
+    for each in found.records:
+        assert each.worker is not None
+        arm = arms[each.worker]
+        assert arm is not None
+        assert each.case.arm == arm.name
+
+
+def test_variables_of_an_arm_are_in_its_workers_alone(begun: Any) -> None:
+    found = record.read(begun[0])
+    threads: dict[str, set[int | None]] = {}
+    for worker in found.workers:
+        assert worker.arm is not None
+        threads.setdefault(worker.arm.name, set()).add(worker.placement.threads)
+    assert {1} == threads["one thread"]
+    assert threads["host"] == threads[f"host{AGAIN}"]
+    assert len(os.sched_getaffinity(0)) == 1 or {1} != threads["host"]
+
+
+def test_what_the_arms_differ_in_is_shown(begun: Any) -> None:
+    shown = begun[1].stdout
+    assert "one thread against host" in shown
+    assert "(2 pairs; " in shown
+    assert "host" in shown.splitlines()[0], "the baseline against itself comes first"
+    assert shown.count("gemm m=4 n=4 k=8 ") >= 1
+
+
+def test_a_study_goes_on_with_what_its_file_says(begun: Any, tmp_path: Path) -> None:
+    path = tmp_path / "resumed.jsonl"
+    whole = begun[0].read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole[:-1]))  # as if it had been stopped in its last pair
+    done = run("study", "--resume", path, "--fail-on", "never")
+    assert (0, "") == (done.returncode, done.stderr)
+    found = record.read(path)
+    assert record.read(begun[0]).header == found.header
+    assert [0, 1, 2] == pairs_of(found)
+    study = found.header.study
+    assert study is not None
+    assert plan(study.arms, study.cases, [2], study.seed) == [
+        each.case for each in found.records if each.case.process == 2
+    ]
+    assert len({worker.worker for worker in found.workers}) == len(found.workers)
+
+
+def test_more_pairs_can_be_asked_for_and_an_ended_study_stays_as_it_is(begun: Any, tmp_path: Path) -> None:
+    path = tmp_path / "resumed.jsonl"
+    path.write_bytes(begun[0].read_bytes())
+    assert 0 == run("study", "--resume", path, "--fail-on", "never").returncode
+    assert begun[0].read_bytes() == path.read_bytes()
+    assert 0 == run("study", "--resume", path, "--pairs", 3, "--fail-on", "never").returncode
+    assert [0, 1, 2] == pairs_of(record.read(path))
+
+
+def test_a_file_says_arms_pairs_and_seed(tmp_path: Path) -> None:
+    suite, path = tmp_path / "mine.toml", tmp_path / "results.jsonl"
+    suite.write_text(
+        """
+title = "mine"
+pairs = 1
+seed = 11
+arm = ["host", { runtime = "host", name = "narrow", cpus = 0.5 }]
+gemm = [{ m = 4, n = 4, k = 4 }]
+"""
+    )
+    done = run(*on_cpu(suite, "-o", path))
+    assert 0 == done.returncode, done.stderr
+    study = record.read(path).header.study
+    assert study is not None
+    assert ("mine", 1, 11) == (study.title, study.pairs, study.seed)
+    assert [("host", None), ("narrow", 0.5)] == [(arm.name, arm.cpus) for arm in study.arms]
+
+
+def test_arms_of_the_command_line_take_the_place_of_the_file(tmp_path: Path) -> None:
+    suite, path = tmp_path / "mine.toml", tmp_path / "results.jsonl"
+    suite.write_text('arm = ["podman", "docker"]\ngemm = [{ m = 4, n = 4, k = 4 }]\n')
+    assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).returncode
+    study = record.read(path).header.study
+    assert study is not None
+    assert ["host", "one thread"] == [arm.name for arm in study.arms]
+
+
+def test_an_arm_that_cannot_be_had_is_one_line_and_the_others_go_on(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    done = run(*on_cpu(suite, *ARMS, *NOWHERE, "--pairs", 2, "-o", path))
+    assert 0 == done.returncode, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("nowhere runs nothing with numpy on cpu: ")
+    assert "4095" in line
+    found = record.read(path)
+    assert [0, 1] == pairs_of(found)
+    for each in found.records:
+        assert ("skipped" if each.case.arm == "nowhere" else "ok") == each.status
+        assert each.status == "ok" or (each.reason and "4095" in each.reason)
+    assert "one thread against host" in done.stdout
+    assert "4095" in done.stdout
+
+
+def test_there_is_no_second_pair_with_a_single_arm(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    done = run(*on_cpu(suite, "--arm", "host", *NOWHERE, "--pairs", 4, "-o", path))
+    assert [0] == pairs_of(record.read(path))
+    assert 1 == done.returncode, "nothing was compared"
+    assert "4095" in done.stdout
+
+
+def test_where_no_arm_can_be_had_the_exit_code_is_1(suite: Path) -> None:
+    done = run(*on_cpu(suite, *NOWHERE, "--self"))
+    assert 1 == done.returncode
+    assert 2 == len(done.stderr.splitlines())
+
+
+def test_a_budget_ends_it_after_a_pair(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert 0 == run(*on_cpu(suite, *ARMS, "--time-budget", "1us", "-o", path)).returncode
+    assert [0] == pairs_of(record.read(path))
+
+
+def test_verdicts_are_looked_at_from_the_fifth_pair_on(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    done = run(*on_cpu(suite, *ARMS, "--until", "settled", "--pairs", 6, "-o", path))
+    assert 0 == done.returncode, done.stderr
+    assert pairs_of(record.read(path)) in (list(range(5)), list(range(6)))
+
+
+def test_a_failed_case_is_exit_code_1(suite: Path) -> None:
+    done = run(*on_cpu(suite, *ARMS, "--pairs", 1, "--timeout", "1us"))
+    assert 1 == done.returncode
+    assert "no answer within 1e-06 s (--timeout)" in done.stdout
+
+
+def test_sigterm_leaves_what_was_measured(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    command = [*COMMAND, *map(str, on_cpu(suite, *ARMS, "--pairs", 500, "-o", path))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (path.exists() and b'"process":1,' in path.read_bytes()):
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        stdout, stderr = running.communicate(timeout=60)
+    assert 128 + signal.SIGTERM == running.returncode
+    assert stderr.startswith("Stopped after ")
+    assert "one thread against host" in stdout
+    assert 1 in pairs_of(record.read(path))
+
+
+def test_exports_are_those_of_the_comparison(suite: Path, tmp_path: Path) -> None:
+    sheet = tmp_path / "found.csv"
+    done = run(*on_cpu(suite, *ARMS, "--pairs", 2, "--csv", sheet, "--json", "-"))
+    assert 0 == done.returncode, done.stderr
+    (arm,) = json.loads(done.stdout)["arms"]
+    assert "one thread" == arm["name"]
+    rows = list(csv.DictReader(sheet.read_text().splitlines()))
+    assert {("host", "one thread", "gemm")} == {(row["baseline"], row["arm"], row["primitive"]) for row in rows}
+
+
+VERSUS = ("--versus", "host:env.OMP_NUM_THREADS=1,name=one thread", "--device", "cpu", "--backend", "numpy", *QUICK)
+
+
+def test_versus_sets_the_host_against_another_arm(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    done = run("gemm", "-m", 4, "-n", 4, "-k", 4, *VERSUS, "--threads", 1, "--pairs", 2, "-o", path)
+    assert done.returncode in (0, 1), done.stderr  # 1 is slower
+    assert "one thread against host" in done.stdout
+    found = record.read(path)
+    assert {"host", "one thread"} == {each.case.arm for each in found.records}
+    assert {1} == {each.case.placement.threads for each in found.records}, "a placement is that of both"
+
+
+def test_versus_compares_a_suite_in_five_pairs(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    done = run("run", suite, *VERSUS, "-o", path)
+    assert done.returncode in (0, 1), done.stderr
+    assert [0, 1, 2, 3, 4] == pairs_of(record.read(path))
+
+
+REFUSED = [
+    (("study",), "name a suite (containers, numa, a file), or primitives by --primitive"),
+    (("study", "quick"), "a study compares two arms or more, there is none: name another with --arm"),
+    (("study", "quick", "--arm", "host"), "there is host alone"),
+    (("study", "quick", "--arm", "host", "--arm", "host"), "2 arms are called host"),
+    (("study", "quick", "--arm", "nosuch"), "nosuch"),
+    (("study", "quick", "--arm", "host:shm=1GiB", "--arm", "host"), "has no shm"),
+    (("study", "quick", "--sizes", "small", *ARMS), "--sizes small and quick: one of them"),
+    (("study", "--primitive", "gemn", *ARMS), "primitive 'gemn': there are "),
+    (("study", "nosuch", *ARMS), "suite 'nosuch': there are small, medium, large, "),
+    (("study", "quick", *ARMS, "--pairs", "0"), "Invalid value for '--pairs'"),
+    (("study", "quick", *ARMS, "--time-budget", "0s"), "Invalid value for '--time-budget'"),
+    (("study", "quick", *ARMS, "-o", "x", "--json", "x"), "asked to hold two things"),
+    (("gemm", "--pairs", "3"), "--pairs: of processes here and in another arm: name that with --versus"),
+    (("gemm", *VERSUS, "--processes", "3"), "--processes and --versus: it means nothing where places are compared"),
+    (("gemm", *VERSUS, "--roof"), "--roof and --versus"),
+    (("gemm", *VERSUS, "--resume", "x"), "--resume and --versus: go on with `primbench study --resume`"),
+    (("gemm", "--versus", "host"), "2 arms are called host"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), REFUSED, ids=[" ".join(a) for a, _ in REFUSED])
+def test_bad_request_says_what_is_wrong(arguments: tuple[str, ...], reason: str, refusal: Callable[..., str]) -> None:
+    assert reason in refusal(*arguments)
+
+
+def test_resuming_takes_no_other_arms_or_cases(begun: Any, refusal: Callable[..., str]) -> None:
+    for asked in (ARMS, ("quick",), ("--seed", 1), ("--max-time", "1s"), ("--label", "a=b")):
+        reason = refusal("study", "--resume", begun[0], *asked)
+        assert "and --resume: a study goes on with the arms and cases it was begun with" in reason
+
+
+def test_only_a_study_can_be_gone_on_with(measured: Any, refusal: Callable[..., str]) -> None:
+    assert "not of a study: go on with the command that began it" in refusal("study", "--resume", measured[0])

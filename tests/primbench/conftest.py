@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from primbench import environment
+from primbench.arms import parse_arm
+from primbench.environment import Environment
+from primbench.measurement import Measurement
+from primbench.placement import EffectivePlacement
+from primbench.record import Case, Header, Record, Results, Study, Worker
+from primbench.study import AGAIN
+
+MadeStudy = Callable[..., Results]
+HERE = environment.collect(gpus=False)
+PLACED = EffectivePlacement(cpus=[0], memory_policy="default", memory_nodes=[], rung="none")
+
+
+@pytest.fixture(scope="session")
+def made_study() -> MadeStudy:
+    """``made_study(arms, cases, measured)``: what a study leaves that saw ``measured(arm, case, pair)``.
+
+    arms: in words, with " (again)" after the first one for the baseline run twice. environments: arm -> what its
+    workers saw; this machine where it is not named. What ``measured`` gives as text is a failed case's reason.
+    """
+
+    def make(
+        arms: Sequence[str],
+        cases: Sequence[Case],
+        measured: Callable[[str, Case, int], Measurement | str],
+        pairs: int = 8,
+        environments: Mapping[str, Environment] = {},
+    ) -> Results:
+        parsed = [
+            replace(parse_arm(words.removesuffix(AGAIN)), name=words) if words.endswith(AGAIN) else parse_arm(words)
+            for words in arms
+        ]
+        study = Study(arms=parsed, cases=list(cases), pairs=pairs)
+        header = Header(schema_version=1, command=[], started_utc="", labels={}, environment=HERE, study=study)
+        results = Results(header=header, workers=[], records=[])
+        for pair in range(pairs):
+            for arm in parsed[:: -1 if pair % 2 else 1]:
+                for backend, device in dict.fromkeys((case.backend, case.device) for case in cases):
+                    results.add(
+                        Worker(
+                            worker=len(results.workers),
+                            pid=1,
+                            backend=backend,
+                            device=device,
+                            environment=environments.get(arm.name, HERE),
+                            placement=PLACED,
+                            versions={},
+                            arm=arm,
+                        )
+                    )
+                    for case in cases:
+                        if (case.backend, case.device) == (backend, device):
+                            seen = measured(arm.name, case, pair)
+                            results.add(
+                                Record(
+                                    case=replace(case, arm=arm.name, process=pair),
+                                    status="failed" if isinstance(seen, str) else "ok",
+                                    reason=seen if isinstance(seen, str) else None,
+                                    measurement=None if isinstance(seen, str) else seen,
+                                    worker=len(results.workers) - 1,
+                                    started_utc="",
+                                    duration_s=1.0,
+                                )
+                            )
+        return results
+
+    return make
