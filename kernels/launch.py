@@ -19,6 +19,7 @@ OF_GPUS = ("kernel", "driver")
 OF_CPUS = ("getppid", "thread_wake", "process_start")
 CALLS = ("dispatch", *OF_GPUS, "ctypes", *OF_CPUS)
 TAKE_PARAMETERS = (*OF_GPUS, "ctypes")
+SEALS = ("none", "ioctl", "all")
 MAX_PARAMETER_BYTES = 4096  # CUDA C++ Programming Guide, "__global__": the limit that every GPU has
 
 
@@ -30,11 +31,16 @@ class Launch(Problem, name="launch"):
     framework (torch has none, and zeroes one element), driver the same through cuda.bindings, ctypes through ctypes.
     On a CPU, ctypes calls an empty C function, getppid the kernel of the system; thread_wake wakes a waiting thread
     and waits for its answer; process_start starts /bin/true and waits for its end.
+
+    A seal answers whether calls in steady state enter the kernel of the system: 10000 of them, ten between two waits,
+    are made once more by a thread whose ioctl, or whose every system call but waiting for other threads and reading
+    the clock, is refused. Refused system calls are counted, and stand by name in the record; getppid makes one a call.
     """
 
     call: str = option("dispatch", "what is called", CALLS)
     parameter_bytes: int = option(0, "of the kernel: 0, or a multiple of 8 from 16 to 4096")
     nodes: int = option(0, "kernels of a graph that a call replays; 0 launches one without a graph")
+    seal: str = option("none", "system calls that are refused to calls made once more", SEALS)
 
     example_sizes = ((),)  # it has none
     has_tails = True
@@ -53,6 +59,8 @@ class Launch(Problem, name="launch"):
             raise InvalidRequest(f"launch nodes={nodes!r}: a whole number, 0 for no graph")
         if nodes and self.call in OF_CPUS:
             raise InvalidRequest(f"launch nodes={nodes} with call={self.call!r}: a graph holds kernels only")
+        if self.seal not in SEALS:
+            raise InvalidRequest(f"launch seal={self.seal!r}: one of {', '.join(SEALS)}")
 
     def bytes_moved(self) -> None:
         """The few there are say nothing."""
@@ -81,9 +89,10 @@ class Launch(Problem, name="launch"):
         return 2.0**-24
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
-        """Tails of single calls; of graphs, the GPU's time for each node."""
+        """Tails of single calls; of graphs, the GPU's time for each node; what was done under a seal."""
         single_s, wall_s, device_s = measured.enqueue_single_s, measured.wall_s, measured.device_s
         others, trace = measured.others, measured.trace
+        sealed_s, refused = others.get("sealed_s"), measured.refused_calls
         return {
             "single_p50_s": _quantile_s(single_s, 0.5),
             "single_p99_s": _quantile_s(single_s, 0.99),
@@ -94,6 +103,10 @@ class Launch(Problem, name="launch"):
             "full_queue_s": _quantile_s(others.get("full_queue_s"), 0.5),
             "instantiate_s": _quantile_s(others.get("instantiate_s"), 0.5),
             "per_node_s": device_s.median_s / self.nodes if device_s and self.nodes else None,
+            "unsealed_s": _quantile_s(others.get("unsealed_s"), 0.5),
+            "sealed_s": _quantile_s(sealed_s, 0.5),
+            "sealed_calls": len(sealed_s.samples_s) * sealed_s.calls_per_sample if sealed_s else None,
+            "refused_calls": None if refused is None else sum(refused.values()),
         }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.cuda import driver
 from primbench.kernels._launch_cuda import Replay, cuda_step, parameters, refuse_what_cpus_do
 from primbench.kernels._launch_driver import driver_step
+from primbench.kernels._launch_sealed import sealable
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _ONE = (1,)  # grid and block
 
 
 @kernel("launch", "cupy")
+@sealable
 def cupy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     refuse_what_cpus_do(problem)
     if problem.call in ("driver", "ctypes"):

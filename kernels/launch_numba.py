@@ -11,6 +11,7 @@ from primbench.errors import UnsupportedCase
 from primbench.kernels._launch_cuda import Replay, cuda_step, refuse_what_cpus_do
 from primbench.kernels._launch_driver import driver_step
 from primbench.kernels._launch_host import host_step
+from primbench.kernels._launch_sealed import sealable
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 @kernel("launch", "numba")
+@sealable
 def numba_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     """One call is made here, so that no later one compiles."""
     if backend.device == "cpu":

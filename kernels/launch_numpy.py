@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from primbench.kernels._launch_host import host_step
+from primbench.kernels._launch_sealed import sealable
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 
 @kernel("launch", "numpy")
+@sealable
 def numpy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     import numpy as np
 

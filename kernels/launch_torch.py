@@ -10,6 +10,7 @@ from primbench.errors import UnsupportedCase
 from primbench.kernels._launch_cuda import Replay, cuda_step, refuse_what_cpus_do
 from primbench.kernels._launch_driver import driver_step
 from primbench.kernels._launch_host import host_step
+from primbench.kernels._launch_sealed import sealable
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 @kernel("launch", "torch")
+@sealable
 def torch_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     """torch.add, or zero_ where an empty kernel is asked for, each of one element."""
     import torch

@@ -157,6 +157,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     On a GPU: enqueue_s, enqueue_single_s, wall_s, stream_s, device_s and, from a traced run, trace.busy_s.
     On a CPU: wall_s (one call a sample) and batch_s (back-to-back calls in batches of at least 50 us).
     others: times that only this primitive has, by name.
+    refused_calls: of calls under a seal (launch --seal), system calls that were refused, by name, and how often.
 
     error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit.
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
@@ -172,6 +173,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     device_s: Samples | None = None
     batch_s: Samples | None = None
     others: dict[str, Samples] = {}
+    refused_calls: dict[str, int] | None = None
     trace: Trace | None = None
     missing: dict[str, str] = {}
     verified: bool | None = None

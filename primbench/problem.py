@@ -183,7 +183,9 @@ def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
 
 
 def described(step: Step, **attributes: Any) -> Step:
-    """The step, with attributes that say what it is: ``algorithm``, ``others``, ``stream_only``, ``host_buffers``.
+    """The step, with attributes that say what it is.
+
+    ``algorithm``, ``others``, ``refused_calls``, ``stream_only``, ``host_buffers``.
 
     The last: pairs of a host array that its calls read or write, and the memory node it is to be on or None. A step on
     a CPU needs it where these are not its inputs and its output.

@@ -223,7 +223,7 @@ def _one_call_s(backend: Backend, calls: Calls) -> float:
 def timed_on(
     backend: Backend, problem: Problem, calls: Calls, steps: Sequence[Step], method: Method, pace: Pace
 ) -> Measurement:
-    """The times of every call, and those that the step itself knows how to take: its attribute ``others``."""
+    """The times of every call, and what the step itself knows how to take: its attributes others, refused_calls."""
     secondary = tail_rule(method) if problem.has_tails else secondary_rule(method)
     if backend.device == "cpu":
         timed = measure_cpu(calls, method, secondary, pace)
@@ -232,7 +232,9 @@ def timed_on(
 
         timed = cuda_timing.measure(cast("CudaBackend", backend), calls, len(steps), method, secondary, pace)
     take_others: Mapping[str, TakeOther] = getattr(steps[0], "others", {})
-    return replace(timed, others={name: take(method, pace.clock) for name, take in take_others.items()})
+    others = {name: take(method, pace.clock) for name, take in take_others.items()}
+    take_refused: Callable[[Method, Clock], dict[str, int]] | None = getattr(steps[0], "refused_calls", None)
+    return replace(timed, others=others, refused_calls=take_refused and take_refused(method, pace.clock))
 
 
 def set_up(

@@ -53,6 +53,15 @@ def test_a_launch_has_its_times_with_the_queue_short_and_full(backend: Backend, 
     assert measured.enqueue_single_s is not None
 
 
+@pytest.mark.parametrize("call", ["kernel", "dispatch", "driver", "ctypes"])
+def test_launches_in_steady_state_need_no_ioctl(backend: Backend, call: str) -> None:
+    method = Method(min_time_s=0.005, max_time_s=2)
+    measured = measure(Launch(call, seal="ioctl"), backend=backend.name, device="cuda:0", method=method)
+    assert {} == measured.refused_calls
+    assert {"full_queue_s", "unsealed_s", "sealed_s"} == set(measured.others)
+    assert 10_000 == Launch(call, seal="ioctl").figures(measured)["sealed_calls"]
+
+
 @pytest.mark.parametrize("call", ["driver", "ctypes"])
 def test_a_graph_is_timed_behind_a_blocking_kernel_and_its_instantiation_too(backend: Backend, call: str) -> None:
     measured = measure(Launch(call, nodes=10), backend=backend.name, device="cuda:0", method=QUICK)

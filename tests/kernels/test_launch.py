@@ -35,6 +35,7 @@ QUICK = Method(min_time_s=0.002, max_time_s=0.01)
         ({"parameter_bytes": 64}, "parameter_bytes=64 with call='dispatch': ask for --call kernel, driver, ctypes"),
         ({"nodes": -1}, "nodes=-1: a whole number, 0 for no graph"),
         ({"call": "getppid", "nodes": 3}, "nodes=3 with call='getppid': a graph holds kernels only"),
+        ({"seal": "some"}, "seal='some': one of none, ioctl, all"),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
@@ -104,12 +105,18 @@ def test_a_quantile_of_the_tail_needs_ten_samples_beyond_it() -> None:
 def test_figures_have_the_same_names_whatever_was_measured() -> None:
     trace = Trace(busy_s=samples(6), kernels_per_call=1, kernels=["empty"], launch_to_start_s=samples(5))
     others = {"instantiate_s": samples(7), "full_queue_s": samples(9)}
-    full = Launch("driver", nodes=4).figures(Measurement(device_s=samples(39), others=others, trace=trace))
+    others |= {"unsealed_s": samples(11), "sealed_s": samples(13)}
+    refused = {"ioctl": 2, "mmap": 3}
+    full = Launch("driver", nodes=4).figures(
+        Measurement(device_s=samples(39), others=others, trace=trace, refused_calls=refused)
+    )
     assert list(Launch().figures(Measurement())) == list(full)
     assert {None} == set(Launch().figures(Measurement()).values())
     assert [3e-6, 5e-6, 4e-6, 5e-6] == pytest.approx(
         [full[name] for name in ("launch_to_start_s", "full_queue_s", "instantiate_s", "per_node_s")]
     )
+    assert [6e-6, 7e-6] == pytest.approx([full["unsealed_s"], full["sealed_s"]])
+    assert [13, 5] == [full["sealed_calls"], full["refused_calls"]]
 
 
 def test_each_node_is_told_its_own_address_and_word() -> None:
@@ -167,7 +174,7 @@ def test_a_graph_of_another_number_of_nodes_fails() -> None:
 
 
 def asked_for(**given: tuple[Any, ...]) -> list[Any]:
-    values: dict[str, Any] = {"sizes": None, "call": (), "parameter_bytes": (), "nodes": ()} | given
+    values: dict[str, Any] = {"sizes": None, "call": (), "parameter_bytes": (), "nodes": (), "seal": ()} | given
     return [problem for problem, _ in entries_of(Launch, values)]
 
 
