@@ -1,0 +1,1 @@
+"""How images of primbench are made; read by primbench.images, installed as ``primbench.containers``."""

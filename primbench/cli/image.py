@@ -1,0 +1,48 @@
+"""`primbench image`: images for runtimes to start workers from."""
+
+from __future__ import annotations
+
+import click
+
+from primbench.cli.options import FILE
+from primbench.images import BUILDERS, DEFAULT_BASE, DEFAULT_TAG
+
+BUILD_HELP = """Build an image with the primbench that is running, and the versions of libraries that are here.
+
+What the base brought stays if it will do. Extras are those of `pip install primbench[...]`, and bring CUDA's libraries:
+torch, cuda13. Images are what arms other than host may name: `primbench study --arm podman:image=NAME`.
+
+Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
+"""
+
+
+@click.group()
+def command() -> None:
+    """Build container images of primbench."""
+
+
+@command.command(help=BUILD_HELP)
+@click.option("--runtime", type=click.Choice(list(BUILDERS)), required=True, help="Who builds it.")
+@click.option("--tag", metavar="NAME", help=f"Its name; for apptainer its file. [default: {DEFAULT_TAG}, or .sif]")
+@click.option("--base", default=DEFAULT_BASE, show_default=True, metavar="IMAGE", help="One with Python and pip.")
+@click.option("--extra", "extras", multiple=True, metavar="NAME", help="What else to install, such as torch. Repeat.")
+@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write time and size as JSON; - is stdout.")
+def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], json_path: str | None) -> None:
+    import msgspec
+
+    from primbench import images
+    from primbench.cli.measuring import sigterm_unwinds
+    from primbench.cli.outputs import EXPORTS, check_outputs, write
+    from primbench.units import format_bytes, format_time
+
+    check_outputs(dict.fromkeys(EXPORTS) | {"json_path": json_path})
+    usual = f"{DEFAULT_TAG}.sif" if runtime == "apptainer" else DEFAULT_TAG
+    request = images.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
+    with sigterm_unwinds():
+        made = images.build(request)
+    if json_path is not None:
+        write(json_path, msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n")
+    if json_path != "-":
+        size = f"size unknown ({made.missing['size_bytes']})" if made.missing else format_bytes(made.size_bytes)
+        click.echo(f"{made.name}: {size} with its base {base}, built in {format_time(made.build_s)}")
+        click.echo(f"primbench study --arm host --arm {runtime}:image={made.name}")
