@@ -16,8 +16,16 @@ from primbench.errors import PrimbenchError
 
 COMMANDS = {
     "run": ("primbench.cli.run", "Run a suite: deepbench, or a TOML file of your own."),
+    "study": ("primbench.cli.study", "Run the same cases on the host and in containers, and say what differs."),
+    "ablate": ("primbench.cli.ablate", "Add one ingredient of a container after the other, and say what each costs."),
+    "compare": ("primbench.cli.compare", "Compare the arms of a study, or two results files, and say what is certain."),
     "list": ("primbench.cli.listing", "List primitives, backends and suites, and what is missing for which."),
-    "env": ("primbench.cli.env", "Show what would be recorded of this place."),
+    "arms": ("primbench.cli.arms", "List the runtimes that a study may start workers in, and which work here."),
+    "image": ("primbench.cli.image", "Build a container image with this primbench, for arms of a study."),
+    "topo": ("primbench.cli.topo", "Show memory nodes, CPUs and GPUs, what links them, and what is allowed here."),
+    "numa": ("primbench.cli.numa", "Measure which memory node and which CPUs are near which GPU."),
+    "env": ("primbench.cli.env", "Show what would be recorded of this place, or what tells two apart."),
+    "doctor": ("primbench.cli.doctor", "Look for what slows this place down, and say what to do."),
     "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }

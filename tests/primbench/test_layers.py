@@ -28,7 +28,7 @@ LAYERS = [
     "children runtimes",
     "ranks followers worker workerprocess rank session",
     "running",
-    "affinity doctor study compare images ablation",
+    "affinity doctor study compare images wheel ablation",
     "report",
     "cli",
     "__main__",

@@ -1,0 +1,103 @@
+"""`primbench ablate`: a container put together one ingredient after the other, and what each costs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from primbench import ablation
+from primbench import record as records_file
+from primbench.arms import Arm
+from primbench.cli.compare import is_met, publish
+from primbench.cli.options import GroupedCommand, GroupedOption
+from primbench.cli.outputs import check_outputs
+from primbench.cli.study import DEFAULT_SIZES, carry_out, refuse_beside_resume, resumed, study_of, study_options
+from primbench.compare import Comparison
+from primbench.placement import Placement
+from primbench.protocol import Start
+from primbench.record import Results, Study
+from primbench.sysfiles import attempt
+
+DEFAULT_PRIMITIVES = ("launch",)
+LEAST_CPUS = 0.01  # of a quota
+
+
+def _run(**values: Any) -> None:
+    if values["resume"] is not None:
+        refuse_beside_resume()
+        held = records_file.read(values["resume"])
+        carry_out(resumed(held, values), held, values, _show)
+    else:
+        carry_out(_asked(values), None, values, _show)
+
+
+def _show(found: Results, comparison: Comparison, values: dict[str, Any]) -> None:
+    """Raises OutputError as publish() does. Exit 1 by --fail-on, for which every arm is set against the host."""
+    from primbench.report import ablation as report
+
+    publish(ablation.waterfall(found, comparison), report, values)
+    if is_met(values["fail_on"], comparison):
+        sys.exit(1)
+
+
+def _asked(values: dict[str, Any]) -> Study:
+    """Raises InvalidRequest, FileError, and BackendUnavailable where not even the first step can be started."""
+    import primbench.suites as suites
+
+    check_outputs(values)
+    runner = ablation.runner_of(values["runtime"], values["runner"])
+    only = values["primitives"] or (None if values["sizes"] else DEFAULT_PRIMITIVES)
+    entries = [(each.problem, each.labels) for each in suites.read(values["sizes"] or DEFAULT_SIZES, only=only)]
+    base = ablation.bare(runner)
+    title = f"{values['runtime']} by {runner}, one ingredient after the other"
+    study = study_of([ablation.HOST, base], entries, values, Placement(), title)
+    start = Start(backend=study.cases[0].backend, device=study.cases[0].device)
+    left_out: dict[str, str] = {}
+    cpuset = attempt(left_out, ablation.FAR_CPUS, lambda: ablation.far_cpus(study.cases[0].device))
+    added = ablation.ingredients(
+        values["runtime"], no_new_privileges=values["no_new_privileges"], cpus=values["quota"], cpuset=cpuset or ()
+    )
+    arms, refused = ablation.build_up(base, added, lambda arm: _refusal(arm, start, quiet=values["quiet"]))
+    notes = [f"left out: {name}: {reason}" for name, reason in (refused | left_out).items()]
+    for note in notes[: len(refused)]:
+        click.echo(" ".join(note.splitlines()), err=True)
+    return replace(study, arms=arms, notes=notes)
+
+
+def _refusal(arm: Arm, start: Start, *, quiet: bool) -> str | None:
+    if not quiet and sys.stderr.isatty():
+        click.echo(f"trying {arm.name}", err=True)
+    return ablation.refusal_of(arm, start)
+
+
+def _option(group: str, *names: str, **attributes: Any) -> click.Option:
+    return GroupedOption(names, group=group, **attributes)
+
+
+command = GroupedCommand(
+    "ablate",
+    callback=_run,
+    params=[
+        _option("Container", "--runtime", type=click.Choice(list(ablation.RUNNERS)), default="docker",
+                show_default=True, help="Whose container is put together; it need not be installed."),
+        _option("Container", "--runner", type=click.Choice(["runc", "crun"]),
+                help="What starts it. Default: what the runtime itself uses, where it works here, else the other."),
+        _option("Container", "--no-new-privileges", is_flag=True, help="Add that, too."),
+        _option("Container", "--cpus", "quota", type=click.FloatRange(LEAST_CPUS), metavar="N",
+                help="Add a quota of so many CPUs' time, too."),
+        *study_options(),
+    ],
+    help="Add one ingredient of a container after the other, and say what each costs.\n\n"
+         "On the host's own files: first on the host, then in mount, pid and uts namespaces, then also in a control "
+         "group of its own, under the runtime's seccomp filter, with its capabilities, with ipc and shm of its own, "
+         "cut off from the network, with an overlay for a root; and on CPUs of another memory node than the GPU's, "
+         "where there are such. All in one study, interleaved; needs root. Without --primitive and --sizes: launches."
+         "\n\n"
+         "\b\n"
+         "primbench ablate --runtime docker --primitive launch --pairs 8 -o ablation.jsonl\n"
+         "primbench ablate --runtime podman --cpus 2 --sizes medium --primitive gemm\n"
+         "primbench ablate --resume ablation.jsonl --pairs 20",
+)  # fmt: skip

@@ -1,0 +1,130 @@
+"""A waterfall for people and for other programs: what each ingredient of a container costs, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from primbench.ablation import Step, Waterfall
+from primbench.compare import ArmComparison, CaseComparison, Estimate, Mean
+from primbench.compare.sides import identity
+from primbench.report import table
+from primbench.report.comparison import (
+    UNKNOWN,
+    csv_of,
+    flat,
+    heading,
+    name_of,
+    shown_interval,
+    shown_ratio,
+    shown_verdict,
+)
+from primbench.report.table import Table
+from primbench.units import format_time
+
+COLUMNS = ["ingredient", "metric", "time", "to the row before", "to the host", "verdict"]
+OTHERS = ("stack effect", "machine effect")
+
+
+def text(found: Waterfall) -> str:
+    """For a terminal."""
+    return "\n".join([*(table.text(each) for each in tables(found)), *_end(found)])
+
+
+def to_markdown(found: Waterfall) -> str:
+    return "\n".join([*(table.markdown(each) for each in tables(found)), *_end(found)])
+
+
+def to_json(found: Waterfall) -> str:
+    """One document, every estimate in it."""
+    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
+
+
+def to_csv(found: Waterfall) -> str:
+    """A row an estimate, of each arm against the host, then of each against the one before it: ``baseline`` says."""
+    to_host = [row for arm in found.comparison.arms for row in flat(found.comparison.baseline, arm)]
+    steps = found.steps[1:]  # the first is against the host
+    return csv_of([*to_host, *(row for step in steps for row in flat(step.before, step.arm))])
+
+
+def tables(found: Waterfall) -> list[Table]:
+    """One a case, and one of the mean of all cases where there are several."""
+    cases = found.comparison.arms[0].cases if found.comparison.arms else []
+    return [*(_table(found, case) for case in cases), *([_means(found)] if len(cases) > 1 else [])]
+
+
+def _title(found: Waterfall, of: str, pairs: int) -> str:
+    how = f"{pairs} pair{'s' * (pairs != 1)}; ratio of times, with its 95 % interval"
+    return f"{of}  {found.title or 'one after the other'}  ({how})"
+
+
+def _table(found: Waterfall, case: CaseComparison) -> Table:
+    pairs = max((each.pairs for arm in found.comparison.arms for each in _estimates(arm, case)), default=0)
+    rows = [row for arm in found.comparison.arms for row in _rows(found, arm, case)]
+    if case.primary:
+        start = format_time(case.primary.baseline_s)
+        rows.insert(0, [found.comparison.baseline, heading(case.primary.metric), start, "", "", ""])
+    for name, arm in found.wholes.items():
+        for estimate in _estimates(arm, case)[:1]:
+            cells = [heading(estimate.metric), format_time(estimate.arm_s), "", _ratio(estimate)]
+            rows.append([name, *cells, shown_verdict(estimate)])
+    return Table(_title(found, name_of(case.case), pairs), COLUMNS, rows, [])
+
+
+def _rows(found: Waterfall, arm: ArmComparison, case: CaseComparison) -> Iterator[list[str]]:
+    """Of an ingredient: the metric that the case is judged by, and those others that it makes slower or faster."""
+    step = _step(found, arm)
+    estimates = _estimates(step.arm, case) if step else []
+    if not estimates:
+        same = next((each for each in arm.cases if identity(each.case) == identity(case.case)), None)
+        reason = same.reason if same and same.reason else "not measured"
+        yield [arm.name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, f"not compared: {reason}"]
+    to_host = {each.metric: each for each in _estimates(arm, case)}
+    for each in estimates:
+        if each.primary or each.verdict in ("slower", "faster"):
+            whole = to_host.get(each.metric)
+            yield [
+                arm.name if each.primary else "",
+                heading(each.metric),
+                format_time(each.arm_s),
+                _ratio(each),
+                shown_ratio(whole.ratio) if whole else UNKNOWN,
+                shown_verdict(each),
+            ]
+
+
+def _means(found: Waterfall) -> Table:
+    pairs, rows = 0, []
+    for arm in found.comparison.arms:
+        step = _step(found, arm)
+        mean = step.arm.mean if step else None
+        pairs = max(pairs, mean.pairs if mean else 0)
+        rows.append([arm.name, _ratio(mean), shown_ratio(arm.mean.ratio) if arm.mean else UNKNOWN])
+    rows += [[name, "", _ratio(arm.mean)] for name, arm in found.wholes.items()]
+    name = f"geometric mean of {len(found.comparison.arms[0].cases)} cases"
+    return Table(_title(found, name, pairs), [COLUMNS[0], *COLUMNS[3:5]], rows, [])
+
+
+def _step(found: Waterfall, arm: ArmComparison) -> Step | None:
+    return next((step for step in found.steps if step.arm.name == arm.name), None)
+
+
+def _estimates(arm: ArmComparison, case: CaseComparison) -> list[Estimate]:
+    """Those of the case in another arm, or against another one."""
+    return [estimate for each in arm.cases if identity(each.case) == identity(case.case) for estimate in each.estimates]
+
+
+def _ratio(found: Estimate | Mean | None) -> str:
+    if found is None:
+        return UNKNOWN
+    return f"{shown_ratio(found.ratio)} {shown_interval(found.interval)}".removesuffix(f" {UNKNOWN}")
+
+
+def _end(found: Waterfall) -> list[str]:
+    others = [
+        f"{arm.name}: a {arm.effect}, none of the container alone"
+        for arm in found.comparison.arms
+        if arm.effect in OTHERS
+    ]
+    return [f"{note}\n" for note in [*others, *found.comparison.notes, *found.notes]]
