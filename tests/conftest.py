@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -22,7 +24,7 @@ from primbench.group import Group
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
 # CI installs every CPU framework and then sets this: a test skipped for want of one of them has found a fault in CI.
 SKIP_NOTHING_INSTALLABLE = "PRIMBENCH_TESTS_SKIP_NOTHING_INSTALLABLE" in os.environ
-NOT_INSTALLABLE = re.compile(r"GPU|cupy|CUDA|/dev/nvidia|root", re.IGNORECASE)
+NOT_INSTALLABLE = re.compile(r"GPU|cupy|CUDA|/dev/nvidia|root|architecture", re.IGNORECASE)
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,6 +38,52 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             report.outcome = "failed"
             report.longrepr = f"{item.nodeid}: skipped where everything it needs should be installed: {reason}"
     return report
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Callable[[str], Path]:
+    """``tree(name)``: the root of /proc, /sys and so on of another machine: tests/trees/NAME.json, written out."""
+
+    def write(name: str) -> Path:
+        root = tmp_path / name
+        for path, text in json.loads((ROOT / f"tests/trees/{name}.json").read_text())["files"].items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        return root
+
+    return write
+
+
+def _folder_instead(path: Path, dice: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
+    "absent": lambda path, dice: path.unlink(),
+    "empty": lambda path, dice: path.write_bytes(b""),
+    "garbage": lambda path, dice: path.write_bytes(dice.randbytes(dice.randint(1, 80))),
+    "words": lambda path, dice: path.write_text(dice.choice(["-1", "x", "0x1", "9" * 30, ":", "0-", "N/A", "٣", "\0"])),
+    "truncated": lambda path, dice: path.write_bytes(path.read_bytes()[: dice.randrange(path.stat().st_size or 1)]),
+    "a folder": _folder_instead,
+}
+
+
+@pytest.fixture(scope="session")
+def corrupt() -> Callable[[Path, int], str]:
+    """``corrupt(root, seed)`` damages one to three of the files under a root, and returns which and how."""
+
+    def damage(root: Path, seed: int) -> str:
+        dice = random.Random(seed)
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+        done = []
+        for path in dice.sample(files, dice.randint(1, 3)):
+            name = dice.choice(sorted(DAMAGES))
+            DAMAGES[name](path, dice)
+            done.append(f"{path.relative_to(root)}: {name}")
+        return ", ".join(done)
+
+    return damage
 
 
 @pytest.fixture(scope="session")
