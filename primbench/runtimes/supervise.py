@@ -32,6 +32,7 @@ from primbench.runtimes.control import limited
 from primbench.runtimes.launch import Launch
 
 STEP_TIMEOUT_S = 60.0
+GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has ended
 CLEARED_WITHIN_S = 10.0
 _HINT = re.compile(r"(Run|See) '.* --help'")
 _GONE = ("no such", "does not exist", "cannot connect")  # in the words of those who are to remove something
@@ -109,12 +110,23 @@ def _attend(arm: Arm, command: Sequence[str], launched: Launch) -> int:
     try:
         while ended not in (ready := [descriptor for descriptor, _ in poll.poll()]):
             if 0 in ready and not _pass_on(worker):
+                _let_end(worker, ended)
                 break
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(worker.pid, signal.SIGKILL)
         os.close(ended)
     return worker.wait()
+
+
+def _let_end(worker: subprocess.Popen[bytes], ended: int) -> None:
+    """A worker between two cases ends by itself, and then what its runtime started beside it does, too."""
+    assert worker.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        worker.stdin.close()
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.poll(GOODBYE_MS)
 
 
 def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
