@@ -12,6 +12,7 @@ from primbench.errors import InvalidRequest
 DEFAULT_MAX_NOISE = 0.005
 DEFAULT_MIN_TIME_S = 0.1
 DEFAULT_MAX_TIME_S = 2.0
+LONGEST_GAP_S = 0.6e-6  # between two kernels of a graph, and before the first
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -219,6 +220,19 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         if self.device_s is None or self.trace is None or not self.trace.kernels_per_call:
             return None
         return (self.device_s.median_s - self.trace.busy_s.median_s) / self.trace.kernels_per_call
+
+    @property
+    def is_traced_otherwise(self) -> bool | None:
+        """Whether the traced process ran other kernels than the timed one, by times that gaps do not explain.
+
+        A library that tries algorithms and takes the fastest may choose differently in each process. Gaps last at most
+        0.6 us a kernel, and clocks at the power limit move times by some percent.
+        """
+        if self.device_s is None or self.trace is None:
+            return None
+        device_s, busy_s = self.device_s.median_s, self.trace.busy_s.median_s
+        gaps_s = LONGEST_GAP_S * self.trace.kernels_per_call
+        return device_s - busy_s > gaps_s + 0.05 * device_s or busy_s > 1.1 * device_s
 
 
 def _rate(count: int | None, samples: Samples | None) -> float | None:

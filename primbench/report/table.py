@@ -141,6 +141,10 @@ def _notes(records: list[Record]) -> list[str]:
     }
     if ordinary:
         notes.append(f"clocks held back in some cases by: {', '.join(sorted(ordinary))}")
+    otherwise = [n for n, record in enumerate(records, 1) if (m := record.measurement) and m.is_traced_otherwise]
+    if otherwise:
+        rows = _rows(otherwise, len(records))
+        notes.append(f"{rows}: busy does not fit device: the traced process seems to have run other kernels")
     return notes
 
 

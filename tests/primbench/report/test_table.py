@@ -142,6 +142,19 @@ def test_clocks_held_back_are_noted() -> None:
     assert ["clocks held back in some cases by: sw power cap"] == table(record(held)).notes
 
 
+# Microseconds seen on an H200: torch's convolution, whose algorithms each process tries anew, and cuDNN's by itself; a
+# GRU with its gaps; a product at the power limit.
+@pytest.mark.parametrize(
+    ("device_us", "busy_us", "kernels", "told"),
+    [(272.7, 251.4, 6, True), (253.8, 254.3, 6, False), (1426.7, 1256.6, 375, False), (199.5, 210.8, 2, False),
+     (100.0, 130.0, 1, True)],
+)  # fmt: skip
+def test_a_trace_of_other_kernels_is_told(device_us: float, busy_us: float, kernels: int, told: bool) -> None:
+    trace = Trace(busy_s=samples(busy_us * 1e-6), kernels_per_call=kernels, kernels=["a"])
+    found = table(record(replace(ON_GPU, device_s=samples(device_us * 1e-6), trace=trace)))
+    assert told == any("busy does not fit device" in note for note in found.notes)
+
+
 def hampered(throttled_s: float, measurement: Measurement = ON_CPU) -> Measurement:
     host = HostReading(
         duration_s=0.8, cpu_time_s=0.8, voluntary_switches=0, involuntary_switches=0, throttled_s=throttled_s
