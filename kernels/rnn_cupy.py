@@ -71,8 +71,7 @@ def _try_all(backend: Any, problem: Rnn, operands: Operands) -> Step:
             best, best_s, _fastest[problem, backend.device] = step, time_s, name
     if best is None:
         raise UnsupportedCase(f"cuDNN has no such network: {'; '.join(refused)}")
-    best.algorithm += f" (tried: {', '.join(tried)})"  # type: ignore[attr-defined]
-    return best
+    return described(best, algorithm=f"{getattr(best, 'algorithm', '')} (tried: {', '.join(tried)})")
 
 
 def _stepwise(backend: Any, problem: Rnn, operands: Operands) -> Step:

@@ -26,7 +26,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +33,6 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import FileError, InvalidRequest
 from primbench.problem import Problem, Value, build, problem_class
-from primbench.units import format_bytes, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,17 +43,15 @@ if __name__ != "primbench.suites":
         "leave the checkout or start Python with -P, and import primbench.suites"
     )
 
+from primbench.suites.document import cut, read_document  # not where the folder is not the package
+
 SIZES = ("small", "medium", "large")
 HEADER = ("title", "source", "licence", "note")
 STUDY = ("arm", "pairs", "seed")
 LABELS = ("set", "application", "id", "label", "device")
 
 _FOLDER = Path(__file__).parent
-_MAX_FILE_BYTES = parse_size("16MiB")
-_MAX_QUOTED = 300
 _MAX_PROBLEMS = 10_000
-# tomllib keeps every prefix of a dotted key: without a limit, 200 kB of "a.a.a. ..." take 40 GB.
-_MAX_SQUARED_DOTS = 10**7
 _INTEGERS = range(-(2**63), 2**63)  # TOML 1.0, "Integer"
 
 
@@ -183,7 +179,7 @@ def _kept(suite: _Suite, only: Sequence[str], set_name: str | None) -> list[_Row
             name = row.labels.get("set")
             sets.setdefault(row.primitive, {})["without a set" if name is None else repr(name)] = None
         there = "; ".join(f"{primitive} {', '.join(of)}" for primitive, of in sets.items())
-        raise InvalidRequest(f"{suite.source}: no entry of {', '.join(asked)}: it holds {_cut(there)}")
+        raise InvalidRequest(f"{suite.source}: no entry of {', '.join(asked)}: it holds {cut(there)}")
     return kept
 
 
@@ -197,7 +193,7 @@ def _problems(row: _Row, replaced: Mapping[str, Sequence[Value]]) -> Iterator[Pr
         except InvalidRequest as error:
             changed = " with " + ", ".join(f"{field}={fields[field]!r}" for field in replaced)
             reason = str(error).removeprefix(f"{row.primitive} ")
-            raise InvalidRequest(f"{row.where}{changed if replaced else ''}: {_cut(reason)}") from None
+            raise InvalidRequest(f"{row.where}{changed if replaced else ''}: {cut(reason)}") from None
 
 
 def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:
@@ -214,7 +210,13 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:
 
 
 def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
-    document = _parse(source, _content(source, path))
+    try:
+        document = read_document(source, path)
+    except FileNotFoundError:
+        raise InvalidRequest(
+            f"suite {source!r}: there are {', '.join([*names(), *studies()])}, and no such file; "
+            "the path of a suite of your own ends in .toml"
+        ) from None
     for key in HEADER:
         if not isinstance(document.get(key, ""), str):
             raise FileError(f"{source}: {key} is not a string")
@@ -225,7 +227,7 @@ def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
         try:
             problem_class(primitive)
         except InvalidRequest as error:
-            raise FileError(f"{source}: {_cut(str(error))}") from None
+            raise FileError(f"{source}: {cut(str(error))}") from None
     rows = [
         row
         for primitive, entries in document.items()
@@ -274,9 +276,9 @@ def _row(where: str, primitive: str, entry: dict[str, Any]) -> _Row:
     fields = {key: value if isinstance(value, list) else [value] for key, value in entry.items() if key not in LABELS}
     for key, values in fields.items():
         if not all(_is_value(value) for value in values):
-            raise FileError(f"{where}: {_cut(repr(key))} is not a number of 64 bits, a string, true or false")
+            raise FileError(f"{where}: {cut(repr(key))} is not a number of 64 bits, a string, true or false")
         if not values:
-            raise FileError(f"{where}: {_cut(repr(key))} is an empty list: leave the field away, or name a value")
+            raise FileError(f"{where}: {cut(repr(key))} is an empty list: leave the field away, or name a value")
     if math.prod(map(len, fields.values())) > _MAX_PROBLEMS:
         raise FileError(f"{where}: its lists make more than {_MAX_PROBLEMS} problems")
     return _Row(where, primitive, fields, labels)
@@ -290,38 +292,3 @@ def _table(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FileError(f"{where} is not a table")
     return value
-
-
-def _parse(source: str, content: bytes) -> dict[str, Any]:
-    try:
-        text = content.decode()
-        if sum(line.count(".") ** 2 for line in text.split("\n")) > _MAX_SQUARED_DOTS:
-            raise FileError(f"{source}: too many dotted keys: a suite needs none but defaults.PRIMITIVE")
-        return tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        raise FileError(f"{source}: not UTF-8 text (byte {error.start})") from None
-    except RecursionError:
-        raise FileError(f"{source}: nested too deeply for a suite") from None
-    except ValueError as error:  # TOMLDecodeError, and integers of more digits than Python converts
-        raise FileError(f"{source}: not TOML: {_cut(str(error))}") from None
-
-
-def _content(source: str, path: str | os.PathLike[str]) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-    except (FileNotFoundError, ValueError):  # ValueError: a null character in the name
-        raise InvalidRequest(
-            f"suite {source!r}: there are {', '.join([*names(), *studies()])}, and no such file; "
-            "the path of a suite of your own ends in .toml"
-        ) from None
-    except OSError as error:
-        raise FileError(f"{source}: cannot be read: {error.strerror}") from None
-    if len(content) > _MAX_FILE_BYTES:
-        raise FileError(f"{source}: larger than {format_bytes(_MAX_FILE_BYTES)}: not a suite")
-    return content
-
-
-def _cut(quoted: str) -> str:
-    """A file may hold a word of megabytes; a message may not."""
-    return quoted if len(quoted) <= _MAX_QUOTED else quoted[: _MAX_QUOTED - 3] + "..."

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -16,6 +19,22 @@ from primbench.study import AGAIN
 MadeStudy = Callable[..., Results]
 HERE = environment.collect(gpus=False)
 PLACED = EffectivePlacement(cpus=[0], memory_policy="default", memory_nodes=[], rung="none")
+
+
+@pytest.fixture(scope="session")
+def built_stub(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
+    """``built_stub(source)``: a stand-in for NVML's library, compiled from C. Skips where there is no compiler."""
+
+    def build(source: Path) -> str:
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            pytest.skip("no C compiler (cc, gcc) to build the NVML stub with")
+        library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml-stub.so"
+        flags = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
+        subprocess.run([compiler, *flags, "-o", library, source], check=True)
+        return str(library)
+
+    return build
 
 
 @pytest.fixture(scope="session")

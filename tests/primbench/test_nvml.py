@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +50,8 @@ def ask(library: str, *questions: str, **variables: str) -> list[Any]:
 
 
 @pytest.fixture(scope="session")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> str:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc, gcc) to build the NVML stub with")
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml-stub.so"
-    flags = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run([compiler, *flags, "-o", library, SOURCE], check=True)
-    return str(library)
+def stub(built_stub: Callable[[Path], str]) -> str:
+    return built_stub(SOURCE)
 
 
 def test_identity_in_si_units(stub: str) -> None:
