@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from primbench import conditions, timedpages
 from primbench.affordable import check_memory
 from primbench.errors import VerificationError
+from primbench.inputsets import first_calls, input_sets
 from primbench.measurement import Measurement, Method
 from primbench.problem import setup_of
 from primbench.sampling import CLOCK, Calls, Clock, Pace, garbage_kept
 from primbench.timedpages import extents_of
-from primbench.timing import Phases, first_calls, input_sets, timed_on
+from primbench.timing import Phases, timed_on
 from primbench.verify import on_host, poison
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Lockstep(Pace):
 
     def __init__(self, group: Group, clock: Clock = CLOCK) -> None:
         super().__init__(clock)
+        self.loop = None  # that of one rank tells nothing of the rank that took longest
         self._group = group
         self._one_clock = group.on_one_host()
 

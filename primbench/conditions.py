@@ -8,6 +8,7 @@ import re
 import resource
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,12 +17,32 @@ from primbench.measurement import HostReading
 from primbench.sysfiles import attempt, whole_number
 
 _THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # of v2, of v1
+_PERIODS = ("nr_periods", "nr_throttled")
+
+
+class Throttling(NamedTuple):
+    """Of one control group. A number that its cpu.stat lacks is None."""
+
+    held_back_s: float
+    periods: int | None = None
+    throttled_periods: int | None = None
+
+    def since(self, before: Throttling) -> Throttling:
+        return Throttling(
+            self.held_back_s - before.held_back_s,
+            _difference(self.periods, before.periods),
+            _difference(self.throttled_periods, before.throttled_periods),
+        )
+
+
+def _difference(now: int | None, before: int | None) -> int | None:
+    return None if now is None or before is None else now - before
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Counters at one moment; only the differences that ``since`` makes of them mean anything.
 
-    waited_s: by thread. throttled_s: by cpu.stat file, of this process's own control group and those above it.
+    waited_s: by thread. throttling: by cpu.stat file, of this process's own control group and those above it.
     """
 
     root: Path
@@ -31,7 +52,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     involuntary_switches: int
     cpu_pressure_some_s: float | None
     waited_s: dict[str, float] | None
-    throttled_s: dict[str, float] | None
+    throttling: dict[str, Throttling] | None
     missing: dict[str, str]
 
 
@@ -40,7 +61,7 @@ def start(root: Path = Path("/")) -> Snapshot:
     missing: dict[str, str] = {}
     pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: cpu_pressure("total", root) * 1e-6)
     waited_s = attempt(missing, "waited_s", lambda: _waited_s(root))
-    throttled_s = attempt(missing, "throttled_s", lambda: _throttled_s(root))
+    throttling = attempt(missing, "throttled_s", lambda: _throttling(root))
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return Snapshot(
         root=root,
@@ -50,7 +71,7 @@ def start(root: Path = Path("/")) -> Snapshot:
         involuntary_switches=usage.ru_nivcsw,
         cpu_pressure_some_s=pressure_s,
         waited_s=waited_s,
-        throttled_s=throttled_s,
+        throttling=throttling,
         missing=missing,
     )
 
@@ -58,20 +79,20 @@ def start(root: Path = Path("/")) -> Snapshot:
 def since(before: Snapshot) -> HostReading:
     """The differences from ``before`` until now.
 
-    throttled_s is that of the control group that was held back most; the kernel adds it up over CPUs, so it
-    can exceed the duration. waited_s counts the threads that are there now.
+    Of control groups the one counts that was held back most. waited_s counts the threads that are there now.
     """
     now = start(before.root)
     missing = now.missing | before.missing
-    pressure_s = waited_s = throttled_s = None
+    pressure_s = waited_s = throttled = None
     if before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
         pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
     if before.waited_s is not None and now.waited_s is not None:
         waited_s = max(now.waited_s[thread] - before.waited_s.get(thread, 0.0) for thread in now.waited_s)
-    if before.throttled_s is not None and now.throttled_s is not None:
-        same = before.throttled_s.keys() & now.throttled_s.keys()
-        throttled_s = max((now.throttled_s[group] - before.throttled_s[group] for group in same), default=None)
-        if throttled_s is None:
+    if before.throttling is not None and now.throttling is not None:
+        same = before.throttling.keys() & now.throttling.keys()
+        held_back = [now.throttling[group].since(before.throttling[group]) for group in same]
+        throttled = max(held_back, key=lambda each: each.held_back_s, default=None)
+        if throttled is None:
             missing["throttled_s"] = "this process was moved to another control group"
     return HostReading(
         duration_s=now.time_s - before.time_s,
@@ -80,7 +101,9 @@ def since(before: Snapshot) -> HostReading:
         involuntary_switches=now.involuntary_switches - before.involuntary_switches,
         cpu_pressure_some_s=pressure_s,
         waited_s=waited_s,
-        throttled_s=throttled_s,
+        throttled_s=throttled and throttled.held_back_s,
+        quota_periods=throttled and throttled.periods,
+        throttled_periods=throttled and throttled.throttled_periods,
         missing=missing,
     )
 
@@ -116,14 +139,16 @@ def _waited_s(root: Path) -> dict[str, float]:
     return found
 
 
-def _throttled_s(root: Path) -> dict[str, float]:
-    """cpu.stat file -> seconds in which its group was held back by its quota."""
+def _throttling(root: Path) -> dict[str, Throttling]:
+    """cpu.stat file -> what its group's quota has done."""
     found = {}
     paths = [folder / "cpu.stat" for folder in cgroup_folders("cpu", root)]
     for path in paths:
-        for name, _, value in (line.partition(" ") for line in path.read_text().splitlines()):
-            if name in _THROTTLED_UNIT_S:
-                found[str(path)] = whole_number(value, path) * _THROTTLED_UNIT_S[name]
+        counters = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line)
+        for name in _THROTTLED_UNIT_S.keys() & counters.keys():
+            held_back_s = whole_number(counters[name], path) * _THROTTLED_UNIT_S[name]
+            periods = [whole_number(counters[each], path) if each in counters else None for each in _PERIODS]
+            found[str(path)] = Throttling(held_back_s, *periods)
     if not found:
         # The root group of v2 has the file without the counter.
         raise ValueError(f"{paths[0]} counts no throttling: this control group can have no quota")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Pages
+from primbench.cpuspeed import full_speed_s, slowed_fraction
+from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Pages, Samples
 from primbench.sysfiles import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time
 
@@ -14,6 +15,7 @@ WAITED_FRACTION = 0.05
 # Of CPU time. Two programs that share a CPU take turns every 3 to 10 ms; a quiet machine has ten a second.
 SWITCHES_PER_S = 100
 FEWEST_SWITCHES = 10
+SLOWED_FRACTION = 0.25  # of samples: their median moves
 # The user's settings and the limits of power and voltage that a GPU at work runs into; the table names them on its own.
 ORDINARY_REASONS = frozenset(
     (
@@ -35,6 +37,7 @@ def disturbances(measurement: Measurement) -> list[str]:
         return []
     return [
         *(_of_host(measurement.host) if measurement.host else ()),
+        *_of_cpu(measurement.batch_s or measurement.enqueue_s),
         *(_of_gpu(measurement.gpu) if measurement.gpu else ()),
         *(_of_pages(measurement.pages) if measurement.pages else ()),
     ]
@@ -55,6 +58,14 @@ def _of_host(host: HostReading) -> Iterator[str]:
     switches = host.involuntary_switches
     if switches >= FEWEST_SWITCHES and switches > SWITCHES_PER_S * host.cpu_time_s:
         yield f"it was taken off its CPU {switches} times in {format_time(host.cpu_time_s)} of CPU time"
+
+
+def _of_cpu(samples: Samples | None) -> Iterator[str]:
+    """By its own quickest loop: a CPU that was slow all the time is not told from a slow one."""
+    loops_s = [loop_s for _, loop_s in samples.loops_s] if samples else []
+    quickest_s = full_speed_s(loops_s)
+    if quickest_s and (slowed := slowed_fraction(loops_s, quickest_s)) > SLOWED_FRACTION:
+        yield f"its CPU was slow beside {format_percent(slowed)} of its samples: a shared core, or its clock"
 
 
 def _of_gpu(gpu: GpuReading) -> Iterator[str]:

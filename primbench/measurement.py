@@ -51,12 +51,15 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     samples_s: seconds a call; each sample is the mean of ``calls_per_sample`` consecutive calls.
     taken_by: the means, in words: "graph", "blocking kernel", "event pair", "host clock", "cupti", ...
     stopped: what ended the sampling: "noise" (quiet enough), "max time", or "count" (a fixed number was asked).
+    loops_s: what the same loop of Python took, which tells how fast the CPU was, each with the index of the sample that
+    came next; none where the host has no part in the time, or several processes have.
     """
 
     samples_s: Annotated[list[Annotated[float, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=1)]
     calls_per_sample: int
     taken_by: str
     stopped: Literal["noise", "max time", "count"]
+    loops_s: list[tuple[int, float]] = []
 
     @property
     def median_s(self) -> float:
@@ -139,7 +142,8 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_pressure_some_s: time in which some task of the machine (or cgroup) waited for a CPU. waited_s: the same of this
     process's own threads, of the one that waited longest.
-    throttled_s: time this cgroup was held back by its CPU quota.
+    throttled_s: time this cgroup was held back by its CPU quota, added up over CPUs, so that it can exceed the
+    duration; quota_periods, throttled_periods: those that there were, and those in which it was held back.
     """
 
     duration_s: float
@@ -149,6 +153,8 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     cpu_pressure_some_s: float | None = None
     waited_s: float | None = None
     throttled_s: float | None = None
+    quota_periods: int | None = None
+    throttled_periods: int | None = None
     missing: dict[str, str] = {}
 
 

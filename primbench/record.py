@@ -1,11 +1,15 @@
 """Results files: JSON Lines, a Header first, then Worker and Record lines as they happen.
 
+One that is compressed by xz, as the kept ones are, is read all the same.
+
 Schema history
-1: first version. Added since: Measurement.others, Measurement.refused_calls, Case.arm, Worker.arm, Header.study.
+1: first version. Added since: Measurement.others, Measurement.refused_calls, Case.arm, Worker.arm, Header.study,
+Study.other_builds, Samples.loops_s, HostReading.quota_periods, HostReading.throttled_periods.
 """
 
 from __future__ import annotations
 
+import lzma
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -98,7 +102,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     """The same cases in several arms, pair after pair of fresh processes.
 
     arms: the first is the baseline. cases: what each arm runs in each pair, of no arm yet. pairs: at most, with
-    until_settled, else exactly. seed: of the order of arms and of cases. notes: what is to be known of the arms.
+    until_settled, else exactly. seed: of the order of arms and of cases. other_builds: whether an arm whose framework
+    is another build than the baseline's is run, too. notes: what is to be known of the arms.
     """
 
     title: str = ""
@@ -107,6 +112,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int
     until_settled: bool = False
     seed: int = 0
+    other_builds: bool = False
     notes: list[str] = []
 
 
@@ -188,7 +194,7 @@ def read(path: str | os.PathLike[str]) -> Results:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
             number = 0
             while text := file.readline(MAX_LINE_BYTES):
                 number += 1
@@ -197,6 +203,8 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield text
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
+    except (lzma.LZMAError, EOFError) as error:
+        raise FileError(f"{path}: not a whole file of xz: {error}") from None
 
 
 def _no_end(path: Path, number: int, text: bytes) -> str:

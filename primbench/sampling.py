@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from primbench import stats
+from primbench.cpuspeed import Loop
 from primbench.measurement import Method, Samples
 from primbench.problem import Step
 
@@ -50,6 +51,7 @@ class Pace:
 
     def __init__(self, clock: Clock = CLOCK) -> None:
         self.clock = clock
+        self.loop: Loop | None = Loop()
 
     def now(self) -> int:
         """Nanoseconds by which sampling is ended, the same everywhere."""
@@ -151,12 +153,20 @@ def _drift(samples: list[float]) -> float:
     return abs(earlier - later) / max(earlier, later)
 
 
-def collect(take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, taken_by: str) -> Samples:
-    """Sample until the rule says stop; every sample is kept."""
+def collect(
+    take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, taken_by: str, loop: Loop | None = None
+) -> Samples:
+    """Sample until the rule says stop; every sample is kept.
+
+    loop: tells beside each sample how fast the CPU is; for times in which the host has a part.
+    """
     samples: list[float] = []
+    loops: list[tuple[int, float]] = []
     start, look_at = clock(), MIN_SAMPLES
     stopped: Literal["noise", "max time", "count"] | None = None
     while stopped is None:
+        if loop and (loop_s := loop()) is not None:
+            loops.append((len(samples), loop_s))
         samples += take()
         spent_s = (clock() - start) / 1e9
         if len(samples) < MIN_SAMPLES:
@@ -172,7 +182,13 @@ def collect(take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, take
             stopped = "max time"
         if stopped is None and len(samples) >= rule.max_samples:
             stopped = "count"
-    return Samples(samples_s=samples, calls_per_sample=calls_per_sample, taken_by=taken_by, stopped=stopped)
+    return Samples(
+        samples_s=samples,
+        calls_per_sample=calls_per_sample,
+        taken_by=taken_by,
+        stopped=stopped,
+        loops_s=loops,
+    )
 
 
 def host_timed(calls: Calls, count: int, clock: Clock) -> Take:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from primbench import conditions, hostmemory, timedpages
+from primbench import conditions, timedpages
 from primbench.affordable import check_affordable, check_memory
 from primbench.backends import Backend, CudaBackend, best_available
-from primbench.errors import UnsupportedCase, Unverifiable
+from primbench.errors import Unverifiable
+from primbench.inputsets import first_calls, set_up
 from primbench.measurement import Measurement, Method, Samples, Trace
 from primbench.problem import Problem, Step, backends_of, setup_of
 from primbench.sampling import (
@@ -29,15 +30,12 @@ from primbench.sampling import (
     tail_rule,
     warm_up,
 )
-from primbench.timedpages import extents_of
 from primbench.verify import check_output
 
 if TYPE_CHECKING:
-    from primbench.hostpages import Extent
     from primbench.problem import Array
 
 BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
-MAX_SETS = 4096
 TRACED_S = 20e-3
 CPU_MISSING = dict.fromkeys(
     ("enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu"), "calls on a CPU return when they are done"
@@ -237,61 +235,18 @@ def timed_on(
     return replace(timed, others=others, refused_calls=take_refused and take_refused(method, pace.clock))
 
 
-def set_up(
-    backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method
-) -> tuple[list[Step], list[Extent]]:
-    """The steps of every input set, and where the host memory lies that they were given."""
-    kernel = setup_of(problem.primitive, backend.name)
-    sets = input_sets(backend, problem, method)
-    if sets > 1:
-        check_memory(backend, problem, sets)
-    steps, extents = [], []
-    for _ in range(sets):
-        arrays = [backend.put(each) for each in inputs]
-        extents += extents_of(backend, arrays)
-        steps.append(kernel(backend, problem, *arrays))
-    return steps, extents
-
-
-def first_calls(backend: Backend, steps: Sequence[Step]) -> list[Extent]:
-    """Call every step once, which loads and tunes what is lazy. Returns where in host memory the outputs lie."""
-    extents = [extent for step in steps for extent in extents_of(backend, [step()])]
-    backend.synchronize()
-    return extents
-
-
-def input_sets(backend: Backend, problem: Problem, method: Method) -> int:
-    """One when hot, enough to exceed twice the last-level cache when cold. Raises UnsupportedCase for too many."""
-    sets = 1 if method.cache == "hot" else cold_sets(problem.memory_bytes(), last_level_cache_bytes(backend))
-    if sets > MAX_SETS:
-        raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
-    return sets
-
-
-def cold_sets(set_bytes: int, cache_bytes: int) -> int:
-    """Input sets that together exceed twice the cache: between two uses of one, all the others pass through."""
-    return math.ceil(2 * cache_bytes / set_bytes) + 1
-
-
-def last_level_cache_bytes(backend: Backend) -> int:
-    """Of the GPU, its L2; of the host, the largest cache that sysfs names."""
-    if backend.device == "cpu":
-        return hostmemory.last_level_cache_bytes()
-    from primbench.cuda import driver
-
-    return driver.l2_cache_bytes()
-
-
 def measure_cpu(calls: Calls, method: Method, secondary: Rule, pace: Pace) -> Measurement:
     """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
     per_batch = calls_per_batch(calls, pace)
     take = pace.host_timed(calls, per_batch)
     warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
-    batch_s = collect(take, main_rule(method), pace.now, calls_per_sample=per_batch, taken_by="host clock")
+    batch_s = collect(
+        take, main_rule(method), pace.now, calls_per_sample=per_batch, taken_by="host clock", loop=pace.loop
+    )
     if per_batch == 1:
         return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
     single = pace.host_timed(calls, 1)
-    wall_s = collect(single, secondary, pace.now, calls_per_sample=1, taken_by="host clock")
+    wall_s = collect(single, secondary, pace.now, calls_per_sample=1, taken_by="host clock", loop=pace.loop)
     return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
 
 

@@ -28,7 +28,7 @@ def is_met(fail_on: FailOn, comparison: Comparison) -> bool:
     verdicts = {each.verdict for each in comparison.estimates}
     if fail_on == "slower" or "slower" in verdicts:
         return "slower" in verdicts
-    return bool(verdicts.intersection(DIFFERENT)) or (fail_on == "inconclusive" and not comparison.is_settled)
+    return bool(verdicts.intersection(DIFFERENT)) or (fail_on == "inconclusive" and not comparison.is_decided)
 
 
 def show(comparison: Comparison, values: dict[str, Any]) -> None:

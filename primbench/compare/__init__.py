@@ -16,7 +16,7 @@ from primbench.compare.comparison import ArmComparison, CaseComparison, Comparis
 from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, paired, unpaired
 from primbench.compare.explain import explained
 from primbench.compare.places import differences, effect_of
-from primbench.compare.sides import Side, check_same_cases, sides_of
+from primbench.compare.sides import Side, check_same_cases, sides_of, slowed_cpu
 from primbench.errors import InvalidRequest
 from primbench.record import Results
 from primbench.study import AGAIN
@@ -79,6 +79,7 @@ def successive(results: Results) -> list[tuple[str, ArmComparison]]:
 
 def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio: Ratio) -> Comparison:
     notes = [note for side in others for note in check_same_cases(baseline, side)]
+    notes += slowed_cpu([baseline, *others, *([again] if again else [])])
     itself = judge([_against(baseline, again, ratio)], None)[0] if again is not None else None
     arms = judge([_against(baseline, side, ratio) for side in others], itself)
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]

@@ -21,18 +21,22 @@ FALSE_DISCOVERIES = 0.05
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """How many times as long one metric of a case takes as on the baseline, and what is certain of it.
 
-    metric: "device_s", a median; "wall_p99_s" of a tail, "wall_mean_s" with all that comes between. primary: the one by
-    which the case is judged. pairs: of processes; where they are not paired, processes of the side that has fewer.
+    metric: "device_s", a median; "wall_p99_s" of a tail, "wall_mean_s" with all that comes between. primary: the one
+    that comes first. judges: the case is judged by it: by the primary one and, on a CPU, by the mean of the same
+    samples, in which a quota shows that stops every tenth of them, and no median. pairs: of processes; where they are
+    not paired, processes of the side that has fewer.
     baseline_s, arm_s: seconds, medians over processes. interval, interval90: 95 % and 90 %, of the ratio; None for
     one pair, which has none. margin: below it a difference does not matter; is_equivalent: it is shown to be below.
-    q: the least rate of false discoveries at which this is one, among all primary or all other estimates.
+    q: the least rate of false discoveries at which this is one, among all that judge or all others.
     minimum_detectable: the ratio that as many pairs with this scatter find in four of five tries.
     pairs_needed: about so many would settle it; None where it is settled, or none that anybody would run.
     noise: the 95 % interval of the baseline against itself. reason: why there is no more of a verdict.
+    at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed.
     """
 
     metric: str
     primary: bool
+    judges: bool
     pairs: int
     baseline_s: float
     arm_s: float
@@ -47,6 +51,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     pairs_needed: int | None = None
     noise: tuple[float, float] | None = None
     reason: str | None = None
+    at_full_speed: bool = False
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +82,12 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def primary(self) -> Estimate | None:
         return self.estimates[0] if self.estimates else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Of the case: a difference in any metric that judges, else that of the primary one."""
+        found = [each.verdict for each in self.estimates if each.judges]
+        return next((each for each in ("slower", "faster") if each in found), found[0] if found else None)
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +133,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return [each for arm in arms for case in arm.cases for each in case.estimates]
 
     @property
-    def is_settled(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether every case has a verdict by its primary metric."""
         primary = [each for each in self.estimates if each.primary]
         return bool(primary) and all(each.verdict != "inconclusive" for each in primary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,6 +14,8 @@ from primbench.compare.sides import Side, Values, identity, margin_of, metrics_o
 from primbench.stats import LogRatio
 
 MOST_PAIRS = 200  # nobody would run more
+FEWEST_PAIRS = 3  # with a CPU at full speed
+MEAN_THAT_JUDGES = "batch_mean_s"
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
 
@@ -36,10 +39,9 @@ def unpaired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> tuple[L
 def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseComparison:
     """Estimates without q and verdict: these depend on all other cases."""
     case = baseline.cases[key][0].case
-    ours, theirs = arm.numbers.get(key, {}), baseline.numbers.get(key, {})
     estimates: list[Estimate] = []
     for metric in metrics_of(case.primitive):
-        found = _estimate(case.primitive, metric, ours, theirs, ratio, primary=not estimates)
+        found = _estimate(baseline, arm, key, metric, ratio, primary=not estimates)
         if found is not None:
             estimates.append(found)
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
@@ -48,41 +50,73 @@ def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseCom
     return CaseComparison(case=case, estimates=estimates, reason=reasons or None)
 
 
-def _estimate(
-    primitive: str, metric: str, arm: Values, baseline: Values, ratio: Ratio, *, primary: bool
-) -> Estimate | None:
-    ours, theirs = arm.get(metric, {}), baseline.get(metric, {})
-    found = ratio(ours, theirs)
+def _estimate(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio, *, primary: bool) -> Estimate | None:
+    found = _chosen(baseline, arm, key, metric, ratio)
     if found is None:
         return None
-    log_ratio, pairs = found
-    margin = margin_of(primitive, metric)
+    case = baseline.cases[key][0].case
+    margin = margin_of(case.primitive, metric)
     return Estimate(
         metric=metric,
         primary=primary,
-        pairs=pairs,
-        baseline_s=stats.quantile(list(theirs.values()), 0.5),
-        arm_s=stats.quantile(list(ours.values()), 0.5),
-        ratio=log_ratio.ratio,
-        interval=log_ratio.interval(),
-        interval90=log_ratio.interval(0.9),
+        judges=primary or (case.device == "cpu" and metric == MEAN_THAT_JUDGES),
+        pairs=found.pairs,
+        baseline_s=stats.quantile(list(found.baseline.values()), 0.5),
+        arm_s=stats.quantile(list(found.arm.values()), 0.5),
+        ratio=found.ratio.ratio,
+        interval=found.ratio.interval(),
+        interval90=found.ratio.interval(0.9),
         margin=margin,
-        is_equivalent=bool(log_ratio.is_within(margin)),
-        q=log_ratio.p(),
-        minimum_detectable=log_ratio.minimum_detectable(),
-        pairs_needed=_pairs_needed(log_ratio, pairs, margin),
+        is_equivalent=bool(found.ratio.is_within(margin)),
+        q=found.ratio.p(),
+        minimum_detectable=found.ratio.minimum_detectable(),
+        pairs_needed=_pairs_needed(found, margin),
+        at_full_speed=found.at_full_speed,
     )
 
 
-def _pairs_needed(found: LogRatio, pairs: int, margin: float) -> int | None:
-    """To show equivalence if there is any; where there are as many already, the ratio is near its margin."""
-    if found.error is None:
+class _Chosen(NamedTuple):
+    """The numbers that make a ratio. of_pairs: so many were run for ``pairs`` that count."""
+
+    arm: Mapping[int, float]
+    baseline: Mapping[int, float]
+    ratio: LogRatio
+    pairs: int
+    of_pairs: int
+    at_full_speed: bool
+
+
+def _chosen(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio) -> _Chosen | None:
+    """Those of a CPU at full speed where half of the pairs have them, and these are some, else those of all samples.
+
+    Samples are chosen by the loop beside them alone, never by what they are, and by the loop of their own arm.
+    """
+    everything = _of(arm.numbers, key, metric), _of(baseline.numbers, key, metric)
+    quiet = _of(arm.undisturbed, key, metric), _of(baseline.undisturbed, key, metric)
+    found, at_full_speed = ratio(*everything), ratio(*quiet)
+    if found is None:
         return None
-    deviation = found.error * math.sqrt(pairs)
+    if at_full_speed is not None and at_full_speed[1] >= max(FEWEST_PAIRS, found[1] / 2):
+        return _Chosen(*quiet, *at_full_speed, found[1], at_full_speed=True)
+    return _Chosen(*everything, *found, found[1], at_full_speed=False)
+
+
+def _of(numbers: Mapping[bytes, Values], key: bytes, metric: str) -> Mapping[int, float]:
+    return numbers.get(key, {}).get(metric, {})
+
+
+def _pairs_needed(found: _Chosen, margin: float) -> int | None:
+    """To show equivalence if there is any; where there are as many already, the ratio is near its margin."""
+    if found.ratio.error is None:
+        return None
+    deviation = found.ratio.error * math.sqrt(found.pairs)
     needed = stats.pairs_needed(deviation, margin)
-    if needed is not None and needed <= pairs:
-        needed = stats.pairs_needed(deviation, margin, found.log)
-    return needed if needed is not None and pairs < needed <= MOST_PAIRS else None
+    if needed is not None and needed <= found.pairs:
+        needed = stats.pairs_needed(deviation, margin, found.ratio.log)
+    if needed is None or needed <= found.pairs:
+        return None
+    needed = math.ceil(needed * found.of_pairs / found.pairs)
+    return needed if needed <= MOST_PAIRS else None
 
 
 def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[ArmComparison]:
@@ -92,7 +126,7 @@ def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[Ar
     """
     flat = [each for arm in arms for case in arm.cases for each in case.estimates]
     q: dict[int, float | None] = {}
-    for family in ([each for each in flat if each.primary], [each for each in flat if not each.primary]):
+    for family in ([each for each in flat if each.judges], [each for each in flat if not each.judges]):
         known = [each for each in family if each.q is not None]
         adjusted = stats.benjamini_hochberg([each.q for each in known if each.q is not None])
         q |= {id(each): value for each, value in zip(known, adjusted, strict=True)}
@@ -156,7 +190,7 @@ def _verdict(estimate: Estimate) -> Verdict:
 
 def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: Ratio) -> Mean | None:
     """The geometric mean over the cases, process by process: the interval is over processes, not over cases."""
-    timed = [(identity(case.case), case.primary.metric) for case in cases if case.primary]
+    timed = [(identity(case.case), case.primary) for case in cases if case.primary]
     found = ratio(_geometric_means(arm, timed), _geometric_means(baseline, timed)) if timed else None
     if found is None:
         return None
@@ -164,9 +198,11 @@ def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: R
     return Mean(ratio=log_ratio.ratio, interval=log_ratio.interval(), cases=len(timed), pairs=pairs)
 
 
-def _geometric_means(side: Side, timed: Sequence[tuple[bytes, str]]) -> dict[int, float]:
+def _geometric_means(side: Side, timed: Sequence[tuple[bytes, Estimate]]) -> dict[int, float]:
     """Of each process that has them all."""
-    of_case = [side.numbers[key][metric] for key, metric in timed]
+    of_case = [
+        (side.undisturbed if estimate.at_full_speed else side.numbers)[key][estimate.metric] for key, estimate in timed
+    ]
     processes = set.intersection(*(set(each) for each in of_case))
     return {
         process: math.exp(math.fsum(math.log(each[process]) for each in of_case) / len(of_case))

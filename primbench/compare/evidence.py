@@ -12,16 +12,21 @@ from primbench.measurement import Measurement
 from primbench.record import Record
 from primbench.units import format_frequency, format_percent, format_time
 
+NOTABLE_THROTTLING = 0.01
+NOTABLE_CPU = 0.05  # runs of the same loop on the same CPU differ by 1 % at full speed
 NOTABLE_CLOCK = 0.005  # what nvbench, comparing two runs, takes for a difference in cycles
 
 
 class Seen(NamedTuple):
-    """One case on both sides. one, other: names of the baseline and of the arm."""
+    """One case on both sides. one, other: names of the baseline and of the arm. loops_s: what a loop takes on the CPU
+    of the baseline and of the arm while nothing slows it down; None where none was timed.
+    """
 
     one: str
     other: str
     of_one: Sequence[Record]
     of_other: Sequence[Record]
+    loops_s: tuple[float | None, float | None] = (None, None)
 
     def medians(self, of: Callable[[Measurement], float | None]) -> tuple[float, float] | None:
         """Over processes, of the baseline and of the arm; None where a side does not say."""
@@ -33,7 +38,8 @@ class Seen(NamedTuple):
 
 
 def evidence(case: CaseComparison, arm: ArmComparison, seen: Seen) -> list[str]:
-    return [*_launches(case, arm, seen), *waiting(seen), *_clock(case, seen), *_algorithm(seen), *_pages(seen)]
+    by_cpu = [*waiting(seen), *_cpu(seen)]
+    return [*_launches(case, arm, seen), *by_cpu, *_clock(case, seen), *_algorithm(seen), *_pages(seen)]
 
 
 def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[str]:
@@ -79,7 +85,6 @@ class _Reading(NamedTuple):
 
 
 _READINGS = (
-    _Reading("held back by the CPU quota", "throttled_s", 0.01),
     _Reading("waiting for a CPU", "waited_s", WAITED_FRACTION),
     _Reading("with tasks of its machine or control group waiting for a CPU", "cpu_pressure_some_s", 0.1),
 )
@@ -95,12 +100,61 @@ def _share(field: str) -> Callable[[Measurement], float | None]:
 
 def waiting(seen: Seen) -> list[str]:
     """By the counters of kernel and control group, the cause alone: who is held back waits. Medians may not show it."""
+    if quota := _quota(seen):
+        return [quota]
     for words, field, notable in _READINGS:
         shares = seen.medians(_share(field))
         if shares is not None and abs(shares[1] - shares[0]) > notable:
             ours, theirs = format_percent(shares[1]), format_percent(shares[0])
             return [f"{words} for {ours} of its time in {seen.other}, {theirs} in {seen.one}"]
     return []
+
+
+def _quota(seen: Seen) -> str | None:
+    """In the kernel's own counters, of all processes together."""
+    here, there = _HeldBack.of(seen.of_one), _HeldBack.of(seen.of_other)
+    if abs(there.share - here.share) <= NOTABLE_THROTTLING:
+        return None
+    return f"the CPU quota held back {seen.other} {there.words}, {seen.one} {here.words}"
+
+
+class _HeldBack(NamedTuple):
+    throttled_s: float
+    duration_s: float
+    throttled_periods: int
+    periods: int
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> _HeldBack:
+        """Where a group counts nothing it can have no quota."""
+        hosts = [each.measurement.host for each in records if each.measurement and each.measurement.host]
+        return cls(
+            sum(host.throttled_s or 0.0 for host in hosts),
+            sum(host.duration_s for host in hosts),
+            sum(host.throttled_periods or 0 for host in hosts),
+            sum(host.quota_periods or 0 for host in hosts),
+        )
+
+    @property
+    def share(self) -> float:
+        """Over 1 where several CPUs were held back at a time."""
+        return self.throttled_s / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def words(self) -> str:
+        if not self.throttled_s:
+            return "never"
+        periods = f"in {self.throttled_periods} of {self.periods} periods, " if self.periods else ""
+        held, of = format_time(self.throttled_s), format_time(self.duration_s)
+        return f"{periods}for {held} of {of} added up over CPUs (cpu.stat)"
+
+
+def _cpu(seen: Seen) -> Iterator[str]:
+    """By the same loop of Python, which knows of no place."""
+    one_s, other_s = seen.loops_s
+    if one_s and other_s and abs(other_s / one_s - 1) > NOTABLE_CPU:
+        slower = f"{other_s / one_s:.2f} times as long in {seen.other} as in {seen.one}"
+        yield f"at its fastest the CPU takes for the same loop of Python {slower}: other CPUs, or another Python"
 
 
 def _clock(case: CaseComparison, seen: Seen) -> Iterator[str]:

@@ -1,11 +1,14 @@
-"""The processes of one arm or file: which cases they ran, and one number of each process, case and metric."""
+"""The processes of one arm or file: which cases they ran, and one number of each process, case and metric.
+
+Where the host has a part in a time there are two: of all samples, and of those beside which the CPU was at full speed.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,11 +18,13 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.arms import Arm
+from primbench.cpuspeed import FEWEST, SLOWED, full_speed_s, slowed_fraction, undisturbed
 from primbench.errors import InvalidRequest
 from primbench.measurement import Samples
 from primbench.placement import Placement
 from primbench.record import Case, Record, Results, Worker
 from primbench.summary import samples
+from primbench.units import format_percent
 
 KERNEL, BANDWIDTH, LAUNCH = 0.01, 0.02, 0.05
 """Differences in time that do not matter."""
@@ -30,8 +35,10 @@ WITHOUT_HOST = ("device_s", "busy_s", "batch_s")
 MEDIANS = ("device_s", "batch_s", "stream_s", "wall_s", "enqueue_s", "busy_s")
 TAILS = {"wall_p99_s": "wall_s", "enqueue_single_p99_s": "enqueue_single_s"}
 MEANS = {"batch_mean_s": "batch_s", "wall_mean_s": "wall_s"}  # medians do not see a quota that stops every tenth sample
+LOOPED = ("batch_s", "enqueue_s", "wall_s")
 PRIMARY = ("device_s", "batch_s", "stream_s", "wall_s")
 PRIMARY_OF = {"launch": ("enqueue_s", "batch_s", "wall_s")}
+NOTABLE_SLOWING = 0.05  # of all samples
 FEWEST_BEYOND = 10  # samples beyond a quantile of the tail
 
 Values = dict[str, dict[int, float]]
@@ -72,7 +79,36 @@ class Side:
     @cached_property
     def numbers(self) -> dict[bytes, Values]:
         """Identity -> what each process says of the case."""
-        return {key: _values(records) for key, records in self.cases.items()}
+        return {key: _values(records, _all) for key, records in self.cases.items()}
+
+    @cached_property
+    def undisturbed(self) -> dict[bytes, Values]:
+        """The same of medians with a CPU at full speed; metrics without a loop beside them are left out."""
+        return {key: _values(records, self._at_full_speed) for key, records in self.cases.items()}
+
+    @cached_property
+    def loops_s(self) -> list[float]:
+        """What a loop took beside the samples of all cases."""
+        timed = [record.measurement for record in self.records if record.status == "ok" and record.measurement]
+        found = [getattr(measurement, metric) for measurement in timed for metric in LOOPED]
+        return [loop_s for each in found if each for _, loop_s in each.loops_s]
+
+    @cached_property
+    def full_speed_s(self) -> float | None:
+        """Of that loop. By the arm's own: an arm on slower CPUs is slower, not disturbed."""
+        return full_speed_s(self.loops_s)
+
+    @property
+    def slowed_fraction(self) -> float:
+        """Of the samples with a loop beside them, those beside which the CPU was slow."""
+        return slowed_fraction(self.loops_s, self.full_speed_s) if self.full_speed_s else 0.0
+
+    def _at_full_speed(self, metric: str, records: Sequence[Record]) -> float | None:
+        if metric not in LOOPED or self.full_speed_s is None:
+            return None
+        found = [each for each in _samples(metric, records) if each.loops_s]
+        kept = [sample for each in found for sample in undisturbed(each, self.full_speed_s)]
+        return stats.quantile(kept, 0.5) if len(kept) >= FEWEST else None
 
     def unmeasured(self, key: bytes) -> str | None:
         """What became of the case in processes that did not measure it, the commonest first."""
@@ -114,8 +150,8 @@ def identity(case: Case) -> bytes:
     return replace(case, arm="", process=0, placement=Placement()).key()
 
 
-def _values(records: Sequence[Record]) -> Values:
-    """One number of all samples of a process. A time of 0 tells nothing and is left out."""
+def _values(records: Sequence[Record], value_of: Callable[[str, Sequence[Record]], float | None]) -> Values:
+    """One number of each process. A time of 0 tells nothing and is left out."""
     by_process: dict[int, list[Record]] = {}
     for record in records:
         if record.status == "ok":
@@ -123,14 +159,22 @@ def _values(records: Sequence[Record]) -> Values:
     found: Values = {}
     for process, its_records in by_process.items():
         for metric in (*MEDIANS, *MEANS, *TAILS):
-            if value := _value(metric, its_records):
+            if value := value_of(metric, its_records):
                 found.setdefault(metric, {})[process] = value
     return found
 
 
-def _value(metric: str, records: Sequence[Record]) -> float | None:
+def _samples(metric: str, records: Sequence[Record]) -> list[Samples]:
+    """wall_s on a CPU only where it is no other name of batch_s, as where one call fills a batch."""
     name = TAILS.get(metric) or MEANS.get(metric) or metric
-    found = [each for record in records if (each := samples(record.measurement, name))]
+    measured = [record.measurement for record in records if record.measurement]
+    if name == "wall_s" and metric not in TAILS:
+        measured = [each for each in measured if each.batch_s is None or each.wall_s != each.batch_s]
+    return [found for each in measured if (found := samples(each, name))]
+
+
+def _all(metric: str, records: Sequence[Record]) -> float | None:
+    found = _samples(metric, records)
     together = [sample for each in found for sample in each.samples_s]
     if metric in TAILS:
         return stats.quantile(together, 0.99) if _has_tail(found) else None
@@ -167,6 +211,18 @@ def check_same_cases(one: Side, other: Side) -> list[str]:
         f"in {side.name} alone: {len(found)} case{'s' * (len(found) > 1)} of {', '.join(primitives)}"
         for side, found in ((one, here), (other, there))
         if (primitives := dict.fromkeys(case.primitive for case in found.values()))
+    ]
+
+
+def slowed_cpu(sides: Sequence[Side]) -> list[str]:
+    """What to note where the CPU was not at full speed all the time."""
+    shares = ", ".join(f"{each.name} {format_percent(each.slowed_fraction)}" for each in sides)
+    if max(each.slowed_fraction for each in sides) < NOTABLE_SLOWING:
+        return []
+    return [
+        f"the CPU was slow beside some samples ({shares}): a loop of Python took {format_percent(SLOWED - 1)} longer "
+        "than it can, or more. Another load on the same core, or its clock; no counter tells. Medians of batch, "
+        "enqueue and wall are of the other samples, where half of the pairs have some; means and tails are of all"
     ]
 
 

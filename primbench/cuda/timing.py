@@ -237,7 +237,7 @@ def _enqueue(
         return timed()
 
     take()
-    return collect(take, secondary, pace.now, calls_per_sample=count, taken_by="host clock")
+    return collect(take, secondary, pace.now, calls_per_sample=count, taken_by="host clock", loop=pace.loop)
 
 
 def _round_trip(backend: CudaBackend, calls: Calls, secondary: Rule, pace: Pace) -> tuple[Samples, Samples]:
@@ -260,8 +260,8 @@ def _round_trip(backend: CudaBackend, calls: Calls, secondary: Rule, pace: Pace)
     for _ in range(3):
         take()
     singles.clear()
-    wall_s = collect(take, secondary, pace.now, calls_per_sample=1, taken_by="host clock")
-    single_s = Samples(samples_s=singles, calls_per_sample=1, taken_by="host clock", stopped=wall_s.stopped)
+    wall_s = collect(take, secondary, pace.now, calls_per_sample=1, taken_by="host clock", loop=pace.loop)
+    single_s = replace(wall_s, samples_s=singles, loops_s=[])
     return wall_s, single_s
 
 

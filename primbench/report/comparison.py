@@ -75,7 +75,7 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
         for number, end in enumerate(("low", "high"))
     }
     alike = ("metric", "primary", "pairs", "baseline_s", "arm_s", "ratio")
-    others = ("margin", "q", "verdict", "minimum_detectable", "pairs_needed", "reason")
+    others = ("margin", "q", "verdict", "minimum_detectable", "pairs_needed", "reason", "at_full_speed")
     return (
         {"baseline": baseline, "arm": arm.name, "effect": arm.effect}
         | {"primitive": case.case.primitive, "backend": case.case.backend, "device": case.case.device}
@@ -176,10 +176,11 @@ def _itself(comparison: Comparison) -> str:
     if not unequal:
         return f"{comparison.baseline} against itself: equivalent in all {len(primary)} cases.\n" if primary else ""
     worst, found = max(unequal, key=lambda each: abs(each[1].ratio - 1))
+    most = " ".join(filter(None, (shown_ratio(found.ratio), found.interval and shown_interval(found.interval))))
     return (
         f"NOT VALID in {len(unequal)} of {len(primary)} cases: {comparison.baseline} is not shown to be equivalent to "
-        f"itself, by {shown_ratio(found.ratio)} {shown_interval(found.interval)} in {name_of(worst.case)}. There only "
-        "what lies beyond is called different: quiet the machine, or run more pairs.\n"
+        f"itself, by {most} in {name_of(worst.case)}. There only what lies beyond is called different: quiet the "
+        "machine, or run more pairs.\n"
     )
 
 
@@ -194,7 +195,7 @@ def _reasons(arm: ArmComparison) -> Iterator[str]:
 
 
 def _counts(arm: ArmComparison) -> Iterator[str]:
-    counts = Counter(case.primary.verdict if case.primary else "not compared" for case in arm.cases)
+    counts = Counter(case.verdict or "not compared" for case in arm.cases)
     if len(arm.cases) > 1:
         yield f"{len(arm.cases)} cases: " + ", ".join(
             f"{count} {verdict.replace('-', ' ')}" for verdict, count in counts.most_common()

@@ -60,6 +60,72 @@ def first(comparison: Comparison) -> ArmComparison:
 
 # --- verdicts
 
+FULL_S, SLOW_S = 25e-6, 40e-6
+
+
+def shared_core(scale: float, slow: Callable[[str, int], int]) -> Callable[[str, Case, int], Measurement]:
+    """Of 40 samples of a process so many, at first, beside a loop that shows the CPU slow, and 1.6 times as long."""
+    timed = scattered(scale, 0.002)
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        measurement, slowed = timed(name, case, pair), slow(name, pair)
+        assert measurement.batch_s
+        time_s = measurement.batch_s.median_s
+        loops_s = [(index, SLOW_S if index < slowed else FULL_S) for index in range(0, 40, 2)]
+        times_s = [time_s * (1.6 if index < slowed else 1) for index in range(40)]
+        return Measurement(batch_s=replace(measurement.batch_s, samples_s=times_s, loops_s=loops_s))
+
+    return measured
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(1.0, "equivalent"), (1.05, "slower")])
+def test_medians_are_of_samples_beside_which_the_cpu_was_at_full_speed(
+    made_study: MadeStudy, scale: float, verdict: str
+) -> None:
+    busy = shared_core(scale, lambda name, pair: 26 if (len(name) + pair) % 2 else 0)
+    comparison = compare(made_study(["host", "podman"], [case()], busy))
+    found = only(comparison)
+    assert found.at_full_speed
+    assert verdict == found.verdict
+    assert scale == pytest.approx(found.ratio, rel=0.005)
+    assert any("the CPU was slow beside some samples (host 32.5%, podman 32.5%)" in note for note in comparison.notes)
+
+
+def test_a_cpu_that_is_slow_in_most_processes_leaves_all_samples(made_study: MadeStudy) -> None:
+    busy = shared_core(1.0, lambda name, pair: 0 if pair == 0 else 40)
+    found = only(compare(made_study(["host", "podman"], [case()], busy)))
+    assert not found.at_full_speed
+    assert 8 == found.pairs
+
+
+def test_a_place_whose_cpu_is_always_slower_is_slower(made_study: MadeStudy) -> None:
+    """Its own loop is what its samples are held against."""
+    timed = scattered(1.6)
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        measurement = timed(name, case, pair)
+        assert measurement.batch_s
+        loops_s = [(0, SLOW_S if name == "podman" else FULL_S)]
+        return Measurement(batch_s=replace(measurement.batch_s, loops_s=loops_s))
+
+    comparison = compare(made_study(["host", "podman"], [case()], measured))
+    assert "slower" == only(comparison).verdict
+    (explained_case,) = first(comparison).cases
+    assert explained_case.explanation is not None
+    assert [
+        "at its fastest the CPU takes for the same loop of Python 1.60 times as long in podman as in host: other CPUs, "
+        "or another Python"
+    ] == explained_case.explanation.evidence
+
+
+def test_a_single_call_that_fills_a_batch_is_one_metric(made_study: MadeStudy) -> None:
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        timed = samples(1e-3 * jitter(pair))
+        return Measurement(batch_s=timed, wall_s=timed)
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert ["batch_s", "batch_mean_s"] == [each.metric for each in found.estimates]
+
 
 @pytest.mark.parametrize(
     ("scale", "scatter", "verdict"),
@@ -177,10 +243,10 @@ def test_a_single_pair_has_no_interval(made_study: MadeStudy) -> None:
     assert SINGLE == found.reason
 
 
-def test_is_settled_once_every_case_has_a_verdict(made_study: MadeStudy) -> None:
-    assert compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.001))).is_settled
-    assert not compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.05))).is_settled
-    assert not compare(made_study(["host", "podman"], [case()], lambda *_: "out of memory")).is_settled
+def test_is_decided_once_every_case_has_a_verdict(made_study: MadeStudy) -> None:
+    assert compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.001))).is_decided
+    assert not compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.05))).is_decided
+    assert not compare(made_study(["host", "podman"], [case()], lambda *_: "out of memory")).is_decided
 
 
 # --- the baseline against itself
@@ -189,8 +255,8 @@ def test_is_settled_once_every_case_has_a_verdict(made_study: MadeStudy) -> None
 def itself(ratio: float, half_width: float) -> Estimate:
     low, high = ratio - half_width, ratio + half_width
     return Estimate(
-        metric="batch_s", primary=True, pairs=8, baseline_s=1.0, arm_s=ratio, ratio=ratio, margin=KERNEL, q=0.001,
-        interval=(low, high), interval90=(low, high), is_equivalent=0.991 < low and high < 1.01,
+        metric="batch_s", primary=True, judges=True, pairs=8, baseline_s=1.0, arm_s=ratio, ratio=ratio, q=0.001,
+        margin=KERNEL, interval=(low, high), interval90=(low, high), is_equivalent=0.991 < low and high < 1.01,
     )  # fmt: skip
 
 
@@ -429,7 +495,7 @@ def test_waiting_and_pages_are_evidence(made_study: MadeStudy) -> None:
     found = explained(made_study, [case()], measured)["gemm"]
     assert ["everything on the CPU"] == found.parts
     assert [
-        "held back by the CPU quota for 40.0% of its time in podman, 0.0% in host",
+        "the CPU quota held back podman for 6.40 s of 16.0 s added up over CPUs (cpu.stat), host never",
         "pages were not where they were asked for in 8 of 8 processes in podman, 0 of 8 in host",
     ] == found.evidence
 
@@ -439,8 +505,9 @@ def test_what_stops_every_tenth_sample_is_seen_by_the_mean_and_by_the_counters(m
         stopped = arm == "podman"
         times_s = [1e-3 * jitter(pair)] * 9 + [(50e-3 if stopped else 1e-3) * jitter(2 * pair)]
         host = HostReading(
-            duration_s=1.0, cpu_time_s=0.5, voluntary_switches=1, involuntary_switches=1, throttled_s=0.5 * stopped
-        )
+            duration_s=1.0, cpu_time_s=0.5, voluntary_switches=1, involuntary_switches=1,
+            throttled_s=0.5 * stopped, quota_periods=10 * stopped, throttled_periods=9 * stopped,
+        )  # fmt: skip
         return Measurement(batch_s=replace(samples(1.0), samples_s=times_s), host=host)
 
     (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
@@ -448,7 +515,11 @@ def test_what_stops_every_tenth_sample_is_seen_by_the_mean_and_by_the_counters(m
         each.metric: each.verdict for each in found.estimates
     }
     assert found.explanation is not None
-    assert ["held back by the CPU quota for 50.0% of its time in podman, 0.0% in host"] == found.explanation.evidence
+    assert [
+        "the CPU quota held back podman in 72 of 80 periods, for 4.00 s of 8.00 s added up over CPUs (cpu.stat), "
+        "host never"
+    ] == found.explanation.evidence
+    assert "slower" == found.verdict, "a mean judges a case of the CPU, too"
 
 
 def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -> None:

@@ -21,7 +21,7 @@ V2 = {
     "proc/self/cgroup": "0::/job/step\n",
     "proc/self/mountinfo": "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
     "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
-    "sys/fs/cgroup/job/cpu.stat": "usage_usec 1\nnr_throttled 2\nthrottled_usec {throttled}\n",
+    "sys/fs/cgroup/job/cpu.stat": "nr_periods {periods}\nnr_throttled {stopped}\nthrottled_usec {throttled}\n",
     "sys/fs/cgroup/job/step/cpu.stat": "usage_usec 1\nthrottled_usec 100\n",
     "proc/self/task/7/schedstat": "1 {waited} 1\n",
     "proc/self/task/9/schedstat": "1 500 1\n",
@@ -35,19 +35,22 @@ V1 = {
 }
 
 
-def write(root: Path, files: dict[str, str], waited: int = 0, **counters: int) -> Path:
+def write(
+    root: Path, files: dict[str, str], waited: int = 0, periods: int = 9, stopped: int = 2, **counters: int
+) -> Path:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text.format(waited=waited, **counters))
+        (root / name).write_text(text.format(waited=waited, periods=periods, stopped=stopped, **counters))
     return root
 
 
 def test_v2_counters_are_differences_in_seconds(tmp_path: Path) -> None:
     before = conditions.start(write(tmp_path, V2, pressure=1_000_000, throttled=500, waited=10**9))
-    write(tmp_path, V2, pressure=1_000_005, throttled=250_500, waited=3 * 10**9)
+    write(tmp_path, V2, pressure=1_000_005, throttled=250_500, waited=3 * 10**9, periods=14, stopped=6)
     reading = conditions.since(before)
     assert pytest.approx(5e-6) == reading.cpu_pressure_some_s
     assert pytest.approx(0.25) == reading.throttled_s
+    assert (5, 4) == (reading.quota_periods, reading.throttled_periods)
     assert pytest.approx(2.0) == reading.waited_s
     assert reading.missing == {}
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import lzma
 import os
 import resource
 import signal
@@ -233,6 +234,18 @@ def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
 def test_damage_anywhere_is_read_or_refused_but_never_another_exception(at: int, length: int, put: bytes) -> None:
     with file_of(WHOLE[:at] + put + WHOLE[at + length :]) as path, contextlib.suppress(FileError):
         read(path).latest()
+
+
+def test_a_compressed_file_is_read_and_half_of_one_refused(tmp_path: Path) -> None:
+    compressed = lzma.compress(WHOLE)
+    (tmp_path / "kept.jsonl.xz").write_bytes(compressed)
+    (tmp_path / "half.jsonl.xz").write_bytes(compressed[: len(compressed) // 2])
+    (tmp_path / "none.jsonl.xz").write_bytes(WHOLE)
+    (tmp_path / "plain.jsonl").write_bytes(WHOLE)
+    assert read(tmp_path / "plain.jsonl") == read(tmp_path / "kept.jsonl.xz")
+    for name in ("half", "none"):
+        with pytest.raises(FileError, match=r"not a whole file of xz: "):
+            read(tmp_path / f"{name}.jsonl.xz")
 
 
 def test_line_ends_of_another_system_are_read(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from primbench.cpuspeed import Loop
 from primbench.measurement import Method
 from primbench.sampling import (
     MIN_SAMPLES,
@@ -59,6 +60,16 @@ def test_noisy_samples_stop_at_the_maximum_time_and_all_are_kept() -> None:
     assert found.stopped == "max time"
     assert sum(found.samples_s) == pytest.approx(0.3, abs=2e-3)
     assert set(found.samples_s) == {1e-3, 2e-3}
+
+
+def test_the_speed_of_the_cpu_is_kept_beside_the_samples() -> None:
+    clock = FakeClock()
+    loop = Loop()
+    found = collect(
+        taker(clock, lambda: 1e-3), Rule(0.005, 0.1, 1.0), clock, calls_per_sample=1, taken_by="host clock", loop=loop
+    )
+    assert found.loops_s[0][0] == 0
+    assert all(0 < loop_s and 0 <= sample < len(found.samples_s) for sample, loop_s in found.loops_s)
 
 
 def test_a_change_of_level_keeps_sampling_although_the_interval_is_narrow() -> None:

@@ -18,7 +18,7 @@ from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Method, Samples
 from primbench.problem import Reference, Step
 from primbench.sampling import Calls, Pace
-from primbench.timing import calls_per_batch, cold_sets, measure, setup
+from primbench.timing import calls_per_batch, measure, setup
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 
@@ -107,24 +107,6 @@ def test_a_small_case_needs_no_estimate() -> None:
     probe = Gemm(4096, 16, 4096, "float64", trans_b=True).probe(2**24)
     assert probe is not None
     assert (16, True, "float64") == (probe.n, probe.trans_b, probe.dtype)
-
-
-def test_cold_sets_exceed_twice_the_cache() -> None:
-    assert 7 == cold_sets(20, 60)
-    assert cold_sets(10**9, 60 * 2**20) == 2
-
-
-def test_a_cold_run_that_would_need_too_many_sets_is_refused() -> None:
-    with pytest.raises(UnsupportedCase, match=r"\d+ sets of inputs, 4096 are the limit"):
-        measure(Gemm(4, 4, 4), backend="numpy", device="cpu", method=Method(cache="cold"))
-
-
-def test_a_cold_run_rotates_its_sets() -> None:
-    problem = Gemm(1024, 1024, 1024)
-    method = Method(cache="cold", dry_run=True)
-    measured = measure(problem, backend="numpy", device="cpu", method=method)
-    assert measured.input_sets_bytes > 2 * hostmemory.last_level_cache_bytes()
-    assert measured.input_sets == measured.input_sets_bytes // problem.memory_bytes() > 1
 
 
 def test_what_does_not_fit_is_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
