@@ -120,7 +120,8 @@ class Child:
             return ""
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
+        fatal = [line for line in lines if line.startswith("Fatal Python error: ")]  # above where that happened
+        return f": {(fatal or lines)[-1]}" if lines else ""
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -40,6 +40,7 @@ class Session:
         first_worker: int = 0,
         leader: Leader | None = None,
         arms: Mapping[str, Arm] | None = None,
+        admit: Callable[[Worker], None] = lambda worker: None,
     ) -> None:
         """skip_unavailable: a backend that does not reach its device is a skipped case, not an error.
 
@@ -49,6 +50,8 @@ class Session:
         starts them here.
 
         arms: what cases mean by the names in ``Case.arm``.
+
+        admit: is shown each worker before it runs a case; what it raises, ``run`` raises, and ``started`` has the line.
         """
         self._timeout_s = timeout_s
         self._trace = trace
@@ -60,6 +63,7 @@ class Session:
         self._next_worker = first_worker
         self._leader = leader
         self._arms = {**(arms or {})}
+        self._admit = admit
         self._gpus: int | None = None  # as the last worker saw them
         self._running: dict[str, tuple[Start, WorkerProcess]] = {}
         self._turn = ("", 0)  # arm and process of what runs now
@@ -197,6 +201,11 @@ class Session:
                 arm=arm,
             )
         )
+        try:
+            self._admit(self.started[-1])
+        except BaseException:
+            self._end("time")
+            raise
 
     def _end(self, purpose: str) -> None:
         running = self._running.pop(purpose, None)

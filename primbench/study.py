@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from primbench import runtimes
 from primbench.arms import Arm
-from primbench.errors import InvalidRequest, PrimbenchError
+from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.placement import Placement
 from primbench.record import Case, Record, Results, Study, Worker
 from primbench.session import Session
@@ -36,6 +36,13 @@ SURE_ENOUGH = 0.005
 Simulated, 5 to 40 pairs of equal arms whose processes scatter by 2 %, margin 1 %: with verdicts as they stand at each
 look, 23 % end with a difference; with this, 5 %, as a single look has.
 """
+
+_BUILD = {
+    "torch": {"torch": "torch", "cuda (torch build)": "torch for CUDA", "git": "torch of commit"},
+    "cupy": {"cupy": "cupy", "cudart": "cupy for CUDA"},  # the runtime that is linked into CuPy
+    "numba": {"numba": "numba", "numba-cuda": "numba-cuda"},
+}
+"""Of ``Worker.versions``, what tells one build of a framework from another, and its name; else only the version."""
 
 
 def with_itself(arms: Sequence[Arm]) -> list[Arm]:
@@ -61,14 +68,18 @@ def check_arms(arms: Sequence[Arm]) -> None:
 def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed: int) -> list[Case]:
     """What is run, in this order. pairs: their numbers, which become that of the process of each case.
 
-    A pair does not depend on how many there are. Cases of one backend and device stand together, so that one process
-    serves them, and follow each other arm by arm, so that little time lies between the processes of a pair.
+    Pair 0 begins with the baseline: what its framework is built of is known then before another arm has run anything,
+    and an arm which is not to be compared with it leaves no record. A pair does not depend on how many there are.
+    Cases of one backend and device stand together, so that one process serves them, and follow each other arm by arm,
+    so that little time lies between the processes of a pair.
     """
     return [case for pair in pairs for case in _pair(arms, cases, pair, seed)]
 
 
 def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> Iterator[Case]:
     order = random.Random(f"{seed} arms {pair // 2}").sample(arms, len(arms))
+    if pair < 2:
+        order.sort(key=lambda arm: arm is not arms[0])
     shuffled = random.Random(f"{seed} cases {pair}").sample(cases, len(cases))
     served: dict[tuple[str, str, int], list[Case]] = {}
     for case in shuffled:
@@ -135,6 +146,39 @@ def _arms_that_ran(found: Results, pair: int) -> set[str]:
     return {record.case.arm for record in found.records if record.case.process == pair and record.worker is not None}
 
 
+def check_build(study: Study, found: Results, worker: Worker) -> None:
+    """Raises BackendUnavailable for a worker whose framework is another build than the baseline's, unless asked for.
+
+    found: the study's lines so far, those of a file that it goes on with included; of the baseline's workers there the
+    first one with the backend and device counts, for the baseline itself, too.
+    """
+    baseline = study.arms[0].name
+    first = next((each for each in found.workers if _place(each) == (baseline, worker.backend, worker.device)), None)
+    if study.other_builds or first is None or worker.arm is None:
+        return
+    for key, name in _BUILD.get(worker.backend, {worker.backend: worker.backend}).items():
+        here, there = (each.versions.get(key, "unknown") for each in (worker, first))
+        if here != there:
+            when = " when the study was begun" if worker.arm.name == baseline else ""
+            raise BackendUnavailable(
+                f"{name} {here}, and {there} in {baseline}{when}: a difference would tell of the builds, not of the "
+                f"places; {_way_out(worker.arm, worker.backend, here, there)}, or measure it all the same by "
+                "`primbench study --other-builds`"
+            )
+
+
+def _place(worker: Worker) -> tuple[str, str, str]:
+    return worker.arm.name if worker.arm else "", worker.backend, worker.device
+
+
+def _way_out(arm: Arm, backend: str, here: str, there: str) -> str:
+    if here.partition("+")[0] == there.partition("+")[0]:
+        return f"install {backend} from the same index in both"
+    if arm.on_host_root:
+        return "let both have the same environment, PYTHONPATH included"
+    return f"build {arm.image} on a base without {backend}: `primbench image build` takes the versions that are here"
+
+
 def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
     """As Session.run(), but that an arm without a backend or a device has its cases there skipped, and others go on.
 
@@ -143,19 +187,16 @@ def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) ->
     absent: dict[tuple[str, str, str], str] = {}
     for case in cases:
         place = (case.arm, case.backend, case.device)
-        if place in absent:
-            yield _skipped(case, absent[place])
-            continue
-        try:
-            for line in session.run([case]):
-                yield line
-                if isinstance(line, Record) and line.status == "failed" and line.worker is None:
-                    absent[place] = line.reason or "no worker came up"
-        except PrimbenchError as refusal:
-            absent[place] = str(refusal)
-            yield _skipped(case, absent[place])
-        if place in absent:
+        if place not in absent:
+            try:
+                yield from session.run([case])
+                continue
+            except PrimbenchError as refusal:
+                absent[place] = str(refusal).removeprefix(f"arm {case.arm}: ")
+            yield from session.started
+            session.started.clear()
             tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {absent[place]}")
+        yield _skipped(case, absent[place])
 
 
 def _skipped(case: Case, reason: str) -> Record:

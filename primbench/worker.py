@@ -86,8 +86,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         )
     if not _shows(str(start.device)):
         raise BackendUnavailable(
-            f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like; Docker "
-            "needs the NVIDIA container toolkit, Podman a CDI specification (nvidia-ctk cdi generate)"
+            f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like"
         )
     placed = placement.apply(start.placement, start.device or "cpu")
     backend = best_available(start.candidates, start.backend, start.device)

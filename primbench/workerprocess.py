@@ -10,13 +10,14 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from primbench import __version__, protocol, runtimes
+from primbench import __version__, protocol
 from primbench.arms import Arm
 from primbench.children import Child
 from primbench.errors import BackendUnavailable, PlacementError, WorkerError
 from primbench.protocol import Outcome, Ready, Refusal, Start
 from primbench.ranks import Ranks, readable
 from primbench.record import Case
+from primbench.runtimes.refusals import refusal
 from primbench.runtimes.supervise import Order
 
 START_TIMEOUT_S = 120.0
@@ -38,8 +39,8 @@ class WorkerProcess:
     ) -> None:
         """arm: where it runs; None is here, as this process does. ranks: ended with the worker.
 
-        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies, WorkerError
-        where it cannot be started.
+        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies, which in an
+        arm is BackendUnavailable, too, and WorkerError where it cannot be started.
         """
         self._ranks = ranks
         self._unread = b""
@@ -59,8 +60,8 @@ class WorkerProcess:
                 _check_version(arm, self.ready)
         except BaseException as error:
             self.end()
-            if arm is not None and isinstance(error, WorkerGone) and (advice := runtimes.lacking(arm, str(error))):
-                raise BackendUnavailable(advice) from None
+            if arm is not None and isinstance(error, WorkerGone | BackendUnavailable):
+                raise BackendUnavailable(refusal(arm, str(error))) from None
             raise
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -35,7 +36,7 @@ from primbench.problem import primitives
 from primbench.record import Case, Record, Results, Study, Worker
 from primbench.running import header, plan
 from primbench.session import Session
-from primbench.study import LEAST_PAIRS, check_arms, is_settled, run, to_run, whole_pairs, with_itself
+from primbench.study import LEAST_PAIRS, check_arms, check_build, is_settled, run, to_run, whole_pairs, with_itself
 
 DEFAULT_SIZES = "small"
 DEFAULT_PAIRS = 8
@@ -48,8 +49,8 @@ ALONE = ("processes", "dry_run", "roof", "against", "time_unit")
 PLACES = ("numa_node", "cpu_node", "mem_nodes", "mem_policy", "cpus", "threads")
 """Options that arms have instead."""
 BEGUN_WITH = {
-    "suite", "arms", "itself", "primitives", "sizes", "device", "backends", "cache", "max_noise", "min_time",
-    "max_time", "seed", "check", "output", "labels", "runtime", "runner", "no_new_privileges", "quota",
+    "suite", "arms", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "max_noise",
+    "min_time", "max_time", "seed", "check", "output", "labels", "runtime", "runner", "no_new_privileges", "quota",
 }  # fmt: skip
 """What a results file keeps, and --resume does not take anew."""
 HOST = Arm(name="host")
@@ -101,6 +102,7 @@ def carry_out(study: Study, held: Results | None, values: dict[str, Any], show: 
         verbose=values["verbose"],
         first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
         arms={arm.name: arm for arm in study.arms},
+        admit=partial(check_build, study, found),
     )
     cases = to_run(study, found, is_settled=_is_settled, time_budget_s=values["time_budget"])
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
@@ -175,6 +177,7 @@ def study_of(
         pairs=values["pairs"] or (MOST_UNTIL if ends_itself else DEFAULT_PAIRS),
         until_settled=values["until"] is not None,
         seed=values["seed"],
+        other_builds=values.get("other_builds", False),
     )
 
 
@@ -238,6 +241,8 @@ command = GroupedCommand(
                      "repeatable. `primbench arms` tells which there are. Default: those of the suite."),
         _option("Compare", "--self", "itself", is_flag=True,
                 help="The first arm once more, against itself: what is not to be seen below."),
+        _option("Compare", "--other-builds", is_flag=True,
+                help="Run arms whose framework is another build than the baseline's, too: a stack effect."),
         *study_options(),
     ],
     help="Run the same cases in several arms, interleaved, and say what the arms differ in.\n\n"

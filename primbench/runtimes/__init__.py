@@ -6,7 +6,6 @@ its version; and ``launch(arm, folder, gpus=...)``, with a folder of its own tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,11 +27,6 @@ class Runtime(NamedTuple):
     launch: _Launching
 
 
-# In the last words of Python, of runtimes, and of Linux.
-_LACKS = {
-    r"No module named '?primbench": "primbench",
-    r"python3.*(not found|No such file)": "python3",
-}
 RUNTIMES = {
     "host": Runtime(host.SETTINGS, host.found, host.launch),
     "docker": Runtime(docker.SETTINGS, docker.found, docker.launch),
@@ -53,16 +47,6 @@ def check(arm: Arm) -> None:
             raise InvalidRequest(
                 f"arm {arm.name}: {arm.runtime} has no {key} of its own; there is one in {', '.join(able)}"
             )
-
-
-def lacking(arm: Arm, cause_of_death: str) -> str | None:
-    """What an image needs, where a worker that never began died of the lack of it."""
-    if arm.on_host_root:
-        return None
-    for sign, absent in _LACKS.items():
-        if re.search(sign, cause_of_death):
-            return f"arm {arm.name}: image {arm.image} has no {absent}: build one with `primbench image build`"
-    return None
 
 
 def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:

@@ -25,6 +25,11 @@ import pytest
 
 import primbench
 
+from .built import base, base_archive, built, found_by_runtime
+from .traces import control_groups, runtime, traces
+
+__all__ = ["base", "base_archive", "built", "found_by_runtime", "runtime", "traces"]
+
 PACKAGE = Path(primbench.__file__).parents[1]
 IMAGE = "primbench-tests"
 SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib64")  # links into /usr, or folders of their own
@@ -152,7 +157,7 @@ def docker(work: Path, archive: bytes) -> Iterator[Engine]:
         *("--containerd-namespace=primbench-tests", "--containerd-plugins-namespace=primbench-tests-plugins"),
         *("--exec-opt=native.cgroupdriver=cgroupfs", f"--default-ulimit={ulimit('nofile', resource.RLIMIT_NOFILE)}"),
     ]  # fmt: skip
-    groups = control_groups()
+    groups = groups_of_engines()
     call = (client, "--host", socket)
     with (folder / "log").open("w") as log, subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -221,7 +226,7 @@ def podman(work: Path, archive: bytes) -> Iterator[Engine]:
         "TMPDIR": str(folder),
     }
     call = (client, *("--root", f"{folder}/root"), *("--runroot", f"{folder}/run"), *("--tmpdir", f"{folder}/tmp"))
-    groups = control_groups()
+    groups = groups_of_engines()
     try:
         load([*call, "import", "-", IMAGE], archive, environment)
         start = (*call, "run", "--rm", "--network=none", *binds("--volume", "{folder}:{folder}:ro"))
@@ -238,7 +243,7 @@ def apptainer(work: Path, skeleton: Path) -> Iterator[Engine]:
     folders = {"APPTAINER_CACHEDIR": work / "apptainer/cache", "APPTAINER_TMPDIR": work / "apptainer/tmp"}
     for folder in folders.values():
         folder.mkdir(parents=True)
-    groups = control_groups()
+    groups = groups_of_engines()
     try:
         start = (call, "--silent", "exec", *binds("--bind", "{folder}:{folder}:ro"))
         yield Engine("apptainer", start, (str(skeleton),), {name: str(folder) for name, folder in folders.items()})
@@ -252,13 +257,13 @@ def charliecloud(skeleton: Path) -> Iterator[Engine]:
     yield Engine("charliecloud", (call, *binds("--bind", "{folder}:{folder}")), (str(skeleton), "--"), {"USER": "root"})
 
 
-def control_groups() -> set[Path]:
+def groups_of_engines() -> set[Path]:
     """The parents that runtimes make for the groups of their containers, and leave behind."""
-    return {path for name in ("docker", "libpod_parent", "apptainer") for path in Path("/sys/fs/cgroup").rglob(name)}
+    return {Path(each) for each in control_groups("docker", "libpod_parent", "apptainer")}
 
 
 def remove(before: set[Path]) -> None:
-    for top in control_groups() - before:
+    for top in groups_of_engines() - before:
         for path in sorted(top.glob("**/"), reverse=True):
             path.rmdir()
 
@@ -294,7 +299,7 @@ def processes_of(folder: Path) -> list[str]:
 @pytest.fixture(scope="session")
 def left() -> Callable[[Path], list[str]]:
     """What is mounted in a folder or runs with its name, and the control groups of containers."""
-    return lambda folder: [*mounts_in(folder), *processes_of(folder), *sorted(map(str, control_groups()))]
+    return lambda folder: [*mounts_in(folder), *processes_of(folder), *sorted(map(str, groups_of_engines()))]
 
 
 @pytest.fixture(scope="session")
@@ -330,14 +335,6 @@ docker_engine = session_engine("docker")
 podman_engine = session_engine("podman")
 apptainer_engine = session_engine("apptainer")
 charliecloud_engine = session_engine("charliecloud")
-
-
-@pytest.fixture
-def found_by_name(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """The same runtime where programs that look for it in their environment find it."""
-    for name, value in engine.environment.items():
-        monkeypatch.setenv(name, value)
-    return engine
 
 
 @pytest.fixture

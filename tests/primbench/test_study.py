@@ -7,18 +7,30 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
+import psutil
 import pytest
 from msgspec.structs import replace
 
 from primbench.arms import Arm
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate
-from primbench.errors import InvalidRequest
+from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.measurement import Method
 from primbench.placement import Placement
 from primbench.record import Case, Record, Results, Study, Worker
 from primbench.running import header
 from primbench.session import Session
-from primbench.study import AGAIN, LEAST_PAIRS, check_arms, is_settled, plan, run, to_run, whole_pairs, with_itself
+from primbench.study import (
+    AGAIN,
+    LEAST_PAIRS,
+    check_arms,
+    check_build,
+    is_settled,
+    plan,
+    run,
+    to_run,
+    whole_pairs,
+    with_itself,
+)
 
 HOST, PODMAN, DOCKER = (Arm(name=name, runtime=name) for name in ("host", "podman", "docker"))
 
@@ -63,6 +75,17 @@ def test_every_arm_stands_equally_early_in_two_pairs(arms: list[Arm], seed: int)
 
 def test_three_arms_have_more_than_one_order_and_its_mirror() -> None:
     assert len({tuple(order) for order in order_of(plan([HOST, PODMAN, DOCKER], CASES, range(40), 0))}) > 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_baseline_is_known_before_another_arm_runs(seed: int) -> None:
+    """On every backend, and however it is drawn later."""
+    found = plan([PODMAN, HOST, DOCKER], CASES, range(20), seed)
+    known = set()
+    for case in found:
+        known |= {case.backend} if case.arm == "podman" else set()
+        assert case.backend in known
+    assert {"podman", "host", "docker"} == {order[0] for order in order_of(found)}
 
 
 def test_every_arm_runs_every_case_once_a_pair_in_the_same_order() -> None:
@@ -256,22 +279,109 @@ def test_an_arm_that_cannot_be_had_is_skipped_with_the_reason_and_told_once() ->
         lines = list(run(session, cases, sentences.append))
     records = [line for line in lines if isinstance(line, Record)]
     assert cases == [record.case for record in records]
-    assert ["ok"] * 3 + ["skipped"] * 3 + ["failed", "skipped", "skipped"] == [record.status for record in records]
+    assert ["ok"] * 3 + ["skipped"] * 6 == [record.status for record in records]
     assert ["here"] == [line.arm.name for line in lines if isinstance(line, Worker) and line.arm]
     nowhere, broken = sentences
     assert nowhere.startswith("nowhere runs nothing with numpy on cpu: ")
     assert "4095" in nowhere
-    assert broken.startswith("broken runs nothing with numpy on cpu: worker died")
+    assert broken.startswith(
+        "broken runs nothing with numpy on cpu: worker died of exit status 1: Fatal Python error: "
+    )
     assert all(
         record.reason and sentence.endswith(record.reason)
         for record, sentence in zip(records[5::3], sentences, strict=True)
     )
 
 
+@pytest.fixture(scope="module")
+def worker() -> Worker:
+    """A real one of the host."""
+    with Session(arms={"host": HOST}) as session:
+        found, _ = session.run([replace(gemm(4), method=Method(dry_run=True), arm="host")])
+    assert isinstance(found, Worker)
+    return found
+
+
+def of_torch(worker: Worker, arm: Arm, **versions: str) -> Worker:
+    """It as a worker of another arm would be. versions: as torch tells them on a GPU."""
+    usual = {"torch": "2.13.0+cu130", "git": "abc", "cuda (torch build)": "13.0", "cudnn": "91900", "nccl": "2.27.7"}
+    return replace(worker, arm=arm, backend="torch", device="cuda:0", versions=usual | versions)
+
+
+def with_host(worker: Worker, asked: Study) -> Results:
+    found = nothing(asked)
+    found.add(worker)
+    found.add(of_torch(worker, HOST))
+    return found
+
+
+IMAGE = Arm(name="podman", runtime="podman", image="mine")
+OTHER_BUILDS = [
+    (HOST, {"torch": "2.12.1+cu130"}, "torch 2.12.1+cu130, and 2.13.0+cu130 in host when the study was begun: "),
+    (PODMAN, {"torch": "2.12.1+cu130"}, "torch 2.12.1+cu130, and 2.13.0+cu130 in host: .*; let both have the same env"),
+    (IMAGE, {"torch": "2.12.1+cu130"}, "; build mine on a base without torch: `primbench image build` takes"),
+    (IMAGE, {"torch": "2.13.0+cpu"}, "torch 2.13.0+cpu, and .*; install torch from the same index in both, or"),
+    (IMAGE, {"cuda (torch build)": "12.8"}, "torch for CUDA 12.8, and 13.0 in host: "),
+    (IMAGE, {"git": "def"}, "torch of commit def, and abc in host: "),
+]
+
+
+@pytest.mark.parametrize(("arm", "versions", "reason"), OTHER_BUILDS)
+def test_a_framework_of_another_build_is_refused(
+    worker: Worker, arm: Arm, versions: dict[str, str], reason: str
+) -> None:
+    asked = study(2)
+    with pytest.raises(BackendUnavailable, match=reason.replace("+", r"\+")) as refusal:
+        check_build(asked, with_host(worker, asked), of_torch(worker, arm, **versions))
+    assert "or measure it all the same by `primbench study --other-builds`" in str(refusal.value)
+    other = replace(asked, other_builds=True)
+    check_build(other, with_host(worker, other), of_torch(worker, arm, **versions))
+
+
+def test_other_differences_of_the_stack_are_no_reason_to_refuse(worker: Worker) -> None:
+    asked = study(2)
+    check_build(asked, with_host(worker, asked), of_torch(worker, PODMAN, cudnn="92000", nccl="2.28.3"))
+
+
+def test_a_backend_is_compared_with_itself_on_the_same_device(worker: Worker) -> None:
+    asked = study(2)
+    with_numpy = replace(worker, arm=PODMAN, versions=worker.versions | {"numpy": "1.0"})
+    check_build(asked, nothing(asked), with_numpy)
+    check_build(asked, with_host(worker, asked), replace(with_numpy, backend="cupy", device="cuda:0"))
+    check_build(asked, with_host(worker, asked), replace(of_torch(worker, PODMAN, torch="2.9.0"), device="cpu"))
+    with pytest.raises(BackendUnavailable, match=r"^numpy 1\.0, and .* in host: "):
+        check_build(asked, with_host(worker, asked), with_numpy)
+
+
+def test_a_worker_that_is_not_admitted_runs_no_case_and_is_kept_in_the_file() -> None:
+    """Real workers of two arms, of which the second is refused as if its NumPy were another."""
+    asked = study(1)
+    found = nothing(asked)
+    arms = [HOST, Arm(name="other")]
+
+    def admit(worker: Worker) -> None:
+        other = {"numpy": "1.0"} if worker.arm == arms[1] else {}
+        check_build(asked, found, replace(worker, versions=worker.versions | other))
+
+    cases = [replace(gemm(4), method=Method(dry_run=True), arm=arm.name) for arm in arms for _ in range(2)]
+    sentences: list[str] = []
+    with Session(arms={arm.name: arm for arm in arms}, admit=admit) as session:
+        for line in run(session, cases, sentences.append):
+            found.add(line)
+        (refused,) = [each for each in found.workers if each.arm == arms[1]]
+        assert not psutil.pid_exists(refused.pid)
+    assert [("ok", 0), ("ok", 0), ("skipped", None), ("skipped", None)] == [
+        (each.status, each.worker) for each in found.records
+    ]
+    (sentence,) = sentences
+    assert sentence.startswith("other runs nothing with numpy on cpu: numpy 1.0, and ")
+
+
 def estimate(verdict: Any, q: float, primary: bool = True) -> Estimate:
     return Estimate(
         metric="wall_s",
         primary=primary,
+        judges=primary,
         pairs=8,
         baseline_s=1.0,
         arm_s=1.0,

@@ -27,7 +27,8 @@ def case(primitive: str = "gemm", **parameters: Any) -> Case:
 
 
 SLOWER = Estimate(
-    metric="batch_s", primary=True, judges=True, pairs=8, baseline_s=1e-3, arm_s=1.1e-3, ratio=1.1, interval=(1.09, 1.11),
+    metric="batch_s", primary=True, judges=True, pairs=8, baseline_s=1e-3, arm_s=1.1e-3, ratio=1.1,
+    interval=(1.09, 1.11),
     interval90=(1.092, 1.108), margin=0.01, q=0.001, verdict="slower", minimum_detectable=1.012,
 )  # fmt: skip
 EQUIVALENT = replace(

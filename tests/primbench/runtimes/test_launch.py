@@ -355,19 +355,3 @@ def test_a_device_specification_tells_whether_it_names_gpus(tmp_path: Path) -> N
     assert not cdi_names_gpus(tmp_path)
     (tmp_path / "etc/cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu")
     assert cdi_names_gpus(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("said", "absent"),
-    [
-        ("worker died of exit status 1: /usr/bin/python3: No module named 'primbench'", "primbench"),
-        ("worker died of exit status 1: /usr/bin/python3: No module named primbench.worker", "primbench"),
-        ('...: exec: "python3": executable file not found in $PATH: unknown', "python3"),
-        ("ch-run[1]: error: can't execve(2): python3: No such file or directory", "python3"),
-    ],
-)
-def test_what_an_image_lacks_is_told_with_the_way_out(said: str, absent: str) -> None:
-    reason = runtimes.lacking(parse_arm("docker:image=x"), said)
-    assert f"arm docker:image=x: image x has no {absent}: build one with `primbench image build`" == reason
-    assert None is runtimes.lacking(parse_arm("docker"), said)
-    assert None is runtimes.lacking(parse_arm("docker:image=x"), "worker died of exit status 1: out of space")

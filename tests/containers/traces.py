@@ -1,0 +1,132 @@
+"""What primbench starts for workers in arms, and whether any of it is left when they have ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from primbench.sysfiles import read_mounts
+
+MARK = "PRIMBENCH_TEST_MARK"
+GONE_WITHIN_S = 10
+ALONE = {"docker": ("network=none",), "podman": ("network=none",)}  # the test's daemon has no other
+
+
+@pytest.fixture
+def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, work: Path) -> str:
+    """One that primbench finds by itself: the fixtures of the same name say where."""
+    name: str = request.param
+    if name == "runc":
+        path = f"{os.environ['PATH']}:/usr/sbin"
+        if shutil.which("runc", path=path) is None:
+            pytest.skip("runc is not installed: apt-get install runc")
+        monkeypatch.setenv("PATH", path)
+    elif name != "host":
+        for variable, value in request.getfixturevalue(name).environment.items():
+            monkeypatch.setenv(variable, value)
+    return name
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
+    """What is there of this test's workers: processes, folders, mounts, containers, images, control groups."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv(MARK, tmp_path.name)
+    mounted = mounts()
+
+    def find() -> list[str]:
+        running = [each.words for each in marked(tmp_path.name)]
+        return [*running, *map(str, tmp_path.iterdir()), *sorted(mounts() - mounted), *listed(), *groups()]
+
+    yield find
+    left = at_last(find)
+    assert not left, left
+
+
+def at_last(find: Callable[[], list[str]]) -> list[str]:
+    """What is still there once it had time to go."""
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while find() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return find()
+
+
+def in_words(runtime: str, *settings: str) -> str:
+    """An arm in words, whose processes bear this test's mark."""
+    return f"{runtime}:{','.join([*ALONE.get(runtime, ()), *settings, f'env.{MARK}={os.environ[MARK]}'])}"
+
+
+class Process(NamedTuple):
+    pid: int
+    words: str
+    variables: list[str]
+
+    @property
+    def is_worker(self) -> bool:
+        """Not what starts one."""
+        return self.words.startswith(f"{sys.executable} -P -m primbench.worker")
+
+
+def marked(mark: str) -> list[Process]:
+    """The processes in whose environment this test has put its mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = path.joinpath("environ").read_bytes().decode(errors="replace").split("\0")
+            words = path.joinpath("cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+        except OSError:
+            continue  # it has ended
+        if f"{MARK}={mark}" in variables and words:
+            found.append(Process(int(path.name), words, variables))
+    return found
+
+
+def worker_inside() -> Process:
+    (found,) = [process for process in marked(os.environ[MARK]) if process.is_worker]
+    return found
+
+
+def mounts() -> set[str]:
+    return {mount.point for mount in read_mounts(Path("/"))}
+
+
+def listed() -> list[str]:
+    """By the engines that this test can reach, if it can."""
+    found = []
+    for variable, client in (("DOCKER_HOST", "docker"), ("CONTAINERS_STORAGE_CONF", "podman")):
+        if variable in os.environ:
+            for what in (["ps", "--all", "--format={{.Names}}"], ["images", "--format={{.Repository}}"]):
+                done = subprocess.run([client, *what], capture_output=True, text=True, check=True, timeout=60)
+                found += [f"{client}: {line}" for line in done.stdout.split() if line.startswith("primbench-")]
+    return [line for line in found if not line.endswith("primbench-tests")]
+
+
+def groups() -> list[str]:
+    """Those without processes: others are in use, or their processes are told of by themselves."""
+    return [group for group in control_groups("primbench-*") if is_deserted(Path(group))]
+
+
+def is_deserted(group: Path) -> bool:
+    try:
+        return group.name != "primbench-tests" and not group.joinpath("cgroup.procs").read_text()
+    except OSError:
+        return False  # it has been removed
+
+
+def control_groups(*patterns: str) -> list[str]:
+    """Others may come and go meanwhile, of which os.walk() says nothing."""
+    return [
+        os.path.join(folder, name)
+        for folder, names, _ in os.walk("/sys/fs/cgroup")
+        for name in names
+        if any(fnmatch(name, pattern) for pattern in patterns)
+    ]

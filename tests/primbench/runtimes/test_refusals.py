@@ -1,0 +1,83 @@
+"""What is said where no worker comes up in an arm. The words of runtimes, Linux and Python are as they were heard.
+
+Those about GPUs are of NVIDIA's container toolkit and of frameworks; tests/containers/test_refusals.py hears the rest.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from primbench.arms import parse_arm
+from primbench.runtimes.refusals import refusal
+
+NO_GPU = "no GPU is visible inside docker: there is no /dev/nvidia0 or the like"
+BLIND = "backend torch on cuda:0: torch 2.11.0+cu130 finds no usable GPU or driver"
+GENERATE = "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
+RUNC = (
+    r'worker died of exit status 1: time="2026-11-21T22:36:54Z" level=error msg="runc run failed: failed to write '
+    r'\"900\": write /sys/fs/cgroup/cpuset/x/cpuset.cpus: numerical result out of range"'
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "absent"),
+    [
+        ("worker died of exit status 1: /usr/bin/python3: No module named 'primbench'", "primbench"),
+        ("worker died of exit status 1: /usr/bin/python3: No module named primbench.worker", "primbench"),
+        ("worker died of exit status 1: ModuleNotFoundError: No module named 'msgspec'", "msgspec"),
+        ('...: exec: "python3": executable file not found in $PATH: unknown', "python3"),
+        ("ch-run[1]: error: can't execve(2): python3: No such file or directory", "python3"),
+    ],
+)
+def test_what_an_image_lacks_is_told_with_the_way_out(said: str, absent: str) -> None:
+    reason = f"arm x: image mine has no {absent}: build one with `primbench image build`"
+    assert reason == refusal(parse_arm("docker:image=mine,name=x"), said)
+    assert said in refusal(parse_arm("docker:name=x"), said), "the host's files lack nothing that an image has"
+
+
+MENDED = [
+    ("docker:image=mine", "docker create: Error response from daemon: No such image: mine:latest", "`docker pull`"),
+    ("podman:image=/x.sif", "podman create: Error: invalid reference format", "`podman images` lists"),
+    ("apptainer:image=x", "FATAL: While checking: could not open image /x: lstat /x: no such file", "a folder in full"),
+    ("charliecloud:image=x", "ch-run[1]: error: can't stat: x: No such file or directory", "`ch-image list`"),
+    (
+        "charliecloud:image=/python3",
+        "ch-run[1]: error: can't stat: /python3: No such file or directory",
+        "`ch-image list`",
+    ),
+    ("runc:cpuset=900", RUNC, 'write "900": write /sys'),
+    ("runc:cpuset=900", RUNC, "there are CPUs "),
+    ("podman:memory=1MiB", f"unable to start container {64 * 'a'}: unable to set memory limit", "container: unable"),
+    ("podman:memory=1MiB", "worker was killed by SIGKILL: the kernel's out-of-memory killer", "1 MiB of memory may be"),
+    ("podman", "worker died of exit status 3: nobody knows", "--verbose shows"),
+    ("docker:image=mine", f"{BLIND.partition(' finds')[0]} is built without CUDA", "in image mine: build one"),
+    ("docker:image=mine", "backend torch on cpu: module 'torch' is not installed: pip install torch", "--extra"),
+    ("docker:image=mine", NO_GPU, GENERATE),
+    ("podman:image=mine", "podman create: Error: unresolvable CDI devices nvidia.com/gpu=all", GENERATE),
+    ("docker:image=mine", 'could not select device driver "" with capabilities: [[gpu]]', "no GPU is visible inside: "),
+    ("apptainer:image=x.sif", BLIND, "--nv"),
+    ("charliecloud:image=x", BLIND, "`ch-fromhost --nvidia`"),
+    ("docker", NO_GPU, "/dev/nvidia* of this machine"),
+    ("host", BLIND, "see nvidia-smi"),
+    ("host:env.CUDA_VISIBLE_DEVICES=", BLIND, "no GPU is visible inside: leave out env.CUDA_VISIBLE_DEVICES=, or"),
+]
+
+
+@pytest.mark.parametrize(("arm", "said", "told"), MENDED)
+def test_it_is_one_line_that_says_how_to_mend(arm: str, said: str, told: str) -> None:
+    reason = refusal(parse_arm(arm), said)
+    assert reason.startswith(f"arm {arm}: ")
+    assert told in reason
+    assert len(reason.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arm", "said"),
+    [
+        ("docker:cpuset=900", "docker create: Requested CPUs are not available - requested 900, available: 0-1"),
+        ("podman", "worker was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), or somebody"),
+        ("docker", "arm docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?"),
+    ],
+)
+def test_what_says_enough_stays_as_it_is(arm: str, said: str) -> None:
+    assert f"arm {arm}: {said.removeprefix('arm docker: ')}" == refusal(parse_arm(arm), said)
