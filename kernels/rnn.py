@@ -1,8 +1,7 @@
-"""Recurrent networks: the problem, its float64 reference, and NumPy's kernel. Other backends: rnn_BACKEND.py."""
+"""Recurrent networks: the problem and its float64 reference. Backends: rnn_BACKEND.py."""
 
 from __future__ import annotations
 
-import functools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.cuda.cudnn_rnn import ALGORITHMS
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
-from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, Reference, Step, check_sizes, described, fields_of, kernel, option, size
+from primbench.errors import InvalidRequest
+from primbench.problem import Problem, Reference, check_sizes, fields_of, option, size
 from primbench.random import POOL_SIZE, random_array, sample
 
 if TYPE_CHECKING:
@@ -293,19 +292,3 @@ def _float64(array: Array) -> Array:
     with ThreadPoolExecutor() as pool:
         list(pool.map(np.copyto, np.array_split(wide, CONVERTED_PARTS), np.array_split(array, CONVERTED_PARTS)))
     return wide
-
-
-@kernel("rnn", "numpy")
-def numpy_rnn(backend: Any, problem: Any, *inputs: Array) -> Step:
-    """One product with the input for all steps, one with the state and the pointwise work for each; float32 only.
-
-    The forward directions are the same program: it keeps what a backward pass needs either way.
-    """
-    from primbench.kernels._rnn_numpy import Network
-
-    if problem.algo not in ("auto", "stepwise"):
-        raise UnsupportedCase("NumPy has no call for a whole sequence: ask for --algo stepwise")
-    if problem.dtype != "float32" or problem.math_mode != "ieee":
-        raise UnsupportedCase(f"NumPy has no fast {problem.dtype} {problem.math_mode} product: ask for float32 ieee")
-    step = functools.partial(Network(problem, problem.operands(inputs)).step())  # a method takes no attribute
-    return described(step, algorithm="stepwise: BLAS and NumPy calls for each step")

@@ -13,22 +13,36 @@ from primbench.sysfiles import Mount, read_mounts
 def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
     """This process's control group and those above it, as far as they are visible, nearest first.
 
-    The v1 hierarchy of ``controller`` where it is mounted, else the v2 one. A limit on any of them holds.
-    Raises ValueError where no such hierarchy is mounted, or not as far down as this process is in it.
+    Of the v1 hierarchy that has the ``controller``, else of the v2 one. A limit on any of them holds.
+    Raises ValueError where no such hierarchy is mounted, or nowhere as far down as this process is in it.
     """
     paths = _cgroup_paths(root)
-    for mount in _cgroup_mounts(root):
-        holds = controller in mount.options.split(",")
-        path = paths.get("") if mount.kind == "cgroup2" else paths.get(controller) if holds else None
-        if path is None:
-            continue
-        # In a container the path may still be the host's: the mount's own root says how much of it to drop.
-        steps = PurePosixPath(path).relative_to(mount.source).parts
-        top = root / mount.point.lstrip("/")
-        if ".." in steps or not top.joinpath(*steps).is_dir():
-            raise ValueError(f"the control group {path} of this process lies outside what is mounted here")
-        return [top.joinpath(*steps[:depth]) for depth in range(len(steps), -1, -1)]
-    raise ValueError(f"no control groups with {controller} are mounted")
+    is_v1 = bool(controller) and controller in paths  # v2 has those that no v1 hierarchy took
+    path = paths.get(controller if is_v1 else "")
+    mounts = [mount for mount in _cgroup_mounts(root) if _has(mount, controller, is_v1=is_v1)]
+    if path is None or not mounts:
+        raise ValueError(f"no control groups with {controller} are mounted")
+    for mount in mounts:
+        folders = _folders(PurePosixPath(path), mount, root)
+        if folders:
+            return folders
+    raise ValueError(f"the control group {path} of this process lies outside what is mounted here")
+
+
+def _has(mount: Mount, controller: str, *, is_v1: bool) -> bool:
+    return controller in mount.options.split(",") if is_v1 else mount.kind == "cgroup2"
+
+
+def _folders(path: PurePosixPath, mount: Mount, root: Path) -> list[Path]:
+    """The control group and those above it, by this mount; none where it does not show the control group."""
+    # In a container the path may still be the host's: the mount's own root says how much of it to drop.
+    if not path.is_relative_to(mount.source):
+        return []
+    steps = path.relative_to(mount.source).parts
+    top = root / mount.point.lstrip("/")
+    if ".." in steps or not top.joinpath(*steps).is_dir():
+        return []
+    return [top.joinpath(*steps[:depth]) for depth in range(len(steps), -1, -1)]
 
 
 def cgroup_version(root: Path = Path("/")) -> str:
@@ -49,6 +63,4 @@ def _cgroup_paths(root: Path) -> dict[str, str]:
 
 
 def _cgroup_mounts(root: Path) -> list[Mount]:
-    """v1 first: on a hybrid machine its hierarchies have the controllers."""
-    mounts = [mount for mount in read_mounts(root) if mount.kind in ("cgroup", "cgroup2")]
-    return sorted(mounts, key=lambda mount: mount.kind)
+    return [mount for mount in read_mounts(root) if mount.kind in ("cgroup", "cgroup2")]

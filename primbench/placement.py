@@ -15,11 +15,12 @@ import msgspec
 
 from primbench import mempolicy, nvml
 from primbench.errors import PlacementError
+from primbench.placenodes import check_allowed, check_memory, existing, nodes_of, reachable_cpus, words_of
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.topology import Node, memory_nodes, node_of_pci
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -148,46 +149,12 @@ def _device_node(device: str, root: Path) -> int:
 def _numa_node(asked: int, placement: Placement, root: Path) -> Node:
     """The node, if what it is to give, memory or CPUs or both, is in this process's reach."""
     option = f"--numa-node {asked}"
-    node = _existing(asked, option, root)
+    node = existing(asked, option, root)
     if placement.mem_nodes is None and node.has_memory:
-        _check_allowed(node, option, root)
+        check_allowed(node, option, root)
     if placement.cpus is None and placement.cpu_node is None and node.cpus:
-        _reachable_cpus(node, option)
+        reachable_cpus(node, option)
     return node
-
-
-def _existing(asked: int, option: str, root: Path) -> Node:
-    nodes = _nodes(option, root)
-    node = next((node for node in nodes if node.id == asked), None)
-    if node is None:
-        raise PlacementError(f"{option}: this machine has {_named(nodes)} (from /sys/devices/system/node/online)")
-    return node
-
-
-def _nodes(option: str, root: Path) -> list[Node]:
-    missing: dict[str, str] = {}
-    nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
-    if nodes is None:
-        raise PlacementError(f"{option}: this machine does not tell its nodes ({missing['nodes']})")
-    return nodes
-
-
-def _check_allowed(node: Node, option: str, root: Path) -> None:
-    if not node.allowed:
-        allowed = _named(each for each in _nodes(option, root) if each.allowed)
-        raise PlacementError(
-            f"{option}: this process may use memory of {allowed} only (from Mems_allowed_list in /proc/self/status)"
-        )
-
-
-def _reachable_cpus(node: Node, option: str) -> set[int]:
-    near = os.sched_getaffinity(0) & set(node.cpus)
-    if not near:
-        raise PlacementError(
-            f"{option}: it has CPUs {format_cpu_list(node.cpus)}, and this process may run on "
-            f"{format_cpu_list(os.sched_getaffinity(0))} only"
-        )
-    return near
 
 
 def _cpus_of(
@@ -200,13 +167,13 @@ def _cpus_of(
     option = f"--numa-node {node.id}" if node else ""
     if asked is not None:
         option = f"--cpu-node {asked}"
-        of_threads = _existing(asked, option, root)
+        of_threads = existing(asked, option, root)
     if of_threads is None:
         return None, ""
     if of_threads.cpus:
-        return _reachable_cpus(of_threads, option), option
+        return reachable_cpus(of_threads, option), option
     if asked is not None or (placement.mem_nodes is not None and placement.numa_node != "auto"):
-        others = _named(each for each in _nodes(option, root) if each.cpus)
+        others = words_of(each for each in nodes_of(option, root) if each.cpus)
         raise PlacementError(f"{option}: it has no CPUs to run on: use {others}, or --mem-node for its memory")
     reasons["cpus"] = f"node {of_threads.id} has no CPUs: only memory is bound to it"
     return None, ""
@@ -221,7 +188,7 @@ def _policy_of(
     policy = placement.mem_policy or "bind"
     if placement.mem_nodes is not None:
         for asked in placement.mem_nodes:
-            _check_memory(asked, f"--mem-node {format_cpu_list(placement.mem_nodes)}", root)
+            check_memory(asked, f"--mem-node {format_cpu_list(placement.mem_nodes)}", root)
         return policy, sorted(set(placement.mem_nodes))
     if node is None:
         return None, []
@@ -229,14 +196,6 @@ def _policy_of(
         reasons["memory_policy"] = f"node {node.id} has no memory: the kernel takes the nearest that has"
         return None, []
     return policy, [node.id]
-
-
-def _check_memory(asked: int, option: str, root: Path) -> None:
-    node = _existing(asked, option, root)
-    if not node.has_memory:
-        others = _named(each for each in _nodes(option, root) if each.has_memory and each.allowed)
-        raise PlacementError(f"{option}: node {asked} has no memory; there is memory for this process on {others}")
-    _check_allowed(node, option, root)
 
 
 def _bind_threads(cpus: Collection[int], asked: str) -> None:
@@ -294,11 +253,6 @@ def _memory_by_number(placement: Placement) -> str:
     if placement.mem_policy is not None and placement.numa_node != "auto":
         options.append(f"--mem-policy {placement.mem_policy}")
     return " ".join(options)
-
-
-def _named(nodes: Iterable[Node]) -> str:
-    ids = format_cpu_list(node.id for node in nodes)
-    return f"node{'' if ids.isdecimal() else 's'} {ids}"
 
 
 def _listed(reasons: dict[str, str]) -> str:

@@ -42,6 +42,7 @@ def diff(a: str, b: str, json_path: str | None) -> None:
     """Say whether two places have the same software stack, limits, confinement and machine, and what differs.
 
     A and B are files by `env --json` or `doctor --json`, or results files, of which the first worker's place is taken.
+    A library that one side alone had loaded is a difference between workers of the same backend and device only.
 
     Exit status: 0 whether they differ or not, 2 where a file cannot be read.
     """
@@ -53,7 +54,9 @@ def diff(a: str, b: str, json_path: str | None) -> None:
     from primbench.report.environment import comparison
 
     check_files([json_path], [a, b])
-    found = difference(read(a).environment, read(b).environment)
+    one, other = read(a), read(b)
+    same_work = one.opened is not None and one.opened == other.opened
+    found = difference(one.environment, other.environment, same_work=same_work)
     if json_path is not None:
         write(json_path, msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n")
     if json_path != "-":

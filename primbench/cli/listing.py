@@ -44,7 +44,7 @@ def _without_gpu(name: str) -> str:
 
     if "cuda" not in backend_files.devices_of(name) or has_gpu_node():
         return ""
-    return "; no NVIDIA device files here (/dev/nvidia*), so no cuda device"
+    return "; no device file of a GPU here (/dev/nvidia*, or /dev/dxg under WSL2), so no cuda device"
 
 
 def _suites() -> list[tuple[str, str]]:

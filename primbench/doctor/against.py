@@ -30,8 +30,9 @@ class _Place(msgspec.Struct):
     place: Place
 
 
-_RESULTS = b'{"kind":"header"'
+_RESULTS = re.compile(rb'\{\s*"kind"\s*:\s*"header"')
 _START_BYTES = 4096
+_MAX_BYTES = 2**26  # of a document: the largest machine's has some 100 kB, and a device file never ends
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -43,12 +44,14 @@ def read(path: str) -> Place:
     try:
         with Path(path).open("rb") as file:
             start = file.read(_START_BYTES)
-            text = b"" if start.startswith(_RESULTS) else start + file.read()
+            text = b"" if _RESULTS.match(start) else start + file.read(_MAX_BYTES)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
-    if start.startswith(_RESULTS):
+    if _RESULTS.match(start):
         results = record.read(path)
-        return Place(environment=(results.workers[0] if results.workers else results.header).environment)
+        for worker in results.workers:
+            return Place(environment=worker.environment, opened=f"{worker.backend} {worker.device}")
+        return Place(environment=results.header.environment)
     with contextlib.suppress(*_UNREADABLE):
         return msgspec.json.decode(text, type=_Place).place
     with contextlib.suppress(*_UNREADABLE):
@@ -75,6 +78,13 @@ class Rule(NamedTuple):
 
 
 RULES = (
+    Rule(
+        "against-gpu-count",
+        r"devices\.gpu_count",
+        "warning",
+        ["copy", "collective"],
+        "all-reduce has other ranks and other ways between them, and device numbers may mean other boards",
+    ),
     Rule("against-gpu", r"devices\.gpus\[.+\]\..+", "warning", ["kernel", "copy"], HARDWARE),
     Rule("against-driver", r"devices\..*driver_version", "warning", ["launch", "copy", "kernel"], STACK),
     Rule(
@@ -190,12 +200,12 @@ def compare(here: Place, there: Place, name: str) -> list[Finding]:
 
     name: of the file that tells of it.
     """
-    found = difference(here.environment, there.environment)
+    found = difference(here.environment, there.environment, same_work=False)
     changes = [
         change
         for part in (found.stack, found.limits, found.confinement, found.machine)
         for change in part.changes
-        if change.kind == "differs" and not _only_loaded(change)
+        if change.kind == "differs"
     ]
     taken: dict[str, list[Change]] = {}
     for change in changes:
@@ -218,12 +228,6 @@ def nothing_differs(name: str) -> Finding:
         severity="note",
         summary=f"of what both tell, nothing that is known to move results differs between here and {name}",
     )
-
-
-def _only_loaded(change: Change) -> bool:
-    """A library that one process had not loaded when it looked is no difference between places."""
-    of_library = re.fullmatch(r"software\.(libraries(\..+)?|blas)", change.field) is not None
-    return of_library and not (change.a and change.b)
 
 
 def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:

@@ -35,11 +35,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the checks know; they read nothing themselves. A part that a file does not hold is empty."""
+    """All that the checks know; they read nothing themselves. A part that a file does not hold is empty.
+
+    opened: backend and device that the process which looked had opened, such as "torch cuda:0"; None for a command.
+    """
 
     environment: Environment
     topology: Topology = Topology()
     contention: Contention = Contention()
+    opened: str | None = None
 
     @property
     def nodes(self) -> list[Node]:

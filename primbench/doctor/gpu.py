@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from primbench.doctor.finding import Finding, Place, listed, unseen
 
 GPU_FILE = re.compile(r".*/nvidia[0-9]+")
+WSL_FILE = "/dev/dxg"  # the only one under WSL2, for GPUs of any maker
 
 
 def gpus_visible(place: Place) -> Iterator[Finding]:
@@ -24,6 +25,14 @@ def gpus_visible(place: Place) -> Iterator[Finding]:
             severity="note",
             summary="CUDA_VISIBLE_DEVICES hides every GPU",
             evidence=[f"CUDA_VISIBLE_DEVICES={hidden}"],
+        )
+    elif files == [WSL_FILE]:
+        yield Finding(
+            check="gpus-visible",
+            severity="note",
+            summary="this is WSL2, and no NVIDIA GPU can be used through its device file",
+            evidence=[reason, f"device files: {WSL_FILE}"],
+            advice="if there is one, its driver belongs in Windows, none in Linux; see that /usr/lib/wsl/lib is here",
         )
     elif files:
         yield Finding(
@@ -63,7 +72,7 @@ def gpu_files(place: Place) -> Iterator[Finding]:
     """Whether every GPU that NVML lists can be opened, and the device of unified memory, which CUDA needs."""
     devices = place.environment.devices
     yield from unseen("gpu-files", devices, "gpu_files")
-    if not place.gpus or devices.gpu_files is None:
+    if not place.gpus or devices.gpu_files is None or WSL_FILE in devices.gpu_files:
         return
     boards = {gpu.pci_address for gpu in place.gpus if gpu.pci_address}
     numbered = [path for path in devices.gpu_files if GPU_FILE.fullmatch(path)]

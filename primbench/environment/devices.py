@@ -17,8 +17,9 @@ from primbench.sysfiles import utf8
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name.
 
-    gpus: None where they were not asked for. gpu_files: NVIDIA's device files. driver_version: by /proc, so known
-    without NVML, too. mps_control: whether a multi-process service can be reached here, by its pipe's folder.
+    gpus: None where they were not asked for. gpu_files: NVIDIA's device files, and /dev/dxg, by which WSL2 reaches GPUs
+    of any maker. driver_version: by /proc, so known without NVML, too. mps_control: whether a multi-process service can
+    be reached here, by its pipe's folder.
     """
 
     gpus: list[Gpu] | None = None
@@ -42,7 +43,8 @@ def _gpus(root: Path) -> list[Gpu]:
 
 def _gpu_files(root: Path) -> list[str]:
     """One level deep: /dev/nvidia-caps is a folder of such files."""
-    device_files = [path for path in (root / "dev").iterdir() if path.name.startswith("nvidia")]
+    found = (root / "dev").iterdir()
+    device_files = [path for path in found if path.name.startswith("nvidia") or path.name == "dxg"]
     files = [inner for path in device_files for inner in (path.iterdir() if path.is_dir() else [path])]
     return sorted(utf8("/" + str(path.relative_to(root))) for path in files)
 
@@ -62,7 +64,7 @@ def _mps_control(root: Path) -> bool:
 
 READERS = {
     "gpus": Reader("NVML", _gpus),
-    "gpu_files": Reader("/dev/nvidia*", _gpu_files),
+    "gpu_files": Reader("/dev/nvidia*, /dev/dxg", _gpu_files),
     "driver_version": Reader("/proc/driver/nvidia/version", _driver_version),
     "mps_control": Reader("$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control),
 }

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from primbench.environment import Environment
 from primbench.environment.software import Blas, Library
@@ -35,6 +37,9 @@ _VARIES = re.compile(
     r"|PATH)|LD_LIBRARY_PATH|PYTHONPATH|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)))"
     r"|devices\.gpus\[\d+\]\.(uuid|pci_address|pcie_generation|pcie_replays|ecc_errors_uncorrected)"
 )
+# Loaded when they are first needed.
+_LOADED = re.compile(r"software\.(libraries\..+|blas)")
+_NOT_LOADED = "one of the two had not loaded it"
 # Counters and moments.
 _IGNORED = re.compile(
     r"time_utc|machine\.memory_available_bytes|nodes\[\d+\]\.(allowed|memory_bytes|distances\.\d+|gpu)"
@@ -76,10 +81,15 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     machine: PartDifference
 
 
-def difference(a: Environment, b: Environment) -> Difference:
-    """Compare two places as two processes saw them. Libraries are those that each had loaded."""
+def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Difference:
+    """Compare two places as two processes saw them. Libraries are those that each had loaded.
+
+    same_work: whether the two had opened the same backend on the same device. Else a library that one of them alone
+    had loaded is unknown of the other.
+    """
     changes: dict[str, list[Change]] = {part: [] for part in get_args(Part)}
-    for change in _changes("", _comparable(a, b), _comparable(b, a)):
+    for found in _changes("", _comparable(a, b), _comparable(b, a)):
+        change = found if same_work else _of_other_work(found)
         changes[next(part for fields, part in _PARTS.items() if re.fullmatch(fields, change.field))].append(change)
     return Difference(**{part: _part(part, found) for part, found in changes.items()})
 
@@ -119,6 +129,15 @@ def _of_its_own(field: str, a: Any, b: Any) -> bool:
     return first is not None and None not in (a, b) and first not in (a, b)
 
 
+def _of_other_work(change: Change) -> Change:
+    """Unknown where one process had loaded all that the other had of a library, and more."""
+    if change.kind == "differs" and _LOADED.fullmatch(change.field):
+        a, b = Counter(change.a), Counter(change.b)
+        if a <= b or b <= a:
+            return replace(change, kind="unknown", reason=_NOT_LOADED)
+    return change
+
+
 def _holds_structs(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
@@ -153,18 +172,19 @@ def _kernels(blas: Blas) -> str:
 
 
 def _devices(devices: dict[str, Any]) -> dict[str, Any]:
-    """The driver is one for all GPUs, and known of them where /proc does not show it."""
-    gpus = [dict(gpu) for gpu in devices["gpus"] or []]
-    by_gpu = {name: [gpu.pop(name) for gpu in gpus] for name in ("driver_version", "cuda_driver_version")}
+    """GPUs and how many they are. The driver is one for all, and known of them where /proc does not show it."""
+    gpus = None if devices["gpus"] is None else [dict(gpu) for gpu in devices["gpus"]]
+    by_gpu = {name: [gpu.pop(name) for gpu in gpus or []] for name in ("driver_version", "cuda_driver_version")}
     versions = {name: next(filter(None, values), None) for name, values in by_gpu.items()}
-    driver = devices["driver_version"] or versions["driver_version"]
-    absent = {} if versions["cuda_driver_version"] else {"cuda_driver_version": "no GPU was asked"}
-    return (
-        devices
-        | versions
-        | {
-            "driver_version": driver,
-            "gpus": gpus if devices["gpus"] is not None else None,
-            "missing": devices["missing"] | absent,
-        }
-    )
+    missing = dict(devices["missing"])
+    if versions["cuda_driver_version"] is None:
+        missing["cuda_driver_version"] = "no GPU was asked"
+    if gpus is None:
+        missing["gpu_count"] = missing.get("gpus", "no GPU was asked")
+    return devices | {
+        "gpus": gpus,
+        "gpu_count": None if gpus is None else len(gpus),
+        "driver_version": devices["driver_version"] or versions["driver_version"],
+        "cuda_driver_version": versions["cuda_driver_version"],
+        "missing": missing,
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -10,11 +9,11 @@ import click
 import msgspec
 
 from primbench.doctor import Finding, Place, Severity
+from primbench.report.terminal import width
 from primbench.sysfiles import format_cpu_list
 
 SHOWN: tuple[Severity, ...] = ("problem", "warning", "note")
 COLOURS = {"problem": "red", "warning": "yellow", "note": "cyan"}
-WIDTH = 120  # at most
 LABEL = "  {:<9}"  # evidence, distorts, advice
 
 
@@ -63,15 +62,10 @@ def _shown(finding: Finding) -> Iterator[str]:
     yield from _paragraph("advice", finding.advice or "")
 
 
-def _width() -> int:
-    """Of the terminal where there is one."""
-    return max(WIDTH // 3, min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns))
-
-
 def _paragraph(label: str, words: str) -> list[str]:
     indent = " " * len(LABEL.format(""))
     return textwrap.wrap(
-        words, _width(), initial_indent=LABEL.format(label), subsequent_indent=indent, break_on_hyphens=False
+        words, width(), initial_indent=LABEL.format(label), subsequent_indent=indent, break_on_hyphens=False
     )
 
 
@@ -87,7 +81,7 @@ def _unseen(findings: Sequence[Finding]) -> list[str]:
     if not words:
         return []
     words = f"could not be seen: {words}"
-    return [*textwrap.wrap(words, _width(), subsequent_indent="  ", break_on_hyphens=False), ""]
+    return [*textwrap.wrap(words, width(), subsequent_indent="  ", break_on_hyphens=False), ""]
 
 
 def _counts(findings: Sequence[Finding]) -> str:
@@ -103,6 +97,6 @@ def _commands(findings: Sequence[Finding]) -> list[str]:
     lines = ["# Commands that change what was found. Read them first; primbench runs none of them."]
     for finding in with_fix:
         comment = f"{finding.check}: {finding.advice or finding.summary}"
-        lines += textwrap.wrap(comment, _width(), initial_indent="# ", subsequent_indent="# ")
+        lines += textwrap.wrap(comment, width(), initial_indent="# ", subsequent_indent="# ")
         lines += finding.fix
     return lines

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,11 +9,10 @@ import msgspec
 
 from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, PartDifference
+from primbench.report.terminal import grid, width
 from primbench.sysfiles import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_time
 
-_VALUE_WIDTH = 64
-_SIDE_WIDTH = 44  # of a value where two stand side by side
 _WORDS = {True: "yes", False: "no", None: "cannot be told"}
 
 
@@ -38,7 +35,7 @@ def _group(title: str, fields: Mapping[str, Any], sources: Mapping[str, str]) ->
             rows += [(*first, sources.get(f"{title}.{name}", sources.get(name, ""))), *others]
     if missing:
         rows += [("unknown:", ""), *((f"  {name}", printable(reason)) for name, reason in missing.items())]
-    return "\n".join([title, *(f"  {line}" for line in _grid(rows, _VALUE_WIDTH))])
+    return "\n".join([title, *_indented(rows)])
 
 
 def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
@@ -98,8 +95,7 @@ def _part(name: str, part: PartDifference) -> str:
     order = ("differs", "unknown", "varies")
     changes = sorted(part.changes, key=lambda change: order.index(change.kind))
     rows = [("", "A", "B", ""), *map(_side_by_side, changes)] if changes else []
-    lines = [f"  {line}" for line in _grid(rows, _SIDE_WIDTH)]
-    return "\n".join([f"same {name}: {_WORDS[part.same]}", *lines, ""])
+    return "\n".join([f"same {name}: {_WORDS[part.same]}", *_indented(rows), ""])
 
 
 def _side_by_side(change: Change) -> tuple[str, ...]:
@@ -119,20 +115,5 @@ def _is_set(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _grid(rows: Sequence[tuple[str, ...]], most: int) -> Iterator[str]:
-    """Columns that line up, cells of more than ``most`` characters going on in the lines below."""
-    lines = [
-        line for row in rows for line in itertools.zip_longest(*(_wrapped(cell, most) for cell in row), fillvalue="")
-    ]
-    columns = max(map(len, rows), default=0)
-    widths = [
-        min(max((len(line[column]) for line in lines if len(line) > column), default=0), most)
-        for column in range(columns)
-    ]
-    for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
-
-
-def _wrapped(cell: str, most: int) -> list[str]:
-    indent = " " * (len(cell) - len(cell.lstrip()))
-    return textwrap.wrap(cell, most, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
+def _indented(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    return (f"  {line}" for line in grid(rows, width() - 2))

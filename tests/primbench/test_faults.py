@@ -168,18 +168,19 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("fault", FAILURES)
-def test_a_failing_case_is_recorded_and_the_next_one_gets_a_new_worker(run: Run, fault: str) -> None:
-    code, out, err = run.complete(*faults("none", fault, "print"), "--timeout", "2s", "-o", str(run.file))
+def test_a_failing_case_is_recorded_and_the_next_one_gets_a_new_worker(run: Run) -> None:
+    code, out, err = run.complete(*faults("none", *FAILURES, "print"), "--timeout", "2s", "-o", str(run.file))
     held = record.read(run.file)
-    assert 1 == code
-    assert "" == err
-    assert ["ok", "failed", "ok"] == [each.status for each in held.records]
-    assert re.fullmatch(FAILURES[fault], str(held.records[1].reason))
-    assert [0, 0, 1] == [each.worker for each in held.records]
-    assert [0, 1] == [each.worker for each in held.workers]
-    assert held.records[1].measurement is None
-    assert 3 == len(rows(out))
+    assert (1, "") == (code, err)
+    first, *failed, last = held.records
+    assert ("ok", "ok") == (first.status, last.status)
+    for (fault, reason), each in zip(FAILURES.items(), failed, strict=True):
+        assert ("failed", None) == (each.status, each.measurement), fault
+        assert re.fullmatch(reason, str(each.reason)), fault
+    workers = list(range(1 + len(FAILURES)))
+    assert [0, *workers] == [each.worker for each in held.records]
+    assert workers == [each.worker for each in held.workers]
+    assert len(held.records) == len(rows(out))
     run.wait_until_all_gone()
 
 
@@ -304,25 +305,27 @@ def test_resume_of_a_finished_run_starts_no_worker(run: Run) -> None:
     assert (0, 2, before) == (code, len(rows(out)), run.file.read_bytes())
 
 
-UNFIT: dict[str, tuple[Callable[[bytes], bytes] | None, str]] = {
-    "cut": (lambda whole: whole[:-9], "cut off in the middle of the line"),
-    "foreign": (lambda whole: b"m,n,k,time\n1,2,3,4\n", "not a primbench results file"),
-    "newer": (lambda whole: whole.replace(b'"schema_version":1', b'"schema_version":999', 1), "upgrade primbench"),
-    "missing": (None, "No such file"),
-}
+UNFIT: list[tuple[Callable[[bytes], bytes], str]] = [
+    (lambda whole: whole[:-9], "cut off in the middle of the line"),
+    (lambda whole: b"m,n,k,time\n1,2,3,4\n", "not a primbench results file"),
+    (lambda whole: whole.replace(b'"schema_version":1', b'"schema_version":999', 1), "upgrade primbench"),
+]
 
 
-@pytest.mark.parametrize("kind", UNFIT)
-def test_resume_refuses_a_file_that_it_cannot_go_on_with(run: Run, kind: str) -> None:
-    spoil, expected = UNFIT[kind]
-    spoilt = None
-    if spoil is not None:
-        spoilt = spoil(held_file(run)[0])
+def test_resume_refuses_a_file_that_it_cannot_go_on_with(run: Run) -> None:
+    whole, _ = held_file(run)
+    for spoil, expected in UNFIT:
+        spoilt = spoil(whole)
         run.file.write_bytes(spoilt)
+        code, out, err = run.complete(*faults("none"), "--resume", str(run.file))
+        assert (2, "") == (code, out)
+        assert re.fullmatch(f"Error: {run.file}.*{expected}.*\n", err)
+        assert spoilt == run.file.read_bytes()
+    run.file.unlink()
     code, out, err = run.complete(*faults("none"), "--resume", str(run.file))
     assert (2, "") == (code, out)
-    assert re.fullmatch(f"Error: {run.file}.*{expected}.*\n", err)
-    assert spoilt == (run.file.read_bytes() if run.file.exists() else None)
+    assert re.fullmatch(f"Error: {run.file}.*No such file.*\n", err)
+    assert not run.file.exists()
 
 
 def test_output_leaves_an_existing_file_alone(run: Run) -> None:

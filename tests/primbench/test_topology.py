@@ -173,6 +173,31 @@ def test_cgroup_path_of_the_host_is_cut_to_what_the_container_sees(tmp_path: Pat
     assert [root / "sys/fs/cgroup/cpu/inner", root / "sys/fs/cgroup/cpu"] == cgroup_folders("cpu", root)
 
 
+@pytest.mark.parametrize("unusable", ["/docker/other", "/docker/abc/inner/below", "/"])
+def test_cgroup_is_found_by_the_mount_that_shows_it(tmp_path: Path, unusable: str) -> None:
+    mounts = (
+        f"40 30 0:29 {unusable} /elsewhere ro - cgroup cgroup rw,cpu\n"
+        "41 30 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n"
+    )
+    root = cgroup_root(tmp_path, "2:cpu:/docker/abc/inner\n", mounts, "sys/fs/cgroup/cpu/inner")
+    (root / "elsewhere").mkdir()
+    assert [root / "sys/fs/cgroup/cpu/inner", root / "sys/fs/cgroup/cpu"] == cgroup_folders("cpu", root)
+
+
+def test_v2_does_not_stand_in_for_a_v1_hierarchy_that_is_not_visible(tmp_path: Path) -> None:
+    """It has no quota of its own, which is not that there is none."""
+    v2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    v1 = "40 30 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n"
+    root = cgroup_root(tmp_path, "2:cpu:/docker/other\n0::/\n", v1 + v2, "sys/fs/cgroup/unified")
+    with pytest.raises(ValueError, match="/docker/other of this process lies outside"):
+        cgroup_folders("cpu", root)
+    write(root, {"proc/self/mountinfo": v2})
+    with pytest.raises(ValueError, match="no control groups with cpu are mounted"):
+        cgroup_folders("cpu", root)
+    assert [root / "sys/fs/cgroup/unified"] == cgroup_folders("memory", root)
+    assert [root / "sys/fs/cgroup/unified"] == cgroup_folders("", root)
+
+
 @pytest.mark.parametrize("path", ["/../outside", "/gone"])
 def test_cgroup_that_is_not_visible_is_not_taken_for_its_parent(tmp_path: Path, path: str) -> None:
     mount = "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +90,26 @@ def test_diff_reads_the_first_worker_of_results(invoke: Invoke, measured: tuple[
     assert 4 == invoke("env", "diff", worker, changed).stdout.count(": yes\n")
     changed.write_bytes(header.replace(files, b'"open_files":7') + b"\n")  # ended before its first worker
     assert "limits.open_files" in invoke("env", "diff", worker, changed).stdout
+
+
+def test_what_only_a_worker_had_loaded_is_unknown_of_a_command_in_the_same_place(
+    invoke: Invoke, measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    results, command, found = measured[0], tmp_path / "command.json", tmp_path / "found.json"
+    looked = [
+        sys.executable,
+        "-P",
+        "-m",
+        "primbench",
+        "env",
+        "--json",
+        str(command),
+    ]  # this process has loaded more by now
+    subprocess.run(looked, check=True, capture_output=True, cwd=tmp_path)
+    invoke("env", "diff", command, results, "--json", found)
+    changes = json.loads(found.read_bytes())["stack"]["changes"]
+    assert {"unknown"} == {each["kind"] for each in changes if each["field"].startswith("software.libraries.")}
+    assert "same stack: yes" in invoke("env", "diff", results, results).stdout
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff", b'{"kind":"header"}\n', b"[" * 10000])

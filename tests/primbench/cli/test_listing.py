@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 
@@ -27,26 +28,31 @@ def rows(text: str) -> dict[str, str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def listed(invoke: Callable[..., Result]) -> Callable[[str], Result]:
+    return functools.cache(lambda section: invoke("list", section))
+
+
 @pytest.mark.parametrize("section", SECTIONS)
-def test_one_section(section: str, invoke: Callable[..., Result]) -> None:
-    result = invoke("list", section)
+def test_one_section(section: str, listed: Callable[[str], Result]) -> None:
+    result = listed(section)
     assert 0 == result.exit_code
     assert result.stdout.startswith(f"{section.capitalize()}:\n")
     assert SECTIONS[section] == list(rows(result.stdout))
 
 
-def test_without_a_word_all_sections(invoke: Callable[..., Result]) -> None:
-    assert "".join(invoke("list", section).stdout for section in SECTIONS) == invoke("list").stdout
+def test_without_a_word_all_sections(listed: Callable[[str], Result], invoke: Callable[..., Result]) -> None:
+    assert "".join(listed(section).stdout for section in SECTIONS) == invoke("list").stdout
 
 
-def test_primitives_say_which_backends_have_a_kernel(invoke: Callable[..., Result]) -> None:
-    assert rows(invoke("list", "primitives").stdout)["gemm"].endswith(f"On {', '.join(backends_of('gemm'))}.")
+def test_primitives_say_which_backends_have_a_kernel(listed: Callable[[str], Result]) -> None:
+    assert rows(listed("primitives").stdout)["gemm"].endswith(f"On {', '.join(backends_of('gemm'))}.")
 
 
-def test_backend_that_is_there_shows_its_version(invoke: Callable[..., Result]) -> None:
+def test_backend_that_is_there_shows_its_version(listed: Callable[[str], Result]) -> None:
     import numpy as np
 
-    assert f"{np.__version__}, for cpu" == rows(invoke("list", "backends").stdout)["numpy"]
+    assert f"{np.__version__}, for cpu" == rows(listed("backends").stdout)["numpy"]
 
 
 def test_backend_that_is_missing_says_what_to_install(
@@ -57,15 +63,15 @@ def test_backend_that_is_missing_says_what_to_install(
     assert shown.startswith("not available: module 'torch' is not installed: pip install ")
 
 
-def test_suites_count_their_entries(invoke: Callable[..., Result]) -> None:
+def test_suites_count_their_entries(listed: Callable[[str], Result]) -> None:
     count = sum(suites.describe("deepbench").counts["gemm"].values())
     assert len(suites.load("deepbench", only=["gemm"])) == count
-    assert "160 training" in rows(invoke("list", "suites").stdout)["deepbench"]
+    assert "160 training" in rows(listed("suites").stdout)["deepbench"]
 
 
 def test_unknown_section_is_refused(refusal: Callable[..., str]) -> None:
     assert "'kernels' is not one of 'primitives', 'backends', 'suites'" in refusal("list", "kernels")
 
 
-def test_a_suite_of_one_set_does_not_repeat_its_name(invoke: Callable[..., Result]) -> None:
-    assert rows(invoke("list", "suites").stdout)["small"].startswith("The small sizes of every primitive: gemm 6; ")
+def test_a_suite_of_one_set_does_not_repeat_its_name(listed: Callable[[str], Result]) -> None:
+    assert rows(listed("suites").stdout)["small"].startswith("The small sizes of every primitive: gemm 6; ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ LIBRARY = {"path": "/usr/lib/libcublas.so.13", "version": "13", "size_bytes": 1,
 # what is other there, check, severity, words said
 CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"devices.gpus.0.name": "H100"}, "against-gpu", "warning", "is H200 here and H100 in other.json"),
+    (
+        {"devices.gpus": [{"name": "H200", "driver_version": "580.1"}]},
+        "against-gpu-count",
+        "warning",
+        "gpu_count is 2 here and 1 in other.json",
+    ),
     ({"devices.driver_version": "570.2"}, "against-driver", "warning", "is 580.1 here and 570.2 in other.json"),
     ({"devices.mps_control": True}, "against-mps", "problem", "mps_control is no here and yes in other.json"),
     (
@@ -98,6 +105,13 @@ def test_what_is_not_known_of_one_is_no_difference(place: MakePlace) -> None:
     assert [] == differences(place, {"software.blas": blas}, here={"software.blas": []})
 
 
+def test_gpus_that_one_cannot_count_are_no_difference(place: MakePlace) -> None:
+    unknown = {"devices.gpus": None, "devices.missing": {"gpus": "no NVML"}}
+    assert [] == differences(place, unknown)
+    (found,) = differences(place, {"devices.gpus": []})
+    assert ("against-gpu-count", "gpu_count is 2 here and 0 in other.json") == (found.check, found.summary)
+
+
 def test_namespaces_count_on_one_machine_only(place: MakePlace) -> None:
     apart = {"confinement.namespaces": {"ipc": "ipc:[9]", "net": "net:[2]", "uts": "uts:[3]"}}
     (found,) = [each for each in differences(place, apart) if each.check == "against-namespaces"]
@@ -139,3 +153,14 @@ def test_refuses_other_files_by_name(tmp_path: Path, content: bytes | None) -> N
         path.write_bytes(content)
     with pytest.raises(FileError, match=r"x\.json"):
         read(str(path))
+
+
+def test_a_file_that_never_ends_is_refused() -> None:
+    with pytest.raises(FileError, match="/dev/zero: none of what can be compared with"):
+        read("/dev/zero")
+
+
+def test_results_that_another_program_wrote_again_are_results(measured: tuple[Path, Result], tmp_path: Path) -> None:
+    spaced = tmp_path / "spaced.jsonl"
+    spaced.write_text("".join(json.dumps(json.loads(line)) + "\n" for line in measured[0].read_text().splitlines()))
+    assert read(str(measured[0])) == read(str(spaced))

@@ -135,6 +135,12 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         ["no NVIDIA GPU"],
     ),
     (
+        {"devices.gpus": None, "devices.gpu_files": ["/dev/dxg"], "devices.driver_version": None},
+        "gpus-visible",
+        "note",
+        ["this is WSL2", "driver belongs in Windows"],
+    ),
+    (
         {"devices.gpus": [], "software.variables": {"CUDA_VISIBLE_DEVICES": ""}},
         "gpus-visible",
         "note",
@@ -283,6 +289,11 @@ def test_what_is_in_order_is_no_finding(place: MakePlace, changes: Mapping[str, 
 def test_every_check_has_a_case_that_it_finds(place: MakePlace) -> None:
     worse = [place(changes) for changes, *_ in CASES]
     assert [] == [check.__name__ for check in CHECKS if not any(list(check(each)) for each in worse)]
+
+
+def test_under_wsl2_one_device_file_is_all_there_is(place: MakePlace) -> None:
+    (found,) = of(doctor.examine(place({"devices.gpu_files": ["/dev/dxg"]})), "gpu-files")
+    assert "ok" == found.severity
 
 
 UNKNOWN = {

@@ -8,6 +8,7 @@ import pytest
 from primbench import environment, nvml
 from primbench.environment import Environment
 from primbench.errors import PlacementError
+from primbench.running import has_gpu_node
 
 Look = Callable[..., Environment]
 
@@ -23,6 +24,12 @@ def test_every_field_is_read_from_its_file(look: Look, monkeypatch: pytest.Monke
 def test_older_words_for_the_driver(look: Look) -> None:
     line = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  450.51.06  Sun Jul 19 20:02:54 UTC 2020\n"
     assert "450.51.06" == look({"proc/driver/nvidia/version": line}).devices.driver_version
+
+
+def test_device_file_of_wsl2_is_one_of_a_gpu(tree: Callable[[str], Path]) -> None:
+    root = tree("wsl2")
+    assert has_gpu_node(root)
+    assert ["/dev/dxg"] == environment.collect(gpus=False, root=root).devices.gpu_files
 
 
 def test_service_whose_pipe_is_elsewhere_is_not_reached(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,25 @@ def test_library_loaded_on_one_side_only_differs(here: Environment) -> None:
     assert ["software.libraries.libcuda"] == fields(difference(one, two).stack, "differs")
 
 
+def test_library_that_a_process_of_other_work_had_not_loaded_is_unknown(here: Environment) -> None:
+    front = changed(here, "software", libraries=libraries(libc=[Library(path="/c", build_id="cc")]), blas=[])
+    files = [Library(path="/a", build_id="aa"), Library(path="/b", build_id="bb")]
+    blas = [Blas(name="openblas", path="/o", version="0.3")]
+    more = libraries(libc=[Library(path="/c", build_id="cc")], libgomp=files)
+    worker = changed(here, "software", libraries=more, blas=blas)
+    for one, other in ((front, worker), (worker, front)):
+        found = difference(one, other, same_work=False).stack
+        assert (None, ["software.blas", "software.libraries.libgomp"]) == (found.same, fields(found, "unknown"))
+        assert {"one of the two had not loaded it"} == {change.reason for change in found.changes}
+        assert False is difference(one, other).stack.same
+    one_copy = changed(worker, "software", libraries=more | {"libgomp": files[:1]})
+    assert None is difference(worker, one_copy, same_work=False).stack.same
+    another = changed(worker, "software", libraries=more | {"libc": [Library(path="/c", build_id="dd")]})
+    assert ["software.libraries.libc"] == fields(difference(front, another, same_work=False).stack, "differs")
+    mkl = changed(worker, "software", blas=[Blas(name="mkl", path="/m", version="2026.0")])
+    assert ["software.blas"] == fields(difference(worker, mkl, same_work=False).stack, "differs")
+
+
 def test_blas_differs_by_its_kernels_and_not_by_its_threads(here: Environment) -> None:
     def place(**known: Any) -> Environment:
         return changed(here, "software", blas=[Blas(name="openblas", version="0.3", **known)])
@@ -194,7 +213,9 @@ def test_gpus_are_the_same_by_what_they_are(here: Environment) -> None:
     assert dict.fromkeys(PARTS, True) == verdicts(found)
     assert ["devices.gpus[0].pcie_generation", "devices.gpus[0].uuid"] == fields(found.machine, "varies")
     assert difference(place(one), place(replace(one, pcie_width=8))).machine.same is False
-    assert difference(place(one), place(one, one)).machine.same is False
+    assert ["devices.gpu_count", "devices.gpus[1]"] == fields(
+        difference(place(one), place(one, one)).machine, "differs"
+    )
     newer = difference(place(one), place(replace(one, driver_version="590")))
     assert (True, ["devices.driver_version"]) == (newer.machine.same, fields(newer.stack, "differs"))
 

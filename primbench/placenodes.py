@@ -1,0 +1,70 @@
+"""The memory nodes that options name. One that cannot be had is an error that names those that can.
+
+``option`` is what the user wrote, ``root`` where /proc and /sys are read. All that check raise PlacementError.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from primbench.errors import PlacementError
+from primbench.sysfiles import attempt, format_cpu_list
+from primbench.topology import Node, memory_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def existing(asked: int, option: str, root: Path) -> Node:
+    """The node of that number, if this machine has it."""
+    nodes = nodes_of(option, root)
+    node = next((node for node in nodes if node.id == asked), None)
+    if node is None:
+        raise PlacementError(f"{option}: this machine has {words_of(nodes)} (from /sys/devices/system/node/online)")
+    return node
+
+
+def nodes_of(option: str, root: Path) -> list[Node]:
+    """All of this machine, if it tells."""
+    missing: dict[str, str] = {}
+    nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
+    if nodes is None:
+        raise PlacementError(f"{option}: this machine does not tell its nodes ({missing['nodes']})")
+    return nodes
+
+
+def check_allowed(node: Node, option: str, root: Path) -> None:
+    """Whether this process may use memory of the node."""
+    if not node.allowed:
+        allowed = words_of(each for each in nodes_of(option, root) if each.allowed)
+        raise PlacementError(
+            f"{option}: this process may use memory of {allowed} only (from Mems_allowed_list in /proc/self/status)"
+        )
+
+
+def reachable_cpus(node: Node, option: str) -> set[int]:
+    """The node's CPUs that this process may run on, if there are any."""
+    near = os.sched_getaffinity(0) & set(node.cpus)
+    if not near:
+        raise PlacementError(
+            f"{option}: it has CPUs {format_cpu_list(node.cpus)}, and this process may run on "
+            f"{format_cpu_list(os.sched_getaffinity(0))} only"
+        )
+    return near
+
+
+def check_memory(asked: int, option: str, root: Path) -> None:
+    """Whether the node of that number has memory that this process may use."""
+    node = existing(asked, option, root)
+    if not node.has_memory:
+        others = words_of(each for each in nodes_of(option, root) if each.has_memory and each.allowed)
+        raise PlacementError(f"{option}: node {asked} has no memory; there is memory for this process on {others}")
+    check_allowed(node, option, root)
+
+
+def words_of(nodes: Iterable[Node]) -> str:
+    """Such as "nodes 0-1"."""
+    ids = format_cpu_list(node.id for node in nodes)
+    return f"node{'' if ids.isdecimal() else 's'} {ids}"

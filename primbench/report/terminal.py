@@ -1,0 +1,59 @@
+"""Text for a terminal: no wider than it is, and columns that line up."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+
+WIDTH = 120  # at most, and where there is no terminal
+NARROWEST = 8  # of a column
+GAP = "  "
+
+
+def width() -> int:
+    """Characters in a line of the terminal."""
+    return max(WIDTH // 3, min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns))
+
+
+def grid(rows: Sequence[Sequence[str]], most: int) -> Iterator[str]:
+    """Lines of at most ``most`` characters, in which the cells of a column stand below each other.
+
+    The widest columns give way, their cells going on in the lines below. A cell with nothing to its right has the rest
+    of the line for itself.
+    """
+    count = max(map(len, rows), default=0)
+    padded = [[*row, *[""] * (count - len(row))] for row in rows]
+    widths = _fitted([max(map(len, column)) for column in zip(*padded, strict=True)], most)
+    for row in padded:
+        last = max((column for column, cell in enumerate(row) if cell), default=0)
+        rest = most - sum(each + len(GAP) for each in widths[:last])
+        cells = [_wrapped(cell, rest if column == last else widths[column]) for column, cell in enumerate(row)]
+        for line in itertools.zip_longest(*cells, fillvalue=""):
+            yield GAP.join(part.ljust(each) for part, each in zip(line, widths, strict=True)).rstrip()
+
+
+def _fitted(natural: Sequence[int], most: int) -> list[int]:
+    """The first column, of names, gives way last."""
+    room = most - len(GAP) * (len(natural) - 1)
+    names = min(natural[0], room - NARROWEST * (len(natural) - 1)) if natural else 0
+    limit = max(natural, default=0)
+    while limit > NARROWEST and names + sum(min(each, limit) for each in natural[1:]) > room:
+        limit -= 1
+    return [names, *(min(each, limit) for each in natural[1:])]
+
+
+class _Wrapper(textwrap.TextWrapper):
+    """Breaks lines at spaces, and behind the slashes of a path and the commas of a list."""
+
+    wordsep_simple_re = re.compile(r"(\s+)|(?<=\S[/,])(?=\S)")
+
+    def _split(self, text: str) -> list[str]:
+        return list(filter(None, self.wordsep_simple_re.split(text)))
+
+
+def _wrapped(cell: str, most: int) -> list[str]:
+    indent = " " * (len(cell) - len(cell.lstrip()))
+    return _Wrapper(max(most, NARROWEST), subsequent_indent=indent, break_on_hyphens=False).wrap(cell) or [""]
