@@ -84,6 +84,7 @@ def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
             "studies/*",
         )
         for path in (ROOT / folder_of(package)).glob(pattern)
+        if path.is_file()
     }
     assert {"primbench/py.typed", "primbench/suites/NOTICE", "primbench/kernels/cuda/implicit_gemm.cu"} <= expected
     assert expected == {name for name in contents if name.startswith("primbench/")}

@@ -13,10 +13,13 @@ import click
 import pytest
 
 import primbench.suites as suites
+from primbench import record
 from primbench.cli import COMMANDS, main
 from primbench.cli.primitive import entries_of
+from primbench.compare import compare
 from primbench.problem import primitives
 
+STUDY = Path(__file__).parents[1] / "suites/reference/studies/h200-host-docker-podman-cupy.jsonl.xz"
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
 
@@ -43,6 +46,22 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
     assert command is not None
     with command.make_context(name, rest, parent=context) as made:
         return name, made.params
+
+
+def test_the_first_table_is_that_of_the_kept_study() -> None:
+    comparison = compare(record.read(STUDY))
+    assert comparison.again is not None
+    arms = [*comparison.arms, comparison.again]
+    for number, case in enumerate(comparison.again.cases):
+        primary = [arm.cases[number].primary for arm in arms]
+        assert all(each and each.verdict != "slower" and each.interval for each in primary)
+        shown = [
+            f"{each.ratio:.3f} [{each.interval[0]:.3f}, {each.interval[1]:.3f}]"
+            + " ?" * (each.verdict == "inconclusive")
+            for each in primary
+            if each and each.interval
+        ]
+        assert f" | {' | '.join(shown)} |\n" in README, case.case
 
 
 def test_readme_shows_programs_and_commands() -> None:
