@@ -113,10 +113,19 @@ def _attend(arm: Arm, command: Sequence[str], launched: Launch) -> int:
                 _let_end(worker, ended)
                 break
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(worker.pid, signal.SIGKILL)
+        _kill_session(worker.pid)
         os.close(ended)
     return worker.wait()
+
+
+def _kill_session(leader: int) -> None:
+    """Those of its processes, too, that are in groups of their own: Apptainer's mount of an image file is."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(int(name)) == leader:
+                os.kill(int(name), signal.SIGKILL)
 
 
 def _let_end(worker: subprocess.Popen[bytes], ended: int) -> None:

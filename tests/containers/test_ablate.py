@@ -7,7 +7,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,13 @@ from primbench.runtimes import launch, oci
 from primbench.runtimes.hostroot import bound_folders
 from primbench.sysfiles import read_mounts
 
+from .traces import at_last, groups, mounts
+
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "10ms", "--fail-on", "never")
 SUITE = 'gemm = [{ m = 16, n = 16, k = 16 }]\nlaunch = [{ call = "getppid" }]\n'
 SHM_BYTES = {"docker": 64 * 2**20, "podman": 65_536_000}
 ARMS = ["host", "namespaces", "control group", "seccomp", "fewer capabilities", "ipc and small shm", "network"]
 ARMS += ["overlay root", "no new privileges", "CPU quota"]
-GONE_WITHIN_S = 10
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,12 +52,16 @@ def ablate(*arguments: Any) -> subprocess.CompletedProcess[str]:
 def ablated(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, subprocess.CompletedProcess[str], Results]:
-    """One pair with everything that can be asked for."""
-    folder = tmp_path_factory.mktemp("ablation")
+    """One pair with everything that can be asked for, of which nothing is left but the results."""
+    folder, left, before = tmp_path_factory.mktemp("ablation"), tmp_path_factory.mktemp("left"), {*groups(), *mounts()}
     (folder / "suite.toml").write_text(SUITE)
     asked = ("--runtime", request.param, "--sizes", folder / "suite.toml", "--no-new-privileges", "--cpus", "1.5")
-    done = ablate(*asked, "--pairs", 1, *QUICK, "-o", folder / "results.jsonl")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(left))
+        done = ablate(*asked, "--pairs", 1, *QUICK, "-o", folder / "results.jsonl")
     assert 0 == done.returncode, done.stderr
+    rest = at_last(lambda: [*map(str, left.iterdir()), *({*groups(), *mounts()} - before)])
+    assert not rest, rest
     return request.param, done, record.read(folder / "results.jsonl")
 
 
@@ -209,19 +213,3 @@ def test_an_ingredient_that_this_machine_has_not_is_one_line_and_the_others_are_
     assert ARMS[:7] == [arm.name for arm in study.arms]
     assert line in [" ".join(note.split()) for note in study.notes]
     assert line in [" ".join(each.split()) for each in done.stdout.splitlines()]
-
-
-def test_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    before = groups()
-    done = ablate("--pairs", 1, *QUICK)
-    assert 0 == done.returncode, done.stderr
-    assert [] == [*tmp_path.iterdir()]
-    deadline = time.monotonic() + GONE_WITHIN_S
-    while groups() - before and time.monotonic() < deadline:  # another's may come and go meanwhile
-        time.sleep(0.2)
-    assert set() == groups() - before
-
-
-def groups() -> set[Path]:
-    return {*Path("/sys/fs/cgroup").rglob("primbench-*")}

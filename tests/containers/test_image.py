@@ -1,233 +1,28 @@
-"""Images that `primbench image build` builds with real runtimes, and workers in them.
-
-No registry of images is asked: the base that stands for python:X.Y-slim is made of this machine's own C library,
-programs and Python. What pip installs into it comes from the index of Python packages.
-"""
+"""Images that `primbench image build` builds with real runtimes, and what is in them."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
-import tarfile
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 import primbench
-from primbench.arms import Arm
-from primbench.images import DEFAULT_BASE
-from primbench.measurement import Method
-from primbench.record import Case, Record, Worker
-from primbench.session import Session
+
+from .built import OLD, PRIMBENCH, Built, done
 
 pytestmark = pytest.mark.slow
-
-PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-PROGRAMS = ("sh", "awk", "cat", "chmod", "cp", "env", "id", "ln", "ls", "mkdir", "mv", "rm", "sed", "sleep", "true")
-LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1")
-NOT_COPIED = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "idlelib", "config-*", "*.a")
-CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-COPIED = ("numpy", "scipy")  # large
-OLD = "0.9.0"
-RUNTIMES = ["podman", "docker", "charliecloud", "apptainer"]
-PRIMBENCH = (sys.executable, "-P", "-m", "primbench")
-CASE = Case(
-    primitive="gemm",
-    parameters={"m": 32, "n": 48, "k": 16},
-    backend="numpy",
-    device="cpu",
-    method=Method(min_time_s=0.005, max_time_s=0.02),
-    arm="inside",
-)
-WITH_NETWORK = ("docker", "podman")
-
-
-def linked(programs: Iterable[Path]) -> set[Path]:
-    """The shared libraries that programs and libraries load, and the loader."""
-    done = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False, timeout=60)
-    return {Path(found) for found in re.findall(r"(?:=> |^\t)(/\S+) \(0x", done.stdout, re.MULTILINE)}
-
-
-def put(tree: Path, source: Path) -> None:
-    """A file at its own path, links followed."""
-    target = tree / source.relative_to("/")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(source.resolve(), target)
-
-
-def index_of_packages() -> str:
-    """pip's configuration inside: the index and the certificates that it uses here."""
-    lines = ["[global]", "disable-pip-version-check = true"]
-    lines += [f"cert = {CERTIFICATES}"] if CERTIFICATES.exists() else []
-    lines += [f"index-url = {os.environ['PIP_INDEX_URL']}"] if "PIP_INDEX_URL" in os.environ else []
-    return "\n".join([*lines, ""])
-
-
-@pytest.fixture(scope="session")
-def base(work: Path) -> Path:
-    """The root file system of a small image with Python, pip, the NumPy and SciPy from here and an old tabulate."""
-    if find_spec("pip") is None:
-        pytest.skip("module 'pip' is not installed, and it puts itself into the base")
-    tree, prefix = work / "base", Path(sys.base_prefix)
-    for name in ("bin", "sbin", "lib", "lib64"):
-        if (Path("/") / name).is_symlink():
-            (tree / "usr" / name).mkdir(parents=True, exist_ok=True)
-            (tree / name).symlink_to(f"usr/{name}")
-    for name in ("proc", "sys", "dev", "run", "tmp", "root", "home", "mnt", "etc", "var/tmp", "usr/local/bin"):
-        (tree / name).mkdir(parents=True)
-    (tree / "tmp").chmod(0o1777)
-    standard = Path("lib") / PYTHON
-    shutil.copytree(prefix / standard, tree / "usr/local" / standard, ignore=NOT_COPIED)
-    shutil.copy2(prefix / "bin" / PYTHON, tree / "usr/local/bin")
-    (tree / "usr/local/bin/python3").symlink_to(PYTHON)
-    programs = [Path(shutil.which(name, path=SEARCHED) or f"{name} is nowhere") for name in PROGRAMS]
-    loading = [*programs, *libraries(), prefix / "bin" / PYTHON, *(prefix / standard / "lib-dynload").glob("*.so")]
-    for source in {*programs, *libraries(), *linked(loading)}:
-        put(tree, source)
-    for source in filter(Path.exists, (CERTIFICATES, Path("/etc/os-release"))):
-        put(tree, source)
-    (tree / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-    (tree / "etc/group").write_text("root:x:0:\n")
-    for name in ("hosts", "resolv.conf"):  # bound over
-        (tree / "etc" / name).touch()
-    (tree / "etc/pip.conf").write_text(index_of_packages())
-    add_packages(tree / "usr/local" / standard / "site-packages")
-    return tree
-
-
-def libraries() -> list[Path]:
-    """Those that wheels take from the system."""
-    known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True, timeout=60).stdout
-    lines = [line.split() for line in known.splitlines() if "=>" in line]
-    return [next(Path(words[-1]) for words in lines if words[0] == name) for name in LIBRARIES]
-
-
-def add_packages(folder: Path) -> None:
-    folder.mkdir()
-    for name in COPIED:
-        for file in importlib.metadata.files(name) or []:
-            if not file.parts[0].startswith(".."):
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(Path(str(file.locate())), folder / file)
-    pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
-    done([*pip, "--target", folder, "pip", f"tabulate=={OLD}"], {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
-
-
-@pytest.fixture(scope="session")
-def base_archive(base: Path, work: Path) -> Path:
-    path = work / "base.tar"
-    with tarfile.open(path, "w") as tar:
-        tar.add(base, arcname=".")
-    return path
-
-
-class Built(NamedTuple):
-    """said: what --json held. environment: in which the runtime finds the image."""
-
-    runtime: str
-    said: Any
-    environment: dict[str, str]
-
-    def start(self, *arguments: str) -> str:
-        """What primbench prints in the image, started as the runtime does it, by nobody in particular if it can."""
-        name = self.said["name"]
-        engine = ("run", "--rm", "--network=none", "--user=1000", name)
-        return done([*{
-            "docker": ("docker", *engine),
-            "podman": ("podman", *engine),
-            "apptainer": ("apptainer", "run", "--cleanenv", name),
-            "charliecloud": ("ch-run", name, "--", "/usr/local/bin/primbench"),  # it heeds no entry point
-        }[self.runtime], *arguments], self.environment)  # fmt: skip
-
-
-@pytest.fixture(scope="session", params=RUNTIMES)
-def built(request: pytest.FixtureRequest, work: Path, base: Path, base_archive: Path) -> Built:
-    """An image by each runtime, built once."""
-    engine = request.getfixturevalue(request.param)
-    environment, for_building, arguments = {**os.environ, **engine.environment}, {}, []
-    if engine.name == "apptainer":
-        arguments = ["--base", str(base), "--tag", str(work / "primbench.sif")]
-        for_building = {
-            "PATH": f"{with_all_capabilities(work)}:{os.environ['PATH']}",
-            "APPTAINER_MKSQUASHFS_ARGS": "-noI -noD -noF -noX",  # compressing takes half a minute
-        }
-    elif engine.name == "charliecloud":
-        if shutil.which("ch-image") is None:
-            pytest.skip("ch-image is not installed: apt-get install charliecloud-builders")
-        # Its Python is the system's, whatever else comes first here.
-        environment |= {"CH_IMAGE_STORAGE": str(work / "ch-image"), "PATH": f"/usr/sbin:/usr/bin:{os.environ['PATH']}"}
-        done(["ch-image", "import", base_archive, DEFAULT_BASE], environment)
-    else:
-        done([engine.name, "import", base_archive, DEFAULT_BASE], environment)
-    command = [*PRIMBENCH, "image", "build", "--runtime", engine.name, *arguments, "--json", "-"]
-    return Built(engine.name, json.loads(done(command, environment | for_building)), environment)
-
-
-def with_all_capabilities(work: Path) -> Path:
-    """A folder for PATH: Apptainer builds with every capability that Linux has, which root may lack on this machine.
-
-    Root of a user namespace of its own has them.
-    """
-    if shutil.which("mksquashfs") is None:
-        pytest.skip("mksquashfs is not installed: apt-get install squashfs-tools")
-    script = work / "with-all-capabilities/apptainer"
-    script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\nexec unshare --map-root-user {shutil.which("apptainer")} "$@"\n')
-    script.chmod(0o755)
-    return script.parent
-
-
-def done(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
-    """What a command prints; it must end well."""
-    found = subprocess.run(
-        command, env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=240, check=False,
-    )  # fmt: skip
-    assert 0 == found.returncode, found.stdout + found.stderr
-    return found.stdout
-
-
-@pytest.fixture
-def found_by_runtime(built: Built, monkeypatch: pytest.MonkeyPatch) -> Built:
-    for name, value in built.environment.items():
-        monkeypatch.setenv(name, value)
-    return built
 
 
 def test_time_and_size_are_told(built: Built) -> None:
     assert built.said["build_s"] > 0
     assert built.said["size_bytes"] > 100_000_000, built.said["missing"]  # Python, NumPy and SciPy are as much
     assert primbench.__version__ == built.said["primbench"]
-
-
-def test_a_worker_in_the_image_verifies_a_case_with_the_versions_that_are_here(found_by_runtime: Built) -> None:
-    runtime = found_by_runtime.runtime
-    arm = Arm(
-        name="inside",
-        runtime=runtime,
-        image=found_by_runtime.said["name"],
-        network="none" if runtime in WITH_NETWORK else None,  # the test's daemon has no other
-    )
-    with Session(arms={arm.name: arm}) as session:
-        worker, record = session.run([CASE])
-    assert isinstance(worker, Worker)
-    assert isinstance(record, Record)
-    assert ("ok", None) == (record.status, record.reason)
-    assert record.measurement is not None
-    assert record.measurement.verified
-    packages = worker.environment.software.packages
-    assert {"numpy", "msgspec", "psutil"} <= packages.keys()
-    assert packages == {name: importlib.metadata.version(name).partition("+")[0] for name in packages}
 
 
 def test_the_image_starts_primbench(built: Built) -> None:
@@ -238,7 +33,7 @@ def test_the_image_starts_primbench(built: Built) -> None:
 
 def test_what_the_base_brought_stays(found_by_runtime: Built) -> None:
     code = "from importlib.metadata import version; print(version('tabulate'))"
-    name = found_by_runtime.said["name"]
+    name = found_by_runtime.image
     start = {
         "docker": ("docker", "run", "--rm", "--network=none", "--entrypoint=python3", name),
         "podman": ("podman", "run", "--rm", "--network=none", "--entrypoint=python3", name),

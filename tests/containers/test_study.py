@@ -1,62 +1,169 @@
-"""Studies of this machine against real containers on its own files."""
+"""Studies of this machine against real containers, on its own files and in images of their own."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from primbench import record
+from primbench.record import Worker
 from primbench.study import plan
 
-CONTAINERS = ["docker", "podman", "apptainer", "charliecloud"]
-ALONE = {"docker": ":network=none", "podman": ":network=none"}  # the test's daemon has no other
+from .built import Built
+from .traces import Process, at_last, in_words, worker_inside
+
 SUITE = """
 gemm = [{ m = 16, n = 16, k = 16 }]
 launch = [{ call = ["getppid", "dispatch"] }]
 memcpy = [{ bytes = 65536, direction = "h2h" }]
 allreduce = [{ bytes = 1024, ranks = 2 }]
 """
+FEW = """
+gemm = [{ m = [32, 48, 64], n = 64, k = 64 }]
+launch = [{ call = ["getppid", "dispatch", "ctypes"] }]
+"""
+CASES_OF_FEW = 6
+COLUMNS = 5
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "10ms", "--fail-on", "never")
+UNDER_WAY_WITHIN_S = 60
+CONTAINERS = ["docker", "podman", "apptainer", "charliecloud", "runc"]
+
+
+def command(*arguments: Any) -> list[str]:
+    return [sys.executable, "-P", "-m", "primbench", "study", *map(str, arguments)]
 
 
 def study(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "primbench", "study", *map(str, arguments)]
-    return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command(*arguments), cwd="/", capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Path:
-    path = tmp_path / "suite.toml"
-    path.write_text(SUITE)
-    return path
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a test's own files are: in its tmp_path is only what primbench left."""
+    return tmp_path_factory.mktemp("study")
 
 
-@pytest.mark.parametrize("engine", CONTAINERS, indirect=True)
-def test_every_primitive_runs_here_and_there_in_turn(found_by_name: Any, suite: Path, tmp_path: Path) -> None:
-    path, arm = tmp_path / "results.jsonl", f"{found_by_name.name}{ALONE.get(found_by_name.name, '')}"
-    done = study(suite, "--arm", "host", "--arm", arm, "--pairs", 2, "--seed", 1, *QUICK, "-o", path)
+@pytest.mark.slow
+def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image(
+    found_by_runtime: Built, folder: Path, traces: Callable[[], list[str]]
+) -> None:
+    name = found_by_runtime.runtime
+    arms = ["host", in_words(name, "name=files"), in_words(name, f"image={found_by_runtime.image}", "name=image")]
+    path, compared = folder / "results.jsonl", folder / "compared.json"
+    asked = [word for arm in arms for word in ("--arm", arm)]
+    (folder / "suite.toml").write_text(SUITE)
+    done = study(folder / "suite.toml", *asked, "--pairs", 2, "--seed", 1, *QUICK, "-o", path, "--json", compared)
     assert (0, "") == (done.returncode, done.stderr)
-    assert f"{arm} against host" in done.stdout
     found = record.read(path)
-    asked = found.header.study
-    assert asked is not None
-    assert plan(asked.arms, asked.cases, range(2), 1) == [each.case for each in found.records]
+    assert found.header.study is not None
+    assert plan(found.header.study.arms, found.header.study.cases, range(2), 1) == [each.case for each in found.records]
     workers = {worker.worker: worker for worker in found.workers}
     for each in found.records:
-        assert "ok" == each.status, (each.case, each.reason)
+        assert ("ok", None) == (each.status, each.reason), each.case
         assert each.measurement is not None
-        assert each.measurement.verified is not False
+        assert (None if each.case.parameters.get("call") == "getppid" else True) == each.measurement.verified
         worker = workers[each.worker] if each.worker is not None else None
         assert worker is not None
         assert worker.arm is not None
         assert each.case.arm == worker.arm.name
         runtime = worker.environment.confinement.runtime
         assert runtime is not None
-        assert (each.case.arm.partition(":")[0], each.case.arm != "host") == (runtime.name, runtime.in_container)
+        expected = ("host", False) if each.case.arm == "host" else (name, True)
+        assert expected == (runtime.name, runtime.in_container), runtime.evidence
+    assert ("container effect", []) == what_a_difference_is_called(compared, "files")
+    absent = [f"software.packages.{each}" for each in sorted(packages(workers, "host") - packages(workers, "image"))]
+    assert ("stack effect" if absent else "container effect", absent) == what_a_difference_is_called(compared, "image")
+
+
+def packages(workers: Mapping[int, Worker], arm: str) -> set[str]:
+    (first, *_) = [worker for worker in workers.values() if worker.arm and worker.arm.name == arm]
+    return {*first.environment.software.packages}
+
+
+def what_a_difference_is_called(compared: Path, name: str) -> tuple[str, list[str]]:
+    """And what of the stacks is not the same in the host and the arm of that name."""
+    (arm,) = [each for each in json.loads(compared.read_text())["arms"] if each["name"] == name]
+    changes = arm["differences"]["numpy cpu"]["stack"]["changes"]
+    return arm["effect"], sorted(each["field"] for each in changes if each["kind"] == "differs")
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("suite") / "few.toml"
+    path.write_text(FEW)
+    return path
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(few: Path) -> list[tuple[str, ...]]:
+    """The layout of such a study: which places are compared does not change it."""
+    done = study(few, "--arm", "host", "--arm", "host:name=there", "--pairs", 2, *QUICK)
+    assert (0, "") == (done.returncode, done.stderr)
+    return layout(done.stdout)
+
+
+@pytest.mark.parametrize("runtime", CONTAINERS, indirect=True)
+def test_a_study_that_is_killed_while_a_container_measures_leaves_nothing_and_goes_on(
+    runtime: str,
+    folder: Path,
+    few: Path,
+    uninterrupted: list[tuple[str, ...]],
+    traces: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OF_THE_MACHINE", "yes")
+    path = folder / "results.jsonl"
+    asked = [few, "--arm", "host", "--arm", in_words(runtime, "name=there"), "--pairs", 2, *QUICK]
+    with subprocess.Popen(command(*asked, "--quiet", "-o", path), cwd="/", start_new_session=True) as front:
+        worker = held_in_the_middle(front, path)
+        assert os.readlink("/proc/self/ns/mnt") != os.readlink(f"/proc/{worker.pid}/ns/mnt")
+        assert "OF_THE_MACHINE=yes" not in worker.variables
+        front.kill()
+    left = at_last(traces)
+    assert not left, left
+    resumed = study("--resume", path, "--fail-on", "never")
+    assert (0, "") == (resumed.returncode, resumed.stderr)
+    assert uninterrupted == layout(resumed.stdout)
+    cases = [each.case.process for each in record.read(path).records if each.case.arm == "there"]
+    assert 0 < cases.count(0) < CASES_OF_FEW
+    assert [CASES_OF_FEW] * 2 == [cases.count(1), cases.count(2)]
+
+
+def held_in_the_middle(front: subprocess.Popen[bytes], path: Path) -> Process:
+    """The worker in the container, stopped in a case that follows its first, so that it does not end by itself."""
+    deadline = time.monotonic() + UNDER_WAY_WITHIN_S
+    while not (path.exists() and b'"arm":"there"' in path.read_bytes()):
+        assert front.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    worker = worker_inside()
+    os.kill(worker.pid, signal.SIGSTOP)
+    return worker
+
+
+def layout(printed: str) -> list[tuple[str, ...]]:
+    """Of the tables: what is set against what, the columns and the cases; neither numbers nor what is told below.
+
+    A metric other than a case's first has a row only where it is slower or faster.
+    """
+    found: list[tuple[str, ...]] = []
+    for line in printed.splitlines():
+        cells = re.split(r"  +", line.strip())
+        if " against " in line:
+            found.append((cells[0], cells[1]))
+        elif len(cells) == COLUMNS:
+            found.append(tuple(cells) if cells[0] == "case" else (cells[0], cells[1]))
+    return found
 
 
 def test_a_runtime_that_is_not_there_is_one_line_and_the_others_go_on(

@@ -20,7 +20,7 @@ from primbench.protocol import Start
 from primbench.record import Case, Record, Worker
 from primbench.runtimes.control import properties
 from primbench.session import Session
-from primbench.workerprocess import WorkerGone, WorkerProcess
+from primbench.workerprocess import WorkerProcess
 
 START = Start(backend="numpy", device="cpu")
 CASE = Case(
@@ -132,7 +132,7 @@ def test_what_is_in_the_way_of_clearing_is_waited_for(client: Callable[[str], Pa
         f"[ $1 != rm ] || [ -e {folder.parent}/tried ] || {{ touch {folder.parent}/tried; echo 'in use' >&2; exit 1; }}"
     )
     called = client(f"[ $1 != start ] || exit 7\n{busy}")
-    with pytest.raises(WorkerGone, match="exit status 7"):
+    with pytest.raises(BackendUnavailable, match="exit status 7"):
         WorkerProcess(START, arm=parse_arm("docker"))
     assert ["import", "create", "start", "rm", "rm", "rmi"] == called.read_text().split()
 
@@ -159,6 +159,58 @@ def test_nothing_is_left_of_a_front_that_is_killed(folder: Path) -> None:
         time.sleep(0.05)
     assert not psutil.pid_exists(worker)
     assert [] == list(folder.iterdir())
+
+
+WITH_A_COMPANION = """\
+#!{python} -P
+import subprocess, sys
+companion = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL, {apart})
+with open({told!r}, "w") as told:
+    print(companion.pid, file=told)
+status = subprocess.run(sys.argv[sys.argv.index("--") + 1 :]).returncode
+companion.kill()
+companion.wait()
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def accompanied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], tuple[WorkerProcess, psutil.Process]]:
+    """A worker, and what its runtime has started beside it, ``apart`` from it.
+
+    What this ch-run does stands for Apptainer where it may not mount an image file itself: it starts squashfuse, in a
+    process group of its own, or unpacks the file.
+    """
+
+    def start(apart: str) -> tuple[WorkerProcess, psutil.Process]:
+        program, told = tmp_path / "ch-run", tmp_path / "companion"
+        program.write_text(WITH_A_COMPANION.format(python=sys.executable, apart=apart, told=str(told)))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        worker = WorkerProcess(START, arm=parse_arm("charliecloud"))
+        return worker, psutil.Process(int(told.read_text()))
+
+    return start
+
+
+def test_a_runtime_has_time_to_end_what_it_started(
+    accompanied: Callable[[str], tuple[WorkerProcess, psutil.Process]],
+) -> None:
+    worker, companion = accompanied("start_new_session=True")  # nobody else can know it
+    assert companion.is_running()
+    worker.end()
+    assert not companion.is_running()
+
+
+def test_what_a_runtime_started_ends_with_a_worker_that_does_not_end_by_itself(
+    accompanied: Callable[[str], tuple[WorkerProcess, psutil.Process]],
+) -> None:
+    worker, companion = accompanied("process_group=0")
+    os.kill(worker.ready.pid, signal.SIGSTOP)
+    worker.end()
+    companion.wait(ENDED_WITHIN_S)
 
 
 @pytest.mark.parametrize(
