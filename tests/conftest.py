@@ -22,21 +22,36 @@ from primbench.cli import main
 from primbench.group import Group
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
-# CI installs every CPU framework and then sets this: a test skipped for want of one of them has found a fault in CI.
-SKIP_NOTHING_INSTALLABLE = "PRIMBENCH_TESTS_SKIP_NOTHING_INSTALLABLE" in os.environ
+ROOT = Path(__file__).parents[1]
+# CI sets this to files and folders: a test there that is skipped for want of what CI installs somewhere is a failure.
+SKIP_NOTHING_INSTALLABLE = [
+    ROOT / path for path in os.environ.get("PRIMBENCH_TESTS_SKIP_NOTHING_INSTALLABLE", "").split()
+]
 NOT_INSTALLABLE = re.compile(r"GPU|cupy|CUDA|/dev/nvidia|root|architecture", re.IGNORECASE)
 
-ROOT = Path(__file__).parents[1]
+
+def failed_if_skipped(node: pytest.Item | pytest.Collector, report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not report.skipped or not isinstance(report.longrepr, tuple):
+        return
+    reason = report.longrepr[2]
+    if any(node.path.is_relative_to(path) for path in SKIP_NOTHING_INSTALLABLE) and not NOT_INSTALLABLE.search(reason):
+        report.outcome = "failed"
+        report.longrepr = f"{node.nodeid}: skipped where nothing that CI installs somewhere may be missing: {reason}"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if SKIP_NOTHING_INSTALLABLE and report.skipped and isinstance(report.longrepr, tuple):
-        reason = report.longrepr[2]
-        if not NOT_INSTALLABLE.search(reason):
-            report.outcome = "failed"
-            report.longrepr = f"{item.nodeid}: skipped where everything it needs should be installed: {reason}"
+    failed_if_skipped(item, report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    failed_if_skipped(collector, report)
     return report
 
 

@@ -128,7 +128,7 @@ def test_a_sample_stands_for_the_whole(
     inputs = problem.inputs(np.random.default_rng(0))
     whole = problem.reference(np.random.default_rng(1), *inputs).expected
     monkeypatch.setattr(rnn, "FULL_CHECK_FLOP", 1)
-    for seed in range(4):
+    for seed in range(2):
         part = problem.reference(np.random.default_rng(seed), *inputs)
         assert (1, 6, whole.shape[2]) == part.expected.shape
         assert 199 == part.index[0].max()

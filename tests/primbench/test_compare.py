@@ -549,6 +549,19 @@ def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them
     assert "primbench study --arm host --arm podman:cpus=0.5 --arm podman --primitive gemm" == found.next_experiment
 
 
+def test_a_refused_memory_policy_is_quoted_where_there_are_nodes_to_choose(made_study: MadeStudy) -> None:
+    (node, *_) = HERE.nodes
+    for nodes in ([node], [node, replace(node, id=node.id + 1)]):
+        denied = place("docker", nodes=nodes, confinement={"set_mempolicy": "EPERM", "mbind": "EPERM"})
+        allowed = place(nodes=nodes, confinement={"set_mempolicy": "allowed", "mbind": "allowed"})
+        found = explained(
+            made_study, [case("memcpy", parameters={"direction": "h2h"})], scattered(1.4, arm="docker"),
+            arms=["host", "docker"], environments={"host": allowed, "docker": denied},
+        )["memcpy"]  # fmt: skip
+        quoted = "set_mempolicy and mbind denied: memory can be placed by first touch only (memory-policy)"
+        assert [f"in docker alone: {quoted}"] * (len(nodes) > 1) == found.causes
+
+
 def test_a_filter_is_taken_away_next(made_study: MadeStudy) -> None:
     filtered = place("podman", confinement={"seccomp": "filter"})
     environments = {"host": place(confinement={"seccomp": "disabled"}), "podman": filtered}

@@ -128,7 +128,7 @@ def on_two_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 def _qemu(vmlinuz: Path, initramfs: Path, console: Path, line: int) -> list[str]:
     options = [
         ("-M", "q35"),
-        ("-accel", "tcg,thread=multi"),
+        ("-accel", "tcg,thread=single"),  # a thread of its own for each CPU costs half as much again
         ("-cpu", "max"),  # AVX2, for NumPy
         ("-m", f"{NODES * NODE_BYTES // 2**20}M"),
         ("-smp", f"{NODES * CPUS_PER_NODE},sockets={NODES},cores={CPUS_PER_NODE},threads=1"),

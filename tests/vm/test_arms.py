@@ -11,10 +11,11 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-# One case in a host arm; then what is left of its control group, and where this process is.
+# A case in each host arm; then what is left of their control groups, and where this process is.
 LIMITED = """
 import json, sys
 from pathlib import Path
+from msgspec.structs import replace
 from primbench.arms import parse_arm
 from primbench.measurement import Method
 from primbench.record import Case, Worker
@@ -22,39 +23,34 @@ from primbench.session import Session
 
 top = Path("/sys/fs/cgroup")
 before = {path: path.read_text() for path in top.rglob("cgroup.subtree_control")}
-arm = parse_arm(sys.argv[1])
+arms = [parse_arm(said) for said in sys.argv[1:]]
 sizes = {"m": 16, "n": 16, "k": 16}
 once = Method(dry_run=True)
-case = Case(primitive="gemm", parameters=sizes, backend="numpy", device="cpu", method=once, arm=arm.name)
-with Session(arms={arm.name: arm}) as session:
-    worker, record = session.run([case])
-limits = worker.environment.limits
+case = Case(primitive="gemm", parameters=sizes, backend="numpy", device="cpu", method=once)
+with Session(arms={arm.name: arm for arm in arms}) as session:
+    lines = list(session.run([replace(case, arm=arm.name) for arm in arms]))
+found = [worker.environment.limits for worker in lines[::2]]
 print(json.dumps({
-    "status": [record.status, record.reason],
-    "limits": [limits.cpus_allowed, limits.memory_nodes_allowed, limits.cpu_quota, limits.memory_limit_bytes],
-    "version": limits.cgroup_version,
+    "status": [[record.status, record.reason] for record in lines[1::2]],
+    "limits": [
+        [limits.cpus_allowed, limits.memory_nodes_allowed, limits.cpu_quota, limits.memory_limit_bytes]
+        for limits in found
+    ],
+    "version": [limits.cgroup_version for limits in found],
     "left": [str(path) for path in top.rglob("primbench-*")],
     "as_before": before == {path: path.read_text() for path in top.rglob("cgroup.subtree_control")},
 }))
 """
 
 
-@pytest.mark.parametrize(
-    ("said", "limits"),
-    [
-        ("host:cpus=0.5,cpuset=2-3,mems=1,memory=512MiB", [[2, 3], [1], 0.5, 512 * 2**20]),
-        ("host:cpus=0.5", [[0, 1, 2, 3], [0, 1], 0.5, None]),
-    ],
-)
-def test_a_host_arm_is_limited_by_a_group_of_its_own(
-    on_two_nodes: Callable[..., CompletedProcess[str]], said: str, limits: list[object]
-) -> None:
-    done = on_two_nodes(sys.executable, "-P", "-c", LIMITED, said)
+def test_a_host_arm_is_limited_by_a_group_of_its_own(on_two_nodes: Callable[..., CompletedProcess[str]]) -> None:
+    everything, quota_alone = "host:cpus=1.5,cpuset=2-3,mems=1,memory=512MiB", "host:cpus=1.5"
+    done = on_two_nodes(sys.executable, "-P", "-c", LIMITED, everything, quota_alone)
     assert 0 == done.returncode, done.stderr
     expected = {
-        "status": ["ok", None],
-        "limits": limits,
-        "version": "v2",
+        "status": [["ok", None]] * 2,
+        "limits": [[[2, 3], [1], 1.5, 512 * 2**20], [[0, 1, 2, 3], [0, 1], 1.5, None]],
+        "version": ["v2"] * 2,
         "left": [],
         "as_before": True,
     }

@@ -146,12 +146,12 @@ def without_numba(on_two_nodes: Run) -> None:
 
 @pytest.mark.usefixtures("without_numba")
 def test_every_pair_of_nodes_is_measured_on_the_nodes_it_names(primbench: Run, on_two_nodes: Run) -> None:
-    said = json_of(primbench("numa", *NUMPY, "--rounds", 2, "--quiet", "--json", "-", "-o", "/run/numa.jsonl"))
+    said = json_of(primbench("numa", *NUMPY, "--rounds", 1, "--quiet", "--json", "-", "-o", "/run/numa.jsonl"))
     pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
     (matrix,) = said["matrices"]
     assert ("cpu", "h2h") == (matrix["device"], matrix["kind"])
     assert pairs == sorted((cell["cpu_node"], cell["memory_node"]) for cell in matrix["cells"])
-    assert all(["0", "1"] == sorted(cell["times_s"]) for cell in matrix["cells"])
+    assert all(["0"] == list(cell["times_s"]) for cell in matrix["cells"])
     assert "numba" in said["missing"]["chase"]
     assert ["CPU node 0", "CPU node 1"] == [nearness["subject"] for nearness in said["nearness"]]
 
@@ -160,7 +160,7 @@ def test_every_pair_of_nodes_is_measured_on_the_nodes_it_names(primbench: Run, o
     records = [line for line in lines if line["kind"] == "record"]
     node_of = {(0, 1): 0, (2, 3): 1}
     seen = [(node_of[tuple(cpus[record["worker"]])], *record["measurement"]["pages"]["by_node"]) for record in records]
-    assert sorted(2 * [(cpu_node, str(memory_node)) for cpu_node, memory_node in pairs]) == sorted(seen)
+    assert [(cpu_node, str(memory_node)) for cpu_node, memory_node in pairs] == sorted(seen)
 
 
 def test_the_topology_as_a_table_a_document_and_a_picture(primbench: Run, on_two_nodes: Run) -> None:
