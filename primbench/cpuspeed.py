@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from primbench import stats
 from primbench.measurement import Samples
 
 TURNS = 2_000  # some 25 us
 EVERY_S = 0.5e-3  # a loop costs a twentieth of this
-SLOWED = 1.15  # the steps of a CPU's own clock lie within 12 %
+SLOWED = 1.15  # on the machine that this was made on, loops of an idle core lie within 12 %
 QUICK = 0.05  # of all loops, those that show the CPU as fast as it gets
 FEWEST = 6  # samples for which an interval of the median exists
+UNLIKE = 0.25  # chance alone made two arms differ by 0.1
 
 
 class Loop:
@@ -36,21 +38,36 @@ class Loop:
         return (self._ended_ns - start_ns) / 1e9
 
 
-def full_speed_s(loops_s: Sequence[float]) -> float | None:
-    """What the loop takes while nothing slows the CPU down."""
-    return stats.quantile(loops_s, QUICK) if loops_s else None
+class Speed(NamedTuple):
+    """full_s: what the loop takes while nothing slows the CPU down. slowed_fraction: of all loops, those that took
+    notably longer.
+    """
+
+    full_s: float
+    slowed_fraction: float
+
+    def is_like(self, other: Speed) -> bool:
+        """Whether two places are slowed down alike: else it may be their own doing, which is not to be left out."""
+        quick, slow = sorted((self.full_s, other.full_s))
+        return slow <= SLOWED * quick and abs(self.slowed_fraction - other.slowed_fraction) <= UNLIKE
 
 
-def slowed_fraction(loops_s: Sequence[float], full_speed_s: float) -> float:
-    """Of the loops, those that took notably longer than at full speed."""
-    return sum(loop_s > SLOWED * full_speed_s for loop_s in loops_s) / len(loops_s)
+def speed(loops_s: Sequence[float]) -> Speed | None:
+    """By the quickest of the loops themselves: a CPU that is slow all the time is not told from a slow one."""
+    if not loops_s:
+        return None
+    full_s = stats.quantile(loops_s, QUICK)
+    return Speed(full_s, sum(loop_s > SLOWED * full_s for loop_s in loops_s) / len(loops_s))
 
 
-def undisturbed(samples: Samples, full_speed_s: float) -> list[float]:
+def undisturbed(samples: Samples, full_s: float) -> list[float]:
     """The samples before and after which the loop was quick; behind the last loop that one counts alone."""
-    quick = [loop_s <= SLOWED * full_speed_s for _, loop_s in samples.loops_s]
+    quick = [loop_s <= SLOWED * full_s for _, loop_s in samples.loops_s]
     begins = [begin for begin, _ in samples.loops_s]
-    stretches = zip(begins, [*begins[1:], len(samples.samples_s)], quick, [*quick[1:], True], strict=True)
+    ends, after = [*begins, len(samples.samples_s)][1:], [*quick, True][1:]
     return [
-        each for begin, end, before, after in stretches if before and after for each in samples.samples_s[begin:end]
+        each
+        for begin, end, is_quick, then in zip(begins, ends, quick, after, strict=True)
+        if is_quick and then
+        for each in samples.samples_s[begin:end]
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.cpuspeed import full_speed_s, slowed_fraction
+from primbench.cpuspeed import speed
 from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Pages, Samples
 from primbench.sysfiles import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time
@@ -62,10 +62,10 @@ def _of_host(host: HostReading) -> Iterator[str]:
 
 def _of_cpu(samples: Samples | None) -> Iterator[str]:
     """By its own quickest loop: a CPU that was slow all the time is not told from a slow one."""
-    loops_s = [loop_s for _, loop_s in samples.loops_s] if samples else []
-    quickest_s = full_speed_s(loops_s)
-    if quickest_s and (slowed := slowed_fraction(loops_s, quickest_s)) > SLOWED_FRACTION:
-        yield f"its CPU was slow beside {format_percent(slowed)} of its samples: a shared core, or its clock"
+    found = speed([loop_s for _, loop_s in samples.loops_s]) if samples else None
+    if found and found.slowed_fraction > SLOWED_FRACTION:
+        slowed = format_percent(found.slowed_fraction)
+        yield f"its CPU was slow beside {slowed} of its samples: a shared core, or its clock"
 
 
 def _of_gpu(gpu: GpuReading) -> Iterator[str]:

@@ -9,12 +9,12 @@ Study.other_builds, Samples.loops_s, HostReading.quota_periods, HostReading.thro
 
 from __future__ import annotations
 
-import lzma
+import io
 import os
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 MAX_LINE_BYTES = 64 * 2**20
 MAX_QUOTED = 200
+XZ = b"\xfd7zXZ\0"  # The .xz File Format, 2.1.1.1
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,7 +195,7 @@ def read(path: str | os.PathLike[str]) -> Results:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+        with _opened(path) as file:
             number = 0
             while text := file.readline(MAX_LINE_BYTES):
                 number += 1
@@ -203,8 +204,32 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield text
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Raises OSError; FileError where it is compressed and cannot be read."""
+    if not is_compressed(path):
+        return path.open("rb")
+    try:
+        import lzma
+    except ImportError:
+        raise FileError(f"{path}: this Python was built without lzma: {_decompress(path)}") from None
+    try:
+        return io.BytesIO(lzma.open(path).read())
     except (lzma.LZMAError, EOFError) as error:
         raise FileError(f"{path}: not a whole file of xz: {error}") from None
+
+
+def _decompress(path: str | os.PathLike[str]) -> str:
+    return f"xz --decompress {shlex.quote(str(path))}"
+
+
+def is_compressed(path: Path) -> bool:
+    """By xz, as its first bytes say. Raises OSError. Of what is no file, such as a pipe, nothing is read."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(XZ)) == XZ
 
 
 def _no_end(path: Path, number: int, text: bytes) -> str:
@@ -246,10 +271,12 @@ class Writer:
     def __init__(self, path: str | os.PathLike[str], header: Header | None) -> None:
         """header: of a file to make; None adds to the one that is there.
 
-        Raises FileError where the file to make exists or cannot be made, or the other cannot be written;
-        OutputError where not even the header fits, and then leaves no file.
+        Raises FileError where the file to make exists or cannot be made, or the other is compressed or cannot be
+        written; OutputError where not even the header fits, and then leaves no file.
         """
         self._path = path
+        if header is None and Path(path).is_file() and is_compressed(Path(path)):
+            raise FileError(f"{path}: is compressed, and cannot be added to: {_decompress(path)}, and resume that")
         flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if header else 0)
         try:
             self._file = os.open(path, flags, 0o666)

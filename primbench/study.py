@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -69,7 +69,7 @@ def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed:
     """What is run, in this order. pairs: their numbers, which become that of the process of each case.
 
     Pair 0 begins with the baseline: what its framework is built of is known then before another arm has run anything,
-    and an arm which is not to be compared with it leaves no record. A pair does not depend on how many there are.
+    and an arm which is not to be compared with it measures nothing. A pair does not depend on how many there are.
     Cases of one backend and device stand together, so that one process serves them, and follow each other arm by arm,
     so that little time lies between the processes of a pair.
     """
@@ -92,7 +92,7 @@ def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> I
 
 
 def is_settled(comparison: Comparison) -> bool:
-    """Whether further pairs would hardly change a verdict, of those by which cases are judged."""
+    """Whether further pairs would hardly change a verdict by a primary metric."""
     primary = [each for each in comparison.estimates if each.primary]
     return bool(primary) and all(_is_settled(each) for each in primary)
 
@@ -182,23 +182,31 @@ def _way_out(arm: Arm, backend: str, here: str, there: str) -> str:
 def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
     """As Session.run(), but that an arm without a backend or a device has its cases there skipped, and others go on.
 
+    A case for which no worker comes up, after some have, has failed.
+
     tell: is given a sentence of each such arm, at its first case.
     """
     absent: dict[tuple[str, str, str], str] = {}
+    served = set()
     for case in cases:
         place = (case.arm, case.backend, case.device)
         if place not in absent:
             try:
                 yield from session.run([case])
+                served.add(place)
                 continue
             except PrimbenchError as refusal:
-                absent[place] = str(refusal).removeprefix(f"arm {case.arm}: ")
+                reason = str(refusal).removeprefix(f"arm {case.arm}: ")
             yield from session.started
             session.started.clear()
-            tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {absent[place]}")
-        yield _skipped(case, absent[place])
+            if place in served:  # what worked before is not absent: the next one may come up again
+                yield _without_worker(case, "failed", reason)
+                continue
+            absent[place] = reason
+            tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
+        yield _without_worker(case, "skipped", absent[place])
 
 
-def _skipped(case: Case, reason: str) -> Record:
+def _without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return Record(case=case, status="skipped", reason=reason, started_utc=now, duration_s=0.0)
+    return Record(case=case, status=status, reason=reason, started_utc=now, duration_s=0.0)

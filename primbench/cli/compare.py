@@ -82,7 +82,7 @@ def fail_on_option() -> click.Option:
         type=click.Choice(get_args(FailOn)),
         default="slower",
         show_default=True,
-        help="Exit with 1 where a case is slower, different in any way, or not told.",
+        help="Exit with 1 where any metric is slower, different in any way, or a case not told.",
     )
 
 

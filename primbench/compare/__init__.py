@@ -16,16 +16,23 @@ from primbench.compare.comparison import ArmComparison, CaseComparison, Comparis
 from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, paired, unpaired
 from primbench.compare.explain import explained
 from primbench.compare.places import differences, effect_of
-from primbench.compare.sides import Side, check_same_cases, sides_of, slowed_cpu
+from primbench.compare.sides import Side, check_same_cases, sides_of
+from primbench.cpuspeed import SLOWED
 from primbench.errors import InvalidRequest
 from primbench.record import Results
 from primbench.study import AGAIN
+from primbench.units import format_percent
 
 __all__ = [
     "ArmComparison", "CaseComparison", "Comparison", "Estimate", "Explanation", "Mean", "Verdict",
     "compare", "compare_files", "successive",
 ]  # fmt: skip
 
+NOTABLE_SLOWING = 0.05  # of all samples
+CHOSEN = (
+    "Medians of batch, enqueue and wall are of the other samples, where half of the pairs have some and the places are "
+    "slowed alike; means and tails are of all"
+)
 FEW_PROCESSES = (
     "one process on a side tells nothing of how processes differ, by 0.3 to 1 % where nothing is different: no "
     "interval, no verdict; repeat with --processes 8, better still by a study"
@@ -79,11 +86,26 @@ def successive(results: Results) -> list[tuple[str, ArmComparison]]:
 
 def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio: Ratio) -> Comparison:
     notes = [note for side in others for note in check_same_cases(baseline, side)]
-    notes += slowed_cpu([baseline, *others, *([again] if again else [])])
     itself = judge([_against(baseline, again, ratio)], None)[0] if again is not None else None
     arms = judge([_against(baseline, side, ratio) for side in others], itself)
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
+    compared = [*arms, *([itself] if itself else [])]
+    notes += _slowed_cpu([baseline, *others, *([again] if again else [])], compared)
     return Comparison(baseline=baseline.name, paired=True, arms=arms, again=itself, notes=notes)
+
+
+def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[str]:
+    """What to note where the CPU was not at full speed all the time."""
+    shares = {side.name: side.slowed_fraction for side in sides if side.slowed_fraction is not None}
+    if max(shares.values(), default=0.0) < NOTABLE_SLOWING:
+        return []
+    words = ", ".join(f"{name} {format_percent(share)}" for name, share in shares.items())
+    chosen = any(each.at_full_speed for arm in arms for case in arm.cases for each in case.estimates)
+    return [
+        f"the CPU was slow beside some samples ({words}): a loop of Python took {format_percent(SLOWED - 1)} longer "
+        "than it can, or more. Another load on the same core, or its clock; no counter tells. "
+        + (CHOSEN if chosen else "Too few samples are left without these, and all are used")
+    ]
 
 
 def _against(baseline: Side, side: Side, ratio: Ratio) -> ArmComparison:

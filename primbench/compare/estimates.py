@@ -89,14 +89,17 @@ class _Chosen(NamedTuple):
 def _chosen(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio) -> _Chosen | None:
     """Those of a CPU at full speed where half of the pairs have them, and these are some, else those of all samples.
 
-    Samples are chosen by the loop beside them alone, never by what they are, and by the loop of their own arm.
+    Samples are chosen by the loop beside them alone, never by what they are, and by the loop of their own arm; and not
+    where one of the places is slowed down more than the other, which may be its own doing.
     """
     everything = _of(arm.numbers, key, metric), _of(baseline.numbers, key, metric)
     quiet = _of(arm.undisturbed, key, metric), _of(baseline.undisturbed, key, metric)
     found, at_full_speed = ratio(*everything), ratio(*quiet)
     if found is None:
         return None
-    if at_full_speed is not None and at_full_speed[1] >= max(FEWEST_PAIRS, found[1] / 2):
+    speeds = [side.speeds[key] for side in (baseline, arm) if key in side.speeds]
+    is_like = len(speeds) == 2 and speeds[0].is_like(speeds[1])
+    if is_like and at_full_speed is not None and at_full_speed[1] >= max(FEWEST_PAIRS, found[1] / 2):
         return _Chosen(*quiet, *at_full_speed, found[1], at_full_speed=True)
     return _Chosen(*everything, *found, found[1], at_full_speed=False)
 
@@ -191,7 +194,13 @@ def _verdict(estimate: Estimate) -> Verdict:
 def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: Ratio) -> Mean | None:
     """The geometric mean over the cases, process by process: the interval is over processes, not over cases."""
     timed = [(identity(case.case), case.primary) for case in cases if case.primary]
-    found = ratio(_geometric_means(arm, timed), _geometric_means(baseline, timed)) if timed else None
+    plain = [(key, replace(each, at_full_speed=False)) for key, each in timed]
+    found, among = (
+        ratio(_geometric_means(arm, each), _geometric_means(baseline, each)) if each else None
+        for each in (timed, plain)
+    )
+    if found is None or (among is not None and found[1] < max(FEWEST_PAIRS, among[1] / 2)):
+        found = among
     if found is None:
         return None
     log_ratio, pairs = found

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from primbench import stats
 from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+from primbench.cpuspeed import Speed
 from primbench.disturbances import WAITED_FRACTION
 from primbench.measurement import Measurement
 from primbench.record import Record
@@ -18,15 +19,15 @@ NOTABLE_CLOCK = 0.005  # what nvbench, comparing two runs, takes for a differenc
 
 
 class Seen(NamedTuple):
-    """One case on both sides. one, other: names of the baseline and of the arm. loops_s: what a loop takes on the CPU
-    of the baseline and of the arm while nothing slows it down; None where none was timed.
+    """One case on both sides. one, other: names of the baseline and of the arm. speeds: of their CPUs; None where no
+    loop was timed.
     """
 
     one: str
     other: str
     of_one: Sequence[Record]
     of_other: Sequence[Record]
-    loops_s: tuple[float | None, float | None] = (None, None)
+    speeds: tuple[Speed | None, Speed | None] = (None, None)
 
     def medians(self, of: Callable[[Measurement], float | None]) -> tuple[float, float] | None:
         """Over processes, of the baseline and of the arm; None where a side does not say."""
@@ -143,7 +144,7 @@ class _HeldBack(NamedTuple):
     @property
     def words(self) -> str:
         if not self.throttled_s:
-            return "never"
+            return "never" if self.duration_s else "unknown"
         periods = f"in {self.throttled_periods} of {self.periods} periods, " if self.periods else ""
         held, of = format_time(self.throttled_s), format_time(self.duration_s)
         return f"{periods}for {held} of {of} added up over CPUs (cpu.stat)"
@@ -151,10 +152,15 @@ class _HeldBack(NamedTuple):
 
 def _cpu(seen: Seen) -> Iterator[str]:
     """By the same loop of Python, which knows of no place."""
-    one_s, other_s = seen.loops_s
-    if one_s and other_s and abs(other_s / one_s - 1) > NOTABLE_CPU:
-        slower = f"{other_s / one_s:.2f} times as long in {seen.other} as in {seen.one}"
-        yield f"at its fastest the CPU takes for the same loop of Python {slower}: other CPUs, or another Python"
+    one, other = seen.speeds
+    if one is None or other is None:
+        return
+    if abs(other.full_s / one.full_s - 1) > NOTABLE_CPU:
+        longer = f"{other.full_s / one.full_s:.2f} times as long in {seen.other} as in {seen.one}"
+        yield f"at its fastest the CPU takes for the same loop of Python {longer}: other CPUs, a load that never stops"
+    elif not one.is_like(other):
+        shares = [format_percent(each.slowed_fraction) for each in (other, one)]
+        yield f"the CPU was slow beside {shares[0]} of the samples in {seen.other}, {shares[1]} in {seen.one}"
 
 
 def _clock(case: CaseComparison, seen: Seen) -> Iterator[str]:

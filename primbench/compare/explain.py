@@ -56,8 +56,8 @@ def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
 
 def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side) -> Explanation | None:
     key, parts = identity(case.case), _parts(case)
-    loops_s = baseline.full_speed_s, side.full_speed_s
-    seen = Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], loops_s)
+    speeds = baseline.speeds.get(key), side.speeds.get(key)
+    seen = Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], speeds)
     if not parts and not waiting(seen):
         return None
     can_move = parts or WAITING_PARTS

@@ -1,6 +1,6 @@
 """The processes of one arm or file: which cases they ran, and one number of each process, case and metric.
 
-Where the host has a part in a time there are two: of all samples, and of those beside which the CPU was at full speed.
+Where a loop was timed beside the samples there are two: of all, and of those beside which the CPU was at full speed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.arms import Arm
-from primbench.cpuspeed import FEWEST, SLOWED, full_speed_s, slowed_fraction, undisturbed
+from primbench.cpuspeed import FEWEST, Speed, speed, undisturbed
 from primbench.errors import InvalidRequest
 from primbench.measurement import Samples
 from primbench.placement import Placement
 from primbench.record import Case, Record, Results, Worker
 from primbench.summary import samples
-from primbench.units import format_percent
 
 KERNEL, BANDWIDTH, LAUNCH = 0.01, 0.02, 0.05
 """Differences in time that do not matter."""
@@ -38,7 +37,6 @@ MEANS = {"batch_mean_s": "batch_s", "wall_mean_s": "wall_s"}  # medians do not s
 LOOPED = ("batch_s", "enqueue_s", "wall_s")
 PRIMARY = ("device_s", "batch_s", "stream_s", "wall_s")
 PRIMARY_OF = {"launch": ("enqueue_s", "batch_s", "wall_s")}
-NOTABLE_SLOWING = 0.05  # of all samples
 FEWEST_BEYOND = 10  # samples beyond a quantile of the tail
 
 Values = dict[str, dict[int, float]]
@@ -87,27 +85,27 @@ class Side:
         return {key: _values(records, self._at_full_speed) for key, records in self.cases.items()}
 
     @cached_property
-    def loops_s(self) -> list[float]:
-        """What a loop took beside the samples of all cases."""
-        timed = [record.measurement for record in self.records if record.status == "ok" and record.measurement]
-        found = [getattr(measurement, metric) for measurement in timed for metric in LOOPED]
-        return [loop_s for each in found if each for _, loop_s in each.loops_s]
+    def loops_s(self) -> dict[bytes, list[float]]:
+        """Identity -> what a loop took beside the samples of all its processes."""
+        return {key: _loops_s(records) for key, records in self.cases.items()}
 
     @cached_property
-    def full_speed_s(self) -> float | None:
-        """Of that loop. By the arm's own: an arm on slower CPUs is slower, not disturbed."""
-        return full_speed_s(self.loops_s)
+    def speeds(self) -> dict[bytes, Speed]:
+        """Identity -> how fast the CPU was, where that is known. By the arm's own loops: slower CPUs are slower."""
+        return {key: found for key, loops_s in self.loops_s.items() if (found := speed(loops_s)) is not None}
 
     @property
-    def slowed_fraction(self) -> float:
-        """Of the samples with a loop beside them, those beside which the CPU was slow."""
-        return slowed_fraction(self.loops_s, self.full_speed_s) if self.full_speed_s else 0.0
+    def slowed_fraction(self) -> float | None:
+        """Of all loops, those by which the CPU was slow; None where none was timed."""
+        counts = {key: len(self.loops_s[key]) for key in self.speeds}
+        slowed = sum(found.slowed_fraction * counts[key] for key, found in self.speeds.items())
+        return slowed / sum(counts.values()) if counts else None
 
     def _at_full_speed(self, metric: str, records: Sequence[Record]) -> float | None:
-        if metric not in LOOPED or self.full_speed_s is None:
+        found = self.speeds.get(identity(records[0].case))
+        if metric not in LOOPED or found is None:
             return None
-        found = [each for each in _samples(metric, records) if each.loops_s]
-        kept = [sample for each in found for sample in undisturbed(each, self.full_speed_s)]
+        kept = [sample for each in _samples(metric, records) for sample in undisturbed(each, found.full_s)]
         return stats.quantile(kept, 0.5) if len(kept) >= FEWEST else None
 
     def unmeasured(self, key: bytes) -> str | None:
@@ -214,16 +212,9 @@ def check_same_cases(one: Side, other: Side) -> list[str]:
     ]
 
 
-def slowed_cpu(sides: Sequence[Side]) -> list[str]:
-    """What to note where the CPU was not at full speed all the time."""
-    shares = ", ".join(f"{each.name} {format_percent(each.slowed_fraction)}" for each in sides)
-    if max(each.slowed_fraction for each in sides) < NOTABLE_SLOWING:
-        return []
-    return [
-        f"the CPU was slow beside some samples ({shares}): a loop of Python took {format_percent(SLOWED - 1)} longer "
-        "than it can, or more. Another load on the same core, or its clock; no counter tells. Medians of batch, "
-        "enqueue and wall are of the other samples, where half of the pairs have some; means and tails are of all"
-    ]
+def _loops_s(records: Sequence[Record]) -> list[float]:
+    found = [each for metric in LOOPED for each in _samples(metric, [one for one in records if one.status == "ok"])]
+    return [loop_s for each in found for _, loop_s in each.loops_s]
 
 
 def _problem(case: Case) -> tuple[str, bytes]:

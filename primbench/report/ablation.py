@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -66,10 +66,21 @@ def _table(found: Waterfall, case: CaseComparison) -> Table:
         start = format_time(case.primary.baseline_s)
         rows.insert(0, [found.comparison.baseline, heading(case.primary.metric), start, "", "", ""])
     for name, arm in found.wholes.items():
-        for estimate in _estimates(arm, case)[:1]:
+        for estimate in _telling(_estimates(arm, case)):
             cells = [heading(estimate.metric), format_time(estimate.arm_s), "", _ratio(estimate)]
-            rows.append([name, *cells, shown_verdict(estimate)])
+            rows.append([name if estimate.primary else "", *cells, shown_verdict(estimate)])
     return Table(_title(found, name_of(case.case), pairs), COLUMNS, rows, [])
+
+
+def _telling(estimates: Sequence[Estimate]) -> list[Estimate]:
+    """The primary one, and one that judges as well and finds a difference which that one does not."""
+    primary = [each for each in estimates if each.primary]
+    seen = {each.verdict for each in primary}
+    return primary + [
+        each
+        for each in estimates
+        if each.judges and not each.primary and each.verdict in ("slower", "faster") and each.verdict not in seen
+    ]
 
 
 def _rows(found: Waterfall, arm: ArmComparison, case: CaseComparison) -> Iterator[list[str]]:

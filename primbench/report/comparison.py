@@ -74,7 +74,7 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
         for name, interval in intervals.items()
         for number, end in enumerate(("low", "high"))
     }
-    alike = ("metric", "primary", "pairs", "baseline_s", "arm_s", "ratio")
+    alike = ("metric", "primary", "judges", "pairs", "baseline_s", "arm_s", "ratio")
     others = ("margin", "q", "verdict", "minimum_detectable", "pairs_needed", "reason", "at_full_speed")
     return (
         {"baseline": baseline, "arm": arm.name, "effect": arm.effect}
@@ -97,8 +97,8 @@ def _table(comparison: Comparison, arm: ArmComparison) -> Table:
     with_noise = any(each.noise for case in arm.cases for each in case.estimates)
     columns = ["case", "metric", comparison.baseline, "ratio", *(["noise"] if with_noise else []), "verdict"]
     where = {(case.case.backend, case.case.device) for case in arm.cases}
-    rows = [row for case in arm.cases for row in _rows(case, with_noise=with_noise, with_place=len(where) > 1)]
     pairs = max((each.pairs for case in arm.cases for each in case.estimates), default=0)
+    rows = [row for case in arm.cases for row in _rows(case, pairs, with_noise=with_noise, with_place=len(where) > 1)]
     how = f"{pairs} pair{'s' * (pairs != 1)}" if comparison.paired else f"unpaired, processes a side: at least {pairs}"
     place = "".join(f"  {backend} {device}" for backend, device in where) if len(where) == 1 else ""
     title = f"{arm.name} against {comparison.baseline}{place}  ({how}; ratio of times, with its 95 % interval)"
@@ -108,7 +108,8 @@ def _table(comparison: Comparison, arm: ArmComparison) -> Table:
     return Table(title, columns, rows, notes)
 
 
-def _rows(case: CaseComparison, *, with_noise: bool, with_place: bool) -> Iterator[list[str]]:
+def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: bool) -> Iterator[list[str]]:
+    """pairs: what the title says there are; an estimate by fewer says so."""
     name = name_of(case.case, with_place=with_place)
     if not case.estimates:
         yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
@@ -116,7 +117,8 @@ def _rows(case: CaseComparison, *, with_noise: bool, with_place: bool) -> Iterat
         if estimate.primary or estimate.verdict in ("slower", "faster"):
             noise = [shown_interval(estimate.noise)] if with_noise else []
             ratio = f"{shown_ratio(estimate.ratio)} {shown_interval(estimate.interval)}".removesuffix(f" {UNKNOWN}")
-            verdict = shown_verdict(estimate) + (" (!)" if case.reason and estimate.primary else "")
+            verdict = shown_verdict(estimate) + (f", by {estimate.pairs} pairs" if estimate.pairs < pairs else "")
+            verdict += " (!)" if case.reason and estimate.primary else ""
             shown_name = name if estimate.primary else ""
             yield [shown_name, heading(estimate.metric), format_time(estimate.baseline_s), ratio, *noise, verdict]
 

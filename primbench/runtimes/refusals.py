@@ -13,14 +13,18 @@ from primbench.units import format_bytes
 _BUILD = "build one with `primbench image build`"
 
 # In the last words of Python, of runtimes, and of Linux: what an image lacks.
-_LACKS = {r"No module named '?(\w+)": r"\1", r"python3.*(not found|No such file)": "python3"}
+_LACKS = {
+    r"No module named '?(primbench)\b": r"\1",
+    r"No module named '?(\w+)'?$": r"\1",
+    r"\bpython3[`\"']?:? (executable file not found|not found|No such file)": "python3",
+}
 _NO_IMAGE = r"No such image|image not known|invalid reference format|could not open image|can't stat|Unable to handle"
 _NO_FRAMEWORK = r"module '\w+' is not installed|is built without CUDA"
 _NO_GPU = (
     r"no GPU is visible|finds no usable GPU|torch sees 0|shows 0 GPU|NO_DEVICE|no CUDA-capable device|driver init"
-    r"|nvidia\.com/gpu|could not select device driver|nvidia-container-cli"
+    r"|nvidia\.com/gpu|could not select device driver|nvidia-container-cli.* not found"
 )
-_NO_ROOM = r"SIGKILL|memory limit"
+_NO_ROOM = r"SIGKILL|memory limit(?!.*(permission denied|not permitted))"
 _NO_SUCH_CPU = r"cpuset\.(cpus|mems)"
 
 _IMAGES_OF = {
@@ -90,5 +94,8 @@ def _gpus(arm: Arm, said: str) -> str:
     if chosen:
         return f"{seen}leave out {' and '.join(chosen)}, or name one that nvidia-smi shows"
     if arm.runtime not in _GPUS_BY or (arm.on_host_root and arm.runtime != "host"):
-        return f"{seen}it gets the files /dev/nvidia* of this machine: see whether they are there"
+        return (
+            f"{seen}it has the files of this machine: see whether /dev/nvidia*, nvidia-uvm among them, and "
+            "libcuda.so.1 are there, and nvidia-smi works"
+        )
     return seen + _GPUS_BY[arm.runtime]

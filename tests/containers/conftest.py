@@ -95,7 +95,7 @@ def bound_folders() -> list[Path]:
 def work() -> Iterator[Path]:
     """Of a short name, since Podman takes no long one; removed only once nothing of the machine is mounted in it."""
     if os.geteuid() != 0:
-        pytest.skip("containers are started as root here")
+        pytest.skip("containers are started by the superuser here")
     if os.readlink("/proc/self/ns/pid") != FIRST_PROCESSES:
         pytest.skip("containers are started from a machine, and this is a container")
     folder = Path(tempfile.mkdtemp(prefix="containers-"))

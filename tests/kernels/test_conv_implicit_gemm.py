@@ -101,7 +101,7 @@ def on_host(folder: Path, options: tuple[str, ...]) -> ctypes.CDLL:
 def test_sums_are_right_in_every_direction(layout: str, slices: int, fields: dict[str, Any], tmp_path: Path) -> None:
     """With more than one tile each way, none of them full."""
     if shutil.which("g++") is None:
-        pytest.skip("no g++ here to compile a CUDA source for the host")
+        pytest.skip("no g++ here to compile a kernel's source for the host: apt-get install g++")
     sizes: dict[str, Any] = {"n": 3, "c": 19, "h": 13, "w": 10, "k": 70, "r": 3, "s": 2, "layout": layout}
     directions = ("forward",) if fields.get("dtype") == "int8" else DIRECTIONS
     problems = [Conv(**(sizes | fields), direction=direction) for direction in directions]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import psutil
 import pytest
@@ -375,6 +375,26 @@ def test_a_worker_that_is_not_admitted_runs_no_case_and_is_kept_in_the_file() ->
     ]
     (sentence,) = sentences
     assert sentence.startswith("other runs nothing with numpy on cpu: numpy 1.0, and ")
+
+
+def test_a_worker_that_does_not_come_up_after_others_did_is_a_failure_and_no_absence() -> None:
+    """A stand-in for a session: a runtime that fails once in a while cannot be had to order."""
+
+    class Once:
+        started: ClassVar[list[Worker]] = []
+
+        def run(self, cases: list[Case]) -> Iterator[Record]:
+            (each,) = cases
+            if each.process == 1:
+                raise BackendUnavailable("arm there: worker did not answer within 120 s")
+            yield Record(case=each, status="ok", started_utc="", duration_s=0.0, worker=each.process)
+
+    told: list[str] = []
+    cases = [replace(gemm(16), arm="there", process=pair) for pair in range(3)]
+    found = [line for line in run(cast("Session", Once()), cases, told.append) if isinstance(line, Record)]
+    assert ["ok", "failed", "ok"] == [record.status for record in found]
+    assert "worker did not answer within 120 s" == found[1].reason
+    assert [] == told
 
 
 def estimate(verdict: Any, q: float, primary: bool = True) -> Estimate:

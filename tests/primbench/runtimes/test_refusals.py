@@ -27,6 +27,7 @@ RUNC = (
         ("worker died of exit status 1: ModuleNotFoundError: No module named 'msgspec'", "msgspec"),
         ('...: exec: "python3": executable file not found in $PATH: unknown', "python3"),
         ("ch-run[1]: error: can't execve(2): python3: No such file or directory", "python3"),
+        ("crun: executable file `python3` not found in $PATH: No such file or directory", "python3"),
     ],
 )
 def test_what_an_image_lacks_is_told_with_the_way_out(said: str, absent: str) -> None:
@@ -50,6 +51,27 @@ MENDED = [
     ("podman:memory=1MiB", f"unable to start container {64 * 'a'}: unable to set memory limit", "container: unable"),
     ("podman:memory=1MiB", "worker was killed by SIGKILL: the kernel's out-of-memory killer", "1 MiB of memory may be"),
     ("podman", "worker died of exit status 3: nobody knows", "--verbose shows"),
+    (
+        "docker:image=mine",
+        "worker died of exit status 1: OSError: /usr/lib/python3.12/torch/lib/libtorch.so: cannot open: No such file",
+        "libtorch.so: cannot open",
+    ),
+    (
+        "docker:image=mine",
+        "worker died of exit status 127: python3: error while loading shared libraries: libpython3.11.so: No such file",
+        "libpython3.11.so",
+    ),
+    (
+        "docker:image=mine",
+        "worker died of exit status 1: ModuleNotFoundError: No module named 'numpy._core._multiarray_umath'",
+        "'numpy._core._multiarray_umath'",
+    ),
+    (
+        "docker:image=mine",
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9, please update your driver",
+        "please update your driver",
+    ),
+    ("runc:memory=1GiB", "error setting memory limit: permission denied", "limit: permission denied"),
     ("docker:image=mine", f"{BLIND.partition(' finds')[0]} is built without CUDA", "in image mine: build one"),
     ("docker:image=mine", "backend torch on cpu: module 'torch' is not installed: pip install torch", "--extra"),
     ("docker:image=mine", NO_GPU, GENERATE),
@@ -57,7 +79,7 @@ MENDED = [
     ("docker:image=mine", 'could not select device driver "" with capabilities: [[gpu]]', "no GPU is visible inside: "),
     ("apptainer:image=x.sif", BLIND, "--nv"),
     ("charliecloud:image=x", BLIND, "`ch-fromhost --nvidia`"),
-    ("docker", NO_GPU, "/dev/nvidia* of this machine"),
+    ("docker", NO_GPU, "see whether /dev/nvidia*, nvidia-uvm among them, and libcuda.so.1 are there"),
     ("host", BLIND, "see nvidia-smi"),
     ("host:env.CUDA_VISIBLE_DEVICES=", BLIND, "no GPU is visible inside: leave out env.CUDA_VISIBLE_DEVICES=, or"),
 ]
