@@ -18,7 +18,6 @@ EVERY_S = 0.5e-3  # a loop costs a twentieth of this
 SLOWED = 1.15  # on the machine that this was made on, loops of an idle core lie within 12 %
 QUICK = 0.05  # of all loops, those that show the CPU as fast as it gets
 FEWEST = 6  # samples for which an interval of the median exists
-UNLIKE = 0.25  # chance alone made two arms differ by 0.1
 
 
 class Loop:
@@ -46,18 +45,18 @@ class Speed(NamedTuple):
     full_s: float
     slowed_fraction: float
 
-    def is_like(self, other: Speed) -> bool:
-        """Whether two places are slowed down alike: else it may be their own doing, which is not to be left out."""
-        quick, slow = sorted((self.full_s, other.full_s))
-        return slow <= SLOWED * quick and abs(self.slowed_fraction - other.slowed_fraction) <= UNLIKE
-
 
 def speed(loops_s: Sequence[float]) -> Speed | None:
     """By the quickest of the loops themselves: a CPU that is slow all the time is not told from a slow one."""
     if not loops_s:
         return None
     full_s = stats.quantile(loops_s, QUICK)
-    return Speed(full_s, sum(loop_s > SLOWED * full_s for loop_s in loops_s) / len(loops_s))
+    return Speed(full_s, slowed_fraction(loops_s, full_s))
+
+
+def slowed_fraction(loops_s: Sequence[float], full_s: float) -> float:
+    """Of some loops."""
+    return sum(loop_s > SLOWED * full_s for loop_s in loops_s) / len(loops_s)
 
 
 def undisturbed(samples: Samples, full_s: float) -> list[float]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.compare.comparison import FALSE_DISCOVERIES, ArmComparison, CaseComparison, Estimate, Mean, Verdict
-from primbench.compare.sides import Side, Values, identity, margin_of, metrics_of
+from primbench.compare.sides import Side, Values, are_slowed_alike, identity, margin_of, metrics_of
 from primbench.stats import LogRatio
 
 MOST_PAIRS = 200  # nobody would run more
@@ -97,9 +97,8 @@ def _chosen(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio) ->
     found, at_full_speed = ratio(*everything), ratio(*quiet)
     if found is None:
         return None
-    speeds = [side.speeds[key] for side in (baseline, arm) if key in side.speeds]
-    is_like = len(speeds) == 2 and speeds[0].is_like(speeds[1])
-    if is_like and at_full_speed is not None and at_full_speed[1] >= max(FEWEST_PAIRS, found[1] / 2):
+    has_enough = at_full_speed is not None and at_full_speed[1] >= max(FEWEST_PAIRS, found[1] / 2)
+    if at_full_speed is not None and has_enough and are_slowed_alike(baseline, arm, key):
         return _Chosen(*quiet, *at_full_speed, found[1], at_full_speed=True)
     return _Chosen(*everything, *found, found[1], at_full_speed=False)
 

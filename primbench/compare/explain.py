@@ -13,7 +13,7 @@ from primbench.arms import HOST_IMAGE, Arm, format_arm
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
 from primbench.compare.evidence import Seen, evidence, waiting
 from primbench.compare.places import changes_of
-from primbench.compare.sides import Side, identity, is_its_own
+from primbench.compare.sides import Side, are_slowed_alike, identity, is_its_own
 from primbench.doctor import Finding, Part, Place, examine
 from primbench.errors import InvalidRequest
 
@@ -57,7 +57,8 @@ def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
 def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side) -> Explanation | None:
     key, parts = identity(case.case), _parts(case)
     speeds = baseline.speeds.get(key), side.speeds.get(key)
-    seen = Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], speeds)
+    alike = are_slowed_alike(baseline, side, key)
+    seen = Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], speeds, alike)
     if not parts and not waiting(seen):
         return None
     can_move = parts or WAITING_PARTS

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.arms import Arm
-from primbench.cpuspeed import FEWEST, Speed, speed, undisturbed
+from primbench.cpuspeed import FEWEST, SLOWED, Speed, slowed_fraction, speed, undisturbed
 from primbench.errors import InvalidRequest
 from primbench.measurement import Samples
 from primbench.placement import Placement
@@ -37,6 +37,7 @@ MEANS = {"batch_mean_s": "batch_s", "wall_mean_s": "wall_s"}  # medians do not s
 LOOPED = ("batch_s", "enqueue_s", "wall_s")
 PRIMARY = ("device_s", "batch_s", "stream_s", "wall_s")
 PRIMARY_OF = {"launch": ("enqueue_s", "batch_s", "wall_s")}
+UNLIKE = 0.05
 FEWEST_BEYOND = 10  # samples beyond a quantile of the tail
 
 Values = dict[str, dict[int, float]]
@@ -93,6 +94,14 @@ class Side:
     def speeds(self) -> dict[bytes, Speed]:
         """Identity -> how fast the CPU was, where that is known. By the arm's own loops: slower CPUs are slower."""
         return {key: found for key, loops_s in self.loops_s.items() if (found := speed(loops_s)) is not None}
+
+    def slowed(self, key: bytes) -> list[float]:
+        """Of each process, the share of loops by which the CPU was slow."""
+        full_s = self.speeds[key].full_s
+        by_process: dict[int, list[Record]] = {}
+        for record in self.cases[key]:
+            by_process.setdefault(record.case.process, []).append(record)
+        return [slowed_fraction(found, full_s) for records in by_process.values() if (found := _loops_s(records))]
 
     @property
     def slowed_fraction(self) -> float | None:
@@ -210,6 +219,19 @@ def check_same_cases(one: Side, other: Side) -> list[str]:
         for side, found in ((one, here), (other, there))
         if (primitives := dict.fromkeys(case.primitive for case in found.values()))
     ]
+
+
+def are_slowed_alike(one: Side, other: Side, key: bytes) -> bool:
+    """Whether the CPU of two places is, as far as Welch's t of their processes tells at 5 %.
+
+    Else it may be a place's own doing, which is not to be left out.
+    """
+    if key not in one.speeds or key not in other.speeds:
+        return False
+    quick_s, slow_s = sorted((one.speeds[key].full_s, other.speeds[key].full_s))
+    fractions = [[math.exp(fraction) for fraction in side.slowed(key)] for side in (one, other)]  # it takes logarithms
+    p = stats.unpaired(*fractions).p()
+    return slow_s <= SLOWED * quick_s and (p is None or p > UNLIKE)
 
 
 def _loops_s(records: Sequence[Record]) -> list[float]:

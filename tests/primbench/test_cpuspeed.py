@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from primbench.cpuspeed import EVERY_S, Loop, Speed, speed, undisturbed
+from primbench.cpuspeed import EVERY_S, Loop, speed, undisturbed
 from primbench.measurement import Samples
 
 
@@ -26,13 +26,6 @@ def test_full_speed_is_what_the_quickest_loops_took() -> None:
     assert pytest.approx(1.0) == found.full_s
     assert pytest.approx(0.9) == found.slowed_fraction
     assert None is speed([])
-
-
-@pytest.mark.parametrize(
-    ("other", "is_like"), [(Speed(1.1, 0.3), True), (Speed(1.2, 0.3), False), (Speed(1.0, 0.6), False)]
-)
-def test_places_that_are_slowed_alike(other: Speed, is_like: bool) -> None:
-    assert is_like == Speed(1.0, 0.3).is_like(other) == other.is_like(Speed(1.0, 0.3))
 
 
 @pytest.mark.parametrize(
