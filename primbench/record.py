@@ -9,18 +9,17 @@ Study.other_builds, Samples.loops_s, HostReading.quota_periods, HostReading.thro
 
 from __future__ import annotations
 
-import io
 import os
-import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from primbench.arms import Arm
 from primbench.environment import Environment
 from primbench.errors import FileError, OutputError, PrimbenchError
+from primbench.jsonlines import decompress, is_compressed, whole_lines
 from primbench.measurement import Measurement, Method
 from primbench.placement import EffectivePlacement, Placement
 from primbench.problem import Problem, Value, build
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
     import pandas
 
 SCHEMA_VERSION = 1
-MAX_LINE_BYTES = 64 * 2**20
 MAX_QUOTED = 200
-XZ = b"\xfd7zXZ\0"  # The .xz File Format, 2.1.1.1
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +180,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Primben
 
 def read(path: str | os.PathLike[str]) -> Results:
     """Read a results file. Raises FileError naming the line that is not as it should be, and what to do."""
-    lines = _lines(Path(path))
+    lines = whole_lines(Path(path))
     results = Results(header=_header(path, next(lines, b"")), workers=[], records=[])
     for number, text in enumerate(lines, 2):
         line = _line(path, number, text)
@@ -191,56 +188,6 @@ def read(path: str | os.PathLike[str]) -> Results:
             raise FileError(f"{path}:{number}: a second header: two results files in one; keep them apart")
         results.add(line)
     return results
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    try:
-        with _opened(path) as file:
-            number = 0
-            while text := file.readline(MAX_LINE_BYTES):
-                number += 1
-                if not text.endswith(b"\n"):
-                    raise FileError(f"{path}:{number}: {_no_end(path, number, text)}")
-                yield text
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from None
-
-
-def _opened(path: Path) -> IO[bytes]:
-    """Raises OSError; FileError where it is compressed and cannot be read."""
-    if not is_compressed(path):
-        return path.open("rb")
-    try:
-        import lzma
-    except ImportError:
-        raise FileError(f"{path}: this Python was built without lzma: {_decompress(path)}") from None
-    try:
-        return io.BytesIO(lzma.open(path).read())
-    except (lzma.LZMAError, EOFError) as error:
-        raise FileError(f"{path}: not a whole file of xz: {error}") from None
-
-
-def _decompress(path: str | os.PathLike[str]) -> str:
-    return f"xz --decompress {shlex.quote(str(path))}"
-
-
-def is_compressed(path: Path) -> bool:
-    """By xz, as its first bytes say. Raises OSError. Of what is no file, such as a pipe, nothing is read."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(XZ)) == XZ
-
-
-def _no_end(path: Path, number: int, text: bytes) -> str:
-    if len(text) == MAX_LINE_BYTES:
-        return f"longer than {MAX_LINE_BYTES >> 20} MiB: not a line of a results file"
-    if number == 1:
-        return "cut off in the middle of its first line: nothing of it can be kept"
-    return (
-        "cut off in the middle of the line; to keep the whole lines before it: "
-        f"head -n {number - 1} {shlex.quote(str(path))} > whole.jsonl"
-    )
 
 
 def _header(path: str | os.PathLike[str], text: bytes) -> Header:
@@ -275,8 +222,8 @@ class Writer:
         written; OutputError where not even the header fits, and then leaves no file.
         """
         self._path = path
-        if header is None and Path(path).is_file() and is_compressed(Path(path)):
-            raise FileError(f"{path}: is compressed, and cannot be added to: {_decompress(path)}, and resume that")
+        if header is None and is_compressed(Path(path)):
+            raise FileError(f"{path}: is compressed, and cannot be added to: {decompress(path)}, and resume that")
         flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if header else 0)
         try:
             self._file = os.open(path, flags, 0o666)

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench import backends as backend_files
 from primbench import environment
+from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.measurement import Method
 from primbench.placement import Placement
@@ -146,11 +146,6 @@ def _check_backends(primitive: str, named: Sequence[str]) -> None:
 def _check_device(device: str | None) -> None:
     if device not in (None, "cpu", ALL) and not re.fullmatch(r"cuda:\d{1,3}", device):
         raise InvalidRequest(f"--device {device}: cpu, cuda:N (N from 0) or all")
-
-
-def has_gpu_node(root: Path = Path("/")) -> bool:
-    """Whether the driver shows a GPU to this place, told from its device files without touching it."""
-    return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()
 
 
 def header(command: list[str], labels: Mapping[str, str]) -> Header:

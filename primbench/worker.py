@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 from primbench import collective, environment, nvml, placement, protocol
 from primbench.backends import Backend, best_available
 from primbench.channel import Channel
+from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, PlacementError, UnsupportedCase
 from primbench.group import ALONE, Group, Refused, host_identity
 from primbench.protocol import Enlist, Outcome, Ready, Refusal, Start
@@ -84,7 +84,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
             f"the worker's primbench speaks protocol {protocol.PROTOCOL_VERSION}, "
             f"this one {start.protocol_version}: install the same version in both places"
         )
-    if not _shows(str(start.device)):
+    if not _can_be_there(str(start.device)):
         raise BackendUnavailable(
             f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like"
         )
@@ -102,11 +102,10 @@ def begin(start: Start) -> tuple[Backend, Ready]:
     return backend, ready
 
 
-def _shows(device: str, root: Path = Path("/")) -> bool:
-    """Whether the device can be there at all, as far as the launcher of an arm can have left it out."""
-    if not device.startswith("cuda") or os.environ.get("PRIMBENCH_RUNTIME", "host") == "host":
-        return True
-    return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()
+def _can_be_there(device: str) -> bool:
+    """As far as the launcher of an arm can have left it out."""
+    is_inside = os.environ.get("PRIMBENCH_RUNTIME", "host") != "host"
+    return not (is_inside and device.startswith("cuda")) or has_gpu_node()
 
 
 def enlist(start: Start) -> Group:

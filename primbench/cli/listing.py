@@ -40,7 +40,7 @@ def _version(name: str) -> str:
 
 
 def _without_gpu(name: str) -> str:
-    from primbench.running import has_gpu_node
+    from primbench.environment.devices import has_gpu_node
 
     if "cuda" not in backend_files.devices_of(name) or has_gpu_node():
         return ""

@@ -121,6 +121,7 @@ def _quota(seen: Seen) -> str | None:
 
 
 class _HeldBack(NamedTuple):
+    is_counted: bool
     throttled_s: float
     duration_s: float
     throttled_periods: int
@@ -128,9 +129,10 @@ class _HeldBack(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> _HeldBack:
-        """Where a group counts nothing it can have no quota."""
+        """What was not counted is taken for nothing, and is_counted says so: the root group of v2 can have no quota."""
         hosts = [each.measurement.host for each in records if each.measurement and each.measurement.host]
         return cls(
+            any(host.throttled_s is not None for host in hosts),
             sum(host.throttled_s or 0.0 for host in hosts),
             sum(host.duration_s for host in hosts),
             sum(host.throttled_periods or 0 for host in hosts),
@@ -145,7 +147,7 @@ class _HeldBack(NamedTuple):
     @property
     def words(self) -> str:
         if not self.throttled_s:
-            return "never" if self.duration_s else "unknown"
+            return "never" if self.is_counted else "in no way that is counted"
         periods = f"in {self.throttled_periods} of {self.periods} periods, " if self.periods else ""
         held, of = format_time(self.throttled_s), format_time(self.duration_s)
         return f"{periods}for {held} of {of} added up over CPUs (cpu.stat)"

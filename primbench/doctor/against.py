@@ -20,6 +20,7 @@ from primbench.doctor.software import driver_library, library_copies
 from primbench.environment import Environment
 from primbench.environment.difference import Change, difference
 from primbench.errors import FileError
+from primbench.jsonlines import opened
 from primbench.sysfiles import format_cpu_list
 from primbench.units import format_bytes, format_time
 
@@ -42,7 +43,7 @@ def read(path: str) -> Place:
     Raises FileError where it is none of them.
     """
     try:
-        with Path(path).open("rb") as file:
+        with opened(Path(path)) as file:
             start = file.read(_START_BYTES)
             text = b"" if _RESULTS.match(start) else start + file.read(_MAX_BYTES)
     except OSError as error:

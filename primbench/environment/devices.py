@@ -68,3 +68,8 @@ READERS = {
     "driver_version": Reader("/proc/driver/nvidia/version", _driver_version),
     "mps_control": Reader("$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control),
 }
+
+
+def has_gpu_node(root: Path = Path("/")) -> bool:
+    """Whether the driver shows a GPU to this place, told from its device files without touching it."""
+    return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()

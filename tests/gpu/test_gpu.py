@@ -12,8 +12,8 @@ import pytest
 
 from primbench import Method, Results, load, measure
 from primbench.backends import missing
+from primbench.environment.devices import has_gpu_node
 from primbench.kernels.gemm import Gemm
-from primbench.running import has_gpu_node
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [

@@ -9,10 +9,10 @@ import pytest
 
 from primbench import Method, measure
 from primbench.backends import Backend, missing, open_backend
+from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
 from primbench.kernels.launch import Launch
 from primbench.problem import setup_of
-from primbench.running import has_gpu_node
 from primbench.verify import verify
 
 pytestmark = [

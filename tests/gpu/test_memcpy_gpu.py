@@ -8,8 +8,8 @@ import pytest
 
 from primbench import Measurement, Method, measure
 from primbench.backends import missing
+from primbench.environment.devices import has_gpu_node
 from primbench.kernels.memcpy import Memcpy
-from primbench.running import has_gpu_node
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,8 +14,8 @@ import pytest
 
 from primbench import record
 from primbench.backends import missing
+from primbench.environment.devices import has_gpu_node
 from primbench.record import Results
-from primbench.running import has_gpu_node
 from primbench.study import AGAIN
 
 pytestmark = [

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from primbench.backends import Backend, devices_of, missing, names, open_backend
+from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable
 from primbench.problem import Problem, backends_of, build, fields_of, primitives, setup_of
-from primbench.running import has_gpu_node
 from primbench.verify import check_output
 
 EVEN = (96, 80, 64, 48, 32)

@@ -16,7 +16,7 @@ FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels
 
 LAYERS = [
     "errors units dtypes",
-    "sysfiles",
+    "sysfiles jsonlines",
     "cgroups cpusets pci",
     "problem measurement mempolicy stats random hostmemory launcher runtime seal",
     "nvml nvml_state cpuspeed",
@@ -147,7 +147,7 @@ EXCHANGERS = {
     "nvml",
     "nvml_state",
     "ranks",
-    "sysfiles",
+    "sysfiles jsonlines",
     "topology",
 }
 

@@ -7,12 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import backends, record, running
+from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, FileError, InvalidRequest
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Method
 from primbench.placement import Placement
 from primbench.record import Case, Record, Results
-from primbench.running import choose, has_gpu_node, header, left_to_do, plan
+from primbench.running import choose, header, left_to_do, plan
 
 DRY = Method(dry_run=True)
 SMALL, LARGE = Gemm(8, 8, 8), Gemm(10**6, 10**6, 1)

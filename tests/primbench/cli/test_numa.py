@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from primbench import backends, mempolicy, record, topology
-from primbench.running import has_gpu_node
+from primbench.environment.devices import has_gpu_node
 from primbench.sysfiles import attempt
 
 COMMAND = (sys.executable, "-P", "-m", "primbench", "numa")

@@ -7,8 +7,8 @@ import pytest
 
 from primbench import environment, nvml
 from primbench.environment import Environment
+from primbench.environment.devices import has_gpu_node
 from primbench.errors import PlacementError
-from primbench.running import has_gpu_node
 
 Look = Callable[..., Environment]
 
