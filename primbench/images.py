@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from primbench import runtimes
+from primbench import pins, runtimes
 from primbench.errors import BackendUnavailable, ImageError, InvalidRequest
 from primbench.runtimes.launch import answer
 from primbench.wheel import installed, pack_wheel
@@ -29,7 +29,6 @@ DEFAULT_BASE = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
 DEFAULT_TAG = "primbench"
 ENDS_WITHIN_S = 10.0
 _RECIPES = ("Containerfile", "primbench.def", "install.sh")
-_RELEASED = re.compile(r"[0-9]+(\.[0-9]+)*(\.post[0-9]+)?")
 _WORD = re.compile(r"[^\s-]\S*")
 
 
@@ -86,7 +85,7 @@ def build(request: Request) -> Image:
     command = builder.command(request)
     version = _usable(request.runtime, command[0])
     with tempfile.TemporaryDirectory(prefix="primbench-") as folder:
-        fill(Path(folder), distribution)
+        fill(Path(folder), distribution, request.extras)
         build_s = _run(command, Path(folder))
     name = builder.name(request.tag)
     size = builder.size_bytes(name)
@@ -113,29 +112,13 @@ def _usable(runtime: str, program: str) -> str:
     return version
 
 
-def fill(folder: Path, distribution: importlib.metadata.Distribution) -> None:
-    """What an image is built from: the recipes, the wheel, and the versions of everything that is installed here."""
+def fill(folder: Path, distribution: importlib.metadata.Distribution, extras: Sequence[str] = ()) -> None:
+    """What an image is built from: the recipes, the wheel, and the versions here of what that needs."""
     recipes = importlib.resources.files("primbench.containers")
     for name in _RECIPES:
         (folder / name).write_bytes((recipes / name).read_bytes())
-    (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in versions_here()))
+    (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in pins.constraints(extras)))
     pack_wheel(distribution, folder)
-
-
-def versions_here() -> list[str]:
-    """``name==version`` of what is installed beside primbench, so that an image differs in nothing but its place.
-
-    Without local labels such as +cpu, which only some indexes have, and without what never was released.
-    """
-    found: dict[str, str] = {}
-    for each in importlib.metadata.distributions():
-        name = re.sub(r"[-_.]+", "-", each.metadata["Name"] or "").lower()
-        found.setdefault(name, each.version.partition("+")[0])
-    return [
-        f"{name}=={version}"
-        for name, version in sorted(found.items())
-        if name not in ("", "primbench") and _RELEASED.fullmatch(version)
-    ]
 
 
 def _check_extras(extras: Sequence[str], distribution: importlib.metadata.Distribution) -> None:

@@ -15,6 +15,8 @@ torch, cuda13. Images are what arms other than host may name: `primbench study -
 Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
 """
 
+OTHER = "a study compares only what is built alike"
+
 
 @click.group()
 def command() -> None:
@@ -30,7 +32,7 @@ def command() -> None:
 def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], json_path: str | None) -> None:
     import msgspec
 
-    from primbench import images
+    from primbench import images, pins
     from primbench.cli.measuring import sigterm_unwinds
     from primbench.cli.outputs import EXPORTS, check_outputs, write
     from primbench.units import format_bytes, format_time
@@ -38,6 +40,8 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
     check_outputs(dict.fromkeys(EXPORTS) | {"json_path": json_path})
     usual = f"{DEFAULT_TAG}.sif" if runtime == "apptainer" else DEFAULT_TAG
     request = images.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
+    if other := pins.unpinned(extras):
+        click.echo(f"what the base lacks of these comes as pip's index has it: {', '.join(other)}: {OTHER}", err=True)
     with sigterm_unwinds():
         made = images.build(request)
     if json_path is not None:

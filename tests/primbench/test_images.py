@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from primbench import images
+from primbench import images, pins
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.images import BUILDERS, Request
 from primbench.wheel import installed
@@ -84,7 +84,7 @@ def test_an_extra_that_there_is_not_is_refused_with_those_there_are() -> None:
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("context")
-    images.fill(folder, installed())
+    images.fill(folder, installed(), ["test"])
     return folder
 
 
@@ -96,19 +96,7 @@ def test_an_image_is_built_from_recipes_pins_and_a_wheel(context: Path) -> None:
         named = "primbench-*.whl" if name == "wheel" else name
         assert named in (context / "Containerfile").read_text()
         assert named in (context / "primbench.def").read_text()
-
-
-def test_versions_here_are_such_as_an_index_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = [
-        *(("Torch", "2.13.0+cpu"), ("typing_extensions", "4.15.0"), ("ruamel.yaml", "0.18.post1")),
-        *(("primbench", "0.1.0"), ("nightly", "2.0.0.dev5"), ("candidate", "1.0rc1"), ("patched", "unknown")),
-    ]
-    for folder, name, version in [*(("first", *each) for each in here), ("second", "torch", "1.0")]:
-        info = tmp_path / folder / f"{name}-{version}.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second")])
-    assert ["ruamel-yaml==0.18.post1", "torch==2.13.0", "typing-extensions==4.15.0"] == images.versions_here()
+    assert pins.constraints(["test"]) == (context / "constraints.txt").read_text().splitlines()
 
 
 def test_the_size_of_a_charliecloud_image_is_that_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,58 @@
+"""The versions that an image is to have: those of this installation."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterable
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+_RELEASED = re.compile(r"[0-9]+(\.[0-9]+)*(\.post[0-9]+)?")
+
+
+def constraints(extras: Iterable[str] = ()) -> list[str]:
+    """``name==version`` of what primbench with these extras needs and has here, and what that needs.
+
+    Nothing else that is installed here: pip would fail over versions that the image's libraries cannot have, or take
+    an old release that can have them. Without local labels such as +cpu, which only some indexes have, and without
+    what never was released.
+    """
+    pinned = {name: _public(version) for name, version in _needed(extras).items() if version is not None}
+    return [f"{name}=={version}" for name, version in pinned.items() if _RELEASED.fullmatch(version)]
+
+
+def unpinned(extras: Iterable[str] = ()) -> list[str]:
+    """What an image may get in another build than is here, each with what is here."""
+    needed = _needed(extras)
+    other = {name: version for name, version in needed.items() if version is None or not _RELEASED.fullmatch(version)}
+    return [f"{name} ({'not installed' if version is None else version} here)" for name, version in other.items()]
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _needed(extras: Iterable[str]) -> dict[str, str | None]:
+    """Names, in order, to the versions here."""
+    todo, seen = [("primbench", extra) for extra in ("", *extras)], set[tuple[str, str]]()
+    while todo:
+        name, extra = todo.pop()
+        if (name, extra) not in seen:
+            seen.add((name, extra))
+            todo += _asked_by(name, extra)
+    found = {name: _distribution(name) for name in sorted({name for name, _ in seen} - {"primbench"})}
+    return {name: None if each is None else each.version for name, each in found.items()}
+
+
+def _asked_by(name: str, extra: str) -> list[tuple[str, str]]:
+    """What a distribution needs here for an extra, "" being the distribution itself: names and their extras."""
+    distribution = _distribution(name)
+    asked = [Requirement(line) for line in (distribution.requires if distribution else None) or []]
+    wanted = [each for each in asked if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return [(canonicalize_name(each.name), of_it) for each in wanted for of_it in ("", *each.extras)]
+
+
+def _distribution(name: str) -> importlib.metadata.Distribution | None:
+    return next(iter(importlib.metadata.distributions(name=name)), None)
