@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench.environment import Environment
-from primbench.environment.software import Blas, Library
+from primbench.environment.software import Blas, Library, Software
 from primbench.runtime import FIRST_NAMESPACES
 
 Part = Literal["stack", "limits", "confinement", "machine"]
@@ -26,7 +26,7 @@ _PARTS: dict[str, Part] = {
     r"software\.variables\.(.+_(NUM_THREADS|AFFINITY)|OMP_(PLACES|PROC_BIND)|CUDA_VISIBLE_DEVICES)": "limits",
     r"software\..+|primbench_version|devices\.(cuda_)?driver_version": "stack",
     r"machine\.os_name": "stack",  # of the root file system, not of the kernel
-    r"limits\..+": "limits",
+    r"limits\..+|devices\.(gpu_count|gpus\[\d+\])": "limits",  # a GPU that is handed in or not
     r"confinement\..+|devices\.(gpu_files|mps_control)": "confinement",
     r".+": "machine",
 }
@@ -40,9 +40,9 @@ _VARIES = re.compile(
 # Loaded when they are first needed.
 _LOADED = re.compile(r"software\.(libraries\..+|blas)")
 _NOT_LOADED = "one of the two had not loaded it"
-# Counters and moments.
+# Counters and moments, and what other fields are judged by.
 _IGNORED = re.compile(
-    r"time_utc|machine\.memory_available_bytes|nodes\[\d+\]\.(allowed|memory_bytes|distances\.\d+|gpu)"
+    r"time_utc|software\.imported|machine\.memory_available_bytes|nodes\[\d+\]\.(allowed|memory_bytes|distances\.\d+|gpu)"
     r"|limits\.(periods|throttled_periods|throttled_s|out_of_memory_kills|shm_free_bytes)"
 )
 
@@ -84,12 +84,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Difference:
     """Compare two places as two processes saw them. Libraries are those that each had loaded.
 
-    same_work: whether the two had opened the same backend on the same device. Else a library that one of them alone
-    had loaded is unknown of the other.
+    same_work: whether the two had opened the same backend on the same device. Then a package that one of them lacks
+    and the other did not import is of no matter. Else a library that one of them alone had loaded is unknown of the
+    other.
     """
     changes: dict[str, list[Change]] = {part: [] for part in get_args(Part)}
+    idle = _idle(a.software, b.software)
     for found in _changes("", _comparable(a, b), _comparable(b, a)):
-        change = found if same_work else _of_other_work(found)
+        change = _of_same_work(found, idle) if same_work else _of_other_work(found)
         changes[next(part for fields, part in _PARTS.items() if re.fullmatch(fields, change.field))].append(change)
     return Difference(**{part: _part(part, found) for part, found in changes.items()})
 
@@ -127,6 +129,18 @@ def _of_its_own(field: str, a: Any, b: Any) -> bool:
     """Two namespaces of containers are alike, though not the same."""
     first = FIRST_NAMESPACES.get(field.removeprefix("confinement.namespaces."))
     return first is not None and None not in (a, b) and first not in (a, b)
+
+
+def _idle(a: Software, b: Software) -> set[str]:
+    """The fields of packages that one place lacks, and the work went without in the other."""
+    if a.imported is None or b.imported is None:
+        return set()
+    lacking = a.packages.keys() ^ b.packages.keys()
+    return {f"software.packages.{name}" for name in lacking.difference(a.imported, b.imported)}
+
+
+def _of_same_work(change: Change, idle: set[str]) -> Change:
+    return replace(change, kind="varies") if change.field in idle else change
 
 
 def _of_other_work(change: Change) -> Change:

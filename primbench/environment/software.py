@@ -24,6 +24,16 @@ _PACKAGE = re.compile(
     r"|(numba|cupy|cuda|cupti|nvidia|nvmath|mkl)(-.+)?"
 )
 
+# The module of a distribution that names it otherwise. Those of libraries alone, such as nvidia-cublas, have none.
+_MODULES = {
+    r"cupy-.+": "cupy",
+    r"pytorch-triton": "triton",
+    r"numba-cuda": "numba.cuda",
+    r"cuda-(bindings|core|pathfinder)": r"cuda.\1",
+    r"(cupti|nvmath)-python": r"\1",
+    r"nvidia-ml-py": "pynvml",
+}
+
 # Libraries whose build can move a result. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
 _LIBRARY = re.compile(
     r"(libcuda|libcudart|libcublas|libcublasLt|libcudnn(?:_[a-z_]+)?|libcusparse|libcusparseLt|libnccl|libnvrtc"
@@ -60,9 +70,10 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name. The home folder is written "~".
 
     python_build: compiler and options that matter for speed, such as "GCC 12.2.0, LTO, PGO".
-    packages: distributions that can move a result. libraries: name -> the files mapped under it: two are two copies at
-    work. variables: those that libraries read. files: configuration files found, such as /etc/nccl.conf, with the
-    SHA-256 of each. caches: variable that names, or would name, the folder of a cache -> "writable", or why not.
+    packages: distributions that can move a result. imported: those of them of which a module is loaded. libraries: name
+    -> the files mapped under it: two are two copies at work. variables: those that libraries read. files: configuration
+    files found, such as /etc/nccl.conf, with the SHA-256 of each. caches: variable that names, or would name, the
+    folder of a cache -> "writable", or why not.
     """
 
     python_version: str
@@ -71,6 +82,7 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     python_build: str | None = None
     libc: str | None = None
     packages: dict[str, str] = {}
+    imported: list[str] | None = None
     libraries: dict[str, list[Library]] | None = None
     blas: list[Blas] | None = None
     variables: dict[str, str] = {}
@@ -125,6 +137,15 @@ def _packages(root: Path) -> dict[str, str]:
                     if _PACKAGE.fullmatch(name):
                         found.setdefault(name, named[2])
     return dict(sorted(found.items()))
+
+
+def _imported(root: Path) -> list[str]:
+    return [name for name in _packages(root) if _module_of(name) in sys.modules]
+
+
+def _module_of(package: str) -> str:
+    named = [re.sub(pattern, module, package) for pattern, module in _MODULES.items() if re.fullmatch(pattern, package)]
+    return named[0] if named else package.replace("-", "_")
 
 
 def _libraries(root: Path) -> dict[str, list[Library]]:
@@ -184,6 +205,7 @@ READERS = {
     "python_build": Reader("sysconfig: CONFIG_ARGS and the compiler", _python_build),
     "libc": Reader("confstr(CS_GNU_LIBC_VERSION)", _libc),
     "packages": Reader("metadata folders on sys.path", _packages),
+    "imported": Reader("sys.modules", _imported),
     "libraries": Reader("/proc/self/maps, notes of the files", _libraries),
     "blas": Reader("threadpoolctl", _blas),
     "variables": Reader("environment variables", lambda root: variables()),

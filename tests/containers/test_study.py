@@ -81,8 +81,8 @@ def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image
         expected = ("host", False) if each.case.arm == "host" else (name, True)
         assert expected == (runtime.name, runtime.in_container), runtime.evidence
     assert ("container effect", []) == what_a_difference_is_called(compared, "files")
-    absent = [f"software.packages.{each}" for each in sorted(packages(workers, "host") - packages(workers, "image"))]
-    assert ("stack effect" if absent else "container effect", absent) == what_a_difference_is_called(compared, "image")
+    assert ("container effect", []) == what_a_difference_is_called(compared, "image")
+    assert packages(workers, "image") <= packages(workers, "host"), "it lacks what this work does without"
 
 
 def packages(workers: Mapping[int, Worker], arm: str) -> set[str]:

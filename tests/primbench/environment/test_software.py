@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from primbench import environment
-from primbench.environment import Environment, elf
+from primbench.environment import Environment, elf, software
 
 Look = Callable[..., Environment]
 Place = Callable[..., Path]
@@ -110,6 +111,29 @@ def test_packages_are_those_on_the_path_that_matter(
     found = look().software.packages
     assert expected == {name: found.get(name) for name in expected}
     assert not {"numpydoc", "requests"} & set(found)
+
+
+MODULES = {
+    "ml-dtypes": "ml_dtypes", "cupy-cuda13x": "cupy", "numba-cuda": "numba.cuda", "cuda-bindings": "cuda.bindings",
+    "cupti-python": "cupti", "nvidia-ml-py": "pynvml",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("package", "module"), MODULES.items())
+def test_a_package_is_imported_where_its_module_is_loaded(
+    package: str, module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in (package, "nvidia-cublas"):  # a package of libraries alone
+        (tmp_path / f"{name.replace('-', '_')}-9.9.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    before = software.collect(Path("/"))
+    monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    after = software.collect(Path("/"))
+    assert "9.9" == before.packages[package] == after.packages[package]
+    assert before.imported is not None
+    assert sorted({package, *before.imported}) == after.imported
+    assert not {package, "nvidia-cublas"} & {*before.imported}
 
 
 @pytest.fixture
