@@ -19,7 +19,7 @@ from primbench.cli.primitive import entries_of
 from primbench.compare import compare
 from primbench.problem import primitives
 
-STUDY = Path(__file__).parents[1] / "suites/reference/studies/h200-host-docker-podman-cupy.jsonl.xz"
+STUDIES = Path(__file__).parents[1] / "suites/reference/studies"
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
 
@@ -48,11 +48,15 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
         return name, made.params
 
 
-def test_the_first_table_is_that_of_the_kept_study() -> None:
-    comparison = compare(record.read(STUDY))
+@pytest.mark.parametrize(("study", "launches"), [("launch", True), ("host", False)])
+def test_the_first_table_is_that_of_the_kept_studies(study: str, launches: bool) -> None:
+    """Launches are those of the longer one."""
+    comparison = compare(record.read(STUDIES / f"h200-{study}-docker-podman-cupy.jsonl.xz"))
     assert comparison.again is not None
     arms = [*comparison.arms, comparison.again]
     for number, case in enumerate(comparison.again.cases):
+        if launches != (case.case.primitive == "launch"):
+            continue
         primary = [arm.cases[number].primary for arm in arms]
         assert all(each and each.verdict != "slower" and each.interval for each in primary)
         shown = [
