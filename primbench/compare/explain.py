@@ -16,6 +16,7 @@ from primbench.compare.places import changes_of
 from primbench.compare.sides import Side, are_slowed_alike, identity, is_its_own
 from primbench.doctor import Finding, Part, Place, examine
 from primbench.errors import InvalidRequest
+from primbench.nvml import Gpu
 
 MOST_ARMS = 3  # of those that a next experiment adds
 CONTAINERS_OF_FLAGS = ("docker", "podman")
@@ -65,7 +66,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     return Explanation(
         parts=parts,
         evidence=evidence(case, arm, seen),
-        causes=list(_causes(can_move, case, baseline, side)),
+        causes=[*_other_gpu(case, baseline, side), *_causes(can_move, case, baseline, side)],
         next_experiment=_next_experiment(case, arm, baseline.arm, can_move),
     )
 
@@ -81,6 +82,27 @@ def _parts(case: CaseComparison) -> list[Part]:
     if "enqueue_s" in moved or (not all(is_own) and not found):
         found.append("launch")
     return list(dict.fromkeys(found))
+
+
+def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[str]:
+    """Two boards of one kind, or two slices of one board, are no two places."""
+    one, other = (_gpu_of(case, each) for each in (baseline, side))
+    if one is not None and other is not None and None not in (one.uuid, other.uuid) and one.uuid != other.uuid:
+        yield (
+            f"another GPU: {_which(other)} in {side.name}, {_which(one)} in {baseline.name}, and two of a kind differ: "
+            f"give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}"
+        )
+
+
+def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:
+    worker = side.worker_of(case.case.backend, case.case.device)
+    gpus = worker.environment.devices.gpus if worker else None
+    number = case.case.device.removeprefix("cuda:")
+    return gpus[int(number)] if gpus and number.isdecimal() and int(number) < len(gpus) else None
+
+
+def _which(gpu: Gpu) -> str:
+    return f"{gpu.uuid} at {gpu.pci_address}" if gpu.pci_address else f"{gpu.uuid}"
 
 
 def _causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[str]:

@@ -17,6 +17,7 @@ from primbench.compare.sides import BANDWIDTH, KERNEL, LAUNCH, margin_of
 from primbench.environment.software import Library
 from primbench.errors import InvalidRequest
 from primbench.measurement import GpuReading, HostReading, Measurement, Method, Pages, Samples
+from primbench.nvml import Gpu
 from primbench.placement import Placement
 from primbench.problem import build
 from primbench.record import Case, Results
@@ -592,6 +593,25 @@ def test_another_stack_is_to_be_measured_on_the_same_one(made_study: MadeStudy) 
         environments=environments,
     )["gemm"]  # fmt: skip
     assert found.next_experiment.endswith("--arm host --arm podman:image=mine --arm podman --primitive gemm")
+
+
+def test_another_board_of_the_same_kind_is_named_as_the_cause(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        return on_gpu(3e-6, 50e-6 * jitter(pair) * (1.1 if arm == "podman" else 1), 60e-6)
+
+    def seeing(runtime: str, *uuids: str | None) -> environment.Environment:
+        gpus = [Gpu(name="H200", uuid=uuid, pci_address="00:01.0") for uuid in uuids]
+        return place(runtime, devices=replace(HERE.devices, gpus=gpus))
+
+    def other_gpus(*uuids: str | None) -> list[str]:
+        environments = {"host": seeing("host", "GPU-a", "GPU-b"), "podman": seeing("podman", *uuids)}
+        found = explained(made_study, [case(device="cuda:1")], measured, environments=environments)["gemm"]
+        return [cause for cause in found.causes if "another GPU" in cause]
+
+    (cause,) = other_gpus("GPU-b", "GPU-c")
+    assert cause.startswith("another GPU: GPU-c at 00:01.0 in podman, GPU-b at 00:01.0 in host, ")
+    assert cause.endswith("env.CUDA_VISIBLE_DEVICES=GPU-b")
+    assert [] == other_gpus("GPU-c", "GPU-b") == other_gpus("GPU-a", None) == other_gpus("GPU-b")
 
 
 def test_equal_places_have_no_known_cause(made_study: MadeStudy) -> None:
