@@ -55,4 +55,6 @@ def _asked_by(name: str, extra: str) -> list[tuple[str, str]]:
 
 
 def _distribution(name: str) -> importlib.metadata.Distribution | None:
-    return next(iter(importlib.metadata.distributions(name=name)), None)
+    """The first on the path that has a version: an interrupted uninstallation leaves an empty folder."""
+    found = importlib.metadata.distributions(name=name)
+    return next((each for each in found if "Version" in each.metadata), None)

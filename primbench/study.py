@@ -124,7 +124,8 @@ def to_run(
 
     found: grows by what is measured meanwhile. is_settled: asked where the study is to end then, with LEAST_PAIRS and
     more. time_budget_s: no pair is begun that would end later than this, by the longest so far; one is always run.
-    No pair follows one in which fewer than two arms ran at all.
+    No pair follows one in which fewer than two arms ran at all, or where the baseline never did: of the others alone
+    nothing could be compared.
     """
     began, longest_s = clock(), 0.0
     whole = len(whole_pairs(study, found.records))
@@ -136,7 +137,7 @@ def to_run(
         if time_budget_s is not None and longest_s and started + longest_s > began + time_budget_s:
             return
         yield from plan(study.arms, study.cases, [pair], study.seed)
-        if len(_arms_that_ran(found, pair)) < 2:
+        if len(_arms_that_ran(found, pair)) < 2 or not _has_run(found, study.arms[0]):
             return
         longest_s = max(longest_s, clock() - started)
         pair, whole = pair + 1, whole + 1
@@ -144,6 +145,10 @@ def to_run(
 
 def _arms_that_ran(found: Results, pair: int) -> set[str]:
     return {record.case.arm for record in found.records if record.case.process == pair and record.worker is not None}
+
+
+def _has_run(found: Results, arm: Arm) -> bool:
+    return any(record.case.arm == arm.name and record.worker is not None for record in found.records)
 
 
 def check_build(study: Study, found: Results, worker: Worker) -> None:

@@ -161,7 +161,6 @@ def study_of(
     if is_default("max_time"):
         least_s = 0.0 if is_default("min_time") else values["min_time"]
         values = values | {"max_time": max(MAX_TIME_S, least_s)}
-    ends_itself = values["until"] is not None or values["time_budget"] is not None
     cases = plan(
         entries,
         backends=values["backends"],
@@ -174,11 +173,17 @@ def study_of(
         title=title,
         arms=list(arms),
         cases=cases,
-        pairs=values["pairs"] or (MOST_UNTIL if ends_itself else DEFAULT_PAIRS),
+        pairs=_pairs(values, DEFAULT_PAIRS),
         until_settled=values["until"] is not None,
         seed=values["seed"],
         other_builds=values.get("other_builds", False),
     )
+
+
+def _pairs(values: dict[str, Any], usual: int) -> int:
+    """As many as are asked for; where a study is to end by itself, enough that it does."""
+    ends_itself = values["until"] is not None or values["time_budget"] is not None
+    return values["pairs"] or (max(MOST_UNTIL, usual) if ends_itself else usual)
 
 
 def refuse_beside_resume() -> None:
@@ -197,7 +202,7 @@ def resumed(held: Results, values: dict[str, Any]) -> Study:
     if study is None:
         raise InvalidRequest(f"{values['resume']}: not of a study: go on with the command that began it")
     until_settled = values["until"] is not None or (study.until_settled and values["pairs"] is None)
-    return replace(study, pairs=values["pairs"] or study.pairs, until_settled=until_settled)
+    return replace(study, pairs=_pairs(values, study.pairs), until_settled=until_settled)
 
 
 def _option(group: str, *names: str, **attributes: Any) -> click.Option:

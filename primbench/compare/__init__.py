@@ -33,6 +33,9 @@ CHOSEN = (
     "Medians of batch, enqueue and wall are of the other samples, where half of the pairs have some and the places are "
     "slowed alike; means and tails are of all"
 )
+ALL_USED = (
+    "All samples are used: too few are left without these, or one of the places is slowed down more than the other"
+)
 FEW_PROCESSES = (
     "one process on a side tells nothing of how processes differ, by 0.3 to 1 % where nothing is different: no "
     "interval, no verdict; repeat with --processes 8, better still by a study"
@@ -97,14 +100,14 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio:
 def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[str]:
     """What to note where the CPU was not at full speed all the time."""
     shares = {side.name: side.slowed_fraction for side in sides if side.slowed_fraction is not None}
-    if max(shares.values(), default=0.0) < NOTABLE_SLOWING:
+    estimates = [each for arm in arms for case in arm.cases for each in case.estimates]
+    if not estimates or max(shares.values(), default=0.0) < NOTABLE_SLOWING:
         return []
     words = ", ".join(f"{name} {format_percent(share)}" for name, share in shares.items())
-    chosen = any(each.at_full_speed for arm in arms for case in arm.cases for each in case.estimates)
     return [
         f"the CPU was slow beside some samples ({words}): a loop of Python took {format_percent(SLOWED - 1)} longer "
         "than it can, or more. Another load on the same core, or its clock; no counter tells. "
-        + (CHOSEN if chosen else "Too few samples are left without these, and all are used")
+        + (CHOSEN if any(each.at_full_speed for each in estimates) else ALL_USED)
     ]
 
 

@@ -29,7 +29,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     one pair, which has none. margin: below it a difference does not matter; is_equivalent: it is shown to be below.
     q: the least rate of false discoveries at which this is one, among all that judge or all others.
     minimum_detectable: the ratio that as many pairs with this scatter find in four of five tries.
-    pairs_needed: about so many would settle it; None where it is settled, or none that anybody would run.
+    pairs_needed: about so many would settle it; None where it is settled, where so many there were already, and where
+    it is not the scatter of the pairs that keeps it open.
     noise: the 95 % interval of the baseline against itself. reason: why there is no more of a verdict.
     at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed.
     """

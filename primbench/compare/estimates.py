@@ -13,7 +13,6 @@ from primbench.compare.comparison import FALSE_DISCOVERIES, ArmComparison, CaseC
 from primbench.compare.sides import Side, Values, are_slowed_alike, identity, margin_of, metrics_of
 from primbench.stats import LogRatio
 
-MOST_PAIRS = 200  # nobody would run more
 FEWEST_PAIRS = 3  # with a CPU at full speed
 MEAN_THAT_JUDGES = "batch_mean_s"
 ITSELF = "the baseline differs as much from itself"
@@ -117,8 +116,7 @@ def _pairs_needed(found: _Chosen, margin: float) -> int | None:
         needed = stats.pairs_needed(deviation, margin, found.ratio.log)
     if needed is None or needed <= found.pairs:
         return None
-    needed = math.ceil(needed * found.of_pairs / found.pairs)
-    return needed if needed <= MOST_PAIRS else None
+    return math.ceil(needed * found.of_pairs / found.pairs)
 
 
 def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[ArmComparison]:
@@ -173,7 +171,7 @@ def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
         verdict=verdict,
         reason=reason,
         noise=floor.interval if floor is not None else None,
-        pairs_needed=estimate.pairs_needed if verdict == "inconclusive" else None,
+        pairs_needed=estimate.pairs_needed if verdict == "inconclusive" and reason is None else None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from primbench.compare.sides import Side, are_slowed_alike, identity, is_its_own
 from primbench.doctor import Finding, Part, Place, examine
 from primbench.errors import InvalidRequest
 from primbench.nvml import Gpu
+from primbench.runtimes import RUNTIMES
 
 MOST_ARMS = 3  # of those that a next experiment adds
 CONTAINERS_OF_FLAGS = ("docker", "podman")
@@ -24,27 +25,41 @@ OWN_PARTS: dict[str, Part] = {"memcpy": "copy", "chase": "copy", "allreduce": "c
 
 
 class Ablation(NamedTuple):
-    """fields: of the environment, that differ. parts: what they can move. changes: the arm without the difference."""
+    """fields: of the environment, that differ. parts: what they can move. setting: of an arm, by which they differ.
+
+    without: an arm's settings without the difference.
+    """
 
     fields: str
     parts: tuple[Part, ...]
-    changes: dict[str, Any]
+    setting: str
+    without: Callable[[Arm], dict[str, Any]]
 
 
 WAITING_PARTS: tuple[Part, ...] = ("launch", "everything on the CPU")
 CPU_PARTS: tuple[Part, ...] = (*WAITING_PARTS, "copy", "collective")
 ABLATIONS = (
-    Ablation(r"limits\.cpu_(quota|period_s)", CPU_PARTS, {"cpus": None}),
-    Ablation(r"limits\.cpus_allowed", CPU_PARTS, {"cpuset": None}),
-    Ablation(r"limits\.memory_nodes_allowed", CPU_PARTS, {"mems": None}),
-    Ablation(r"limits\.memory_limit_bytes", CPU_PARTS, {"memory_bytes": None}),
-    Ablation(r"limits\.shm_bytes", ("collective",), {"shm_bytes": 2**30}),
-    Ablation(r"confinement\.(seccomp|speculation_).*", CPU_PARTS, {"seccomp": "unconfined"}),
-    Ablation(r"confinement\.(set_mempolicy|mbind)", ("copy", "everything on the CPU"), {"cap_add": ("SYS_NICE",)}),
-    Ablation(r"confinement\.namespaces\.ipc", ("collective",), {"ipc": "host"}),
-    Ablation(r"confinement\.namespaces\.net", ("collective",), {"network": "host"}),
-)
+    Ablation(r"limits\.cpu_(quota|period_s)", CPU_PARTS, "cpus", lambda arm: {"cpus": None}),
+    Ablation(r"limits\.cpus_allowed", CPU_PARTS, "cpuset", lambda arm: {"cpuset": None}),
+    Ablation(r"limits\.memory_nodes_allowed", CPU_PARTS, "mems", lambda arm: {"mems": None}),
+    Ablation(r"limits\.memory_limit_bytes", CPU_PARTS, "memory_bytes", lambda arm: {"memory_bytes": None}),
+    Ablation(
+        r"limits\.shm_bytes", ("collective",), "shm_bytes",
+        lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # the host's is as it is
+    ),
+    Ablation(r"confinement\.(seccomp|speculation_).*", CPU_PARTS, "seccomp", lambda arm: {"seccomp": "unconfined"}),
+    Ablation(
+        r"confinement\.(set_mempolicy|mbind)", ("copy", "everything on the CPU"), "cap_add",
+        lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
+    ),
+    Ablation(
+        r"confinement\.namespaces\.ipc", ("collective",), "ipc", lambda arm: {"ipc": "host", "shm_bytes": None}
+    ),
+    Ablation(r"confinement\.namespaces\.net", ("collective",), "network", lambda arm: {"network": "host"}),
+)  # fmt: skip
 _UNNAMED = "unnamed"
+READINGS = {"clock", "system-calls", "memory-limit", "pcie-replays", "ecc-errors"}
+"""Checks whose summaries tell a count or a time, which is another one each time."""
 CONFINES = ("seccomp", "cap_add", "ipc", "network", "shm_bytes")  # no matter of the host's
 
 
@@ -117,11 +132,15 @@ def _causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: S
             yield f"in {name} alone: {first}{f', and {len(others)} more like it' if others else ''} ({check})"
 
 
-def _findings(side: Side, case: CaseComparison) -> dict[tuple[str, str], Finding]:
-    """Check and summary -> what is found in the place of the worker that ran the case; unknowns left out."""
+def _findings(side: Side, case: CaseComparison) -> dict[tuple[str, ...], Finding]:
+    """What is found in the place of the worker that ran the case, by what makes it the same elsewhere; no unknowns."""
     worker = side.worker_of(case.case.backend, case.case.device)
     found = examine(Place(environment=worker.environment)) if worker else []
-    return {(each.check, each.summary): each for each in found if each.severity not in ("ok", "unknown")}
+    return {
+        (each.check, each.severity, "" if each.check in READINGS else each.summary): each
+        for each in found
+        if each.severity not in ("ok", "unknown")
+    }
 
 
 def _next_experiment(case: CaseComparison, arm: ArmComparison, first: Arm | None, parts: Sequence[Part]) -> str | None:
@@ -143,14 +162,15 @@ def _next_experiment(case: CaseComparison, arm: ArmComparison, first: Arm | None
 def _without(arm: ArmComparison, parts: Sequence[Part]) -> Iterator[Arm]:
     assert arm.arm is not None
     if arm.effect == "stack effect" and not arm.arm.on_host_root:
-        yield replace(arm.arm, image=HOST_IMAGE)
+        if RUNTIMES[arm.arm.runtime].starts_host_root:
+            yield replace(arm.arm, image=HOST_IMAGE)
         return
     fields = [change.field for change in changes_of(arm.differences, "limits", "confinement")]
     for ablation in ABLATIONS:
-        (name,) = ablation.changes
-        applies = set(parts) & set(ablation.parts) and (arm.arm.runtime in CONTAINERS_OF_FLAGS or name not in CONFINES)
-        if applies and any(re.fullmatch(ablation.fields, field) for field in fields):
-            yield replace(arm.arm, **ablation.changes)
+        has_setting = arm.arm.runtime in CONTAINERS_OF_FLAGS or ablation.setting not in CONFINES
+        moves = not set(parts).isdisjoint(ablation.parts)
+        if has_setting and moves and any(re.fullmatch(ablation.fields, field) for field in fields):
+            yield replace(arm.arm, **ablation.without(arm.arm))
 
 
 def _unnamed(arm: Arm) -> str:

@@ -39,6 +39,10 @@ _VARIES = re.compile(
 )
 # Loaded when they are first needed.
 _LOADED = re.compile(r"software\.(libraries\..+|blas)")
+# Packages of libraries, which are loaded without an import; those of CUDA at the first call of these frameworks.
+_LIBRARIES = re.compile(r"mkl(-.+)?|tbb|intel-openmp")
+_LIBRARIES_OF_CUDA = re.compile(r"(nvidia|cuda)-.+")
+_LOADS_CUDA_LATE = re.compile(r"cupy-.+|numba-cuda|cuda-.+")
 _NOT_LOADED = "one of the two had not loaded it"
 # Counters and moments, and what other fields are judged by.
 _IGNORED = re.compile(
@@ -135,8 +139,10 @@ def _idle(a: Software, b: Software) -> set[str]:
     """The fields of packages that one place lacks, and the work went without in the other."""
     if a.imported is None or b.imported is None:
         return set()
-    lacking = a.packages.keys() ^ b.packages.keys()
-    return {f"software.packages.{name}" for name in lacking.difference(a.imported, b.imported)}
+    imported = {*a.imported, *b.imported}
+    late = [_LIBRARIES, *([_LIBRARIES_OF_CUDA] if any(map(_LOADS_CUDA_LATE.fullmatch, imported)) else [])]
+    lacking = (a.packages.keys() ^ b.packages.keys()) - imported
+    return {f"software.packages.{name}" for name in lacking if not any(each.fullmatch(name) for each in late)}
 
 
 def _of_same_work(change: Change, idle: set[str]) -> Change:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate
-from primbench.compare.estimates import MOST_PAIRS
 from primbench.compare.places import changes_of
 from primbench.problem import fields_of, problem_class
 from primbench.record import Case
@@ -22,6 +21,7 @@ from primbench.units import format_bytes, format_percent, format_time
 UNKNOWN = "-"
 MOST_EXPLAINED = 5
 MOST_CHANGES = 8
+MOST_PAIRS = 200  # nobody would run more
 HEADINGS = {
     "wall_p99_s": "wall p99",
     "enqueue_single_p99_s": "enqueue p99",
@@ -157,9 +157,10 @@ def shown_verdict(estimate: Estimate) -> str:
     if estimate.verdict != "inconclusive":
         return estimate.verdict
     words = [estimate.reason] if estimate.reason else []
-    if estimate.interval is not None:
-        needed = estimate.pairs_needed
-        words.append(f"needs about {needed} pairs" if needed else f"needs more than {MOST_PAIRS} pairs")
+    if (needed := estimate.pairs_needed) is not None:
+        words.append(f"needs about {needed} pairs" if needed <= MOST_PAIRS else f"needs more than {MOST_PAIRS} pairs")
+    elif not words:
+        words.append("needs a few pairs more")
     if estimate.minimum_detectable is not None:
         words.append(f"these find {_least(estimate.minimum_detectable)}")
     return f"inconclusive: {', '.join(words)}"

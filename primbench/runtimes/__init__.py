@@ -25,6 +25,7 @@ class Runtime(NamedTuple):
     settings: frozenset[str]
     found: Callable[[], tuple[str | None, str]]
     launch: _Launching
+    starts_host_root: bool = True
 
 
 RUNTIMES = {
@@ -33,7 +34,7 @@ RUNTIMES = {
     "podman": Runtime(podman.SETTINGS, podman.found, podman.launch),
     "apptainer": Runtime(apptainer.SETTINGS, apptainer.found, apptainer.launch),
     "charliecloud": Runtime(charliecloud.SETTINGS, charliecloud.found, charliecloud.launch),
-    "enroot": Runtime(enroot.SETTINGS, enroot.found, enroot.launch),
+    "enroot": Runtime(enroot.SETTINGS, enroot.found, enroot.launch, starts_host_root=False),
     "crun": Runtime(oci.SETTINGS, partial(oci.found, "crun"), oci.launch),
     "runc": Runtime(oci.SETTINGS, partial(oci.found, "runc"), oci.launch),
 }
@@ -41,6 +42,11 @@ RUNTIMES = {
 
 def check(arm: Arm) -> None:
     """Raises InvalidRequest where the runtime cannot meet what the arm asks for, whether it is installed or not."""
+    if arm.on_host_root and not RUNTIMES[arm.runtime].starts_host_root:
+        raise InvalidRequest(
+            f"arm {arm.name}: {arm.runtime} starts images of its own only: add image=NAME, as `{arm.runtime} list` "
+            "has it"
+        )
     for field, key in settings_of(arm).items():
         if field not in RUNTIMES[arm.runtime].settings:
             able = [name for name, runtime in RUNTIMES.items() if field in runtime.settings]

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from primbench.arms import Arm
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
-from primbench.runtimes.launch import Launch, answer, module, variables, version
+from primbench.runtimes.launch import PATH, Launch, answer, module, variables, version
 
 SETTINGS = frozenset({"image", "variables"})
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def found() -> tuple[str | None, str]:
@@ -31,7 +30,7 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
         chosen = [f"--bind={bound}" for bound in (*bound_folders(), caches(folder))]
     elif "CH_IMAGE_STORAGE" in os.environ:
         chosen = [f"--storage={os.environ['CH_IMAGE_STORAGE']}"]  # where an image's name is looked up
-    environment = {"PATH": _PATH, "USER": getpass.getuser()} | variables(arm, folder)
+    environment = {"PATH": PATH, "USER": getpass.getuser()} | variables(arm, folder)
     return Launch(
         worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *module(arm)], environment=environment
     )

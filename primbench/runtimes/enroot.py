@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from primbench.arms import Arm
-from primbench.errors import InvalidRequest
 from primbench.runtimes.launch import Launch, answer, module, variables, version
 
 SETTINGS = frozenset({"image", "variables"})
@@ -18,11 +17,7 @@ def found() -> tuple[str | None, str]:
 
 
 def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
-    """Its hook passes the GPUs that a variable names. Raises InvalidRequest for the host's root."""
-    if arm.on_host_root:
-        raise InvalidRequest(
-            f"arm {arm.name}: enroot starts images of its own only: add image=NAME, as `enroot list` has it"
-        )
+    """Its hook passes the GPUs that a variable names."""
     inside = ({"NVIDIA_VISIBLE_DEVICES": "all"} if gpus else {}) | variables(arm, folder)
     given = [f"--env={name}={value}" for name, value in inside.items()]
     return Launch(worker=["enroot", "start", *given, str(arm.image), *module(arm)])

@@ -17,6 +17,9 @@ from primbench.environment.configuration import is_for_libraries
 from primbench.runtimes.hostroot import caches
 
 NAMESPACES = ("mnt", "pid", "user", "ipc", "net", "uts", "cgroup")
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are in an image."""
+
 ANSWERS_WITHIN_S = 10.0
 _CACHES = ("CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "TRITON_CACHE_DIR")  # in the home folder otherwise
 _OF_THE_HOST = ("HOME", "LANG", "LC_ALL", "PATH")
@@ -67,7 +70,7 @@ def gpu_files(root: Path = Path("/")) -> list[str]:
 def cdi_names_gpus(root: Path = Path("/")) -> bool:
     """Whether a specification of the Container Device Interface tells what the device nvidia.com/gpu=all is."""
     files = [path for folder in ("etc/cdi", "var/run/cdi") for path in (root / folder).glob("*")]
-    return any(b"nvidia.com/gpu" in path.read_bytes() for path in files if path.is_file())
+    return any(b"nvidia.com/gpu" in path.read_bytes() for path in files if path.is_file() and os.access(path, os.R_OK))
 
 
 def answer(command: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[str | None, str]:

@@ -19,8 +19,9 @@ from primbench.arms import Arm, settings_of
 from primbench.environment import confinement
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine
+from primbench.runtimes.control import PERIOD_US
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
-from primbench.runtimes.launch import Launch, answer, gpu_files, module, variables, version
+from primbench.runtimes.launch import PATH, Launch, answer, gpu_files, module, variables, version
 from primbench.sysfiles import format_cpu_list, read_mounts
 
 SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
@@ -29,7 +30,6 @@ FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""
 
 _MACHINE_OF_FILTERS = "x86_64"
-_PERIOD_US = 100_000
 _SHM_BYTES = 64 * 2**20
 _CAPABILITIES = (
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW",
@@ -40,7 +40,6 @@ _MASKED = (
     "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
 )  # fmt: skip
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _QUIET = ["nosuid", "noexec", "nodev"]
 
 
@@ -96,7 +95,7 @@ def configuration(arm: Arm, folder: Path, tree: Path, name: str, *, gpus: bool) 
     }
     if arm.seccomp not in (None, "unconfined"):
         linux["seccomp"] = _filter(arm)
-    environment = [f"{key}={value}" for key, value in ({"PATH": _PATH} | variables(arm, folder)).items()]
+    environment = [f"{key}={value}" for key, value in ({"PATH": PATH} | variables(arm, folder)).items()]
     return {
         "ociVersion": "1.0.2",
         "hostname": name,
@@ -186,7 +185,7 @@ def _mount(point: str, kind: str, options: list[str], source: str | None = None)
 def _resources(arm: Arm, devices: list[dict[str, Any]]) -> dict[str, Any]:
     cpu: dict[str, Any] = {}
     if arm.cpus is not None:
-        cpu |= {"quota": round(arm.cpus * _PERIOD_US), "period": _PERIOD_US}
+        cpu |= {"quota": round(arm.cpus * PERIOD_US), "period": PERIOD_US}
     if arm.cpuset is not None:
         cpu["cpus"] = format_cpu_list(arm.cpuset)
     if arm.mems is not None:

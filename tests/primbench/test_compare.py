@@ -577,6 +577,53 @@ def test_a_refused_memory_policy_is_quoted_where_there_are_nodes_to_choose(made_
         assert [f"in docker alone: {quoted}"] * (len(nodes) > 1) == found.causes
 
 
+def test_what_is_in_both_places_with_other_readings_is_no_cause(made_study: MadeStudy) -> None:
+    slow = {name: replace(HERE.machine, clocksource="hpet", clock_s=clock_s) for name, clock_s in
+            (("host", 1.2e-6), ("podman", 1.21e-6))}  # fmt: skip
+    killed = {name: replace(HERE.limits, out_of_memory_kills=kills) for name, kills in (("host", 3), ("podman", 4))}
+    environments = {name: place(name, machine=slow[name], limits=killed[name]) for name in slow}
+    assert [] == explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"].causes
+    environments["host"] = place()
+    causes = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"].causes
+    assert ["the clock is read from hpet, at 1.21 us a reading (clock)", "4 processes were killed here"] == [
+        cause.removeprefix("in podman alone: ").partition(" for want")[0] for cause in causes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arm", "fields", "without"),
+    [
+        ("docker:shm=1GiB", {"ipc": "ipc:[1]"}, "docker:ipc=host"),
+        ("docker:ipc=host", {"shm_bytes": 2**20}, None),
+        ("docker:cap-add=SYS_PTRACE", {"set_mempolicy": "EPERM"}, "docker:cap-add=SYS_PTRACE+SYS_NICE"),
+        ("enroot:image=x", {"libraries": {"libcublas": "cd"}}, None),
+    ],
+)
+def test_the_next_experiment_changes_one_thing_and_names_arms_that_there_can_be(
+    arm: str, fields: dict[str, Any], without: str | None, made_study: MadeStudy
+) -> None:
+    environments = {"host": place(confinement={"set_mempolicy": "allowed"}), arm: place("docker", **differing(fields))}
+    primitive = "memcpy" if "set_mempolicy" in fields else "allreduce"
+    cases = [case(primitive, parameters={"direction": "h2h"} if primitive == "memcpy" else {"ranks": 2, "bytes": 4096})]
+    found = explained(
+        made_study, cases, scattered(1.5, arm=arm), arms=["host", arm], environments=environments
+    )[primitive]  # fmt: skip
+    asked = f"primbench study --arm host --arm {arm} --arm {without} --primitive {primitive}"
+    assert (asked if without else None) == found.next_experiment
+
+
+def differing(fields: dict[str, Any]) -> dict[str, Any]:
+    """For place(): the groups of an environment with one field that is not as it is here."""
+    ((name, value),) = fields.items()
+    if name == "ipc":
+        return {"confinement": {"namespaces": {**(HERE.confinement.namespaces or {}), "ipc": value}}}
+    if name == "shm_bytes":
+        return {"limits": replace(HERE.limits, shm_bytes=value)}
+    if name == "libraries":
+        return {"software": {"python_version": "3.99"}}
+    return {"confinement": {name: value}}
+
+
 def test_a_filter_is_taken_away_next(made_study: MadeStudy) -> None:
     filtered = place("podman", confinement={"seccomp": "filter"})
     environments = {"host": place(confinement={"seccomp": "disabled"}), "podman": filtered}

@@ -36,6 +36,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         info.mkdir(parents=True)
         lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}"]
         (info / "METADATA").write_text("\n".join([*lines, *(f"Requires-Dist: {line}" for line in asked), ""]))
+    (tmp_path / "first/numpy-0.1.dist-info").mkdir()  # what an interrupted uninstallation leaves
     monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second")])
 
 

@@ -256,6 +256,21 @@ def test_with_one_arm_left_there_is_no_further_pair() -> None:
     assert [0] == whole_pairs(asked, found.records)
 
 
+def test_without_the_baseline_there_is_no_further_pair() -> None:
+    asked = study(8, arms=3)
+    found = nothing(asked)
+    run_all(to_run(asked, found, is_settled=never), found, absent=HOST.name)
+    assert [0] == whole_pairs(asked, found.records)
+
+
+def test_a_baseline_that_fails_once_ends_nothing() -> None:
+    asked = study(3, arms=3)
+    found = nothing(asked)
+    for case in to_run(asked, found, is_settled=never):
+        found.add(ended(case, None if (case.arm, case.process) == (HOST.name, 1) else 0))
+    assert [0, 1, 2] == whole_pairs(asked, found.records)
+
+
 def test_the_others_go_on_without_an_arm() -> None:
     asked = study(4, arms=3)
     found = nothing(asked)

@@ -181,6 +181,13 @@ def test_a_budget_ends_it_after_a_pair(suite: Path, tmp_path: Path) -> None:
     assert [0] == pairs_of(record.read(path))
 
 
+def test_a_finished_study_goes_on_until_it_ends_by_itself(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).returncode
+    assert 0 == run("study", "--resume", path, "--time-budget", "1us", "--fail-on", "never", "--quiet").returncode
+    assert [0, 1] == pairs_of(record.read(path))
+
+
 def test_verdicts_are_looked_at_from_the_fifth_pair_on(suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     done = run(*on_cpu(suite, *ARMS, "--until", "settled", "--pairs", 6, "-o", path))

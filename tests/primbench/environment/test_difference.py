@@ -162,6 +162,27 @@ def test_a_package_that_one_place_lacks_and_the_other_did_not_import_is_no_diffe
         assert ["software.packages.numba"] == fields(difference(one, other).stack, "differs")
 
 
+@pytest.mark.parametrize(
+    ("framework", "package", "idle"),
+    [
+        ("numpy", "nvidia-nccl-cu13", True),
+        ("torch", "nvidia-nccl-cu13", True),  # which loads all of CUDA with itself
+        ("cupy-cuda13x", "nvidia-nccl-cu13", False),
+        ("numba-cuda", "cuda-toolkit", False),
+        ("cupy-cuda13x", "numba", True),
+        ("numpy", "mkl", False),
+    ],
+)
+def test_a_package_of_libraries_counts_where_they_may_be_loaded_late(
+    framework: str, package: str, idle: bool, here: Environment
+) -> None:
+    one, other = (
+        changed(here, "software", packages={framework: "1"} | more, imported=[framework])
+        for more in ({}, {package: "1"})
+    )
+    assert idle == difference(one, other).stack.same
+
+
 def test_blas_differs_by_its_kernels_and_not_by_its_threads(here: Environment) -> None:
     def place(**known: Any) -> Environment:
         return changed(here, "software", blas=[Blas(name="openblas", version="0.3", **known)])

@@ -88,11 +88,16 @@ def test_a_row_has_the_baseline_the_ratio_and_the_verdict() -> None:
         (EQUIVALENT, "equivalent, within 1.0%"),
         (replace(EQUIVALENT, verdict="different-but-small"), "different but small, within 1.0%"),
         (INCONCLUSIVE, "inconclusive: needs about 21 pairs, these find 1.2%"),
-        (replace(INCONCLUSIVE, pairs_needed=None), "inconclusive: needs more than 200 pairs, these find 1.2%"),
-        (replace(INCONCLUSIVE, reason="because"), "inconclusive: because, needs about 21 pairs, these find 1.2%"),
+        (replace(INCONCLUSIVE, pairs_needed=201), "inconclusive: needs more than 200 pairs, these find 1.2%"),
+        (replace(INCONCLUSIVE, pairs_needed=None), "inconclusive: needs a few pairs more, these find 1.2%"),
+        (replace(INCONCLUSIVE, pairs_needed=None, reason="because"), "inconclusive: because, these find 1.2%"),
         (
             replace(
-                INCONCLUSIVE, interval=None, minimum_detectable=None, reason="a single process tells of no scatter"
+                INCONCLUSIVE,
+                interval=None,
+                minimum_detectable=None,
+                pairs_needed=None,
+                reason="a single process tells of no scatter",
             ),
             "1.010 inconclusive: a single process tells of no scatter",
         ),

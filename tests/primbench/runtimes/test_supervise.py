@@ -147,12 +147,17 @@ sys.stdin.read()
 """
 
 
-def test_nothing_is_left_of_a_front_that_is_killed(folder: Path) -> None:
+@pytest.mark.parametrize("told_to_all", [[], [signal.SIGTERM, signal.SIGHUP]], ids=["front alone", "whole job"])
+def test_nothing_is_left_of_a_front_that_is_killed(told_to_all: list[int], folder: Path) -> None:
+    """told_to_all: what a scheduler sends to every process of a job first."""
     command = [sys.executable, "-P", "-c", FRONT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as front:
         assert front.stdout is not None
         worker = int(front.stdout.readline())
         assert [] != list(folder.iterdir())
+        (supervisor,) = psutil.Process(front.pid).children()
+        for number in told_to_all:
+            supervisor.send_signal(number)
         front.kill()
     deadline = time.monotonic() + ENDED_WITHIN_S
     while (psutil.pid_exists(worker) or list(folder.iterdir())) and time.monotonic() < deadline:
