@@ -1,4 +1,4 @@
-"""Limits on the machine itself: a control group of our own, which this process and what it starts are put into."""
+"""Limits on the machine itself: a control group of our own, which a worker is put into."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,39 +26,51 @@ _WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # what is asked for, not wh
 
 
 class _Group(NamedTuple):
-    """A control group of our own. home: where this process came from. enabled: controllers that its parent now has."""
+    """A control group of our own. home: where this process is. enabled: controllers that its parent now has."""
 
     folder: Path
     home: Path
     enabled: list[str]
 
 
-@contextlib.contextmanager
-def limited(arm: Arm, root: Path = Path("/")) -> Iterator[list[str]]:
-    """Puts this process into groups with the limits of an arm, and at the end back where it was.
+class Limits(NamedTuple):
+    """in_front: of a command, that runs within them. enter: puts the process that calls it there."""
 
-    Yields what is to stand in front of a command: nothing, or systemd's own way, where groups may not be made here.
-    Raises BackendUnavailable where neither will do.
+    in_front: Sequence[str]
+    enter: Callable[[], None] | None
+
+
+@contextlib.contextmanager
+def limited(arm: Arm, root: Path = Path("/")) -> Iterator[Limits]:
+    """Makes groups with the limits of an arm, or says how systemd does where groups may not be made here.
+
+    This process stays outside: what clears up must not be killed for want of memory, nor use up the quota. Raises
+    BackendUnavailable where neither will do.
     """
     controllers = _controllers(arm)
     if not controllers:
-        yield []
+        yield Limits([], None)
         return
     groups: list[_Group] = []
-    in_front: list[str] = []
+    limits = Limits([], lambda: _enter(groups))
     try:
         try:
-            _enter(controllers, arm, root, groups)
+            _make(controllers, arm, root, groups)
         except (OSError, ValueError) as error:
             _leave(groups)
             if isinstance(error, OSError) and error.errno in _WRONG:
                 raise BackendUnavailable(
                     f"arm {arm.name}: the kernel refuses {error.filename}: {error.strerror}"
                 ) from None
-            in_front = _by_systemd(arm, error)
-        yield in_front
+            limits = Limits(_by_systemd(arm, error), None)
+        yield limits
     finally:
         _leave(groups)
+
+
+def _enter(groups: Sequence[_Group]) -> None:
+    for group in groups:
+        (group.folder / _PROCESSES).write_text("0")  # whoever writes
 
 
 def _controllers(arm: Arm) -> list[str]:
@@ -69,7 +81,7 @@ def _controllers(arm: Arm) -> list[str]:
     ]
 
 
-def _enter(controllers: Sequence[str], arm: Arm, root: Path, groups: list[_Group]) -> None:
+def _make(controllers: Sequence[str], arm: Arm, root: Path, groups: list[_Group]) -> None:
     """Fills ``groups`` as they are made, so that they can be removed after an error, too."""
     name = f"primbench-{secrets.token_hex(6)}"
     on_v2 = []
@@ -81,10 +93,10 @@ def _enter(controllers: Sequence[str], arm: Arm, root: Path, groups: list[_Group
             groups.append(_Group(own / name, own, []))
             _fill(groups[-1], _v1_limits(controller, arm, own))
     if on_v2:
-        _enter_v2(on_v2, arm, name, root, groups)
+        _make_on_v2(on_v2, arm, name, root, groups)
 
 
-def _enter_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_Group]) -> None:
+def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_Group]) -> None:
     """Below the nearest group that may have children: one that has processes, such as our own, mostly may not."""
     above = cgroup_folders(controllers[0], root)
     for parent in above:
@@ -102,10 +114,12 @@ def _enter_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, group
 
 
 def _fill(group: _Group, limits: Mapping[str, str]) -> None:
+    """Goes in and out: only then it is known whether a process may."""
     group.folder.mkdir()
     for file, value in limits.items():
         _write(group.folder / file, value)
-    _write(group.folder / _PROCESSES, str(os.getpid()))
+    _write(group.folder / _PROCESSES, "0")
+    (group.home / _PROCESSES).write_text("0")
 
 
 def _write(path: Path, value: str) -> None:
@@ -150,7 +164,7 @@ def _leave(groups: list[_Group]) -> None:
     while groups:
         group = groups.pop()
         with contextlib.suppress(OSError):
-            (group.home / _PROCESSES).write_text(str(os.getpid()))
+            (group.home / _PROCESSES).write_text("0")
         deadline = time.monotonic() + REMOVED_WITHIN_S
         while group.folder.exists() and time.monotonic() < deadline:
             for process in (group.folder / _PROCESSES).read_text().split():

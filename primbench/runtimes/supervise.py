@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -70,8 +70,8 @@ def run(order: Order, folder: Path) -> int:
             _make(order.arm, step, launched)
         if order.arm.runtime != "host":
             return _attend(order.arm, launched.worker, launched)
-        with limited(order.arm) as in_front:
-            return _attend(order.arm, [*in_front, *launched.worker], launched)
+        with limited(order.arm) as limits:
+            return _attend(order.arm, [*limits.in_front, *launched.worker], launched, limits.enter)
     finally:
         for step in launched.after:
             _clear(step, launched)
@@ -97,12 +97,16 @@ def _absent(arm: Arm, command: Sequence[str], error: OSError) -> BackendUnavaila
     return BackendUnavailable(f"arm {arm.name}: {command[0]}: {error.strerror}: see `primbench arms`")
 
 
-def _attend(arm: Arm, command: Sequence[str], launched: Launch) -> int:
-    """Pass on what the front says until the worker ends, or the front does."""
+def _attend(arm: Arm, command: Sequence[str], launched: Launch, enter: Callable[[], None] | None = None) -> int:
+    """Pass on what the front says until the worker ends, or the front does. enter: its limits, first of all."""
     try:
-        worker = subprocess.Popen(command, stdin=subprocess.PIPE, env=launched.environment, start_new_session=True)
+        worker = subprocess.Popen(
+            command, stdin=subprocess.PIPE, env=launched.environment, start_new_session=True, preexec_fn=enter
+        )
     except OSError as error:
         raise _absent(arm, command, error) from None
+    except subprocess.SubprocessError:  # by ``enter``
+        raise BackendUnavailable(f"arm {arm.name}: its control group takes no worker in") from None
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 1)  # the front sees the end of the worker's output when the worker ends
     ended = os.pidfd_open(worker.pid)

@@ -128,6 +128,18 @@ def test_an_arm_that_cannot_be_had_is_one_line_that_says_how_to_mend(
         assert re.match(sentence, told[name]), told[name]
 
 
+@pytest.mark.parametrize("runtime", ["host"], indirect=True)
+def test_an_arm_of_the_host_that_is_killed_for_want_of_memory_leaves_nothing(
+    runtime: str, tmp_path_factory: pytest.TempPathFactory, traces: Callable[[], list[str]]
+) -> None:
+    arms = ["host", in_words(runtime, "memory=5MiB", "name=little"), in_words(runtime, "name=goes on")]
+    done, found = study(tmp_path_factory.mktemp("study"), "--pairs", 1, *options(arms))
+    assert 0 == done.returncode, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(": 5 MiB of memory may be too little for Python and its libraries: give more")
+    assert {"host": {"ok"}, "little": {"skipped"}, "goes on": {"ok"}} == statuses(found)
+
+
 @pytest.fixture(scope="module")
 def other_numpy(work: Path) -> Path:
     """A folder for PYTHONPATH with another NumPy than is installed here."""
