@@ -52,14 +52,17 @@ def with_itself(arms: Sequence[Arm]) -> list[Arm]:
 
 def check_arms(arms: Sequence[Arm]) -> None:
     """Raises InvalidRequest where there is nothing to compare, two arms are not to be told apart, or one cannot be."""
+    if not arms:
+        raise InvalidRequest("a study compares two arms or more, there is none: --arm host --arm podman, or others")
     if len(arms) < 2:
-        there = f"there is {arms[0].name} alone" if arms else "there is none"
-        raise InvalidRequest(f"a study compares two arms or more, {there}: name another with --arm, or add --self")
+        raise InvalidRequest(
+            f"a study compares two arms or more, there is {arms[0].name} alone: name another with --arm, or add --self"
+        )
     for name, count in Counter(arm.name for arm in arms).items():
         if count > 1:
             raise InvalidRequest(
-                f"{count} arms are called {name}: name them apart, as in {name},name=mine, or use --self for the "
-                "same arm twice"
+                f"{count} arms are called {name}: give one a name of its own, as {arms[-1].runtime}:name=mine has, or "
+                "use --self for the same arm twice"
             )
     for arm in arms:
         runtimes.check(arm)
@@ -92,9 +95,10 @@ def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> I
 
 
 def is_settled(comparison: Comparison) -> bool:
-    """Whether further pairs would hardly change a verdict by a primary metric."""
+    """Whether further pairs would hardly change the verdict of a case."""
     primary = [each for each in comparison.estimates if each.primary]
-    return bool(primary) and all(_is_settled(each) for each in primary)
+    is_open = any(each.is_open for each in comparison.estimates)
+    return bool(primary) and not is_open and all(_is_settled(each) for each in primary)
 
 
 def _is_settled(estimate: Estimate) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -16,6 +17,9 @@ Effect = Literal["stack effect", "machine effect", "container effect", "place ef
 
 FALSE_DISCOVERIES = 0.05
 """How many of the differences that are called some may be none: Benjamini and Hochberg's q."""
+
+FAR = 0.1
+"""From here on a mean that is not told yet is worth a row of its own: a quota of 0.9 CPUs puts it there."""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +57,12 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     noise: tuple[float, float] | None = None
     reason: str | None = None
     at_full_speed: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it judges beside the primary one, is as far from 1 as a quota may put it, and is not told yet."""
+        beside = self.judges and not self.primary
+        return beside and self.verdict == "inconclusive" and abs(math.log(self.ratio)) > math.log1p(FAR)
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,12 +102,16 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
-    """The geometric mean of the primary ratios of ``cases`` cases, over the ``pairs`` that measured all of them."""
+    """The geometric mean of the primary ratios of ``cases`` cases, over the ``pairs`` that measured all of them.
+
+    of_all_samples: of those of a slow CPU, too, where the cases' own ratios leave some out: too few pairs have none.
+    """
 
     ratio: float
     interval: tuple[float, float] | None
     cases: int
     pairs: int
+    of_all_samples: bool = False
 
 
 class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):

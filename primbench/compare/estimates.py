@@ -196,12 +196,18 @@ def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: R
         ratio(_geometric_means(arm, each), _geometric_means(baseline, each)) if each else None
         for each in (timed, plain)
     )
-    if found is None or (among is not None and found[1] < max(FEWEST_PAIRS, among[1] / 2)):
-        found = among
-    if found is None:
+    few = found is None or (among is not None and found[1] < max(FEWEST_PAIRS, among[1] / 2))
+    chosen = among if few else found
+    if chosen is None:
         return None
-    log_ratio, pairs = found
-    return Mean(ratio=log_ratio.ratio, interval=log_ratio.interval(), cases=len(timed), pairs=pairs)
+    log_ratio, pairs = chosen
+    return Mean(
+        ratio=log_ratio.ratio,
+        interval=log_ratio.interval(),
+        cases=len(timed),
+        pairs=pairs,
+        of_all_samples=few and any(each.at_full_speed for _, each in timed),
+    )
 
 
 def _geometric_means(side: Side, timed: Sequence[tuple[bytes, Estimate]]) -> dict[int, float]:

@@ -150,7 +150,7 @@ class _HeldBack(NamedTuple):
             return "never" if self.is_counted else "in no way that is counted"
         periods = f"in {self.throttled_periods} of {self.periods} periods, " if self.periods else ""
         held, of = format_time(self.throttled_s), format_time(self.duration_s)
-        return f"{periods}for {held} of {of} added up over CPUs (cpu.stat)"
+        return f"{periods}for {held} added up over CPUs, in {of} (cpu.stat)"
 
 
 def _cpu(seen: Seen) -> Iterator[str]:

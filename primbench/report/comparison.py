@@ -88,7 +88,7 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """One an arm: its primary metrics, and of the others those that are slower or faster."""
+    """One an arm: its primary metrics, and of the others those that are slower or faster or may well be."""
     again = [comparison.again] if comparison.again and not comparison.arms else []
     return [_table(comparison, arm) for arm in [*comparison.arms, *again]]
 
@@ -114,7 +114,7 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
     if not case.estimates:
         yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
     for estimate in case.estimates:
-        if estimate.primary or estimate.verdict in ("slower", "faster"):
+        if estimate.primary or estimate.is_open or estimate.verdict in ("slower", "faster"):
             noise = [shown_interval(estimate.noise)] if with_noise else []
             ratio = f"{shown_ratio(estimate.ratio)} {shown_interval(estimate.interval)}".removesuffix(f" {UNKNOWN}")
             verdict = shown_verdict(estimate) + (f", by {estimate.pairs} pairs" if estimate.pairs < pairs else "")
@@ -210,7 +210,8 @@ def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
         interval = f" {shown_interval(arm.mean.interval)}" if arm.mean.interval else ""
         what = "pairs" if comparison.paired else "processes a side"
         mean = f"{shown_ratio(arm.mean.ratio)}{interval}"
-        yield f"geometric mean of {arm.mean.cases} cases: {mean}, over {arm.mean.pairs} {what}"
+        of = ", slow samples included" if arm.mean.of_all_samples else ""
+        yield f"geometric mean of {arm.mean.cases} cases{of}: {mean}, over {arm.mean.pairs} {what}"
 
 
 def _effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:

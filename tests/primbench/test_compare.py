@@ -382,6 +382,27 @@ def test_the_mean_is_over_pairs_that_have_every_case(made_study: MadeStudy) -> N
     assert found.interval[0] < 1.1 < found.interval[1]
 
 
+def test_a_mean_of_other_samples_than_the_cases_own_says_so(made_study: MadeStudy) -> None:
+    """Each case has half of the pairs at full speed, and the two together none."""
+    cases = [case(parameters={"m": m}) for m in (64, 128)]
+
+    def half(odd: bool) -> Callable[[str, Case, int], Measurement]:
+        return shared_core(1.0, lambda name, pair: 40 if pair % 2 == odd else 0)
+
+    halves = {64: half(True), 128: half(False)}
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        return halves[int(case.parameters["m"])](name, case, pair)
+
+    arm = first(compare(made_study(["host", "podman"], cases, measured)))
+    assert [(True, 4)] * 2 == [(each.primary.at_full_speed, each.primary.pairs) for each in arm.cases if each.primary]
+    assert arm.mean is not None
+    assert (True, 8) == (arm.mean.of_all_samples, arm.mean.pairs)
+    alone = first(compare(made_study(["host", "podman"], cases[:1], halves[64]))).mean
+    assert alone is not None
+    assert (False, 4) == (alone.of_all_samples, alone.pairs)
+
+
 # --- two files
 
 
@@ -509,7 +530,7 @@ def test_waiting_and_pages_are_evidence(made_study: MadeStudy) -> None:
     found = explained(made_study, [case()], measured)["gemm"]
     assert ["everything on the CPU"] == found.parts
     assert [
-        "the CPU quota held back podman for 6.40 s of 16.0 s added up over CPUs (cpu.stat), host never",
+        "the CPU quota held back podman for 6.40 s added up over CPUs, in 16.0 s (cpu.stat), host never",
         "pages were not where they were asked for in 8 of 8 processes in podman, 0 of 8 in host",
     ] == found.evidence
 
@@ -530,7 +551,7 @@ def test_what_stops_every_tenth_sample_is_seen_by_the_mean_and_by_the_counters(m
     }
     assert found.explanation is not None
     assert [
-        "the CPU quota held back podman in 72 of 80 periods, for 4.00 s of 8.00 s added up over CPUs (cpu.stat), "
+        "the CPU quota held back podman in 72 of 80 periods, for 4.00 s added up over CPUs, in 8.00 s (cpu.stat), "
         "host never"
     ] == found.explanation.evidence
     assert "slower" == found.verdict, "a mean judges a case of the CPU, too"

@@ -412,15 +412,15 @@ def test_a_worker_that_does_not_come_up_after_others_did_is_a_failure_and_no_abs
     assert [] == told
 
 
-def estimate(verdict: Any, q: float, primary: bool = True) -> Estimate:
+def estimate(verdict: Any, q: float, primary: bool = True, **fields: Any) -> Estimate:
     return Estimate(
         metric="wall_s",
         primary=primary,
-        judges=primary,
+        judges=fields.get("judges", primary),
         pairs=8,
         baseline_s=1.0,
         arm_s=1.0,
-        ratio=1.0,
+        ratio=fields.get("ratio", 1.0),
         margin=0.01,
         q=q,
         verdict=verdict,
@@ -435,6 +435,8 @@ def estimate(verdict: Any, q: float, primary: bool = True) -> Estimate:
         ([estimate("different-but-small", 0.03)], True),
         ([estimate("equivalent", 0.9), estimate("inconclusive", 0.9)], False),
         ([estimate("equivalent", 0.9), estimate("inconclusive", 0.9, primary=False)], True),
+        ([estimate("equivalent", 0.9), estimate("inconclusive", 0.9, primary=False, judges=True, ratio=1.05)], True),
+        ([estimate("equivalent", 0.9), estimate("inconclusive", 0.9, primary=False, judges=True, ratio=1.75)], False),
         ([estimate("slower", 0.03)], False),
         ([estimate("slower", 0.004), estimate("faster", 0.001)], True),
     ],

@@ -162,6 +162,20 @@ def test_the_mean_has_its_interval_over_pairs() -> None:
     )
 
 
+def test_a_mean_that_includes_slow_samples_says_so() -> None:
+    mean = Mean(ratio=1.06, interval=(0.9, 1.2), cases=2, pairs=7, of_all_samples=True)
+    assert "geometric mean of 2 cases, slow samples included: 1.060 [0.900, 1.200], over 7 pairs" in lines(
+        comparison(compared(SLOWER), compared(SLOWER), mean=mean)
+    )
+
+
+@pytest.mark.parametrize(("ratio", "shown"), [(1.05, False), (1.75, True), (0.5, True)])
+def test_a_mean_that_is_far_off_and_not_told_is_shown(ratio: float, shown: bool) -> None:
+    mean = replace(INCONCLUSIVE, metric="batch_mean_s", primary=False, judges=True, ratio=ratio)
+    found = lines(comparison(compared(EQUIVALENT, mean)))
+    assert shown == any(line.startswith(f"batch mean 1.00 ms {ratio:.3f} ") for line in found)
+
+
 def test_effects_are_called_what_they_are() -> None:
     assert "a difference is a container effect: the libraries are of the same builds" in lines(
         comparison(compared(SLOWER))
