@@ -1,7 +1,7 @@
 """An arm of a study: where and under what limits a worker runs, in words or in a file.
 
 In words: ``RUNTIME:KEY=VALUE,KEY=VALUE``, as in ``podman:cpus=2,seccomp=unconfined``. In a TOML file: a table with the
-same keys and ``runtime``, where lists and the table ``env`` may be written as such.
+same keys and ``runtime``, where lists, true and false, and the table ``env`` may be written as such.
 """
 
 from __future__ import annotations
@@ -134,8 +134,12 @@ def _pairs(key: str, value: Any) -> Iterable[tuple[str, str]]:
 
 
 def _word(key: str, value: Any) -> str:
+    if isinstance(value, bool) and key in _YES_OR_NO:
+        return "yes" if value else "no"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InvalidRequest(f"[[arm]] {key} = {value!r}: a text or a number")
+        raise InvalidRequest(
+            f"[[arm]] {key} = {value!r}: neither a text nor a number: write it in quotes, as --arm has it"
+        )
     return str(value)
 
 
@@ -271,6 +275,7 @@ _PLACEMENT = {
     "bind-cpus": _Setting("cpus", _list, _format_list),
     "threads": _Setting("threads", _whole),
 }
+_YES_OR_NO = ("no-new-privileges",)
 SETTING_KEYS = {setting.field: key for key, setting in _FIELDS.items() if key != "name"} | {"variables": f"{_ENV}NAME"}
 """What a runtime has to see to: the fields of an arm, each with its key."""
 PLACEMENT_KEYS = tuple(_PLACEMENT)

@@ -16,13 +16,14 @@ A field may hold a list: the entry then stands for one problem a value, in that 
 
 A suite is a study, too, where it names arms in which its entries are to be compared, as strings or as tables::
 
-    pairs = 8                                 # optional
+    pairs = 8                                 # optional, at most 1000
     seed = 0                                  # optional
     arm = ["host", "podman:cpus=2", { runtime = "docker", seccomp = "unconfined" }]
 """
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
 import os
@@ -32,10 +33,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import FileError, InvalidRequest
-from primbench.problem import Problem, Value, build, problem_class
+from primbench.problem import Problem, Value, build, primitives, problem_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 if __name__ != "primbench.suites":
     raise ImportError(
@@ -48,7 +49,11 @@ from primbench.suites.document import cut, read_document  # not where the folder
 SIZES = ("small", "medium", "large")
 HEADER = ("title", "source", "licence", "note")
 STUDY = ("arm", "pairs", "seed")
+KEYS = (*HEADER, *STUDY, "defaults")
+"""What a suite can say besides its primitives."""
 LABELS = ("set", "application", "id", "label", "device")
+MOST_PAIRS = 1000
+"""Of a study, whether a suite or the command line asks for them."""
 
 _FOLDER = Path(__file__).parent
 _MAX_PROBLEMS = 10_000
@@ -217,17 +222,14 @@ def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
             f"suite {source!r}: there are {', '.join([*names(), *studies()])}, and no such file; "
             "the path of a suite of your own ends in .toml"
         ) from None
+    _check_keys(source, document, [*KEYS, *primitives()])
     for key in HEADER:
         if not isinstance(document.get(key, ""), str):
             raise FileError(f"{source}: {key} is not a string")
     defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
+    _check_keys(f"{source}: defaults", defaults, list(primitives()))
     header = {key: document.pop(key) for key in HEADER if key in document}
     arms, pairs, seed = _study(source, {key: document.pop(key) for key in STUDY if key in document})
-    for primitive in (*defaults, *document):
-        try:
-            problem_class(primitive)
-        except InvalidRequest as error:
-            raise FileError(f"{source}: {cut(str(error))}") from None
     rows = [
         row
         for primitive, entries in document.items()
@@ -238,16 +240,25 @@ def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
     return _Suite(source, header.get("title", source), rows, arms, pairs, seed)
 
 
+def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
+    for key in keys:
+        if key not in known:
+            near = difflib.get_close_matches(cut(key), known, n=1, cutoff=0.7)  # by less, "until" is near to "title"
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise FileError(f"{where}: " + cut(f"unknown key {key!r}: {meant}there are {', '.join(known)}"))
+
+
 def _study(source: str, said: dict[str, Any]) -> tuple[list[Any], int | None, int | None]:
     """Arms, pairs and seed; what an arm says is for others to read."""
-    for key, least in (("pairs", 1), ("seed", 0)):
-        number = said.get(key, least)
-        if type(number) is not int or number < least:
-            raise FileError(f"{source}: {key} is not a whole number of at least {least}")
+    pairs, seed = said.get("pairs"), said.get("seed")
+    if pairs is not None and (type(pairs) is not int or not 1 <= pairs <= MOST_PAIRS):
+        raise FileError(f"{source}: pairs is not a whole number from 1 to {MOST_PAIRS}")
+    if seed is not None and (type(seed) is not int or seed < 0):
+        raise FileError(f"{source}: seed is not a whole number of at least 0")
     arms = said.get("arm", [])
     if not isinstance(arms, list) or not all(isinstance(arm, str | dict) for arm in arms):
         raise FileError(f"{source}: arm is not a list of strings and tables: write [[arm]] above each table")
-    return arms, said.get("pairs"), said.get("seed")
+    return arms, pairs, seed
 
 
 def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[_Row]:

@@ -37,10 +37,10 @@ from primbench.record import Case, Record, Results, Study, Worker
 from primbench.running import header, plan
 from primbench.session import Session
 from primbench.study import LEAST_PAIRS, check_arms, check_build, is_settled, run, to_run, whole_pairs, with_itself
+from primbench.suites import MOST_PAIRS
 
 DEFAULT_SIZES = "small"
 DEFAULT_PAIRS = 8
-MOST_PAIRS = 1000
 MOST_UNTIL = 40  # pairs of a study that is to end by itself
 MAX_TIME_S = 0.5  # of a metric in a process; what counts is how processes differ
 

@@ -180,6 +180,8 @@ def _times(paths: Sequence[Path]) -> dict[Key, list[Theirs]]:
     found: dict[Key, list[Theirs]] = {}
     for path in paths:
         results = records_file.read(path)
+        if results.header.study is not None:
+            raise InvalidRequest(f"{path}: of a study, which has arms of its own: `primbench compare {path}`")
         for record in results.latest():
             metric = main_of(record.measurement)
             time_s = _median_s(record, metric)

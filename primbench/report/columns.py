@@ -79,6 +79,7 @@ def _case_columns(records: list[Record]) -> list[Column]:
     labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
     shown += [label(name) for name, values in labels.items() if len(values) > 1]
     shown += _id_column(records)
+    shown += _arm_column(records)
     return shown + [place(name) for name, of in PLACES.items() if len({of(record.case) for record in records}) > 1]
 
 
@@ -91,6 +92,13 @@ def _id_column(records: list[Record]) -> list[Column]:
     levels = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
     folder = "".join(f"{names[0]}/" for names in levels)
     return [(folder or "id", lambda record: record.case.labels.get("id", UNKNOWN).removeprefix(folder))]
+
+
+def _arm_column(records: list[Record]) -> list[Column]:
+    """Of a study even where all rows are of one arm: nothing else names it."""
+    if not any(record.case.arm for record in records):
+        return []
+    return [("arm", lambda record: record.case.arm or UNKNOWN)]
 
 
 def _unusual(records: list[Record], name: str, default: object) -> bool:

@@ -17,7 +17,10 @@ from primbench.units import TimeUnit
 
 
 def to_csv(records: Sequence[Record], yardsticks: Sequence[Yardstick] = ()) -> str:
-    """One row a record; times in seconds whatever the table shows, empty where a value is unknown."""
+    """One row a record; times in seconds whatever the table shows, empty where a value is unknown.
+
+    arm: of a study; empty outside of studies.
+    """
     rows = [flat(record) | figures_beside(record, yardsticks) for record in records]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()

@@ -29,6 +29,9 @@ SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
 FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""
 
+NEEDS_RUNC = "crun refuses a machine whose control groups are v1 and v2 at once: use runc"
+"""What to do where crun ends with words about a hybrid."""
+
 _MACHINE_OF_FILTERS = "x86_64"
 _SHM_BYTES = 64 * 2**20
 _CAPABILITIES = (
@@ -49,7 +52,7 @@ def found(program: str, root: Path = Path("/")) -> tuple[str | None, str]:
     if reason is None and os.geteuid() != 0:
         reason = f"{program} needs root here"
     if reason is None and program == "crun" and cgroups.cgroup_version(root) == "hybrid":
-        reason = "crun refuses a machine whose control groups are v1 and v2 at once: use runc"
+        reason = NEEDS_RUNC
     return reason, version(line)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from primbench import cpusets
 from primbench.arms import Arm
+from primbench.runtimes.oci import NEEDS_RUNC
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.units import format_bytes
 
@@ -26,6 +27,7 @@ _NO_GPU = (
 )
 _NO_ROOM = r"SIGKILL|memory limit(?!.*(permission denied|not permitted))"
 _NO_SUCH_CPU = r"cpuset\.(cpus|mems)"
+_NO_HYBRID = r"cgroups in hybrid mode not supported"  # in crun's words, also below an engine
 
 _IMAGES_OF = {
     "docker": "`docker images` lists those that are here, `docker pull` fetches one",
@@ -45,6 +47,7 @@ _GPUS_BY = {
     "charliecloud": "its /dev is this machine's; `ch-fromhost --nvidia` puts the driver's libraries into an image",
     "enroot": "its hook takes them from this machine by nvidia-container-cli: install that",
 }
+_RUNC_BY = {"podman": ', by runtime = "runc" below [engine] in containers.conf'}
 _CHOOSES_GPUS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 _LOGGED = re.compile(r'time="[^"]*" level=\w+ msg="(.*)"$')  # by runc and crun
@@ -79,6 +82,8 @@ def _mend(arm: Arm, said: str) -> str | None:
         return f"{format_bytes(arm.memory_bytes)} of memory may be too little for Python and its libraries: give more"
     if re.search(_NO_SUCH_CPU, said):
         return _cpus_and_nodes(Path("/"))
+    if re.search(_NO_HYBRID, said):
+        return f"{NEEDS_RUNC}{_RUNC_BY.get(arm.runtime, '')}"
     return "--verbose shows all that it said" if "died of exit status" in said else None
 
 

@@ -119,6 +119,12 @@ def test_a_table_of_a_file_says_the_same() -> None:
     assert parse_arm(said) == arm_of(tomllib.loads(text))
 
 
+@pytest.mark.parametrize(("written", "said"), [("true", "yes"), ("false", "no"), ('"no"', "no")])
+def test_what_is_yes_or_no_may_be_true_or_false_in_a_file(written: str, said: str) -> None:
+    table = tomllib.loads(f'runtime = "runc"\nno-new-privileges = {written}')
+    assert parse_arm(f"runc:no-new-privileges={said}") == arm_of(table)
+
+
 WRONG = {
     "dok": "runtime 'dok': there are host, docker,",
     "": "runtime '': there are",
@@ -159,8 +165,11 @@ def test_a_placement_that_contradicts_itself_is_refused() -> None:
     ("table", "reason"),
     [
         ({"runtime": 1}, "a name in quotes"),
-        ({"cpus": True}, "cpus = True: a text or a number"),
-        ({"cpuset": [[1]]}, r"cpuset = \[1\]: a text or a number"),
+        ({"cpus": True}, "cpus = True: neither a text nor a number: write it in quotes, as --arm has it"),
+        ({"seccomp": False}, "seccomp = False: neither a text nor a number"),
+        ({"env": {"A": True}}, "A = True: neither a text nor a number"),
+        ({"cpuset": [[1]]}, r"cpuset = \[1\]: neither a text nor a number"),
+        ({"runtime": "runc", "no-new-privileges": 1}, "no-new-privileges=1: there are yes, no"),
         ({"env": "A=1"}, "unknown key 'env'"),
         ({"podman": 1}, "unknown key 'podman'"),
     ],

@@ -47,10 +47,17 @@ def test_arms_are_strings_or_tables(tmp_path: Path) -> None:
     assert (3, 0, [{"runtime": "podman", "env": {"A": "1"}}, {"cpus": 2}]) == (said.pairs, said.seed, said.arms)
 
 
+def test_as_many_pairs_as_the_command_line_takes(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"pairs = {suites.MOST_PAIRS}\n{GEMM}")
+    assert suites.MOST_PAIRS == suites.study(path).pairs
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("pairs = 0", "pairs is not a whole number of at least 1"),
+        ("pairs = 0", f"pairs is not a whole number from 1 to {suites.MOST_PAIRS}$"),
+        (f"pairs = {suites.MOST_PAIRS + 1}", f"pairs is not a whole number from 1 to {suites.MOST_PAIRS}$"),
         ("pairs = true", "pairs is not a whole number"),
         ("seed = -1", "seed is not a whole number of at least 0"),
         ('seed = "x"', "seed is not"),

@@ -184,8 +184,11 @@ def test_file_without_a_title_is_called_by_its_path(tmp_path: Path) -> None:
         ("gemm is not a list of entries", "[gemm]\nm = 1"),
         ("defaults is not a table", "defaults = 1"),
         ("defaults.gemm is not a table", "defaults.gemm = 1\ngemm = [{ m = 1, n = 1, k = 1 }]"),
-        ("primitive 'gem': there are", "gem = [{ m = 1, n = 1, k = 1 }]"),
-        ("primitive 'gem': there are", "defaults.gem.m = 1\ngemm = [{ m = 1, n = 1, k = 1 }]"),
+        ("unknown key 'gem': did you mean gemm? there are title,", "gem = [{ m = 1, n = 1, k = 1 }]"),
+        ("unknown key 'arms': did you mean arm? there are title,", "arms = ['host']"),
+        ("unknown key 'until': there are title, source, licence, note, arm, pairs, seed, defaults, al", "until = 'x'"),
+        ("defaults: unknown key 'gem': did you mean gemm? there are allreduce,", "defaults.gem.m = 1"),
+        ("defaults: unknown key 'pairs': there are allreduce,", "defaults.pairs = 1"),
         ("title is not a string", "title = 1"),
         ("no entries", ""),
         ("no entries", "gemm = []"),
@@ -207,6 +210,7 @@ def test_error_names_file_entry_and_field(tmp_path: Path, expected: str, text: s
 def test_message_stays_short_whatever_the_file_holds(tmp_path: Path) -> None:
     message = error_of(tmp_path, f"gemm = [{{ m = 1, n = 1, k = 1, dtype = '{'x' * 100_000}' }}]")
     assert len(message) <= 400
+    assert len(error_of(tmp_path, f"{'x' * 100_000} = 1")) <= 400
 
 
 def test_names_of_sets_cannot_break_the_line(tmp_path: Path) -> None:

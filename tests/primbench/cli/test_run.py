@@ -114,7 +114,7 @@ CONTENTS = {
     b"gemm = ": "not TOML: ",
     b"\x7fELF\x02\x01\xff": "not UTF-8 text (byte 6)",
     b"gemm = 3": "gemm is not a list of entries: write [[gemm]] above each",
-    b"[[gemn]]\nm = 1": f"primitive 'gemn': there are {', '.join(primitives())}",
+    b"[[gemn]]\nm = 1": "unknown key 'gemn': did you mean gemm? there are title, ",
     b"[[gemm]]\nm = 1": "gemm entry 1: needs n, k",
 }
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 import primbench.suites as suites
 from primbench import environment
+from primbench.arms import Arm
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.errors import FileError, InvalidRequest
@@ -17,7 +18,7 @@ from primbench.measurement import Measurement, Method, Samples
 from primbench.nvml import Gpu
 from primbench.placement import EffectivePlacement
 from primbench.problem import build
-from primbench.record import Case, Header, Record, Worker, Writer, read
+from primbench.record import Case, Header, Record, Study, Worker, Writer, read
 from primbench.report.against import Earlier, Published, parse
 from primbench.suites import deepbench
 
@@ -48,6 +49,15 @@ def record(measurement: Measurement | None, primitive: str = "gemm", **changes: 
         started_utc="",
         duration_s=1.0,
     )
+
+
+def test_a_study_has_its_own_comparison(tmp_path: Path) -> None:
+    study = Study(arms=[Arm(name="host")], cases=[], pairs=1)
+    header = Header(schema_version=1, command=[], started_utc="", labels={}, environment=HERE, study=study)
+    path = tmp_path / "study.jsonl"
+    Writer(path, header).close()
+    with pytest.raises(InvalidRequest, match=f"of a study, .*: `primbench compare {path}`"):
+        parse(str(path))
 
 
 def written(path: Path, *records: Record) -> Path:

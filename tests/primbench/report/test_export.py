@@ -89,6 +89,14 @@ def test_csv_and_markdown_have_what_a_yardstick_adds() -> None:
     assert found.endswith("half of theirs\n")
 
 
+def test_csv_has_the_arm_always_and_markdown_in_studies() -> None:
+    alone = record(OK)
+    half = replace(alone, case=replace(alone.case, arm="half|way"))
+    assert [""] == [row["arm"] for row in rows(to_csv([alone]))]
+    assert ["half|way", ""] == [row["arm"] for row in rows(to_csv([half, alone]))]
+    assert r"half\|way |" in to_markdown([half], [])
+
+
 def test_csv_quotes_what_a_reason_may_hold() -> None:
     reason = 'RuntimeError: "a", b\n=1+1'
     assert [reason] == [row["reason"] for row in rows(to_csv([record(None, reason)]))]

@@ -231,6 +231,14 @@ def test_rows_that_differ_in_their_place_can_be_told_apart(name: str) -> None:
     assert name not in table(records[1]).columns
 
 
+def test_rows_of_a_study_name_their_arm_even_where_all_are_of_one() -> None:
+    assert ["host", "half", "-"] == column(
+        table(record(ON_CPU, arm="host"), record(ON_CPU, arm="half"), record(ON_CPU)), "arm"
+    )
+    assert ["host", "host"] == column(table(record(ON_CPU, arm="host"), record(ON_CPU, arm="host")), "arm")
+    assert "arm" not in table(record(ON_CPU)).columns
+
+
 @pytest.mark.parametrize(
     ("heading", "cells", "ids"),
     [

@@ -13,6 +13,8 @@ from primbench.runtimes.refusals import refusal
 NO_GPU = "no GPU is visible inside docker: there is no /dev/nvidia0 or the like"
 BLIND = "backend torch on cuda:0: torch 2.11.0+cu130 finds no usable GPU or driver"
 GENERATE = "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
+HYBRID = "cgroups in hybrid mode not supported, drop all controllers from cgroupv2"
+PODMAN_HYBRID = f"died of exit status 125: Error: OCI runtime error: unable to start container: crun: {HYBRID}"
 RUNC = (
     r'worker died of exit status 1: time="2026-11-21T22:36:54Z" level=error msg="runc run failed: failed to write '
     r'\"900\": write /sys/fs/cgroup/cpuset/x/cpuset.cpus: numerical result out of range"'
@@ -79,6 +81,9 @@ MENDED = [
     ("docker:image=mine", 'could not select device driver "" with capabilities: [[gpu]]', "no GPU is visible inside: "),
     ("apptainer:image=x.sif", BLIND, "--nv"),
     ("charliecloud:image=x", BLIND, "`ch-fromhost --nvidia`"),
+    ("crun", f"worker died of exit status 1: {HYBRID}", "control groups are v1 and v2 at once: use runc"),
+    ("podman", PODMAN_HYBRID, 'use runc, by runtime = "runc" below [engine] in containers.conf'),
+    ("podman:image=mine", PODMAN_HYBRID, "use runc, by runtime"),
     ("docker", NO_GPU, "see whether /dev/nvidia*, nvidia-uvm among them, and libcuda.so.1 are there"),
     ("host", BLIND, "see nvidia-smi"),
     ("host:env.CUDA_VISIBLE_DEVICES=", BLIND, "no GPU is visible inside: leave out env.CUDA_VISIBLE_DEVICES=, or"),
