@@ -17,9 +17,9 @@ from primbench import compare as comparing
 from primbench import nvml, runtimes
 from primbench.arms import Arm
 from primbench.compare import ArmComparison, Comparison
-from primbench.errors import BackendUnavailable, PrimbenchError
+from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.protocol import Start
-from primbench.record import Results
+from primbench.record import Results, Study
 from primbench.sysfiles import format_cpu_list
 from primbench.topology import memory_nodes, node_of_pci
 from primbench.workerprocess import WorkerProcess
@@ -31,6 +31,7 @@ RUNNERS = {"docker": ("runc", "crun"), "podman": ("crun", "runc")}
 """Engine -> what starts its containers, its own choice first."""
 
 HOST = Arm(name="host")
+BARE, BARE_IN_GROUP = "namespaces", "namespaces and control group"
 NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS = "no new privileges", "CPU quota", "CPUs of another node"
 BEYOND = (NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS)
 """Ingredients that a container has only when it is asked to."""
@@ -46,7 +47,7 @@ class Ingredient(NamedTuple):
 def bare(runner: str) -> Arm:
     """As little of a container as there can be: mount, pid and uts namespaces."""
     return Arm(
-        name="namespaces",
+        name=BARE,
         runtime=runner,
         cgroup="host",
         seccomp="unconfined",
@@ -80,6 +81,16 @@ def ingredients(
         Ingredient("overlay root", {"root": "overlay"}),
         *(Ingredient(name, changes) for name, changes in beyond.items() if changes),
     ]
+
+
+def check(study: Study) -> None:
+    """Raises InvalidRequest where its arms do not put together one container, each with one ingredient more."""
+    first, *others = study.arms
+    names = {BARE, BARE_IN_GROUP, *(each.name for each in ingredients("docker")), *BEYOND}
+    strange = [arm.name for arm in others if arm.name not in names]
+    if first != HOST or strange:
+        words = ", ".join(strange) or first.name
+        raise InvalidRequest(f"--resume: of a study with arms of its own ({words}): go on with `primbench study`")
 
 
 def runner_of(engine: str, asked: str | None = None) -> str:
@@ -121,7 +132,7 @@ def build_up(
     left_out: dict[str, str] = {}
     if reason := refusal(base):
         left_out["namespaces without a control group"] = reason
-        base = replace(base, name="namespaces and control group", cgroup="private")
+        base = replace(base, name=BARE_IN_GROUP, cgroup="private")
         added = [each for each in added if "cgroup" not in each.changes]
         if reason := refusal(base):
             raise BackendUnavailable(reason)

@@ -29,7 +29,9 @@ def _run(**values: Any) -> None:
     if values["resume"] is not None:
         refuse_beside_resume()
         held = records_file.read(values["resume"])
-        carry_out(resumed(held, values), held, values, _show)
+        study = resumed(held, values)
+        ablation.check(study)
+        carry_out(study, held, values, _show)
     else:
         carry_out(_asked(values), None, values, _show)
 

@@ -21,10 +21,13 @@ DIFFERENT = ("slower", "faster", "different-but-small")
 def is_met(fail_on: FailOn, comparison: Comparison) -> bool:
     """Whether a comparison is what --fail-on names. Each of the levels includes those before it.
 
-    slower, different: in any metric. inconclusive: by the primary metric of a case, and where nothing was compared.
+    slower, different: in any metric. inconclusive: by the primary metric of a case. Nothing that was compared is all of
+    it.
     """
     if fail_on == "never":
         return False
+    if not comparison.estimates:
+        return True
     verdicts = {each.verdict for each in comparison.estimates}
     if fail_on == "slower" or "slower" in verdicts:
         return "slower" in verdicts
@@ -82,7 +85,8 @@ def fail_on_option() -> click.Option:
         type=click.Choice(get_args(FailOn)),
         default="slower",
         show_default=True,
-        help="Exit with 1 where any metric is slower, different in any way, or a case not told.",
+        help="Exit with 1 where any metric is slower, different in any way, or a case not told; and where nothing was "
+        "compared.",
     )
 
 

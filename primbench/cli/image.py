@@ -33,7 +33,7 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
     import msgspec
 
     from primbench import images, pins
-    from primbench.cli.measuring import sigterm_unwinds
+    from primbench.cli.measuring import signals_unwind
     from primbench.cli.outputs import EXPORTS, check_outputs, write
     from primbench.units import format_bytes, format_time
 
@@ -42,7 +42,7 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
     request = images.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
     if other := pins.unpinned(extras):
         click.echo(f"what the base lacks of these comes as pip's index has it: {', '.join(other)}: {OTHER}", err=True)
-    with sigterm_unwinds():
+    with signals_unwind():
         made = images.build(request)
     if json_path is not None:
         write(json_path, msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n")

@@ -24,7 +24,7 @@ from primbench.report import roof
 from primbench.running import ALL, header, kept, left_to_do, plan
 from primbench.session import Session
 
-TERMINATED = 128 + signal.SIGTERM  # as a shell would say it
+SIGNALLED = 128  # and the number of the signal, as a shell would say it
 
 Entries = Sequence[tuple[Problem, Mapping[str, str]]]
 
@@ -47,7 +47,7 @@ def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
 
 def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader | None) -> None:
     check_outputs(values)
-    _check_resume(values)
+    held = _held(values)
     cases = plan(
         entries,
         backends=values["backends"],
@@ -58,7 +58,6 @@ def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader
     )
     if values["roof"]:
         cases = [*_roof_cases(cases, values), *cases]
-    held = records_file.read(values["resume"]) if values["resume"] is not None else None
     found = held or Results(header=header(sys.argv, dict(values["labels"])), workers=[], records=[])
     session = Session(
         timeout_s=values["timeout"],
@@ -95,13 +94,19 @@ def _roof_cases(cases: list[Case], values: dict[str, Any]) -> list[Case]:
     return found
 
 
-def _check_resume(values: Mapping[str, Any]) -> None:
-    if values["resume"] is None:
-        return
+def _held(values: Mapping[str, Any]) -> Results | None:
+    """What the run goes on with. Raises InvalidRequest, and FileError where the file cannot be read."""
+    path = values["resume"]
+    if path is None:
+        return None
     if values["output"] is not None:
         raise InvalidRequest("--output and --resume: one file, --resume goes on writing to it")
     if values["labels"]:
-        raise InvalidRequest(f"--label and --resume: {values['resume']} keeps the labels it was begun with")
+        raise InvalidRequest(f"--label and --resume: {path} keeps the labels it was begun with")
+    held = records_file.read(path)
+    if held.header.study is not None:
+        raise InvalidRequest(f"--resume {path}: of a study: go on with `primbench study --resume {path}`")
+    return held
 
 
 @contextmanager
@@ -116,13 +121,20 @@ def writing(output: str | None, resume: str | None, first: Header) -> Iterator[W
 
 
 @contextmanager
-def sigterm_unwinds() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does, table and all; the first process of a container would not even notice it."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
+def signals_unwind() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a run as Ctrl-C does, table and all, but for what ``nohup`` has ignored.
+
+    The first process of a container would not even notice SIGTERM.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: sys.exit(SIGNALLED + number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_cases(
@@ -141,7 +153,7 @@ def run_cases(
     """
     held_count = len(found.records)
     try:
-        with sigterm_unwinds(), session, _progress(total, quiet=quiet) as announce:
+        with signals_unwind(), session, _progress(total, quiet=quiet) as announce:
             for line in kept(run(session, _announced(cases, announce)), writer):
                 found.add(line)
     except (KeyboardInterrupt, SystemExit) as stop:

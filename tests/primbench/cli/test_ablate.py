@@ -71,6 +71,14 @@ def test_what_an_ablation_was_begun_with_stays(ended: Path, option: tuple[str, .
     assert f"{option[0]} and --resume" in refusal("ablate", "--resume", ended, *option)
 
 
+def test_a_study_that_puts_no_container_together_is_not_gone_on_with(
+    made_study: MadeStudy, tmp_path: Path, refusal: Refusal
+) -> None:
+    path = tmp_path / "study.jsonl"
+    path.write_bytes(encode(made_study(["host", "podman", "host:cpus=0.5"], [], lambda *_: "").header))
+    assert "(podman, host:cpus=0.5): go on with `primbench study`" in refusal("ablate", "--resume", path)
+
+
 def test_a_runtime_that_is_not_put_together_of_parts_is_refused(refusal: Refusal) -> None:
     assert "'apptainer' is not one of 'docker', 'podman'" in refusal("ablate", "--runtime", "apptainer")
 

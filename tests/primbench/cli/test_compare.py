@@ -66,6 +66,14 @@ def test_exit_codes(
     assert codes["slower"] == invoke("compare", path).exit_code
 
 
+def test_nothing_that_was_compared_is_all_that_may_fail(invoke: Invoke, made_study: MadeStudy, tmp_path: Path) -> None:
+    parameters = build("gemm", {"m": 64, "n": 64, "k": 64}).parameters()
+    case = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu")
+    path = save(made_study(["host", "podman"], [case], lambda *_: "died"), tmp_path / "study.jsonl")
+    codes = {"slower": 1, "different": 1, "inconclusive": 1, "never": 0}
+    assert codes == {word: invoke("compare", path, "--fail-on", word).exit_code for word in codes}
+
+
 def test_the_table_is_printed_and_the_baseline_is_chosen(invoke: Invoke, written: Callable[..., Path]) -> None:
     assert "podman against host" in invoke("compare", written()).stdout
     other = invoke("compare", written(name="again.jsonl"), "--baseline", "podman")

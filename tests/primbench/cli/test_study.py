@@ -181,6 +181,17 @@ def test_a_budget_ends_it_after_a_pair(suite: Path, tmp_path: Path) -> None:
     assert [0] == pairs_of(record.read(path))
 
 
+def test_a_primitive_does_not_go_on_with_the_file_of_a_study(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).returncode
+    before = path.read_bytes()
+    for command in (("gemm", "-m", 4, "-n", 4, "-k", 4), ("run", "quick")):
+        done = run(*command, "--resume", path)
+        assert 2 == done.returncode
+        assert f"of a study: go on with `primbench study --resume {path}`" in done.stderr
+    assert before == path.read_bytes()
+
+
 def test_a_finished_study_goes_on_until_it_ends_by_itself(suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).returncode
@@ -201,16 +212,17 @@ def test_a_failed_case_is_exit_code_1(suite: Path) -> None:
     assert "no answer within 1e-06 s (--timeout)" in done.stdout
 
 
-def test_sigterm_leaves_what_was_measured(suite: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_what_was_measured(number: int, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     command = [*COMMAND, *map(str, on_cpu(suite, *ARMS, "--pairs", 500, "-o", path))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not (path.exists() and b'"process":1,' in path.read_bytes()):
             time.sleep(0.1)
-        running.send_signal(signal.SIGTERM)
+        running.send_signal(number)
         stdout, stderr = running.communicate(timeout=60)
-    assert 128 + signal.SIGTERM == running.returncode
+    assert 128 + number == running.returncode
     assert stderr.startswith("Stopped after ")
     assert "one thread against host" in stdout
     assert 1 in pairs_of(record.read(path))
@@ -248,7 +260,7 @@ def test_versus_compares_a_suite_in_five_pairs(suite: Path, tmp_path: Path) -> N
 
 REFUSED = [
     (("study",), "name a suite (containers, numa, a file), or primitives by --primitive"),
-    (("study", "quick"), "a study compares two arms or more, there is none: name another with --arm"),
+    (("study", "quick"), "a study compares two arms or more, there is none: --arm host --arm podman, or others"),
     (("study", "quick", "--arm", "host"), "there is host alone"),
     (("study", "quick", "--arm", "host", "--arm", "host"), "2 arms are called host"),
     (("study", "quick", "--arm", "nosuch"), "nosuch"),
