@@ -88,7 +88,7 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """One an arm: its primary metrics, and of the others those that are slower or faster or may well be."""
+    """One an arm: primary metrics, others that are slower or faster, and a mean that may be where these say not."""
     again = [comparison.again] if comparison.again and not comparison.arms else []
     return [_table(comparison, arm) for arm in [*comparison.arms, *again]]
 
@@ -113,8 +113,9 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
     name = name_of(case.case, with_place=with_place)
     if not case.estimates:
         yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
+    is_told = case.primary is not None and case.primary.verdict != "inconclusive"
     for estimate in case.estimates:
-        if estimate.primary or estimate.is_open or estimate.verdict in ("slower", "faster"):
+        if estimate.primary or (is_told and estimate.is_open) or estimate.verdict in ("slower", "faster"):
             noise = [shown_interval(estimate.noise)] if with_noise else []
             ratio = f"{shown_ratio(estimate.ratio)} {shown_interval(estimate.interval)}".removesuffix(f" {UNKNOWN}")
             verdict = shown_verdict(estimate) + (f", by {estimate.pairs} pairs" if estimate.pairs < pairs else "")

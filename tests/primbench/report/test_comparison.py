@@ -172,8 +172,9 @@ def test_a_mean_that_includes_slow_samples_says_so() -> None:
 @pytest.mark.parametrize(("ratio", "shown"), [(1.05, False), (1.75, True), (0.5, True)])
 def test_a_mean_that_is_far_off_and_not_told_is_shown(ratio: float, shown: bool) -> None:
     mean = replace(INCONCLUSIVE, metric="batch_mean_s", primary=False, judges=True, ratio=ratio)
-    found = lines(comparison(compared(EQUIVALENT, mean)))
-    assert shown == any(line.startswith(f"batch mean 1.00 ms {ratio:.3f} ") for line in found)
+    for primary, is_told in ((EQUIVALENT, True), (INCONCLUSIVE, False)):
+        found = lines(comparison(compared(primary, mean)))
+        assert (shown and is_told) == any(line.startswith(f"batch mean 1.00 ms {ratio:.3f} ") for line in found)
 
 
 def test_effects_are_called_what_they_are() -> None:
