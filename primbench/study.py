@@ -61,8 +61,8 @@ def check_arms(arms: Sequence[Arm]) -> None:
     for name, count in Counter(arm.name for arm in arms).items():
         if count > 1:
             raise InvalidRequest(
-                f"{count} arms are called {name}: give one a name of its own, as {arms[-1].runtime}:name=mine has, or "
-                "use --self for the same arm twice"
+                f"{count} arms are called {name}: give one another name by the setting name=mine, or use --self for "
+                "the same arm twice"
             )
     for arm in arms:
         runtimes.check(arm)
@@ -128,10 +128,10 @@ def to_run(
 
     found: grows by what is measured meanwhile. is_settled: asked where the study is to end then, with LEAST_PAIRS and
     more. time_budget_s: no pair is begun that would end later than this, by the longest so far; one is always run.
-    No pair follows one in which fewer than two arms ran at all, or where the baseline never did: of the others alone
-    nothing could be compared.
+    No pair follows one in which fewer than two arms ran at all, or where the baseline never did since it goes
+    on: of the others alone nothing could be compared.
     """
-    began, longest_s = clock(), 0.0
+    began, longest_s, held = clock(), 0.0, len(found.records)
     whole = len(whole_pairs(study, found.records))
     pair = 1 + max((record.case.process for record in found.records), default=-1)
     while whole < study.pairs:
@@ -141,7 +141,7 @@ def to_run(
         if time_budget_s is not None and longest_s and started + longest_s > began + time_budget_s:
             return
         yield from plan(study.arms, study.cases, [pair], study.seed)
-        if len(_arms_that_ran(found, pair)) < 2 or not _has_run(found, study.arms[0]):
+        if len(_arms_that_ran(found, pair)) < 2 or not _has_run(study.arms[0], found.records[held:]):
             return
         longest_s = max(longest_s, clock() - started)
         pair, whole = pair + 1, whole + 1
@@ -151,8 +151,8 @@ def _arms_that_ran(found: Results, pair: int) -> set[str]:
     return {record.case.arm for record in found.records if record.case.process == pair and record.worker is not None}
 
 
-def _has_run(found: Results, arm: Arm) -> bool:
-    return any(record.case.arm == arm.name and record.worker is not None for record in found.records)
+def _has_run(arm: Arm, records: Iterable[Record]) -> bool:
+    return any(record.case.arm == arm.name and record.worker is not None for record in records)
 
 
 def check_build(study: Study, found: Results, worker: Worker) -> None:

@@ -68,6 +68,20 @@ def test_the_first_table_is_that_of_the_kept_studies(study: str, launches: bool)
         assert f" | {' | '.join(shown)} |\n" in README, case.case
 
 
+def test_what_leaving_out_slow_samples_did_is_that_of_the_kept_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    results, found = record.read(STUDIES / "h200-launch-docker-podman-cupy.jsonl.xz"), []
+    for _ in range(2):
+        again = compare(results).again
+        assert again is not None
+        (primary,) = [each.primary for each in again.cases if each.case.parameters["call"] == "dispatch"]
+        assert primary is not None
+        assert primary.interval is not None
+        found.append("[{:.3f}, {:.3f}]".format(*primary.interval))
+        monkeypatch.setattr("primbench.compare.estimates.are_slowed_alike", lambda *sides: False)
+    narrowed, whole = found
+    assert f"against itself from {whole} to {narrowed}." in " ".join(README.split())
+
+
 def test_readme_shows_programs_and_commands() -> None:
     assert blocks("python")
     assert {"gemm", "run", "list"} <= {arguments[0] for arguments in commands()}

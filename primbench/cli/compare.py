@@ -85,8 +85,8 @@ def fail_on_option() -> click.Option:
         type=click.Choice(get_args(FailOn)),
         default="slower",
         show_default=True,
-        help="Exit with 1 where any metric is slower, different in any way, or a case not told; and where nothing was "
-        "compared.",
+        help="Exit with 1 where any metric is slower, different in any way, or a case not told, and, but for never, "
+        "where nothing was compared.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -124,12 +125,22 @@ def writing(output: str | None, resume: str | None, first: Header) -> Iterator[W
 def signals_unwind() -> Iterator[None]:
     """SIGTERM and SIGHUP end a run as Ctrl-C does, table and all, but for what ``nohup`` has ignored.
 
-    The first process of a container would not even notice SIGTERM.
+    The first process of a container would not even notice SIGTERM. With SIGHUP the terminal is gone: what is said there
+    is said to nobody, so that files are still written.
     """
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+
+    def unwind(number: int, frame: object) -> None:
+        if number == signal.SIGHUP:
+            with open(os.devnull, "wb") as nobody:
+                for descriptor in terminals:
+                    os.dup2(nobody.fileno(), descriptor)
+        sys.exit(SIGNALLED + number)
+
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, lambda number, frame: sys.exit(SIGNALLED + number))
+            signal.signal(number, unwind)
     try:
         yield
     finally:

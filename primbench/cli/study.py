@@ -173,17 +173,15 @@ def study_of(
         title=title,
         arms=list(arms),
         cases=cases,
-        pairs=_pairs(values, DEFAULT_PAIRS),
+        pairs=values["pairs"] or (MOST_UNTIL if _ends_itself(values) else DEFAULT_PAIRS),
         until_settled=values["until"] is not None,
         seed=values["seed"],
         other_builds=values.get("other_builds", False),
     )
 
 
-def _pairs(values: dict[str, Any], usual: int) -> int:
-    """As many as are asked for; where a study is to end by itself, enough that it does."""
-    ends_itself = values["until"] is not None or values["time_budget"] is not None
-    return values["pairs"] or (max(MOST_UNTIL, usual) if ends_itself else usual)
+def _ends_itself(values: dict[str, Any]) -> bool:
+    return values["until"] is not None or values["time_budget"] is not None
 
 
 def refuse_beside_resume() -> None:
@@ -202,7 +200,9 @@ def resumed(held: Results, values: dict[str, Any]) -> Study:
     if study is None:
         raise InvalidRequest(f"{values['resume']}: not of a study: go on with the command that began it")
     until_settled = values["until"] is not None or (study.until_settled and values["pairs"] is None)
-    return replace(study, pairs=_pairs(values, study.pairs), until_settled=until_settled)
+    whole = len(whole_pairs(study, held.records))
+    more = MOST_UNTIL if _ends_itself(values) and whole >= study.pairs else 0
+    return replace(study, pairs=values["pairs"] or study.pairs + more, until_settled=until_settled)
 
 
 def _option(group: str, *names: str, **attributes: Any) -> click.Option:
@@ -222,7 +222,8 @@ def study_options() -> list[click.Option]:
     return [
         _option("Compare", "--pairs", type=click.IntRange(1, MOST_PAIRS), metavar="N",
                 help="Fresh processes of every arm; intervals are over them. "
-                     f"Default: {DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself."),
+                     f"Default: {DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself. "
+                     f"With --resume: as many as before, or at most {MOST_UNTIL} more where these are done."),
         _option("Compare", "--until", type=click.Choice(["settled"]),
                 help=f"End once no verdict is inconclusive; not before {LEAST_PAIRS} pairs."),
         _option("Compare", "--time-budget", type=TIMEOUT, metavar="DURATION",

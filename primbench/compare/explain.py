@@ -58,8 +58,8 @@ ABLATIONS = (
     Ablation(r"confinement\.namespaces\.net", ("collective",), "network", lambda arm: {"network": "host"}),
 )  # fmt: skip
 _UNNAMED = "unnamed"
-READINGS = {"clock", "system-calls", "memory-limit", "pcie-replays", "ecc-errors"}
-"""Checks whose summaries tell a count or a time, which is another one each time."""
+ALIKE = 1.5  # times as much is no other reading
+_NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
 CONFINES = ("seccomp", "cap_add", "ipc", "network", "shm_bytes")  # no matter of the host's
 
 
@@ -103,10 +103,10 @@ def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[str
     """Two boards of one kind, or two slices of one board, are no two places."""
     one, other = (_gpu_of(case, each) for each in (baseline, side))
     if one is not None and other is not None and None not in (one.uuid, other.uuid) and one.uuid != other.uuid:
-        yield (
-            f"another GPU: {_which(other)} in {side.name}, {_which(one)} in {baseline.name}, and two of a kind differ: "
-            f"give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}"
-        )
+        kind = ", and two of a kind differ" if one.name == other.name else ""
+        of_one_study = baseline.arm is not None and side.arm is not None
+        mend = f": give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}" if of_one_study else ""
+        yield f"another GPU: {_which(other)} in {side.name}, {_which(one)} in {baseline.name}{kind}{mend}"
 
 
 def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:
@@ -125,22 +125,26 @@ def _causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: S
     one, other = (_findings(each, case) for each in (baseline, side))
     for name, here, there in ((side.name, other, one), (baseline.name, one, other)):
         of_check: dict[str, list[str]] = {}
-        for said, finding in here.items():
-            if said not in there and set(finding.distorts) & set(parts):
+        for finding in here:
+            if set(finding.distorts) & set(parts) and not any(_is_same(finding, each) for each in there):
                 of_check.setdefault(finding.check, []).append(finding.summary)
         for check, (first, *others) in of_check.items():
             yield f"in {name} alone: {first}{f', and {len(others)} more like it' if others else ''} ({check})"
 
 
-def _findings(side: Side, case: CaseComparison) -> dict[tuple[str, ...], Finding]:
-    """What is found in the place of the worker that ran the case, by what makes it the same elsewhere; no unknowns."""
+def _findings(side: Side, case: CaseComparison) -> list[Finding]:
+    """In the place of the worker that ran the case; unknowns left out."""
     worker = side.worker_of(case.case.backend, case.case.device)
     found = examine(Place(environment=worker.environment)) if worker else []
-    return {
-        (each.check, each.severity, "" if each.check in READINGS else each.summary): each
-        for each in found
-        if each.severity not in ("ok", "unknown")
-    }
+    return [each for each in found if each.severity not in ("ok", "unknown")]
+
+
+def _is_same(one: Finding, other: Finding) -> bool:
+    """In the same words; of what is read anew at each look, with a number of the same size."""
+    if (one.check, one.severity) != (other.check, other.severity) or one.reading is None or other.reading is None:
+        return (one.check, one.summary) == (other.check, other.summary)
+    less, more = sorted((one.reading, other.reading))
+    return _NUMBER.sub("#", one.summary) == _NUMBER.sub("#", other.summary) and more <= ALIKE * less
 
 
 def _next_experiment(case: CaseComparison, arm: ArmComparison, first: Arm | None, parts: Sequence[Part]) -> str | None:

@@ -73,6 +73,7 @@ def system_calls(place: Place) -> Iterator[Finding]:
             check="system-calls",
             severity="warning",
             summary=f"a cheap system call takes {format_time(cost_s)}: a filter, a tracer or a sandbox looks at each",
+            reading=cost_s,
             evidence=[
                 "getppid, timed",
                 f"seccomp: {confinement.seccomp or 'unknown'}"

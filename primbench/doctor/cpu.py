@@ -159,6 +159,7 @@ def clock(place: Place) -> Iterator[Finding]:
         severity="note" if quick else "warning",
         summary=f"the clock is read from {machine.clocksource or 'an unknown source'}, at "
         f"{format_time(machine.clock_s)} a reading",
+        reading=machine.clock_s,
         evidence=[
             "clocksource0/current_clocksource",
             f"its smallest step: {format_time(machine.clock_resolution_s)}",

@@ -22,12 +22,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     check: its short name, such as "cpu-quota". severity: "problem" makes results wrong or far slower, "warning" can
     move them, "note" is worth knowing, "unknown" could not be seen and the evidence says why. distorts: what it would
-    change. evidence: what was read, and where. advice: what to do, in words; fix: commands that do it, never run here.
+    change. reading: the number in the summary that is another one at each look, in SI units; None where there is none.
+    evidence: what was read, and where. advice: what to do, in words; fix: commands that do it, never run here.
     """
 
     check: str
     severity: Severity
     summary: str
+    reading: float | None = None
     evidence: list[str] = []
     distorts: list[Part] = []
     advice: str | None = None

@@ -15,7 +15,7 @@ NEARLY = 0.99  # limits and clocks are set in steps
 class Rule(NamedTuple):
     """says: what it is that is found, or None; the same words for several GPUs are one finding.
 
-    field: what cannot be None for that.
+    field: what cannot be None for that. counts: whether it is a number that grows by the time.
     """
 
     check: str
@@ -25,6 +25,7 @@ class Rule(NamedTuple):
     says: Callable[[Gpu], str | None]
     advice: str | None = None
     fix: Sequence[str] = ()
+    counts: bool = False
 
 
 def _power_limit(gpu: Gpu) -> str | None:
@@ -92,6 +93,7 @@ RULES = (
             else None
         ),
         "let the GPU be reset and tested (dcgmi diag -r 3) before its results are believed",
+        counts=True,
     ),
     Rule(
         "repair-pending",
@@ -195,6 +197,7 @@ RULES = (
             else None
         ),
         "where the number grows during copies, the link is at fault",
+        counts=True,
     ),
 )
 
@@ -206,15 +209,18 @@ def gpu_setup(place: Place) -> Iterator[Finding]:
         yield from unseen(f"gpu-setup of cuda:{index}", gpu, *fields)
     for rule in RULES:
         said: dict[str, list[str]] = {}
+        counted: dict[str, float | None] = {}
         for index, gpu in enumerate(place.gpus):
             words = rule.says(gpu)
             if words is not None:
                 said.setdefault(words, []).append(f"cuda:{index}")
+                counted[words] = getattr(gpu, rule.field) if rule.counts else None
         for words, devices in said.items():
             yield Finding(
                 check=rule.check,
                 severity=rule.severity,
                 summary=f"{listed(devices)}: {words}",
+                reading=counted[words],
                 evidence=[f"NVML, {rule.field}"],
                 distorts=rule.distorts,
                 advice=rule.advice,

@@ -163,6 +163,7 @@ def memory_limit(place: Place) -> Iterator[Finding]:
             check="memory-limit",
             severity="problem" if limit is not None else "warning",  # by no limit: any program, at any time since boot
             summary=f"{limits.out_of_memory_kills} processes were killed here for want of memory",
+            reading=limits.out_of_memory_kills,
             evidence=[
                 f"control group: {f'limit {format_bytes(limit)}' if limit is not None else 'no limit'}, "
                 f"oom_kill {limits.out_of_memory_kills}"

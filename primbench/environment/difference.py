@@ -42,7 +42,7 @@ _LOADED = re.compile(r"software\.(libraries\..+|blas)")
 # Packages of libraries, which are loaded without an import; those of CUDA at the first call of these frameworks.
 _LIBRARIES = re.compile(r"mkl(-.+)?|tbb|intel-openmp")
 _LIBRARIES_OF_CUDA = re.compile(r"(nvidia|cuda)-.+")
-_LOADS_CUDA_LATE = re.compile(r"cupy-.+|numba-cuda|cuda-.+")
+_LOADS_CUDA_LATE = re.compile(r"cupy(-.+)?|numba-cuda|cuda-.+")
 _NOT_LOADED = "one of the two had not loaded it"
 # Counters and moments, and what other fields are judged by.
 _IGNORED = re.compile(

@@ -49,7 +49,8 @@ def main() -> None:
     order = msgspec.json.decode(sys.argv[1], type=Order)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
     for number in (signal.SIGTERM, signal.SIGHUP):  # as that, where a whole job is told to end; the worker heeds them
-        signal.signal(number, lambda *_: None)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup, and then for the worker, too
+            signal.signal(number, lambda *_: None)
     try:
         with tempfile.TemporaryDirectory(prefix="primbench-") as folder:
             status = run(order, Path(folder))

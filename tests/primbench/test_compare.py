@@ -604,11 +604,16 @@ def test_what_is_in_both_places_with_other_readings_is_no_cause(made_study: Made
     killed = {name: replace(HERE.limits, out_of_memory_kills=kills) for name, kills in (("host", 3), ("podman", 4))}
     environments = {name: place(name, machine=slow[name], limits=killed[name]) for name in slow}
     assert [] == explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"].causes
-    environments["host"] = place()
+    environments["host"] = place(limits=replace(HERE.limits, out_of_memory_kills=1), machine=replace(
+        HERE.machine, clocksource="hpet", clock_s=12.1e-6
+    ))  # fmt: skip
     causes = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"].causes
-    assert ["the clock is read from hpet, at 1.21 us a reading (clock)", "4 processes were killed here"] == [
-        cause.removeprefix("in podman alone: ").partition(" for want")[0] for cause in causes
-    ]
+    assert {
+        "in podman alone: the clock is read from hpet, at 1.21 us a reading (clock)",
+        "in host alone: the clock is read from hpet, at 12.1 us a reading (clock)",
+        "in podman alone: 4 processes were killed here",
+        "in host alone: 1 processes were killed here",
+    } == {cause.partition(" for want")[0] for cause in causes}
 
 
 @pytest.mark.parametrize(
@@ -680,6 +685,22 @@ def test_another_board_of_the_same_kind_is_named_as_the_cause(made_study: MadeSt
     assert cause.startswith("another GPU: GPU-c at 00:01.0 in podman, GPU-b at 00:01.0 in host, ")
     assert cause.endswith("env.CUDA_VISIBLE_DEVICES=GPU-b")
     assert [] == other_gpus("GPU-c", "GPU-b") == other_gpus("GPU-a", None) == other_gpus("GPU-b")
+
+
+def test_the_board_of_another_machine_is_named_and_not_asked_for(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        return on_gpu(3e-6, 50e-6 * jitter(pair) * (1.1 if arm == "b" else 1), 60e-6)
+
+    def run_with(name: str, gpu: Gpu) -> Results:
+        environments = {name: place(devices=replace(HERE.devices, gpus=[gpu]))}
+        found = made_study([f"host:name={name}"], [case(device="cuda:0")], measured, environments=environments)
+        plain = [replace(each, arm=None) for each in found.workers]
+        return replace(found, header=replace(found.header, study=None), workers=plain)
+
+    one, other = run_with("a", Gpu(name="H100", uuid="GPU-a")), run_with("b", Gpu(name="H200", uuid="GPU-b"))
+    (found,) = first(compare_files(one, other, ("a.jsonl", "b.jsonl"))).cases
+    assert found.explanation is not None
+    assert "another GPU: GPU-b in b.jsonl, GPU-a in a.jsonl" in found.explanation.causes
 
 
 def test_equal_places_have_no_known_cause(made_study: MadeStudy) -> None:

@@ -263,6 +263,15 @@ def test_without_the_baseline_there_is_no_further_pair() -> None:
     assert [0] == whole_pairs(asked, found.records)
 
 
+def test_without_the_baseline_a_study_is_not_gone_on_with() -> None:
+    asked = study(8, arms=3)
+    found = nothing(asked)
+    for case in plan(asked.arms, asked.cases, range(2), 0):
+        found.add(ended(case))
+    run_all(to_run(asked, found, is_settled=never), found, absent=HOST.name)
+    assert [0, 1, 2] == whole_pairs(asked, found.records)
+
+
 def test_a_baseline_that_fails_once_ends_nothing() -> None:
     asked = study(3, arms=3)
     found = nothing(asked)

@@ -195,8 +195,20 @@ def test_a_primitive_does_not_go_on_with_the_file_of_a_study(suite: Path, tmp_pa
 def test_a_finished_study_goes_on_until_it_ends_by_itself(suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).returncode
-    assert 0 == run("study", "--resume", path, "--time-budget", "1us", "--fail-on", "never", "--quiet").returncode
-    assert [0, 1] == pairs_of(record.read(path))
+    for pairs in ([0, 1], [0, 1, 2]):
+        assert 0 == run("study", "--resume", path, "--time-budget", "1us", "--fail-on", "never").returncode
+        assert pairs == pairs_of(record.read(path))
+    header = record.read(path).header
+    assert header.study is not None
+    assert 1 == header.study.pairs, "as it was begun with"
+
+
+def test_a_study_that_was_cut_off_has_the_pairs_that_it_was_begun_with(suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 3, "--time-budget", "1us", "-o", path)).returncode
+    assert [0] == pairs_of(record.read(path))
+    assert 0 == run("study", "--resume", path, "--time-budget", "1h", "--fail-on", "never").returncode
+    assert [0, 1, 2] == pairs_of(record.read(path))
 
 
 def test_verdicts_are_looked_at_from_the_fifth_pair_on(suite: Path, tmp_path: Path) -> None:
@@ -217,15 +229,33 @@ def test_a_signal_leaves_what_was_measured(number: int, suite: Path, tmp_path: P
     path = tmp_path / "results.jsonl"
     command = [*COMMAND, *map(str, on_cpu(suite, *ARMS, "--pairs", 500, "-o", path))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (path.exists() and b'"process":1,' in path.read_bytes()):
-            time.sleep(0.1)
+        until_a_second_pair(path)
         running.send_signal(number)
         stdout, stderr = running.communicate(timeout=60)
     assert 128 + number == running.returncode
     assert stderr.startswith("Stopped after ")
     assert "one thread against host" in stdout
     assert 1 in pairs_of(record.read(path))
+
+
+def test_a_terminal_that_is_closed_leaves_the_files(suite: Path, tmp_path: Path) -> None:
+    path, sheet = tmp_path / "results.jsonl", tmp_path / "found.csv"
+    command = [*COMMAND, *map(str, on_cpu(suite, *ARMS, "--pairs", 500, "-o", path, "--csv", sheet))]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as running:
+        os.close(theirs)
+        until_a_second_pair(path)
+        os.close(ours)
+        running.send_signal(signal.SIGHUP)
+        running.wait(timeout=60)
+    assert 128 + signal.SIGHUP == running.returncode
+    assert "one thread" in sheet.read_text()
+
+
+def until_a_second_pair(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (path.exists() and b'"process":1,' in path.read_bytes()):
+        time.sleep(0.1)
 
 
 def test_exports_are_those_of_the_comparison(suite: Path, tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ def test_a_package_that_one_place_lacks_and_the_other_did_not_import_is_no_diffe
         ("numpy", "nvidia-nccl-cu13", True),
         ("torch", "nvidia-nccl-cu13", True),  # which loads all of CUDA with itself
         ("cupy-cuda13x", "nvidia-nccl-cu13", False),
+        ("cupy", "nvidia-nccl-cu13", False),
         ("numba-cuda", "cuda-toolkit", False),
         ("cupy-cuda13x", "numba", True),
         ("numpy", "mkl", False),

@@ -166,6 +166,20 @@ def test_nothing_is_left_of_a_front_that_is_killed(told_to_all: list[int], folde
     assert [] == list(folder.iterdir())
 
 
+def test_what_nohup_has_ignored_stays_ignored(folder: Path) -> None:
+    command = ["nohup", sys.executable, "-P", "-c", FRONT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as front:
+        assert front.stdout is not None
+        worker = psutil.Process(int(front.stdout.readline()))
+        for each in (psutil.Process(front.pid), *psutil.Process(front.pid).children(), worker):
+            each.send_signal(signal.SIGHUP)
+        with pytest.raises(psutil.TimeoutExpired):
+            worker.wait(timeout=0.5)
+        assert front.stdin is not None
+        front.stdin.close()
+        assert 0 == front.wait(ENDED_WITHIN_S)
+
+
 WITH_A_COMPANION = """\
 #!{python} -P
 import subprocess, sys
