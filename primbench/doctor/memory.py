@@ -157,16 +157,16 @@ def memory_limit(place: Place) -> Iterator[Finding]:
     """Whether a limit has ended processes here, or is to be reckoned with."""
     limits, machine = place.environment.limits, place.environment.machine
     yield from unseen("memory-limit", limits, "memory_limit_bytes")
-    limit = limits.memory_limit_bytes
-    if limits.out_of_memory_kills:
+    limit, kills = limits.memory_limit_bytes, limits.out_of_memory_kills
+    if kills:
         yield Finding(
             check="memory-limit",
             severity="problem" if limit is not None else "warning",  # by no limit: any program, at any time since boot
-            summary=f"{limits.out_of_memory_kills} processes were killed here for want of memory",
-            reading=limits.out_of_memory_kills,
+            summary=f"{kills} process{'es were' if kills > 1 else ' was'} killed here for want of memory",
+            reading=kills,
             evidence=[
                 f"control group: {f'limit {format_bytes(limit)}' if limit is not None else 'no limit'}, "
-                f"oom_kill {limits.out_of_memory_kills}"
+                f"oom_kill {kills}"
             ],
             distorts=["everything on the CPU"],
             advice=place.advice("raise the memory limit of the job, or measure smaller sizes", engine="--memory SIZE"),

@@ -612,7 +612,7 @@ def test_what_is_in_both_places_with_other_readings_is_no_cause(made_study: Made
         "in podman alone: the clock is read from hpet, at 1.21 us a reading (clock)",
         "in host alone: the clock is read from hpet, at 12.1 us a reading (clock)",
         "in podman alone: 4 processes were killed here",
-        "in host alone: 1 processes were killed here",
+        "in host alone: 1 process was killed here",
     } == {cause.partition(" for want")[0] for cause in causes}
 
 

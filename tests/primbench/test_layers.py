@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels", "primbench.suites": ROOT / "suites"}
 
 LAYERS = [
-    "errors units dtypes",
+    "errors units dtypes pins",
     "sysfiles jsonlines",
     "cgroups cpusets pci",
     "problem measurement mempolicy stats random hostmemory launcher runtime seal",
