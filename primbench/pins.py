@@ -19,8 +19,8 @@ def constraints(extras: Iterable[str] = ()) -> list[str]:
     an old release that can have them. Without local labels such as +cpu, which only some indexes have, and without
     what never was released.
     """
-    pinned = {name: _public(version) for name, version in _needed(extras).items() if version is not None}
-    return [f"{name}=={version}" for name, version in pinned.items() if _RELEASED.fullmatch(version)]
+    public = {name: (version or "").partition("+")[0] for name, version in _needed(extras).items()}
+    return [f"{name}=={version}" for name, version in public.items() if _RELEASED.fullmatch(version)]
 
 
 def unpinned(extras: Iterable[str] = ()) -> list[str]:
@@ -28,10 +28,6 @@ def unpinned(extras: Iterable[str] = ()) -> list[str]:
     needed = _needed(extras)
     other = {name: version for name, version in needed.items() if version is None or not _RELEASED.fullmatch(version)}
     return [f"{name} ({'not installed' if version is None else version} here)" for name, version in other.items()]
-
-
-def _public(version: str) -> str:
-    return version.partition("+")[0]
 
 
 def _needed(extras: Iterable[str]) -> dict[str, str | None]:

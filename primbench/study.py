@@ -141,18 +141,15 @@ def to_run(
         if time_budget_s is not None and longest_s and started + longest_s > began + time_budget_s:
             return
         yield from plan(study.arms, study.cases, [pair], study.seed)
-        if len(_arms_that_ran(found, pair)) < 2 or not _has_run(study.arms[0], found.records[held:]):
+        ran = _arms_that_ran(record for record in found.records if record.case.process == pair)
+        if len(ran) < 2 or study.arms[0].name not in _arms_that_ran(found.records[held:]):
             return
         longest_s = max(longest_s, clock() - started)
         pair, whole = pair + 1, whole + 1
 
 
-def _arms_that_ran(found: Results, pair: int) -> set[str]:
-    return {record.case.arm for record in found.records if record.case.process == pair and record.worker is not None}
-
-
-def _has_run(arm: Arm, records: Iterable[Record]) -> bool:
-    return any(record.case.arm == arm.name and record.worker is not None for record in records)
+def _arms_that_ran(records: Iterable[Record]) -> set[str]:
+    return {record.case.arm for record in records if record.worker is not None}
 
 
 def check_build(study: Study, found: Results, worker: Worker) -> None:

@@ -21,8 +21,7 @@ DIFFERENT = ("slower", "faster", "different-but-small")
 def is_met(fail_on: FailOn, comparison: Comparison) -> bool:
     """Whether a comparison is what --fail-on names. Each of the levels includes those before it.
 
-    slower, different: in any metric. inconclusive: by the primary metric of a case. Nothing that was compared is all of
-    it.
+    slower, different: in any metric. inconclusive: by the primary metric of a case. All are where nothing was compared.
     """
     if fail_on == "never":
         return False

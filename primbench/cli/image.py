@@ -15,8 +15,6 @@ torch, cuda13. Images are what arms other than host may name: `primbench study -
 Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
 """
 
-OTHER = "a study compares only what is built alike"
-
 
 @click.group()
 def command() -> None:
@@ -41,7 +39,11 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
     usual = f"{DEFAULT_TAG}.sif" if runtime == "apptainer" else DEFAULT_TAG
     request = images.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
     if other := pins.unpinned(extras):
-        click.echo(f"what the base lacks of these comes as pip's index has it: {', '.join(other)}: {OTHER}", err=True)
+        click.echo(
+            f"what the base lacks of these comes as pip's index has it: {', '.join(other)}: a study compares only what "
+            "is built alike",
+            err=True,
+        )
     with signals_unwind():
         made = images.build(request)
     if json_path is not None:

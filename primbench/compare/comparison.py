@@ -104,7 +104,8 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
     """The geometric mean of the primary ratios of ``cases`` cases, over the ``pairs`` that measured all of them.
 
-    of_all_samples: of those of a slow CPU, too, where the cases' own ratios leave some out: too few pairs have none.
+    of_all_samples: though some cases' own ratios are of samples at full speed alone, since too few pairs have such
+    samples in every case.
     """
 
     ratio: float

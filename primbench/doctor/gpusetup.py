@@ -15,7 +15,7 @@ NEARLY = 0.99  # limits and clocks are set in steps
 class Rule(NamedTuple):
     """says: what it is that is found, or None; the same words for several GPUs are one finding.
 
-    field: what cannot be None for that. counts: whether it is a number that grows by the time.
+    field: what cannot be None for that. counts: whether it is a number that grows with time.
     """
 
     check: str
@@ -208,19 +208,18 @@ def gpu_setup(place: Place) -> Iterator[Finding]:
     for index, gpu in enumerate(place.gpus):
         yield from unseen(f"gpu-setup of cuda:{index}", gpu, *fields)
     for rule in RULES:
-        said: dict[str, list[str]] = {}
-        counted: dict[str, float | None] = {}
+        said: dict[tuple[str, float | None], list[str]] = {}
         for index, gpu in enumerate(place.gpus):
             words = rule.says(gpu)
             if words is not None:
-                said.setdefault(words, []).append(f"cuda:{index}")
-                counted[words] = getattr(gpu, rule.field) if rule.counts else None
-        for words, devices in said.items():
+                reading = getattr(gpu, rule.field) if rule.counts else None
+                said.setdefault((words, reading), []).append(f"cuda:{index}")
+        for (words, reading), devices in said.items():
             yield Finding(
                 check=rule.check,
                 severity=rule.severity,
                 summary=f"{listed(devices)}: {words}",
-                reading=counted[words],
+                reading=reading,
                 evidence=[f"NVML, {rule.field}"],
                 distorts=rule.distorts,
                 advice=rule.advice,
