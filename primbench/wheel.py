@@ -13,7 +13,6 @@ from pathlib import Path
 
 from primbench.errors import InvalidRequest
 
-_MAPPED = ("containers", "kernels", "suites")  # packages that an editable install finds beside the others
 _OF_THE_INSTALLATION = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 _OLDEST_OF_ZIP = (1980, 1, 1, 0, 0, 0)
 
@@ -56,8 +55,6 @@ def _add(archive: zipfile.ZipFile, name: str, held: bytes) -> None:
 def _contents(distribution: importlib.metadata.Distribution) -> set[tuple[str, Path]]:
     """What a wheel of primbench holds, each by its name there."""
     found = dict(_files("primbench", importlib.resources.files("primbench")))
-    for part in _MAPPED:
-        found |= _files(f"primbench/{part}", importlib.resources.files(f"primbench.{part}"))
     for file in distribution.files or []:
         if file.parts[0].endswith(".dist-info") and file.name not in _OF_THE_INSTALLATION:
             found[str(file)] = Path(str(file.locate()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tomllib
 import venv
 import zipfile
 from importlib.util import find_spec
@@ -14,9 +13,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDER_OF = PROJECT["tool"]["setuptools"]["package-dir"]
-PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
 SOURCES = ("primbench", "containers", "kernels", "suites")
 
 
@@ -27,15 +23,27 @@ def run(*command: str | Path, cwd: Path) -> str:
     return found.stdout
 
 
-def folder_of(package: str) -> str:
-    return str(FOLDER_OF.get(package, package.replace(".", "/")))
+def folders_with(name: str) -> set[Path]:
+    """Links to the folders at the top of the tree followed: as a package sees itself."""
+    package = ROOT / "primbench"
+    inside = [package, *(each for each in package.iterdir() if each.is_symlink())]
+    return {file.parent.relative_to(ROOT) for folder in inside for file in folder.rglob(name)}
 
 
-def test_every_folder_of_code_is_a_listed_package() -> None:
-    """Editable installs find folders that are not listed; the wheel leaves them out."""
-    with_init = {str(path.parent.relative_to(ROOT)) for top in SOURCES for path in (ROOT / top).rglob("__init__.py")}
-    with_code = {str(path.parent.relative_to(ROOT)) for top in SOURCES for path in (ROOT / top).rglob("*.py")}
-    assert with_init == with_code == {folder_of(package) for package in PACKAGES}
+PACKAGES = {".".join(folder.parts) for folder in folders_with("__init__.py")}
+
+
+def test_every_folder_of_code_is_a_package() -> None:
+    """Editable installs find folders that are none; the wheel leaves them out."""
+    assert folders_with("__init__.py") == folders_with("*.py")
+    assert {f"primbench.{name}" for name in SOURCES[1:]} <= PACKAGES
+
+
+@pytest.mark.parametrize("part", ["", ".kernels.gemm"])
+def test_a_folder_called_primbench_above_a_clone_does_not_hide_it(part: str, tmp_path: Path) -> None:
+    """Python looks in the folder it stands in first, and a folder without code must not come before the package."""
+    (tmp_path / "primbench").mkdir()
+    run(sys.executable, "-c", f"from primbench{part} import __file__", cwd=tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +56,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(f"module {module!r} is not installed, and building without isolation needs it")
     copy = tmp_path_factory.mktemp("source")
     tracked = [*SOURCES, "pyproject.toml", "README.md", "LICENSE"]
-    run("cp", "-r", *(ROOT / name for name in tracked), copy, cwd=copy)
+    run("cp", "-rP", *(ROOT / name for name in tracked), copy, cwd=copy)
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", copy / "dist", copy, cwd=copy)
     (found,) = (copy / "dist").glob("*.whl")
     return found
@@ -66,7 +74,7 @@ def test_wheel_claims_no_top_level_name_but_its_own(contents: set[str]) -> None:
 
 def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
     expected = {
-        f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder_of(package))}"
+        str(path.relative_to(ROOT))
         for package in PACKAGES
         for pattern in (
             "*.py",
@@ -83,7 +91,7 @@ def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
             "reference/*",
             "studies/*",
         )
-        for path in (ROOT / folder_of(package)).glob(pattern)
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
         if path.is_file()
     }
     assert {"primbench/py.typed", "primbench/suites/NOTICE", "primbench/kernels/cuda/implicit_gemm.cu"} <= expected
@@ -118,7 +126,7 @@ def test_wheel_is_what_the_fresh_environment_imports(python: Path, tmp_path: Pat
 def test_every_public_module_of_the_wheel_imports(python: Path, contents: set[str], tmp_path: Path) -> None:
     files = [name for name in contents if name.endswith(".py") and not name.endswith("__main__.py")]
     modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files}
-    assert set(PACKAGES) <= modules
+    assert PACKAGES <= modules
     public = sorted(name for name in modules if "._" not in name)  # a private one may need its framework
     run(python, "-c", f"import importlib\nfor name in {public}: importlib.import_module(name)", cwd=tmp_path)
 
