@@ -105,10 +105,7 @@ def corrupt() -> Callable[[Path, int], str]:
 def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PYTHONPATH: a copy of the package that has the primitive ``faulty``, too."""
     folder = tmp_path_factory.mktemp("copy")
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=ignore)
-    for part in ("kernels", "suites"):
-        shutil.copytree(ROOT / part, folder / "primbench" / part, ignore=ignore)
+    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests/primbench/fixtures/faulty.py", folder / "primbench/kernels/faulty.py")
     return folder
 

@@ -26,9 +26,7 @@ def example() -> str:
 def tree(example: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it is installed, with one file more."""
     folder = tmp_path_factory.mktemp("tree")
-    ignored = shutil.ignore_patterns("__pycache__")
-    for source, target in (("primbench", ""), ("kernels", "kernels"), ("suites", "suites")):
-        shutil.copytree(ROOT / source, folder / "primbench" / target, ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copy(ROOT / "tests/kernels/test_conformance.py", folder)
     (folder / "primbench/kernels/toy.py").write_text(example)

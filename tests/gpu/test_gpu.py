@@ -28,9 +28,7 @@ QUICK = ("--min-time", "5ms", "--max-time", "50ms")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PYTHONPATH: a copy of the package that has the primitive ``gpu_faults``, too."""
     folder = tmp_path_factory.mktemp("copy")
-    for part in ("primbench", "kernels", "suites"):
-        target = folder / "primbench" / (part if part != "primbench" else "")
-        shutil.copytree(ROOT / part, target, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(Path(__file__).parent / "gpu_faults.py", folder / "primbench/kernels")
     return folder
 
