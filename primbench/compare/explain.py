@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from primbench.arms import HOST_IMAGE, Arm, format_arm
+from primbench.compare.causes import causes
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
 from primbench.compare.evidence import Seen, evidence, waiting
 from primbench.compare.places import changes_of
 from primbench.compare.sides import Side, are_slowed_alike, identity, is_its_own
-from primbench.doctor import Finding, Part, Place, examine
+from primbench.doctor import Part
 from primbench.errors import InvalidRequest
-from primbench.nvml import Gpu
 from primbench.runtimes import RUNTIMES
 
 MOST_ARMS = 3  # of those that a next experiment adds
@@ -58,8 +58,6 @@ ABLATIONS = (
     Ablation(r"confinement\.namespaces\.net", ("collective",), "network", lambda arm: {"network": "host"}),
 )  # fmt: skip
 _UNNAMED = "unnamed"
-ALIKE = 1.5  # times as much is no other reading
-_NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
 CONFINES = ("seccomp", "cap_add", "ipc", "network", "shm_bytes")  # no matter of the host's
 
 
@@ -81,7 +79,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     return Explanation(
         parts=parts,
         evidence=evidence(case, arm, seen),
-        causes=[*_other_gpu(case, baseline, side), *_causes(can_move, case, baseline, side)],
+        causes=causes(can_move, case, baseline, side),
         next_experiment=_next_experiment(case, arm, baseline.arm, can_move),
     )
 
@@ -97,54 +95,6 @@ def _parts(case: CaseComparison) -> list[Part]:
     if "enqueue_s" in moved or (not all(is_own) and not found):
         found.append("launch")
     return list(dict.fromkeys(found))
-
-
-def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[str]:
-    """Two boards of one kind, or two slices of one board, are no two places."""
-    one, other = (_gpu_of(case, each) for each in (baseline, side))
-    if one is not None and other is not None and None not in (one.uuid, other.uuid) and one.uuid != other.uuid:
-        kind = ", and two of a kind differ" if one.name == other.name else ""
-        of_one_study = baseline.arm is not None and side.arm is not None
-        mend = f": give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}" if of_one_study else ""
-        yield f"another GPU: {_which(other)} in {side.name}, {_which(one)} in {baseline.name}{kind}{mend}"
-
-
-def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:
-    worker = side.worker_of(case.case.backend, case.case.device)
-    gpus = worker.environment.devices.gpus if worker else None
-    number = case.case.device.removeprefix("cuda:")
-    return gpus[int(number)] if gpus and number.isdecimal() and int(number) < len(gpus) else None
-
-
-def _which(gpu: Gpu) -> str:
-    return f"{gpu.uuid} at {gpu.pci_address}" if gpu.pci_address else f"{gpu.uuid}"
-
-
-def _causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[str]:
-    """What `doctor` finds in one of the places and not in the other, and what it can move is what moved."""
-    one, other = (_findings(each, case) for each in (baseline, side))
-    for name, here, there in ((side.name, other, one), (baseline.name, one, other)):
-        of_check: dict[str, list[str]] = {}
-        for finding in here:
-            if set(finding.distorts) & set(parts) and not any(_is_same(finding, each) for each in there):
-                of_check.setdefault(finding.check, []).append(finding.summary)
-        for check, (first, *others) in of_check.items():
-            yield f"in {name} alone: {first}{f', and {len(others)} more like it' if others else ''} ({check})"
-
-
-def _findings(side: Side, case: CaseComparison) -> list[Finding]:
-    """In the place of the worker that ran the case; unknowns left out."""
-    worker = side.worker_of(case.case.backend, case.case.device)
-    found = examine(Place(environment=worker.environment)) if worker else []
-    return [each for each in found if each.severity not in ("ok", "unknown")]
-
-
-def _is_same(one: Finding, other: Finding) -> bool:
-    """In the same words; of what is read anew at each look, with a number of the same size."""
-    if (one.check, one.severity) != (other.check, other.severity) or one.reading is None or other.reading is None:
-        return (one.check, one.summary) == (other.check, other.summary)
-    less, more = sorted((one.reading, other.reading))
-    return _NUMBER.sub("#", one.summary) == _NUMBER.sub("#", other.summary) and more <= ALIKE * less
 
 
 def _next_experiment(case: CaseComparison, arm: ArmComparison, first: Arm | None, parts: Sequence[Part]) -> str | None:

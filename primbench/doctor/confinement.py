@@ -55,6 +55,7 @@ def speculation(place: Place) -> Iterator[Finding]:
         evidence=[f"/proc/self/status: {line}" for line in switched]
         + [f"seccomp: {confinement.seccomp or 'unknown'}, kernel {kernel}"],
         distorts=["launch", "everything on the CPU"],
+        at_most=2.0,
         advice=place.advice(
             "boot the host with spec_store_bypass_disable=prctl spectre_v2_user=prctl, or run Linux 5.16 or newer",
             engine="--security-opt seccomp=unconfined",
@@ -137,6 +138,7 @@ def kernel_parameters(place: Place) -> Iterator[Finding]:
             summary=f"the kernel was booted with {' '.join(machine.kernel_parameters)}",
             evidence=["/proc/cmdline"],
             distorts=["everything on the CPU"],
+            at_least=0.0,
         )
 
 
@@ -167,4 +169,6 @@ def mitigations(place: Place) -> Iterator[Finding]:
             summary=f"not mitigated: {listed(bare)}; faster on the CPU than a machine that mitigates them",
             evidence=["/sys/devices/system/cpu/vulnerabilities"],
             distorts=["everything on the CPU"],
+            at_least=0.5,
+            at_most=1.0,
         )

@@ -131,6 +131,7 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
             summary="turbo is off: steadier, and slower on the CPU than the same machine with turbo",
             evidence=["intel_pstate/no_turbo or cpufreq/boost"],
             distorts=["launch", "everything on the CPU"],
+            at_most=2.0,
         )
     if machine.deepest_idle_s is not None and machine.deepest_idle_s > SLOW_WAKE_UP_S:
         yield Finding(

@@ -22,8 +22,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     check: its short name, such as "cpu-quota". severity: "problem" makes results wrong or far slower, "warning" can
     move them, "note" is worth knowing, "unknown" could not be seen and the evidence says why. distorts: what it would
-    change. reading: the number in the summary that is another one at each look, in SI units; None where there is none.
-    evidence: what was read, and where. advice: what to do, in words; fix: commands that do it, never run here.
+    change. at_least, at_most: how many times as long that would take; at_least below 1 is what can make it faster, None
+    has no bound. reading: the number in the summary that is another one at each look, in SI units; None where there is
+    none. evidence: what was read, and where. advice: what to do, in words; fix: commands that do it, never run here.
     """
 
     check: str
@@ -32,6 +33,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     reading: float | None = None
     evidence: list[str] = []
     distorts: list[Part] = []
+    at_least: float = 1.0
+    at_most: float | None = None
     advice: str | None = None
     fix: list[str] = []
 

@@ -70,6 +70,7 @@ def python_build(place: Place) -> Iterator[Finding]:
             summary="this Python was built without profile-guided optimization: 10 to 20 % slower, and so is launching",
             evidence=[f"{software.python_executable}: Python {software.python_version}, {build}"],
             distorts=["launch", "everything on the CPU"],
+            at_most=1.3,
             advice="use one build of Python in all places that are compared; Debian's and official images' have it",
         )
 
@@ -92,6 +93,11 @@ def caches(place: Place) -> Iterator[Finding]:
 
 
 Rule = tuple[Callable[[str], bool], Severity, list[Part], str]
+
+_EITHER_WAY = re.compile(
+    r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*|LD_PRELOAD"
+)
+"""What can make things faster, too."""
 
 _ON = {"1", "true", "yes", "on", "y"}
 
@@ -170,6 +176,7 @@ def variables(place: Place) -> Iterator[Finding]:
                 summary=f"{name} is set: {what}",
                 evidence=[f"{name}={given[name]}"],
                 distorts=distorts,
+                at_least=0.0 if _EITHER_WAY.fullmatch(name) else 1.0,
                 advice="unset it, unless it is what is to be measured",
                 fix=[f"unset {name}"],
             )

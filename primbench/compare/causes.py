@@ -1,0 +1,106 @@
+"""What can have made a case slower or faster: what differs between the two places, and can work that way and so far.
+
+A cause is told where it works in the direction that was seen. The most upstream comes first: the machine, what of it
+may be used, the libraries, then what `doctor` finds in one of the places alone; last what cannot do so much by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from primbench.compare.comparison import CaseComparison
+from primbench.compare.sides import Side
+from primbench.doctor import Finding, Part, Place, examine
+from primbench.nvml import Gpu
+
+ALIKE = 1.5  # times as much is no other reading
+_NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
+
+
+class Cause(NamedTuple):
+    """at_least, at_most: between which the ratio of the arm to the baseline can come to lie by this cause alone."""
+
+    words: str
+    at_least: float = 0.0
+    at_most: float = math.inf
+
+    def works_towards(self, ratio: float) -> bool:
+        return self.at_most > 1 if ratio > 1 else self.at_least < 1
+
+    def suffices_for(self, ratio: float) -> bool:
+        return self.at_least <= ratio <= self.at_most
+
+    @property
+    def bounded(self) -> str:
+        """In words, with how far it goes."""
+        bound = f"{self.at_most:.3g}, no more" if self.at_most > 1 else f"{self.at_least:.3g}, no less"
+        return f"{self.words}; that makes a ratio of {bound}"
+
+
+def causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> list[str]:
+    """parts: what can have moved. What did move says which way; where nothing did for certain, either will do."""
+    ratios = [each.ratio for each in case.estimates if each.verdict in ("slower", "faster")]
+    found = [*_other_gpu(case, baseline, side), *_found_in_one_alone(parts, case, baseline, side)]
+    if not ratios:
+        return [each.words for each in found]
+    towards = [(each, [ratio for ratio in ratios if each.works_towards(ratio)]) for each in found]
+    enough = [each.words for each, fitting in towards if any(map(each.suffices_for, fitting))]
+    too_little = [each.bounded for each, fitting in towards if fitting and not any(map(each.suffices_for, fitting))]
+    return [*enough, *too_little]
+
+
+def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+    """Two boards of one kind, or two slices of one board, are no two places."""
+    one, other = (_gpu_of(case, each) for each in (baseline, side))
+    if one is not None and other is not None and None not in (one.uuid, other.uuid) and one.uuid != other.uuid:
+        kind = ", and two of a kind differ" if one.name == other.name else ""
+        of_one_study = baseline.arm is not None and side.arm is not None
+        mend = f": give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}" if of_one_study else ""
+        yield Cause(f"another GPU: {_which(other)} in {side.name}, {_which(one)} in {baseline.name}{kind}{mend}")
+
+
+def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:
+    worker = side.worker_of(case.case.backend, case.case.device)
+    gpus = worker.environment.devices.gpus if worker else None
+    number = case.case.device.removeprefix("cuda:")
+    return gpus[int(number)] if gpus and number.isdecimal() and int(number) < len(gpus) else None
+
+
+def _which(gpu: Gpu) -> str:
+    return f"{gpu.uuid} at {gpu.pci_address}" if gpu.pci_address else f"{gpu.uuid}"
+
+
+def _found_in_one_alone(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+    """What `doctor` finds in one of the places and not in the other, and what it can move is what moved."""
+    one, other = (_findings(each, case) for each in (baseline, side))
+    for name, here, there in ((side.name, other, one), (baseline.name, one, other)):
+        of_check: dict[str, list[Finding]] = {}
+        for finding in here:
+            if set(finding.distorts) & set(parts) and not any(_is_same(finding, each) for each in there):
+                of_check.setdefault(finding.check, []).append(finding)
+        for check, alike in of_check.items():
+            first, *others = alike
+            more = f", and {len(others)} more like it" if others else ""
+            at_least = min(each.at_least for each in alike)
+            at_most = max(math.inf if each.at_most is None else each.at_most for each in alike)
+            if here is one:  # what makes the baseline longer makes the ratio smaller
+                at_least, at_most = 1 / at_most, 1 / at_least if at_least else math.inf
+            yield Cause(f"in {name} alone: {first.summary}{more} ({check})", at_least, at_most)
+
+
+def _findings(side: Side, case: CaseComparison) -> list[Finding]:
+    """In the place of the worker that ran the case; unknowns left out."""
+    worker = side.worker_of(case.case.backend, case.case.device)
+    found = examine(Place(environment=worker.environment)) if worker else []
+    return [each for each in found if each.severity not in ("ok", "unknown")]
+
+
+def _is_same(one: Finding, other: Finding) -> bool:
+    """In the same words; of what is read anew at each look, with a number of the same size."""
+    if (one.check, one.severity) != (other.check, other.severity) or one.reading is None or other.reading is None:
+        return (one.check, one.summary) == (other.check, other.summary)
+    less, more = sorted((one.reading, other.reading))
+    return _NUMBER.sub("#", one.summary) == _NUMBER.sub("#", other.summary) and more <= ALIKE * less
