@@ -20,6 +20,7 @@ from primbench.arms import Arm
 from primbench.environment import Environment
 from primbench.errors import FileError, OutputError, PrimbenchError
 from primbench.jsonlines import decompress, is_compressed, whole_lines
+from primbench.locks import holder, lock
 from primbench.measurement import Measurement, Method
 from primbench.placement import EffectivePlacement, Placement
 from primbench.problem import Problem, Value, build
@@ -213,16 +214,17 @@ def _line(path: str | os.PathLike[str], number: int, text: bytes) -> Line:
 
 
 class Writer:
-    """Appends lines to a results file, as they come, and leaves only whole lines behind."""
+    """Appends lines to a results file, as they come, and leaves only whole lines behind. The file is its alone."""
 
     def __init__(self, path: str | os.PathLike[str], header: Header | None) -> None:
         """header: of a file to make; None adds to the one that is there.
 
-        Raises FileError where the file to make exists or cannot be made, or the other is compressed or cannot be
-        written; OutputError where not even the header fits, and then leaves no file.
+        Raises FileError where the file to make exists or cannot be made, or the other is compressed, cannot be
+        written, or is written to by another process; OutputError where not even the header fits, and then leaves no
+        file.
         """
-        self._path = path
-        if header is None and is_compressed(Path(path)):
+        self.path = Path(path)
+        if header is None and is_compressed(self.path):
             raise FileError(f"{path}: is compressed, and cannot be added to: {decompress(path)}, and resume that")
         flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if header else 0)
         try:
@@ -231,23 +233,49 @@ class Writer:
             raise FileError(f"{path}: exists; add to it with --resume {path}, or name another file") from None
         except OSError as error:
             raise FileError(f"{path}: {error.strerror}") from None
+        self._hold()
+        self._size_bytes = os.fstat(self._file).st_size
         if header is not None:
             self._begin(header)
+
+    def _hold(self) -> None:
+        try:
+            reason = None if lock(self._file) else f"{holder(self._file)} is writing to it: wait for its end"
+        except OSError as error:
+            reason = f"cannot be locked: {error.strerror}"
+        if reason is not None:
+            self.close()
+            raise FileError(f"{self.path}: {reason}")
 
     def _begin(self, header: Header) -> None:
         try:
             self._append(encode(header))
         except OSError as error:
-            os.unlink(self._path)
+            os.unlink(self.path)
             self.close()
-            raise OutputError(f"{self._path}: {error.strerror}; nothing was measured") from None
+            raise OutputError(f"{self.path}: {error.strerror}; nothing was measured") from None
 
     def write(self, line: Worker | Record) -> None:
         """Raises OutputError on a full disk, with the part of the line that did fit taken back."""
         try:
             self._append(encode(line))
         except OSError as error:
-            raise OutputError(f"{self._path}: {error.strerror}; it holds every case finished before this one") from None
+            raise OutputError(f"{self.path}: {error.strerror}; it holds every case finished before this one") from None
+
+    def loss(self) -> str | None:
+        """What became of the file, in words, where it is not there any more as this writer left it."""
+        own = os.fstat(self._file)
+        try:
+            there = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return "was removed or renamed"
+        except OSError:
+            return None  # a folder that may not be entered any more says nothing of the file
+        if not os.path.samestat(own, there):
+            return "was replaced by another file"
+        if own.st_size < self._size_bytes:
+            return "was cut"
+        return "was added to by another program" if own.st_size > self._size_bytes else None
 
     def _append(self, text: bytes) -> None:
         """All of it, or nothing and the OSError that says why; nothing also where a signal comes between."""
@@ -258,6 +286,7 @@ class Writer:
         except BaseException:
             os.ftruncate(self._file, end)
             raise
+        self._size_bytes = os.lseek(self._file, 0, os.SEEK_CUR)
 
     def close(self) -> None:
         os.close(self._file)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import functools
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench import backends as backend_files
 from primbench import environment
 from primbench.environment.devices import has_gpu_node
-from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.errors import BackendUnavailable, InvalidRequest, OutputError
 from primbench.measurement import Method
 from primbench.placement import Placement
 from primbench.problem import Problem, backends_of, problem_class, setup_of
 from primbench.protocol import Ready
-from primbench.record import SCHEMA_VERSION, Case, Header, Record, Results, Worker, Writer
+from primbench.record import SCHEMA_VERSION, Case, Header, Line, Record, Results, Worker, Writer, encode
 from primbench.session import DEFAULT_TIMEOUT_S, Session, ask_a_worker
 from primbench.sysfiles import utf8
 
@@ -59,9 +61,12 @@ def run(
         processes=processes,
     )
     session = Session(timeout_s=timeout_s, trace=trace, skip_unavailable=ALL in wanted)
-    writing = closing(Writer(output, header(["primbench.run"], {}))) if output else nullcontext()
+    found = Results(header=header(["primbench.run"], {}), workers=[], records=[])
+    writing = closing(Writer(output, found.header)) if output else nullcontext()
     with session, writing as writer:
-        return [line for line in kept(session.run(cases), writer) if isinstance(line, Record)]
+        keep(session.run(cases), writer, found)
+        check_kept(writer, found)
+    return found.records
 
 
 def plan(
@@ -174,9 +179,37 @@ def left_to_do(cases: Sequence[Case], held: Results) -> list[Case]:
     return left
 
 
-def kept(lines: Iterable[Worker | Record], writer: Writer | None) -> Iterator[Worker | Record]:
-    """The lines of a results file, each once it is written there."""
+def keep(lines: Iterable[Worker | Record], writer: Writer | None, found: Results) -> None:
+    """Add the lines to ``found``, each once it is written to the results file.
+
+    Raises OutputError where it cannot be written, or as check_kept() does.
+    """
     for line in lines:
-        if writer is not None:
+        if writer is not None and writer.loss() is None:
             writer.write(line)
-        yield line
+        found.add(line)
+        check_kept(writer, found)
+
+
+def check_kept(writer: Writer | None, found: Results) -> None:
+    """Raises OutputError where the results file is not there any more as it was left, with where its lines are now."""
+    loss = None if writer is None else writer.loss()
+    if writer is None or loss is None:
+        return
+    try:
+        kept = f"all that was measured is in {_saved(writer.path, found)}"
+    except OSError as error:
+        kept = f"what was measured cannot be kept elsewhere: {error.strerror}"
+    raise OutputError(f"{writer.path}: {loss} while it was written to; {kept}")
+
+
+def _saved(path: Path, found: Results) -> str:
+    """Beside the file, or where temporary files go: the new file that holds all. Raises OSError."""
+    try:
+        file, name = tempfile.mkstemp(path.suffix, f"{path.stem}-", path.parent)
+    except OSError:
+        file, name = tempfile.mkstemp(path.suffix, f"{path.stem}-")
+    lines: list[Line] = [found.header, *found.workers, *found.records]
+    with open(file, "wb") as sink:
+        sink.writelines(map(encode, lines))
+    return name

@@ -9,9 +9,9 @@ import click
 from msgspec.structs import replace
 
 from primbench import ablation
-from primbench import record as records_file
 from primbench.arms import Arm
 from primbench.cli.compare import is_met, publish
+from primbench.cli.measuring import resuming
 from primbench.cli.options import GroupedCommand, GroupedOption
 from primbench.cli.outputs import check_outputs
 from primbench.cli.study import DEFAULT_SIZES, carry_out, refuse_beside_resume, resumed, study_of, study_options
@@ -28,12 +28,16 @@ LEAST_CPUS = 0.01  # of a quota
 def _run(**values: Any) -> None:
     if values["resume"] is not None:
         refuse_beside_resume()
-        held = records_file.read(values["resume"])
-        study = resumed(held, values)
-        ablation.check(study)
-        carry_out(study, held, values, _show)
-    else:
-        carry_out(_asked(values), None, values, _show)
+    with resuming(values["resume"]) as begun:
+        study = _gone_on_with(begun.held, values) if begun else _asked(values)
+        carry_out(study, begun, values, _show)
+
+
+def _gone_on_with(held: Results, values: dict[str, Any]) -> Study:
+    """Raises InvalidRequest where the file holds no study, or another one."""
+    study = resumed(held, values)
+    ablation.check(study)
+    return study
 
 
 def _show(found: Results, comparison: Comparison, values: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from primbench.followers import Leader, follow
 from primbench.problem import Problem
 from primbench.record import Case, Header, Record, Results, Worker, Writer
 from primbench.report import roof
-from primbench.running import ALL, header, kept, left_to_do, plan
+from primbench.running import ALL, check_kept, header, keep, left_to_do, plan
 from primbench.session import Session
 
 SIGNALLED = 128  # and the number of the signal, as a shell would say it
@@ -48,7 +48,15 @@ def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
 
 def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader | None) -> None:
     check_outputs(values)
-    held = _held(values)
+    _check_resume(values)
+    with resuming(values["resume"]) as begun:
+        if begun is not None and begun.held.header.study is not None:
+            path = values["resume"]
+            raise InvalidRequest(f"--resume {path}: of a study: go on with `primbench study --resume {path}`")
+        _measure_the_rest(entries, values, leader, begun)
+
+
+def _measure_the_rest(entries: Entries, values: dict[str, Any], leader: Leader | None, begun: Begun | None) -> None:
     cases = plan(
         entries,
         backends=values["backends"],
@@ -59,7 +67,7 @@ def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader
     )
     if values["roof"]:
         cases = [*_roof_cases(cases, values), *cases]
-    found = held or Results(header=header(sys.argv, dict(values["labels"])), workers=[], records=[])
+    found = begun.held if begun else Results(header=header(sys.argv, dict(values["labels"])), workers=[], records=[])
     session = Session(
         timeout_s=values["timeout"],
         trace=values["trace"],
@@ -69,7 +77,7 @@ def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader
         leader=leader,
     )
     left = left_to_do(cases, found)
-    with writing(values["output"], values["resume"], found.header) as writer:
+    with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(left, len(left), session, writer, found, quiet=values["quiet"])
     results = replace(found, records=found.latest())
     report(results, values)
@@ -95,30 +103,43 @@ def _roof_cases(cases: list[Case], values: dict[str, Any]) -> list[Case]:
     return found
 
 
-def _held(values: Mapping[str, Any]) -> Results | None:
-    """What the run goes on with. Raises InvalidRequest, and FileError where the file cannot be read."""
-    path = values["resume"]
-    if path is None:
-        return None
+def _check_resume(values: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest where something else is asked for that --resume has."""
+    if values["resume"] is None:
+        return
     if values["output"] is not None:
         raise InvalidRequest("--output and --resume: one file, --resume goes on writing to it")
     if values["labels"]:
-        raise InvalidRequest(f"--label and --resume: {path} keeps the labels it was begun with")
-    held = records_file.read(path)
-    if held.header.study is not None:
-        raise InvalidRequest(f"--resume {path}: of a study: go on with `primbench study --resume {path}`")
-    return held
+        raise InvalidRequest(f"--label and --resume: {values['resume']} keeps the labels it was begun with")
+
+
+class Begun(NamedTuple):
+    """A results file to go on with, which no other process can write to meanwhile, and what it held."""
+
+    writer: Writer
+    held: Results
 
 
 @contextmanager
-def writing(output: str | None, resume: str | None, first: Header) -> Iterator[Writer | None]:
-    """The results file that was named, if one was, opened before anything is measured."""
-    if output is None and resume is None:
+def resuming(path: str | None) -> Iterator[Begun | None]:
+    """The file of --resume, locked before it is read. Raises FileError, also where another process writes to it."""
+    if path is None:
         yield None
         return
-    writer = Writer(resume, None) if resume is not None else Writer(str(output), first)
-    with closing(writer):
-        yield writer
+    with closing(Writer(path, None)) as writer:
+        yield Begun(writer, records_file.read(path))
+
+
+@contextmanager
+def writing(output: str | None, begun: Begun | None, first: Header) -> Iterator[Writer | None]:
+    """The results file that was named, if one was, opened before anything is measured."""
+    if begun is not None:
+        yield begun.writer
+    elif output is None:
+        yield None
+    else:
+        with closing(Writer(output, first)) as writer:
+            yield writer
 
 
 @contextmanager
@@ -163,16 +184,18 @@ def run_cases(
     cases: asked for one by one, ``total`` at most.
     """
     held_count = len(found.records)
+    ended = None
     try:
-        with signals_unwind(), session, _progress(total, quiet=quiet) as announce:
-            for line in kept(run(session, _announced(cases, announce)), writer):
-                found.add(line)
-    except (KeyboardInterrupt, SystemExit) as stop:
-        click.echo(f"Stopped after {len(found.records) - held_count} of {total} cases.", err=True)
-        return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
+        try:
+            with signals_unwind(), session, _progress(total, quiet=quiet) as announce:
+                keep(run(session, _announced(cases, announce)), writer, found)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            click.echo(f"Stopped after {len(found.records) - held_count} of {total} cases.", err=True)
+            ended = stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
+        check_kept(writer, found)
     except PrimbenchError as error:
         return error
-    return None
+    return ended
 
 
 def _announced(cases: Iterable[Case], announce: Callable[[Case], None]) -> Iterator[Case]:

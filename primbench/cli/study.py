@@ -10,11 +10,10 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from primbench import record as records_file
 from primbench.arms import Arm, arm_of, parse_arm
 from primbench.cli import compare as comparing
 from primbench.cli.compare import fail_on_option
-from primbench.cli.measuring import Entries, measure_and_report, run_cases, writing
+from primbench.cli.measuring import Begun, Entries, measure_and_report, resuming, run_cases, writing
 from primbench.cli.options import (
     TIMEOUT,
     VERSUS_PAIRS,
@@ -65,10 +64,8 @@ def _show(found: Results, comparison: Comparison, values: dict[str, Any]) -> Non
 def _run(suite: str | None, **values: Any) -> None:
     if values["resume"] is not None:
         refuse_beside_resume()
-        held = records_file.read(values["resume"])
-        carry_out(resumed(held, values), held, values)
-    else:
-        carry_out(_asked(suite, values), None, values)
+    with resuming(values["resume"]) as begun:
+        carry_out(resumed(begun.held, values) if begun else _asked(suite, values), begun, values)
 
 
 def measure_or_compare(entries: Entries, values: dict[str, Any]) -> None:
@@ -88,14 +85,14 @@ def measure_or_compare(entries: Entries, values: dict[str, Any]) -> None:
     carry_out(study_of([HOST, *values["versus"]], entries, values, placement_of(values)), None, values)
 
 
-def carry_out(study: Study, held: Results | None, values: dict[str, Any], show: Show = _show) -> None:
+def carry_out(study: Study, begun: Begun | None, values: dict[str, Any], show: Show = _show) -> None:
     """Run what is left of a study, and print what it shows. show: prints it, and exits by --fail-on.
 
     Exit 1 on a failed case, on a verdict of --fail-on, and where nothing was compared; 130 or 143 when interrupted.
     """
     check_outputs(values)
     first = replace(header(sys.argv, dict(values["labels"])), study=study)
-    found = held or Results(header=first, workers=[], records=[])
+    found = begun.held if begun else Results(header=first, workers=[], records=[])
     session = Session(
         timeout_s=values["timeout"],
         trace=values["trace"],
@@ -106,7 +103,7 @@ def carry_out(study: Study, held: Results | None, values: dict[str, Any], show: 
     )
     cases = to_run(study, found, is_settled=_is_settled, time_budget_s=values["time_budget"])
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
-    with writing(values["output"], values["resume"], found.header) as writer:
+    with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(cases, total, session, writer, found, quiet=values["quiet"], run=_run_telling)
     comparison = compare(found)
     show(found, comparison, values if ended is None else values | {"fail_on": "never"})

@@ -298,6 +298,30 @@ def test_resume_tries_failed_cases_again_and_adds_new_ones(run: Run) -> None:
     assert 4 == len(rows(out))
 
 
+def test_a_file_is_resumed_once_at_a_time(run: Run) -> None:
+    run.complete(*faults("none"), "-o", str(run.file))
+    front = run.start(*faults("none", "hang"), "--resume", str(run.file))
+    run.wait_until_hanging()
+    before = run.file.read_bytes()
+    code, out, err = run.complete(*faults("none", "print"), "--resume", str(run.file))
+    assert (2, "") == (code, out)
+    assert f"Error: {run.file}: process {front.pid} is writing to it: wait for its end\n" == err
+    assert before == run.file.read_bytes()
+
+
+def test_a_file_removed_during_the_run_is_told_and_what_was_measured_kept(run: Run) -> None:
+    front = interrupted_run(run)
+    run.file.unlink()
+    front.send_signal(signal.SIGINT)
+    code, out, err = ended(front)
+    assert (1, 1) == (code, len(rows(out)))
+    assert re.search(
+        rf"Error: {run.file}: was removed .* all that was measured is in {run.folder}/results-.*\.jsonl\n", err
+    )
+    (kept,) = run.folder.glob("results-*.jsonl")
+    assert [("ok", None)] == told(record.read(kept).records)
+
+
 def test_resume_of_a_finished_run_starts_no_worker(run: Run) -> None:
     run.complete(*faults("none", "unsupported"), "-o", str(run.file))
     before = run.file.read_bytes()

@@ -16,7 +16,7 @@ FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels
 
 LAYERS = [
     "errors units dtypes pins",
-    "sysfiles jsonlines",
+    "sysfiles jsonlines locks",
     "cgroups cpusets pci",
     "problem measurement mempolicy stats random hostmemory launcher runtime seal",
     "nvml nvml_state cpuspeed",

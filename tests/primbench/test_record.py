@@ -4,9 +4,10 @@ import contextlib
 import lzma
 import os
 import resource
+import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -261,6 +262,31 @@ def test_a_writer_makes_a_file_and_another_adds_to_it(tmp_path: Path) -> None:
     with closing(Writer(path, None)) as writer:
         writer.write(RECORD)
     assert WHOLE == path.read_bytes()
+
+
+def test_a_file_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "new.jsonl"
+    with closing(Writer(path, HEADER)), pytest.raises(FileError, match=f"process {os.getpid()} is writing to it"):
+        Writer(path, None)
+    Writer(path, None).close()
+
+
+LOSSES: dict[str, Callable[[Path], object]] = {
+    "was removed or renamed": lambda path: path.unlink(),
+    "was replaced by another file": lambda path: Path(shutil.copy(path, path.with_name("copy"))).replace(path),
+    "was cut": lambda path: os.truncate(path, 10),
+    "was added to by another program": lambda path: path.write_bytes(path.read_bytes() + b"\n"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_writer_notices_what_others_do_to_its_file(tmp_path: Path, loss: str) -> None:
+    path = written(tmp_path, HEAD)
+    with closing(Writer(path, None)) as writer:
+        writer.write(WORKER)
+        assert writer.loss() is None
+        LOSSES[loss](path)
+        assert loss == writer.loss()
 
 
 def test_a_writer_makes_no_file_over_another(tmp_path: Path) -> None:

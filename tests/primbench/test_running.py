@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,12 +11,12 @@ from msgspec.structs import replace
 
 from primbench import backends, record, running
 from primbench.environment.devices import has_gpu_node
-from primbench.errors import BackendUnavailable, FileError, InvalidRequest
+from primbench.errors import BackendUnavailable, FileError, InvalidRequest, OutputError
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Method
 from primbench.placement import Placement
-from primbench.record import Case, Record, Results
-from primbench.running import choose, header, left_to_do, plan
+from primbench.record import Case, Record, Results, Writer
+from primbench.running import check_kept, choose, header, keep, left_to_do, plan
 
 DRY = Method(dry_run=True)
 SMALL, LARGE = Gemm(8, 8, 8), Gemm(10**6, 10**6, 1)
@@ -53,6 +56,27 @@ def test_an_existing_file_is_refused_before_anything_is_run(tmp_path: Path) -> N
     with pytest.raises(FileError, match="exists"):
         running.run([SMALL], backend="numpy", device="cpu", method=DRY, output=path)
     assert "precious" == path.read_text()
+
+
+def test_what_is_measured_while_the_file_is_lost_is_kept_beside_it(tmp_path: Path) -> None:
+    path, case = tmp_path / "results.jsonl", planned([SMALL])[0]
+    records = [Record(case=replace(case, process=n), status="ok", started_utc="", duration_s=1) for n in range(3)]
+    found = Results(header=header([], {}), workers=[], records=[])
+
+    def measured() -> Iterator[Record]:
+        yield records[0]
+        path.unlink()
+        yield from records[1:]
+
+    with closing(Writer(path, found.header)) as writer:
+        with pytest.raises(OutputError) as caught:
+            keep(measured(), writer, found)
+        said = re.fullmatch(rf"{path}: was removed or renamed .*; all that was measured is in (.*)", str(caught.value))
+        assert said
+        assert records[:2] == found.records == record.read(said[1]).records
+        tmp_path.rename(tmp_path.with_name("elsewhere"))
+        with pytest.raises(OutputError, match=f"{tempfile.gettempdir()}/results-"):
+            check_kept(writer, found)
 
 
 def test_no_problems_are_no_records() -> None:
