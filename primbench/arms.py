@@ -285,3 +285,11 @@ PLACEMENT_KEYS = tuple(_PLACEMENT)
 def settings_of(arm: Arm) -> dict[str, str]:
     """The fields that an arm asks its runtime for, each with its key."""
     return {field: key for field, key in SETTING_KEYS.items() if getattr(arm, field) not in (None, (), {})}
+
+
+def in_words(arm: Arm, field: str) -> str:
+    """A field that an arm asks its runtime for, as ``parse_arm`` takes it."""
+    if field == "variables":
+        return ",".join(f"{_ENV}{name}={value}" for name, value in arm.variables.items())
+    key = SETTING_KEYS[field]
+    return f"{key}={_FIELDS[key].write(getattr(arm, field))}"

@@ -17,6 +17,7 @@ from primbench.errors import BackendUnavailable, PlacementError, WorkerError
 from primbench.protocol import Outcome, Ready, Refusal, Start
 from primbench.ranks import Ranks, readable
 from primbench.record import Case
+from primbench.runtimes.applied import mismatch, outside
 from primbench.runtimes.refusals import refusal
 from primbench.runtimes.supervise import Order
 
@@ -56,8 +57,8 @@ class WorkerProcess:
             peer.close()
         try:
             self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)
-            if arm is not None and not arm.on_host_root:
-                _check_version(arm, self.ready)
+            if arm is not None:
+                _check(arm, self.ready)
         except BaseException as error:
             self.end()
             if arm is not None and isinstance(error, WorkerGone | BackendUnavailable):
@@ -141,10 +142,12 @@ def _child(arm: Arm | None, start: Start, peers: Sequence[int], verbose: bool) -
     return Child("worker", "primbench.runtimes.supervise", [order], verbose=verbose, clears_up=True)
 
 
-def _check_version(arm: Arm, ready: Ready) -> None:
-    """Raises BackendUnavailable: results of two versions are not to be set side by side."""
+def _check(arm: Arm, ready: Ready) -> None:
+    """Raises BackendUnavailable: results of two versions, or of a place not as asked for, are not to be compared."""
     inside = ready.environment.primbench_version
     if inside != __version__:
         raise BackendUnavailable(
             f"arm {arm.name}: image {arm.image} has primbench {inside}, this is {__version__}: build the image again"
         )
+    if found := mismatch(arm, ready, outside()):
+        raise BackendUnavailable(f"arm {arm.name}: {found}")

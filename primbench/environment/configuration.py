@@ -33,11 +33,12 @@ _CACHES = {
 
 def variables() -> dict[str, str]:
     """Those that libraries read and that can change speed; never one that names a secret or a host."""
-    return {
-        name: homely(value)
-        for name, value in sorted(os.environ.items())
-        if is_for_libraries(name) and name not in _NAMES_A_HOST | _LABELS
-    }
+    return {name: homely(value) for name, value in sorted(os.environ.items()) if is_recorded(name)}
+
+
+def is_recorded(name: str) -> bool:
+    """Whether ``variables`` tells of it where it is set."""
+    return is_for_libraries(name) and name not in _NAMES_A_HOST | _LABELS
 
 
 def is_for_libraries(name: str) -> bool:
