@@ -7,7 +7,6 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from primbench.backends import open_backend
 from primbench.errors import PrimbenchError, VerificationError
 from primbench.problem import described
 
@@ -51,6 +50,7 @@ def sealable(setup: Setup) -> Setup:
         @functools.cache
         def taken(method: Method, clock: Clock) -> Taken:
             from primbench import seal
+            from primbench.backends import open_backend
 
             def work(sealed: seal.Seal) -> Taken:
                 opened = open_backend(backend.name, backend.device)

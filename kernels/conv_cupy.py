@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver
 from primbench.problem import Step, described, kernel
-from primbench.units import format_bytes
 
 if TYPE_CHECKING:
+    from primbench.cuda import cudnn_graph
     from primbench.kernels.conv import Conv
 
 MAX_WORKSPACE_BYTES = 4 * 2**30
@@ -26,6 +25,8 @@ class Choice:
 
     def algorithm(self) -> str:
         """As "cuDNN eng62 k2=7 k13=1 (tensor cores), workspace 9.3 MiB"."""
+        from primbench.units import format_bytes
+
         notes = f" ({', '.join(self.plan.notes)})" if self.plan.notes else ""
         return f"cuDNN {self.plan.name}{notes}, workspace {format_bytes(self.plan.workspace_bytes)}"
 
@@ -41,6 +42,8 @@ def cupy_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     The step has an attribute ``algorithm``: the engine, what it does to numbers ("sums in any order" where two calls
     may differ in the last bits), and its workspace.
     """
+    from primbench.cuda import cudnn
+
     if problem.algo == "implicit_gemm":
         from primbench.kernels import _conv_implicit_gemm
 
@@ -60,6 +63,8 @@ def cupy_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
 
 
 def _choose(backend: Any, problem: Conv, operands: tuple[Any, Any, Any]) -> Choice:
+    from primbench.cuda import cudnn, cudnn_conv, driver
+
     key = (problem, backend.device, backend.stream_handle)
     choice = _CHOICES.get(key)
     if choice is None:
@@ -71,11 +76,15 @@ def _choose(backend: Any, problem: Conv, operands: tuple[Any, Any, Any]) -> Choi
 
 
 def _fastest(backend: Any, found: list[cudnn_graph.Plan], operands: tuple[Any, Any, Any]) -> cudnn_graph.Plan:
+    from primbench.cuda import cudnn_conv
+
     workspace = backend.empty((max(plan.workspace_bytes for plan in found),), "int8")
     return cudnn_conv.fastest(found, lambda plan: _bound(backend, plan, operands, workspace), backend.stream_handle)
 
 
 def _bound(backend: Any, plan: cudnn_graph.Plan, operands: tuple[Any, Any, Any], workspace: Any) -> cudnn_graph.Call:
+    from primbench.cuda import cudnn, cudnn_conv, cudnn_graph
+
     identities = (cudnn_conv.X, cudnn_conv.W, cudnn_conv.Y)
     addresses = {identity: array.data.ptr for identity, array in zip(identities, operands, strict=True)}
     handle = cudnn.handle(backend.stream_handle, backend.device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import cublaslt
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 @kernel("gemm", "cupy")
 def cupy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Step:
     """The step has an attribute ``algorithm``: the kernel that cuBLASLt chose."""
+    from primbench.cuda import cublaslt
+
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
     operands = (a, b, c if d is None else d, c, backend.workspace)
     addresses = cublaslt.Addresses(*(array.data.ptr for array in operands))

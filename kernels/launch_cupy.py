@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import driver
 from primbench.kernels._launch_cuda import Replay, cuda_step, parameters, refuse_what_cpus_do
-from primbench.kernels._launch_driver import driver_step
 from primbench.kernels._launch_sealed import sealable
 from primbench.problem import Step, kernel
 
@@ -24,6 +21,8 @@ _ONE = (1,)  # grid and block
 def cupy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     refuse_what_cpus_do(problem)
     if problem.call in ("driver", "ctypes"):
+        from primbench.kernels._launch_driver import driver_step
+
         return driver_step(backend, problem)
     launches, output = _addition(backend, problem, *inputs) if inputs else _raw_kernels(backend, problem)
     return cuda_step(backend, problem, launches, lambda enqueue: _replay(backend, enqueue, output))
@@ -38,6 +37,8 @@ def _addition(backend: Any, problem: Launch, x: Any) -> tuple[list[Step], Any]:
 
 def _raw_kernels(backend: Any, problem: Launch) -> tuple[list[Step], Any]:
     """One a node; without parameters they write nothing, and there is no output."""
+    import importlib.resources
+
     import cupy
 
     source = importlib.resources.files("primbench.kernels").joinpath("cuda", "launch.cu").read_text()
@@ -61,6 +62,8 @@ def _raw_kernels(backend: Any, problem: Launch) -> tuple[list[Step], Any]:
 
 
 def _replay(backend: Any, enqueue: Callable[[], None], output: Any) -> Replay:
+    from primbench.cuda import driver
+
     backend.stream.begin_capture()
     try:
         enqueue()

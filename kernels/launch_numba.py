@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels._launch_cuda import Replay, cuda_step, refuse_what_cpus_do
-from primbench.kernels._launch_driver import driver_step
-from primbench.kernels._launch_host import host_step
 from primbench.kernels._launch_sealed import sealable
 from primbench.problem import Step, kernel
 
@@ -22,10 +20,17 @@ if TYPE_CHECKING:
 @sealable
 def numba_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     """One call is made here, so that no later one compiles."""
-    if backend.device == "cpu":
-        return host_step(problem) if problem.call != "dispatch" or problem.nodes else _function(backend, *inputs)
+    on_cpu = backend.device == "cpu"
+    if on_cpu and (problem.call != "dispatch" or problem.nodes):
+        from primbench.kernels._launch_host import host_step
+
+        return host_step(problem)
+    if on_cpu:
+        return _function(backend, *inputs)
     refuse_what_cpus_do(problem)
     if problem.call in ("driver", "ctypes"):
+        from primbench.kernels._launch_driver import driver_step
+
         return driver_step(backend, problem)
     if problem.parameter_bytes:
         raise UnsupportedCase("a kernel of Numba takes scalars and arrays only: ask for --call driver")

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels._launch_cuda import Replay, cuda_step, refuse_what_cpus_do
-from primbench.kernels._launch_driver import driver_step
-from primbench.kernels._launch_host import host_step
 from primbench.kernels._launch_sealed import sealable
 from primbench.problem import Step, kernel
 
@@ -25,9 +23,13 @@ def torch_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
 
     on_cpu = backend.device == "cpu"
     if on_cpu and (problem.call != "dispatch" or problem.nodes):
+        from primbench.kernels._launch_host import host_step
+
         return host_step(problem)
     refuse_what_cpus_do(problem)
     if problem.call in ("driver", "ctypes"):
+        from primbench.kernels._launch_driver import driver_step
+
         return driver_step(backend, problem)
     if problem.parameter_bytes:
         raise UnsupportedCase("torch launches no kernels with parameters of one's own: ask for --call driver")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.cuda.cudnn_rnn import ALGORITHMS
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Reference, check_sizes, fields_of, option, size
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 
 GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 DIRECTIONS = ("forward_inference", "forward_training", "bwd_data", "bwd_weights")
+CUDNN_ALGORITHMS = ("standard", "persist_static", "persist_dynamic")  # numbered in primbench.cuda.cudnn_rnn
 TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
 FULL_CHECK_FLOP = 2**30
 CHECKED_ROWS, CHECKED_UNITS = 8, 64
@@ -68,7 +67,7 @@ class Rnn(Problem, name="rnn"):
         "auto",
         "fused: the library's call for all steps; stepwise: calls for each; auto: fused where there is one; "
         "the others: cuDNN's algorithms",
-        ("auto", "fused", "stepwise", *ALGORITHMS),
+        ("auto", "fused", "stepwise", *CUDNN_ALGORITHMS),
     )
 
     def __post_init__(self) -> None:
@@ -286,6 +285,8 @@ class Rnn(Problem, name="rnn"):
 
 def _float64(array: Array) -> Array:
     """In threads: a matrix of weights has 10^8 elements, and half of the work is to touch new memory."""
+    from concurrent.futures import ThreadPoolExecutor
+
     import numpy as np
 
     wide = np.empty(array.shape, "float64")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import trial
-from primbench.cuda.cudnn import CudnnRefusal
-from primbench.cuda.cudnn_rnn import ALGORITHMS
 from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.kernels.rnn import CUDNN_ALGORITHMS
 from primbench.problem import Step, described, kernel, setup_of
-from primbench.units import format_time
 
 if TYPE_CHECKING:
     from primbench.kernels._rnn_stepwise import Bind, Pointwise
@@ -31,13 +27,14 @@ _fastest: dict[tuple[Any, str], str] = {}
 @kernel("rnn", "cupy")
 def cupy_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
     """The step's attribute ``algorithm`` names cuDNN's algorithm and, where it was chosen here, the times of all."""
+    from primbench.cuda.cudnn import CudnnRefusal
     from primbench.kernels._rnn_cudnn import cudnn_step
 
     operands = problem.operands(inputs)
     if problem.algo == "stepwise":
         return _stepwise(backend, problem, operands)
     _refuse_approximations(problem)
-    known = problem.algo if problem.algo in ALGORITHMS else _fastest.get((problem, backend.device))
+    known = problem.algo if problem.algo in CUDNN_ALGORITHMS else _fastest.get((problem, backend.device))
     if known is None:
         return _try_all(backend, problem, operands)
     try:
@@ -56,7 +53,9 @@ def _refuse_approximations(problem: Rnn) -> None:
 
 def _try_all(backend: Any, problem: Rnn, operands: Operands) -> Step:
     """The fastest of those that cuDNN has for this network. Raises UnsupportedCase where it has none."""
+    from primbench.cuda import trial
     from primbench.kernels._rnn_cudnn import cudnn_step
+    from primbench.units import format_time
 
     best, best_s, tried, refused = None, math.inf, [], []
     for name in TRIED[:1] if problem.needs_exact_tanh else TRIED:
@@ -100,6 +99,8 @@ def _pointwise(problem: Rnn) -> Bind:
 
 @functools.cache
 def _compiled(dtype: str) -> Any:
+    import importlib.resources
+
     import cupy
 
     source = importlib.resources.files("primbench.kernels").joinpath("cuda/rnn_pointwise.cu").read_text()

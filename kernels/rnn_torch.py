@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.cuda.cudnn_rnn import ALGORITHMS
 from primbench.errors import UnsupportedCase
+from primbench.kernels.rnn import CUDNN_ALGORITHMS
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def torch_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
     """
     import torch
 
-    if problem.algo in ALGORITHMS:
+    if problem.algo in CUDNN_ALGORITHMS:
         raise UnsupportedCase("torch chooses cuDNN's algorithm itself: ask for --algo fused, or --backend cupy")
     if problem.direction == "bwd_weights":
         raise UnsupportedCase(

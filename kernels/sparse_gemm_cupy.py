@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import cusparse
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 @kernel("sparse_gemm", "cupy")
 def cupy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: Any, row_starts: Any, b: Any) -> Step:
     """The step has an attribute ``algorithm``: SpMM, or SpMV where B is one column, and which of theirs."""
+    from primbench.cuda import cusparse
+
     c = backend.empty((problem.m, problem.n), problem.dtype)
     kept = [values, columns, row_starts, b, c]  # the plan has addresses only
     addresses = cusparse.Addresses(*(array.data.ptr for array in kept))

@@ -7,6 +7,7 @@ and the conformance test are derived from what is registered here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
@@ -195,6 +196,7 @@ def described(step: Step, **attributes: Any) -> Step:
     return step
 
 
+@functools.cache  # else the folder is looked through for every problem of a suite
 def load_all() -> None:
     """Import every file of ``primbench.kernels``; an import error in one of them is raised, not hidden."""
     package = importlib.import_module("primbench.kernels")

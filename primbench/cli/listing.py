@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -34,8 +35,12 @@ def _backend(name: str) -> str:
 
 def _version(name: str) -> str:
     """The version of the first installed distribution that provides the backend's module."""
-    modules = importlib.metadata.packages_distributions()
-    found = [d for module in backend_files.modules_of(name) for d in modules.get(module, [])]
+    modules = backend_files.modules_of(name)
+    for distribution in modules:  # most are called as their module; to ask every distribution takes half a second
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(distribution)
+    providers = importlib.metadata.packages_distributions()
+    found = [distribution for module in modules for distribution in providers.get(module, [])]
     return importlib.metadata.version(found[0]) if found else "version unknown"
 
 

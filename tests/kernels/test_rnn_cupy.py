@@ -12,11 +12,11 @@ import pytest
 
 from primbench.cuda import driver, trial
 from primbench.cuda.cudnn import CudnnRefusal
-from primbench.cuda.cudnn_rnn import Addresses, Matrix
+from primbench.cuda.cudnn_rnn import ALGORITHMS, Addresses, Matrix
 from primbench.errors import UnsupportedCase
 from primbench.kernels import _rnn_cudnn, rnn_cupy
 from primbench.kernels._rnn_numpy import Network
-from primbench.kernels.rnn import Rnn
+from primbench.kernels.rnn import CUDNN_ALGORITHMS, Rnn
 from primbench.verify import verify
 
 LEFT_BY_FORWARD, LEFT_BY_BWD_DATA = 1, 2
@@ -178,3 +178,7 @@ def test_what_cudnn_lacks_is_said_with_what_it_has(backend: Any) -> None:
         step_of(backend, Rnn(5, 2, 3, "gru", math_mode="tf32", algo="persist_static"))
     with pytest.raises(UnsupportedCase, match=r"approximate tanh .* ask for --algo standard"):
         step_of(backend, Rnn(5, 2, 3, "lstm", algo="persist_static"))
+
+
+def test_every_algorithm_that_can_be_asked_for_has_a_number() -> None:
+    assert CUDNN_ALGORITHMS == tuple(ALGORITHMS)
