@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 SPINS = 200  # some 50 us; then a rank sleeps, as it must where ranks have to share a CPU
 _LINE_BYTES = 64  # a cache line; sem_t has 32 bytes
 _C = ctypes.CDLL(None)
+_NAME = "primbench"
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Barrier:
@@ -90,14 +94,53 @@ def share(group: Group, size_bytes: int) -> Shared:
 
 def _open_file(group: Group, length_bytes: int) -> int:
     """A file in memory, made by rank 0 and opened by the others through /proc: no name that could be left behind."""
-    file = os.memfd_create("primbench") if group.rank == 0 else -1
-    if group.rank == 0:
-        os.truncate(file, length_bytes)
-    path = group.agree(f"/proc/{os.getpid()}/fd/{file}")
+    file = _make_file(length_bytes) if group.rank == 0 else -1
+    process, number = group.agree([os.getpid(), file])
+    return file if group.rank == 0 else open_made(process, number, length_bytes)
+
+
+def _make_file(length_bytes: int) -> int:
+    file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.truncate(file, length_bytes)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+    return file
+
+
+def open_made(process: object, number: object, length_bytes: int) -> int:
+    """Rank 0's file, by its process and descriptor there; whatever else these may lead to is not opened for writing.
+
+    Raises UnsupportedCase for what is no such file, and for what cannot be opened.
+    """
+    where = f"/proc/{process}/fd/{number}"
+    if type(process) is not int or type(number) is not int:
+        raise UnsupportedCase(f"the memory of rank 0 cannot be shared: {where!r} are not two numbers")
     try:
-        return file if group.rank == 0 else os.open(path, os.O_RDWR)
+        named = os.open(where, os.O_PATH | os.O_CLOEXEC)  # which opens nothing yet
+        try:
+            file = _open_named(named, length_bytes)
+        finally:
+            os.close(named)
     except OSError as error:
-        raise UnsupportedCase(f"the memory of rank 0 cannot be shared: {path}: {error.strerror}") from None
+        raise UnsupportedCase(f"the memory of rank 0 cannot be shared: {where}: {error.strerror}") from None
+    if file is None:
+        raise UnsupportedCase(f"the memory of rank 0 cannot be shared: {where} is no memory that a rank has made")
+    return file
+
+
+def _open_named(named: int, length_bytes: int) -> int | None:
+    """None unless it is a file of this user in memory, of our name, that length, and seals that keep the length."""
+    mine, found = f"/proc/self/fd/{named}", os.fstat(named)
+    is_made = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_size == length_bytes
+    if not is_made or os.readlink(mine) != f"/memfd:{_NAME} (deleted)":
+        return None
+    file = os.open(mine, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if fcntl.fcntl(file, fcntl.F_GET_SEALS) == _SEALS:
+            return file
+    except OSError:  # of a folder's file by that name
+        pass
+    os.close(file)
+    return None
 
 
 def _whole_pages(size_bytes: int) -> int:
