@@ -59,15 +59,19 @@ def _connect(device: str, group: Group) -> None:
 
 
 def _store(distributed: Any, group: Group) -> Any:
-    """Where the ranks find each other: rank 0 serves it at a free port. It asks nobody for a secret."""
+    """Where the ranks find each other: rank 0 serves it at a free port, and no wider than they need.
+
+    It asks nobody for a secret, and neither do the connections that gloo and NCCL then make.
+    """
     if group.size == 1:
         return distributed.HashStore()
     if group.rank:
         return distributed.TCPStore(group.address, group.agree(), group.size, is_master=False)
     listener = group.listen()  # the store itself would do so at all addresses
-    port = listener.getsockname()[1]
+    address, port = listener.getsockname()[:2]
+    own = group.address if address in ("::", "0.0.0.0") else address  # what others call this host may not lead there
     store = distributed.TCPStore(
-        group.address, port, group.size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+        own, port, group.size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )
     group.agree(port)
     return store

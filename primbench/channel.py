@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -62,9 +63,33 @@ def listen(address: str, port: int, backlog: int | None = None) -> socket.socket
     family, _, _, _, named = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     if _is_loopback(address):
         return socket.create_server((str(named[0]), port), family=family, backlog=backlog)
+    return _listen_everywhere(port, backlog)
+
+
+def _listen_everywhere(port: int, backlog: int | None = None) -> socket.socket:
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     return socket.create_server(("", port), family=family, backlog=backlog, dualstack_ipv6=both)
+
+
+def listen_beside(connections: Iterable[socket.socket]) -> socket.socket:
+    """A listener at a free port of the address that the other ends have come to, at all where they came to several.
+
+    Those who did not come by a network are on this host. Raises OSError.
+    """
+    came_to = {_own_address(each) for each in connections}
+    if len(came_to) != 1:
+        return _listen_everywhere(0)
+    (address,) = came_to
+    return socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+
+
+def _own_address(connection: socket.socket) -> str:
+    """An IPv4 address as such, where the listener was one for both. A zone stays in it, as in fe80::1%eth0."""
+    if connection.family == socket.AF_UNIX:
+        return "127.0.0.1"
+    name, _ = socket.getnameinfo(connection.getsockname(), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+    return name.removeprefix("::ffff:") if "." in name else name
 
 
 def _is_loopback(address: str) -> bool:

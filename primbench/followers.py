@@ -7,37 +7,19 @@ so that a worker and its ranks find each other as on one host, and are replaced 
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import struct
-import time
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import msgspec
 
+from primbench import meeting
 from primbench.channel import Channel, listen
 from primbench.children import Child
 from primbench.errors import InvalidRequest, PrimbenchError, WorkerError
 from primbench.launcher import World
 from primbench.ranks import readable, start_rank
-
-COME_TIMEOUT_S = 120.0  # a file system that many hosts load Python from is slow
-ANSWER_TIMEOUT_S = 10.0
-RETRY_S = 0.1
-
-# What an end that is not of this launch makes of a meeting. AssertionError: Python 3.11's word for a bad challenge.
-_STRANGE = (AuthenticationError, AssertionError, OSError, EOFError, msgspec.MsgspecError)
-
-
-class Hello(msgspec.Struct, frozen=True):
-    """To the leader, first on every connection. number: of the order to start that it answers; 0 from a front."""
-
-    rank: int
-    number: int
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -81,32 +63,8 @@ class Leader:
         return FollowedRanks(self._started, self._fronts, [channel.connection for channel in channels])
 
     def _accept_all(self, number: int) -> list[Channel]:
-        """A connection from every other rank, in their order, that begins with a Hello of that number."""
-        deadline, found = time.monotonic() + COME_TIMEOUT_S, dict[int, Channel]()
-        while len(found) < self.world.size - 1:
-            self._listener.settimeout(max(1e-3, deadline - time.monotonic()))
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                absent = next(rank for rank in range(1, self.world.size) if rank not in found)
-                raise WorkerError(f"rank {absent} did not come within {COME_TIMEOUT_S:g} s") from None
-            channel = Channel(connection)
-            rank = self._rank_of(channel, number)
-            if rank is None or rank in found:
-                channel.close()
-            else:
-                found[rank] = channel
-        return [found[rank] for rank in sorted(found)]
-
-    def _rank_of(self, channel: Channel, number: int) -> int | None:
-        """None of a stranger, and of who comes too late: another launch may have the same secret."""
-        try:
-            with _hurrying(channel.connection):
-                _authenticate(channel.connection, self.world.secret, deliver_challenge, answer_challenge)
-                hello = channel.receive(Hello)
-        except _STRANGE:
-            return None
-        return hello.rank if hello.number == number and 0 < hello.rank < self.world.size else None
+        """A connection from every other rank, in their order, made for that number."""
+        return meeting.meet(self._listener, self.world.secret, range(1, self.world.size), number)
 
     def __enter__(self) -> Self:
         return self
@@ -206,7 +164,7 @@ def _exit_status(error: BaseException | None) -> int:
 
 def _listen(world: World) -> socket.socket:
     try:
-        return listen(world.address, world.port, world.size)
+        return listen(world.address, world.port, world.size + meeting.MOST_GUESTS)
     except OSError as error:
         raise InvalidRequest(
             f"{world.address} port {world.port}: {error.strerror}: set MASTER_ADDR to the host of rank 0 and "
@@ -215,41 +173,8 @@ def _listen(world: World) -> socket.socket:
 
 
 def _connect(world: World, number: int) -> Channel:
-    """A connection to the leader, who may not be there yet. number: as in Hello. Raises WorkerError."""
-    deadline = time.monotonic() + COME_TIMEOUT_S
-    while True:
-        try:
-            connection = socket.create_connection((world.address, world.port), ANSWER_TIMEOUT_S)
-            break
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise WorkerError(f"rank 0 is not at {world.address} port {world.port}: {error.strerror}") from None
-            time.sleep(RETRY_S)
-    connection.settimeout(None)
-    channel = Channel(connection)
+    """A connection to the leader, made for that number. Raises WorkerError."""
     try:
-        with _hurrying(connection):
-            _authenticate(connection, world.secret, answer_challenge, deliver_challenge)
-        channel.send(Hello(world.rank, number))
-    except _STRANGE:
-        channel.close()
+        return meeting.join((world.address, world.port), world.secret, world.rank, number)
+    except meeting.NotOurs:
         raise WorkerError(f"{world.address} port {world.port} is another job's: set PRIMBENCH_PORT") from None
-    return channel
-
-
-@contextlib.contextmanager
-def _hurrying(connection: socket.socket) -> Iterator[None]:
-    """Reads fail after a while inside. By the kernel: a timeout of Python's would not hold for other readers."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", round(ANSWER_TIMEOUT_S), 0))
-    yield
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
-
-
-def _authenticate(connection: socket.socket, secret: bytes, *challenges: Callable[[Any, bytes], None]) -> None:
-    """Both ends prove that they know the secret, without telling it, by the challenges of multiprocessing.
-
-    Raises what is in _STRANGE. Nothing is unpickled.
-    """
-    with Connection(os.dup(connection.fileno())) as reader:
-        for challenge in challenges:
-            challenge(reader, secret)

@@ -78,10 +78,10 @@ class Group:
             channel.send(message)
 
     def listen(self) -> socket.socket:
-        """On rank 0, a listener at a free port for the other ranks, who come to the group's address."""
-        from primbench.channel import listen
+        """On rank 0, a listener at a free port for the other ranks, who come to the group's address, and no wider."""
+        from primbench.channel import listen_beside
 
-        return listen(self.address, 0)
+        return listen_beside(channel.connection for channel in self._channels)
 
     def on_one_host(self) -> bool:
         """Whether all ranks see the same processes and clock; an agreement, too."""

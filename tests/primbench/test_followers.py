@@ -16,7 +16,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from primbench import followers
+from primbench import followers, meeting
 from primbench.channel import Channel, listen
 from primbench.errors import InvalidRequest, WorkerError
 from primbench.followers import Leader, Order, follow
@@ -106,7 +106,7 @@ def test_the_leader_hears_what_a_rank_died_of_once_and_not_of_the_next_one() -> 
 
 
 def test_a_stranger_is_turned_away_and_a_follower_that_comes_later_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followers, "ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(meeting, "ANSWER_TIMEOUT_S", 1.0)
     led = world()
     with ThreadPoolExecutor(3) as pool:
         leading = pool.submit(Leader, led)
@@ -121,7 +121,7 @@ def test_a_stranger_is_turned_away_and_a_follower_that_comes_later_is_not(monkey
 
 
 def test_who_does_not_come_or_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followers, "COME_TIMEOUT_S", NOBODY_S)
+    monkeypatch.setattr(meeting, "COME_TIMEOUT_S", NOBODY_S)
     with pytest.raises(WorkerError, match=r"rank 1 did not come within 0\.3 s"):
         Leader(world())
     led = world()

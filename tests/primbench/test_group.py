@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from primbench.channel import Channel
+from primbench.channel import Channel, listen
 from primbench.errors import BackendUnavailable, UnsupportedCase
 from primbench.group import ALONE, Group, Refused
 
@@ -73,4 +73,36 @@ def test_a_closed_connection_is_an_end_and_other_words_are_refused() -> None:
     assert ["two", 2] == ours.receive(list[Any])
     with pytest.raises(EOFError, match="closed"):
         ours.receive(int)
+    ours.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "::1"])
+def test_rank_0_listens_where_the_others_came_to_alone(address: str) -> None:
+    """Who listens for everybody knows by what address each of them came."""
+    if ":" in address and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with listen("0.0.0.0", 0) as everywhere:
+        with socket.create_connection((address, everywhere.getsockname()[1])):
+            channel = Channel(everywhere.accept()[0])
+        with Group(0, 2, [channel]).listen() as found:
+            assert address == found.getsockname()[0]
+        channel.close()
+
+
+def test_rank_0_listens_everywhere_where_others_came_to_several_addresses() -> None:
+    with listen("0.0.0.0", 0) as everywhere:
+        channels = []
+        for address in ("127.0.0.1", "127.0.0.2"):
+            with socket.create_connection((address, everywhere.getsockname()[1])):
+                channels.append(Channel(everywhere.accept()[0]))
+        with Group(0, 3, channels).listen() as found:
+            assert found.getsockname()[0] in ("0.0.0.0", "::")
+        for channel in channels:
+            channel.close()
+
+
+def test_ranks_of_one_process_tree_are_listened_for_on_this_host_alone() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs, Group(0, 2, [Channel(ours)]).listen() as found:
+        assert "127.0.0.1" == found.getsockname()[0]
     ours.close()

@@ -26,7 +26,7 @@ LAYERS = [
     "affordable timedpages inputsets timing collective",
     "disturbances record summary protocol",
     "children runtimes",
-    "ranks followers worker workerprocess rank session",
+    "meeting ranks followers worker workerprocess rank session",
     "running",
     "affinity doctor study compare images wheel ablation",
     "report",
