@@ -39,8 +39,14 @@ def cpus_allowed(root: Path) -> tuple[list[int], str]:
 def memory_nodes_allowed(root: Path) -> list[int]:
     """The nodes online that this process may take memory from. Raises OSError or ValueError where that is not told."""
     online = set(read_cpu_list(root / "sys/devices/system/node/online"))
-    allowed = attempt({}, "", lambda: _of_status(root, "Mems_allowed_list"))
-    return sorted(online & set(_cpuset(root, "mems")[0] if allowed is None else allowed))
+    reasons: dict[str, str] = {}
+    allowed = attempt(reasons, "status", lambda: _of_status(root, "Mems_allowed_list"))
+    if allowed is None:
+        group = attempt(reasons, "cpuset", lambda: _cpuset(root, "mems"))
+        if group is None:
+            raise ValueError("; ".join(reasons.values()))
+        allowed, _ = group
+    return sorted(online & set(allowed))
 
 
 def _of_status(root: Path, label: str) -> tuple[int, ...]:

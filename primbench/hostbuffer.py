@@ -45,6 +45,6 @@ def _bind(array: Array, node: int) -> None:
     attempt(reasons, "mbind", lambda: mempolicy.bind_pages(array.ctypes.data, array.nbytes, [node]))
     if not reasons:
         return
-    nodes = attempt(reasons, "nodes", lambda: [each.id for each in memory_nodes() if each.has_memory and each.allowed])
+    nodes = attempt(reasons, "nodes", lambda: [each.id for each in memory_nodes() if each.is_usable])
     there = f"this process may use {format_cpu_list(nodes)}" if nodes else "nodes cannot be listed here"
     raise UnsupportedCase(f"no memory on node {node}: mbind: {reasons['mbind']}; {there}")

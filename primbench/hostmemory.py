@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from primbench.cgroups import cgroup_folders
-from primbench.sysfiles import read_number
+from primbench.cores import last_level_caches
+from primbench.sysfiles import attempt, read_number
 
 # Control groups v2, then v1: limit and usage.
 _LIMITS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
@@ -15,14 +16,8 @@ _UNKNOWN_CACHE_BYTES = 32 * 1024 * 1024
 
 def last_level_cache_bytes(root: Path = Path("/")) -> int:
     """All last-level caches of the CPUs this process may use, together; 32 MiB where sysfs names none."""
-    found: dict[str, int] = {}
-    for cpu in os.sched_getaffinity(0):
-        indices = sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"))
-        for index in indices[-1:]:
-            size = (index / "size").read_text().strip()
-            if size.endswith("K") and size[:-1].isdecimal():
-                found[(index / "shared_cpu_list").read_text().strip()] = int(size[:-1]) * 1024
-    return sum(found.values()) or _UNKNOWN_CACHE_BYTES
+    caches = attempt({}, "", lambda: last_level_caches(root, os.sched_getaffinity(0))) or []
+    return sum(cache.size_bytes or 0 for cache in caches) or _UNKNOWN_CACHE_BYTES
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:

@@ -15,7 +15,7 @@ import msgspec
 
 from primbench import mempolicy, nvml
 from primbench.errors import PlacementError
-from primbench.placenodes import check_allowed, check_memory, existing, nodes_of, reachable_cpus, words_of
+from primbench.placenodes import check_allowed, check_memory, cpus_near, existing, nodes_of, reachable, words_of
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.topology import Node, memory_nodes, node_of_pci
 
@@ -152,8 +152,8 @@ def _numa_node(asked: int, placement: Placement, root: Path) -> Node:
     node = existing(asked, option, root)
     if placement.mem_nodes is None and node.has_memory:
         check_allowed(node, option, root)
-    if placement.cpus is None and placement.cpu_node is None and node.cpus:
-        reachable_cpus(node, option)
+    if placement.cpus is None and placement.cpu_node is None and (near := cpus_near(node, option, root)):
+        reachable(near, option)
     return node
 
 
@@ -170,12 +170,12 @@ def _cpus_of(
         of_threads = existing(asked, option, root)
     if of_threads is None:
         return None, ""
-    if of_threads.cpus:
-        return reachable_cpus(of_threads, option), option
+    if near := cpus_near(of_threads, option, root) if asked is None else of_threads.cpus:
+        return reachable(near, option), option
     if asked is not None or (placement.mem_nodes is not None and placement.numa_node != "auto"):
         others = words_of(each for each in nodes_of(option, root) if each.cpus)
         raise PlacementError(f"{option}: it has no CPUs to run on: use {others}, or --mem-node for its memory")
-    reasons["cpus"] = f"node {of_threads.id} has no CPUs: only memory is bound to it"
+    reasons["cpus"] = f"node {of_threads.id} has no CPUs, and the kernel tells none near it: only memory is bound to it"
     return None, ""
 
 
@@ -226,7 +226,8 @@ def _read_back(
         rung = "bind"
     elif by_touch and _touches(near, asked_nodes) and (bound or asked_policy is not None):
         rung = "first touch"
-        known = (bound or asked_nodes) and all(node.has_memory for node in near)
+        # Else the kernel takes the nearest that may be used and has some, which it does not name.
+        known = (bound or asked_nodes) and all(node.is_usable for node in near)
         page_nodes = [node.id for node in near] if known else []
     return EffectivePlacement(
         cpus=sorted(cpus),

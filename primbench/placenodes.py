@@ -14,7 +14,7 @@ from primbench.sysfiles import attempt, format_cpu_list
 from primbench.topology import Node, memory_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 def existing(asked: int, option: str, root: Path) -> Node:
@@ -36,20 +36,27 @@ def nodes_of(option: str, root: Path) -> list[Node]:
 
 
 def check_allowed(node: Node, option: str, root: Path) -> None:
-    """Whether this process may use memory of the node."""
-    if not node.allowed:
+    """Whether this process may use memory of the node, as far as that is told."""
+    if node.allowed is False:
         allowed = words_of(each for each in nodes_of(option, root) if each.allowed)
         raise PlacementError(
             f"{option}: this process may use memory of {allowed} only (from Mems_allowed_list in /proc/self/status)"
         )
 
 
-def reachable_cpus(node: Node, option: str) -> set[int]:
-    """The node's CPUs that this process may run on, if there are any."""
-    near = os.sched_getaffinity(0) & set(node.cpus)
+def cpus_near(node: Node, option: str, root: Path) -> list[int]:
+    """The node's CPUs, or of memory without CPUs those that reach it best; [] where that is not told."""
+    if node.cpus or not node.initiators:
+        return node.cpus
+    return [cpu for each in nodes_of(option, root) if each.id in node.initiators for cpu in each.cpus]
+
+
+def reachable(cpus: Collection[int], option: str) -> set[int]:
+    """Those of a node's CPUs that this process may run on, if there are any."""
+    near = os.sched_getaffinity(0) & set(cpus)
     if not near:
         raise PlacementError(
-            f"{option}: it has CPUs {format_cpu_list(node.cpus)}, and this process may run on "
+            f"{option}: it has CPUs {format_cpu_list(cpus)}, and this process may run on "
             f"{format_cpu_list(os.sched_getaffinity(0))} only"
         )
     return near
@@ -59,7 +66,7 @@ def check_memory(asked: int, option: str, root: Path) -> None:
     """Whether the node of that number has memory that this process may use."""
     node = existing(asked, option, root)
     if not node.has_memory:
-        others = words_of(each for each in nodes_of(option, root) if each.has_memory and each.allowed)
+        others = words_of(each for each in nodes_of(option, root) if each.is_usable)
         raise PlacementError(f"{option}: node {asked} has no memory; there is memory for this process on {others}")
     check_allowed(node, option, root)
 

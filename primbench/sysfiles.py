@@ -30,22 +30,31 @@ class Mount(NamedTuple):
     options: str
 
 
+def trimmed(text: str) -> str:
+    """Without the space around it, and without the zero bytes that some drivers end their files with."""
+    return text.strip(" \t\r\n\0")
+
+
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """The kernel's list format, ``0-3,8``, in ascending order; an empty list is ().
 
-    Raises InvalidRequest on a descending range, a number of 2^20 or more, or anything else than numbers.
+    ``0-62:2`` is every second of a range, as taskset(1) has it; ``0-62:2/8`` the first 2 of every 8 (Linux,
+    bitmap_parselist). Raises InvalidRequest on a descending range, a number of 2^20 or more, or anything else.
     """
-    if not text.strip():
-        return ()
+    words = trimmed(text)
     numbers: set[int] = set()
-    for part in text.strip().split(","):
-        found = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part)
+    for part in words.split(",") if words else ():
+        found = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7})(?:/([0-9]{1,7}))?)?)?", part)
         if found is None:
-            raise InvalidRequest(f"CPU list {text.strip()!r}: {part!r} is neither a number nor a range such as 0-3")
+            raise InvalidRequest(f"CPU list {words!r}: {part!r} is neither a number nor a range such as 0-3")
         first, last = int(found[1]), int(found[2] or found[1])
         if not first <= last < MAX_CPUS:
-            raise InvalidRequest(f"CPU list {text.strip()!r}: {part} must ascend and stay below {MAX_CPUS}")
-        numbers.update(range(first, last + 1))
+            raise InvalidRequest(f"CPU list {words!r}: {part} must ascend and stay below {MAX_CPUS}")
+        used, group = (int(found[3]), int(found[4])) if found[4] else (1, int(found[3] or 1))
+        if not 1 <= used <= group:
+            raise InvalidRequest(f"CPU list {words!r}: {part}: a step of at least 1, such as 0-62:2 or 0-62:2/8")
+        for start in range(first, last + 1, group):
+            numbers.update(range(start, min(start + used, last + 1)))
     return tuple(sorted(numbers))
 
 
@@ -86,9 +95,10 @@ def read_number(path: Path) -> int:
 
 def whole_number(text: str, path: Path) -> int:
     """Raises ValueError naming the file that ``text`` was read from where it is something else."""
-    if re.fullmatch(r"\s*-?[0-9]{1,20}\s*", text, re.ASCII) is None:
-        raise ValueError(f"{path}: expected a whole number, found {text.strip()[:40]!r}")
-    return int(text)
+    number = trimmed(text)
+    if re.fullmatch(r"-?[0-9]{1,20}", number, re.ASCII) is None:
+        raise ValueError(f"{path}: expected a whole number, found {number[:40]!r}")
+    return int(number)
 
 
 def labelled_value(path: Path, label: str) -> str:
@@ -101,7 +111,7 @@ def labelled_value(path: Path, label: str) -> str:
         for line in lines:
             name, colon, value = line.partition(":")
             if colon and name.strip() == label:
-                return value.strip()
+                return trimmed(value)
     raise ValueError(f"{path} has no {label}")
 
 

@@ -5,6 +5,8 @@ Every reader takes the ``root`` under which /proc and /sys are found.
 
 from __future__ import annotations
 
+import os
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from primbench import cpusets, pci
+from primbench import cores, cpusets, pci
+from primbench.cores import Cache, CpuKind, Package
 from primbench.sysfiles import (
     attempt,
     labelled_value,
-    parse_cpu_list,
     read_cpu_list,
     read_number,
     sysfs_address,
@@ -32,7 +34,8 @@ _BY_NVML_ALONE = ("node_by_nvml", "cpus_by_nvml", "links")
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One NUMA node. Ids need not be contiguous; some nodes have no CPUs, some no memory.
 
-    cpus: those online. allowed: this process may take memory there (its cpuset has the node).
+    cpus: those online. allowed: this process may take memory there (its cpuset has the node); None where the kernel
+    does not say. initiators: of a node without CPUs, such as HBM or CXL memory, the nodes whose CPUs reach it best.
     memory_bytes: None where the kernel does not say. distances: to every node, by id, 10 being the own one.
     gpu: PCI address of the GPU whose own memory this node is, as on Grace-Hopper and POWER9.
     """
@@ -40,17 +43,16 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     cpus: list[int]
     has_memory: bool
-    allowed: bool
+    allowed: bool | None
+    initiators: list[int] = []
     memory_bytes: int | None = None
     distances: dict[int, int] = {}
     gpu: str | None = None
 
-
-class Package(msgspec.Struct, frozen=True, kw_only=True):
-    """A processor socket. cores: the CPUs online of each core together: SMT siblings share one."""
-
-    id: int
-    cores: list[list[int]]
+    @property
+    def is_usable(self) -> bool:
+        """Whether this process may take memory there, as far as that is told."""
+        return self.has_memory and self.allowed is not False
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +102,7 @@ class GpuPlace(msgspec.Struct, frozen=True, kw_only=True):
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """What there is, and what of it this process may use. None is unknown, with the reason in ``missing``.
 
+    cpu_kinds: [] where all CPUs are alike. last_level_caches: several on one node where groups of cores have their own.
     offline_cpus: present but not running. gpus: None where they were not asked for or cannot be seen.
     cpuset: which file said what is allowed ("cgroup v2 cpuset.cpus.effective",
     "/proc/self/status Cpus_allowed_list", ...).
@@ -107,6 +110,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: list[Node] | None = None
     packages: list[Package] | None = None
+    cpu_kinds: list[CpuKind] | None = None
+    last_level_caches: list[Cache] | None = None
     offline_cpus: list[int] | None = None
     cpus_allowed: list[int] | None = None
     memory_nodes_allowed: list[int] | None = None
@@ -116,19 +121,42 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def memory_nodes(root: Path = Path("/")) -> list[Node]:
-    """The NUMA nodes online, by id."""
+    """The NUMA nodes online, by id. Raises OSError or ValueError where the kernel does not tell them."""
     folder = root / "sys/devices/system/node"
-    with_memory = read_cpu_list(folder / "has_memory")
-    allowed = parse_cpu_list(labelled_value(root / "proc/self/status", "Mems_allowed_list"))
+    if not folder.exists():
+        raise ValueError(f"{folder} is absent: a kernel without NUMA, or hidden")
+    with_memory = _with_memory(folder)
+    allowed = attempt({}, "", lambda: cpusets.memory_nodes_allowed(root))
+    running = attempt({}, "", lambda: read_cpu_list(root / "sys/devices/system/cpu/online"))
+    listed = {node: read_cpu_list(folder / f"node{node}/cpulist") for node in read_cpu_list(folder / "online")}
+    # Some kernels go on to list a CPU that was taken offline.
+    cpus = {node: [cpu for cpu in those if running is None or cpu in running] for node, those in listed.items()}
     return [
         Node(
             id=node,
-            cpus=list(read_cpu_list(folder / f"node{node}/cpulist")),
+            cpus=cpus[node],
             has_memory=node in with_memory,
-            allowed=node in allowed,
+            allowed=None if allowed is None else node in allowed,
+            initiators=[] if cpus[node] else [each for each in _initiators(folder / f"node{node}") if cpus.get(each)],
         )
-        for node in read_cpu_list(folder / "online")
+        for node in cpus
     ]
+
+
+def _with_memory(folder: Path) -> tuple[int, ...]:
+    """Linux before 4.14 has the second name alone, unless it was built for memory that can be taken out."""
+    newer = folder / "has_memory"
+    return read_cpu_list(newer if newer.exists() else folder / "has_normal_memory")
+
+
+def _initiators(node: Path) -> list[int]:
+    """Linux, admin-guide/mm/numaperf.rst. Class 1, since 5.10, is of CPUs alone; class 0 of whatever reaches memory."""
+    for access in ("access1", "access0"):
+        names = attempt({}, "", partial(os.listdir, node / access / "initiators")) or []
+        found = [int(name.removeprefix("node")) for name in names if re.fullmatch(r"node[0-9]{1,7}", name, re.ASCII)]
+        if found:
+            return sorted(found)
+    return []
 
 
 def node_of_pci(address: str, root: Path = Path("/")) -> int | None:
@@ -151,8 +179,10 @@ def collect(root: Path = Path("/"), gpus: bool = True) -> Topology:
         missing["gpus"] = "not asked for"
     return Topology(
         nodes=described_nodes(root, missing),
-        packages=attempt(missing, "packages", lambda: _packages(root)),
-        offline_cpus=attempt(missing, "offline_cpus", lambda: _offline_cpus(root)),
+        packages=attempt(missing, "packages", lambda: cores.packages(root)),
+        cpu_kinds=attempt(missing, "cpu_kinds", lambda: cores.cpu_kinds(root)),
+        last_level_caches=attempt(missing, "last_level_caches", lambda: cores.last_level_caches(root)),
+        offline_cpus=attempt(missing, "offline_cpus", lambda: cores.offline_cpus(root)),
         cpus_allowed=allowed and allowed[0],
         memory_nodes_allowed=attempt(missing, "memory_nodes_allowed", lambda: cpusets.memory_nodes_allowed(root)),
         cpuset=allowed and allowed[1],
@@ -167,6 +197,9 @@ def described_nodes(root: Path, missing: dict[str, str]) -> list[Node] | None:
     if nodes is None:
         return None
     gpus = pci.memory_nodes_of_gpus(root)
+    for node in nodes:
+        if node.allowed is None:
+            attempt(missing, f"nodes.{node.id}.allowed", lambda: cpusets.memory_nodes_allowed(root))
     return [
         replace(
             node,
@@ -188,33 +221,6 @@ def _distances(root: Path, node: int) -> dict[int, int]:
     path = folder / f"node{node}/distance"
     numbers = [whole_number(word, path) for word in path.read_text().split()]
     return dict(zip(read_cpu_list(folder / "online"), numbers, strict=True))
-
-
-def _packages(root: Path) -> list[Package]:
-    """Of the CPUs online: the kernel keeps no topology of the others."""
-    folder = root / "sys/devices/system/cpu"
-    packages: dict[int, set[tuple[int, ...]]] = {}
-    for cpu in read_cpu_list(folder / "online"):
-        path = folder / f"cpu{cpu}/topology"
-        package = read_number(path / "physical_package_id")
-        if package < 0:
-            raise ValueError(f"{path}/physical_package_id: {package}: the kernel does not know the sockets")
-        packages.setdefault(package, set()).add(_siblings(path))
-    return [Package(id=number, cores=sorted(map(list, cores))) for number, cores in sorted(packages.items())]
-
-
-def _siblings(path: Path) -> tuple[int, ...]:
-    """The CPUs of one core. Linux before 5.3 has the older name alone."""
-    newer = path / "core_cpus_list"
-    cpus = read_cpu_list(newer if newer.exists() else path / "thread_siblings_list")
-    if not cpus:
-        raise ValueError(f"{path}: a core without CPUs")
-    return cpus
-
-
-def _offline_cpus(root: Path) -> list[int]:
-    folder = root / "sys/devices/system/cpu"
-    return sorted(set(read_cpu_list(folder / "present")) - set(read_cpu_list(folder / "online")))
 
 
 def _gpus(root: Path, missing: dict[str, str]) -> list[GpuPlace] | None:

@@ -139,7 +139,7 @@ def axes_of(topology: Topology) -> Axes:
     way_out = "; allow it (docker run --cap-add SYS_NICE)" if "EPERM" in denied.get("mbind", "") else ""
     return Axes(
         cpu_nodes=[node.id for node in topology.nodes if allowed & set(node.cpus)],
-        memory_nodes=[node.id for node in topology.nodes if node.has_memory and node.allowed and node.gpu is None],
+        memory_nodes=[node.id for node in topology.nodes if node.is_usable and node.gpu is None],
         first_touch=f"mbind: {denied['mbind']}{way_out}" if denied else None,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.sysfiles import attempt, utf8
+from primbench.sysfiles import attempt, trimmed, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ def read_all(readers: Mapping[str, Reader], root: Path) -> dict[str, Any]:
 
 def word(path: Path) -> str:
     """All of a file, which a ValueError names where it is empty."""
-    text = path.read_text().strip()
+    text = trimmed(path.read_text())
     if not text:
         raise ValueError(f"{path} is empty")
     return text

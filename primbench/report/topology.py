@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from primbench.cores import Cache, CpuKind, Package
 from primbench.sysfiles import format_cpu_list
-from primbench.topology import GpuPlace, Link, Node, Package, Topology
-from primbench.units import format_bytes
+from primbench.topology import GpuPlace, Link, Node, Topology
+from primbench.units import format_bytes, format_frequency
 
 # Most GPUs have no node for their own memory, and NVML says so in the way it says "unknown".
 USUALLY_ABSENT = ("memory_node",)
@@ -22,6 +23,8 @@ def text(found: Topology) -> str:
 def summary(found: Topology) -> list[str]:
     """Sockets, cores and threads, and what of these is not to be used."""
     lines = [sockets(found.packages)] if found.packages else []
+    lines += [_kind(kind) for kind in found.cpu_kinds or []]
+    lines += _caches(found.last_level_caches or [])
     if found.offline_cpus:
         lines.append(f"offline: CPUs {format_cpu_list(found.offline_cpus)}")
     if found.cpus_allowed is not None:
@@ -34,9 +37,28 @@ def summary(found: Topology) -> list[str]:
 def sockets(packages: Sequence[Package]) -> str:
     cores = [core for package in packages for core in package.cores]
     threads = sum(map(len, cores))
-    parts = [_counted(len(packages), "socket"), _counted(len(cores), "core"), _counted(threads, "thread")]
+    known = [package for package in packages if package.id is not None]
+    boxes = _counted(len(known), "socket") if len(known) == len(packages) else "sockets unknown"
+    parts = [boxes, _counted(len(cores), "core"), _counted(threads, "thread")]
     smt = max(map(len, cores), default=1)
     return ", ".join(parts) + (f" ({smt} a core)" if smt > 1 else "")
+
+
+def _kind(kind: CpuKind) -> str:
+    speed = [] if kind.max_frequency_hz is None else [f"up to {format_frequency(kind.max_frequency_hz)}"]
+    speed += [] if kind.capacity is None else [f"capacity {kind.capacity}"]
+    return f"{kind.name}: CPUs {format_cpu_list(kind.cpus)} ({', '.join([*speed, f'by {kind.told_by}'])})"
+
+
+def _caches(caches: Sequence[Cache]) -> list[str]:
+    """A line for each size, with the CPUs that share one, group after group."""
+    alike: dict[tuple[int, int | None], list[str]] = {}
+    for cache in caches:
+        alike.setdefault((cache.level, cache.size_bytes), []).append(format_cpu_list(cache.cpus))
+    return [
+        f"last-level cache: {len(groups)} L{level} of {format_bytes(size)}: CPUs {'; '.join(groups)}"
+        for (level, size), groups in alike.items()
+    ]
 
 
 def near(gpu: GpuPlace) -> int | None:
@@ -49,7 +71,7 @@ def use(node: Node, found: Topology) -> str:
     cpus = [] if found.cpus_allowed is None else sorted(set(node.cpus) & set(found.cpus_allowed))
     parts = {}
     if node.has_memory:
-        parts["memory" if node.allowed else "no memory"] = node.allowed
+        parts["memory" if node.is_usable else "no memory"] = node.is_usable
     if node.cpus and found.cpus_allowed is not None:
         some = f" {format_cpu_list(cpus)}" if 0 < len(cpus) < len(node.cpus) else ""
         parts["CPUs" + some if cpus else "no CPUs"] = bool(cpus) and not some
@@ -97,7 +119,7 @@ def _spoken(field: str) -> str:
 
 
 def _words(field: str) -> str:
-    names = {"nvml": "NVML", "pcie": "PCIe", "pci": "PCI", "gpus": "GPUs", "cpus": "CPUs"}
+    names = {"cpu": "CPU", "nvml": "NVML", "pcie": "PCIe", "pci": "PCI", "gpus": "GPUs", "cpus": "CPUs"}
     return " ".join(names.get(word, word) for word in field.removesuffix("_bytes").split("_"))
 
 
@@ -112,7 +134,8 @@ def _nodes(found: Topology) -> str:
 
 
 def _row(node: Node, ids: list[int], found: Topology) -> Iterator[str]:
-    yield format_cpu_list(node.cpus) or "none"
+    near_by = f", near {_numbered('node', node.initiators)}" if node.initiators else ""
+    yield format_cpu_list(node.cpus) or f"none{near_by}"
     yield format_bytes(node.memory_bytes) if node.has_memory else "none"
     if len(ids) > 1:
         yield from (str(node.distances.get(each, "-")) for each in ids)

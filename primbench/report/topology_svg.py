@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from primbench.cores import Package
 from primbench.report.topology import disagreements, empty_nodes, link_between, near, pcie, summary, use
 from primbench.sysfiles import format_cpu_list
-from primbench.topology import GpuPlace, Node, Package, Topology
+from primbench.topology import GpuPlace, Node, Topology
 from primbench.units import format_bytes
 
 # Lengths are in pixels.
@@ -93,7 +94,8 @@ def _groups(found: Topology) -> list[tuple[str, list[Column]]]:
 def _socket(column: Column, packages: Sequence[Package]) -> str:
     """Which sockets a node's CPUs are on; "" for memory alone, and where that is not known."""
     cpus = set(column.node.cpus) if column.node else set()
-    ids = [package.id for package in packages if cpus & {cpu for core in package.cores for cpu in core}]
+    there = [package for package in packages if cpus & {cpu for core in package.cores for cpu in core}]
+    ids = [package.id for package in there if package.id is not None]
     return f"socket{'s' * (len(ids) > 1)} {format_cpu_list(ids)}" if ids else ""
 
 

@@ -17,7 +17,7 @@ FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels
 LAYERS = [
     "errors units dtypes pins",
     "sysfiles jsonlines locks",
-    "cgroups cpusets pci",
+    "cgroups cores cpusets pci",
     "problem measurement mempolicy stats random hostmemory launcher runtime seal",
     "nvml nvml_state cpuspeed",
     "topology gpulinks",
@@ -141,6 +141,7 @@ EXCHANGERS = {
     "backends",
     "cgroups",
     "conditions",
+    "cores",
     "cuda",
     "environment",
     "hostmemory",

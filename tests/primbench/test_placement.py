@@ -153,7 +153,10 @@ def test_node_whose_cpus_are_out_of_reach_is_refused(tmp_path: Path) -> None:
 
 
 def test_machine_that_hides_its_nodes_is_said(tmp_path: Path) -> None:
-    expected = f"--numa-node 0: this machine does not tell its nodes ({tmp_path}/{NODE}/has_memory: ENOENT)"
+    expected = (
+        f"--numa-node 0: this machine does not tell its nodes ({tmp_path}/{NODE} is absent: a kernel without NUMA, "
+        "or hidden)"
+    )
     assert expected == place({"numa_node": 0}, str(tmp_path))["said"]
 
 
@@ -169,7 +172,35 @@ def test_node_without_cpus_binds_memory_only(tmp_path: Path) -> None:
     found = place({"numa_node": node}, machine(tmp_path, {node: ""}, memory=str(node), allowed=str(node)))
     assert found["said"]["cpus"] == MINE
     assert found["said"]["rung"] == "bind"
-    assert f"node {node} has no CPUs: only memory is bound to it" == found["said"]["reasons"]["cpus"]
+    assert found["said"]["reasons"]["cpus"].startswith(f"node {node} has no CPUs, and the kernel tells none near it")
+
+
+def with_initiator(root: Path, node: int, initiator: int) -> str:
+    (root / NODE / f"node{node}/access0/initiators/node{initiator}").mkdir(parents=True)
+    return str(root)
+
+
+@needs_mempolicy
+def test_node_without_cpus_binds_threads_to_those_that_reach_it_best(tmp_path: Path) -> None:
+    """The node of this machine stands for HBM, whose near CPUs are of another node of the recorded one."""
+    node = real_node()
+    machine(tmp_path, {node: "", node + 1: f"{FIRST}"}, memory=f"{node}-{node + 1}", allowed=f"{node}-{node + 1}")
+    found = place({"numa_node": node}, with_initiator(tmp_path, node, node + 1))["said"]
+    assert ([FIRST], "bind", [node], {}) == (found["cpus"], found["rung"], found["page_nodes"], found["reasons"])
+
+
+def test_near_cpus_out_of_reach_are_refused(tmp_path: Path) -> None:
+    machine(tmp_path, {0: "5000", 2: ""}, memory="0,2", allowed="0,2")
+    said = place({"numa_node": 2}, with_initiator(tmp_path, 2, 0))["said"]
+    assert f"--numa-node 2: it has CPUs 5000, and this process may run on {format_cpu_list(MINE)} only" == said
+
+
+@pytest.mark.parametrize("allowed", ["1", ""])
+def test_pages_are_asked_for_nowhere_where_the_near_node_may_not_be_used(tmp_path: Path, allowed: str) -> None:
+    """As under ``docker run --cpuset-cpus 0 --cpuset-mems 1``; where the kernel does not say, the near node is."""
+    root = machine(tmp_path, {0: format_cpu_list(MINE), 1: ""}, memory="0-1", allowed=allowed)
+    found = place({"cpu_node": 0}, root)["said"]
+    assert ("first touch", [] if allowed else [0]) == (found["rung"], found["page_nodes"])
 
 
 def test_node_without_memory_binds_cpus_only(tmp_path: Path) -> None:

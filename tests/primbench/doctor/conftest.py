@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from primbench.cores import Package
 from primbench.doctor import Place
 from primbench.doctor.contention import Contention
 from primbench.environment import Environment
@@ -18,7 +19,7 @@ from primbench.environment.machine import Machine
 from primbench.environment.software import Library, Software
 from primbench.nvml import Gpu
 from primbench.runtime import Runtime
-from primbench.topology import GpuPlace, Link, Node, Package, Topology
+from primbench.topology import GpuPlace, Link, Node, Topology
 
 PCI = ("0000:17:00.0", "0000:ca:00.0")
 

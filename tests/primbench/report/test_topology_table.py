@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import topology
+from primbench.cores import Package
 from primbench.report.topology import pcie, sockets, text, unknowns, use
-from primbench.topology import GpuPlace, Link, Node, Package, Topology
+from primbench.topology import GpuPlace, Link, Node, Topology
 
 TREES = sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json"))
 
