@@ -23,7 +23,7 @@ from primbench.record import Case, Record, Results, Study, Worker
 from primbench.session import Session
 
 if TYPE_CHECKING:
-    from primbench.compare import Comparison, Estimate
+    from primbench.compare import CaseComparison, Comparison
 
 AGAIN = " (again)"
 """What the second one of two equal arms has after its name."""
@@ -96,15 +96,16 @@ def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> I
 
 def is_settled(comparison: Comparison) -> bool:
     """Whether further pairs would hardly change the verdict of a case."""
-    primary = [each for each in comparison.estimates if each.primary]
-    is_open = any(each.is_open for each in comparison.estimates)
-    return bool(primary) and not is_open and all(_is_settled(each) for each in primary)
+    compared = [case for case in comparison.cases if case.estimates]
+    return bool(compared) and all(map(_is_settled, compared))
 
 
-def _is_settled(estimate: Estimate) -> bool:
-    if estimate.verdict in ("slower", "faster"):
-        return estimate.q is not None and estimate.q <= SURE_ENOUGH
-    return estimate.verdict != "inconclusive"
+def _is_settled(case: CaseComparison) -> bool:
+    if case.deciding is None:
+        return False
+    if case.verdict in ("slower", "faster"):
+        return case.deciding.q is not None and case.deciding.q <= SURE_ENOUGH
+    return case.verdict != "inconclusive" or (case.fails_more is not None and case.deciding.outcome != "inconclusive")
 
 
 def whole_pairs(study: Study, records: Iterable[Record]) -> list[int]:

@@ -58,10 +58,10 @@ def test_the_first_table_is_that_of_the_kept_studies(study: str, launches: bool)
         if launches != (case.case.primitive == "launch"):
             continue
         primary = [arm.cases[number].primary for arm in arms]
-        assert all(each and each.verdict != "slower" and each.interval for each in primary)
+        assert all(each and each.outcome != "slower" and each.interval for each in primary)
         shown = [
             f"{each.ratio:.3f} [{each.interval[0]:.3f}, {each.interval[1]:.3f}]"
-            + " ?" * (each.verdict == "inconclusive")
+            + " ?" * (each.outcome == "inconclusive")
             for each in primary
             if each and each.interval
         ]

@@ -19,17 +19,19 @@ DIFFERENT = ("slower", "faster", "different-but-small")
 
 
 def is_met(fail_on: FailOn, comparison: Comparison) -> bool:
-    """Whether a comparison is what --fail-on names. Each of the levels includes those before it.
+    """Whether a comparison is what --fail-on names, by the verdicts of cases. Each of the levels includes those before.
 
-    slower, different: in any metric. inconclusive: by the primary metric of a case. All are where nothing was compared.
+    All are where nothing was compared, where the machine was too busy for any case, and where a case fails more often
+    on one side.
     """
     if fail_on == "never":
         return False
-    if not comparison.estimates:
+    cases = comparison.cases
+    verdicts = {case.verdict for case in cases}
+    if "slower" in verdicts or any(case.fails_more for case in cases) or all(case.is_untellable for case in cases):
         return True
-    verdicts = {each.verdict for each in comparison.estimates}
-    if fail_on == "slower" or "slower" in verdicts:
-        return "slower" in verdicts
+    if fail_on == "slower":
+        return False
     return bool(verdicts.intersection(DIFFERENT)) or (fail_on == "inconclusive" and not comparison.is_decided)
 
 
@@ -84,8 +86,8 @@ def fail_on_option() -> click.Option:
         type=click.Choice(get_args(FailOn)),
         default="slower",
         show_default=True,
-        help="Exit with 1 where any metric is slower, different in any way, or a case not told, and, but for never, "
-        "where nothing was compared.",
+        help="Exit with 1 where a case is slower, different in any way, or not told, and, but for never, where it "
+        "fails on one side more often, or nothing could be compared.",
     )
 
 

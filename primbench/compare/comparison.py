@@ -26,17 +26,19 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """How many times as long one metric of a case takes as on the baseline, and what is certain of it.
 
     metric: "device_s", a median; "wall_p99_s" of a tail, "wall_mean_s" with all that comes between. primary: the one
-    that comes first. judges: the case is judged by it: by the primary one and, on a CPU, by the mean of the same
+    that comes first. judges: the case is judged by it before others: by the primary one and by the mean of the same
     samples, in which a quota shows that stops every tenth of them, and no median. pairs: of processes; where they are
     not paired, processes of the side that has fewer.
     baseline_s, arm_s: seconds, medians over processes. interval, interval90: 95 % and 90 %, of the ratio; None for
     one pair, which has none. margin: below it a difference does not matter; is_equivalent: it is shown to be below.
     q: the least rate of false discoveries at which this is one, among all that judge or all others.
+    outcome: what this metric says by itself; the verdict is the case's.
     minimum_detectable: the ratio that as many pairs with this scatter find in four of five tries.
     pairs_needed: about so many would settle it; None where it is settled, where so many there were already, and where
     it is not the scatter of the pairs that keeps it open.
-    noise: the 95 % interval of the baseline against itself. reason: why there is no more of a verdict.
+    noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
     at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed.
+    is_too_busy: both places waited for a CPU for so long that nothing is told.
     """
 
     metric: str
@@ -51,18 +53,19 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
     is_equivalent: bool = False
     q: float | None = None
-    verdict: Verdict = "inconclusive"
+    outcome: Verdict = "inconclusive"
     minimum_detectable: float | None = None
     pairs_needed: int | None = None
     noise: tuple[float, float] | None = None
     reason: str | None = None
     at_full_speed: bool = False
+    is_too_busy: bool = False
 
     @property
     def is_open(self) -> bool:
         """Whether it judges beside the primary one, is as far from 1 as a quota may put it, and is not told yet."""
         beside = self.judges and not self.primary
-        return beside and self.verdict == "inconclusive" and abs(math.log(self.ratio)) > math.log1p(FAR)
+        return beside and self.outcome == "inconclusive" and abs(math.log(self.ratio)) > math.log1p(FAR)
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,11 +85,19 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One case in one arm. case: as the baseline ran it first. estimates: the primary one first.
 
+    verdict: of the case, None where nothing was compared. decided_by: the metric that it was reached by.
+    waited: share of its time for which each waited for a CPU, the baseline first; None where that is not counted.
+    fails_more: the place in which the case fails in more of its processes, if one is. What is left of them does not
+    say that the places are alike.
     reason: what became of it in processes that did not measure it.
     """
 
     case: Case
     estimates: list[Estimate]
+    verdict: Verdict | None = None
+    decided_by: str | None = None
+    waited: tuple[float | None, float | None] = (None, None)
+    fails_more: str | None = None
     reason: str | None = None
     explanation: Explanation | None = None
 
@@ -95,10 +106,14 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
         return self.estimates[0] if self.estimates else None
 
     @property
-    def verdict(self) -> Verdict | None:
-        """Of the case: a difference in any metric that judges, else that of the primary one."""
-        found = [each.verdict for each in self.estimates if each.judges]
-        return next((each for each in ("slower", "faster") if each in found), found[0] if found else None)
+    def deciding(self) -> Estimate | None:
+        """That of the metric by which the verdict was reached."""
+        return next((each for each in self.estimates if each.metric == self.decided_by), None)
+
+    @property
+    def is_untellable(self) -> bool:
+        """Whether nothing was compared in it, or the machine was too busy."""
+        return self.deciding is None or self.deciding.is_too_busy
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,13 +158,22 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
     @property
+    def all_arms(self) -> list[ArmComparison]:
+        """The baseline against itself only where nothing else was compared."""
+        return self.arms or [arm for arm in [self.again] if arm]
+
+    @property
+    def cases(self) -> list[CaseComparison]:
+        """Of all these arms."""
+        return [case for arm in self.all_arms for case in arm.cases]
+
+    @property
     def estimates(self) -> list[Estimate]:
-        """Of all arms and cases; of the baseline against itself only where nothing else was compared."""
-        arms = self.arms or [arm for arm in [self.again] if arm]
-        return [each for arm in arms for case in arm.cases for each in case.estimates]
+        """Of these cases."""
+        return [each for case in self.cases for each in case.estimates]
 
     @property
     def is_decided(self) -> bool:
-        """Whether every case has a verdict by its primary metric."""
-        primary = [each for each in self.estimates if each.primary]
-        return bool(primary) and all(each.verdict != "inconclusive" for each in primary)
+        """Whether every case that was compared has a verdict."""
+        verdicts = {case.verdict for case in self.cases if case.estimates}
+        return bool(verdicts) and "inconclusive" not in verdicts

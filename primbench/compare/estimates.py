@@ -9,14 +9,16 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from primbench import stats
+from primbench.compare.busy import are_too_busy, waited
 from primbench.compare.comparison import FALSE_DISCOVERIES, ArmComparison, CaseComparison, Estimate, Mean, Verdict
-from primbench.compare.sides import Side, Values, are_slowed_alike, identity, margin_of, metrics_of
+from primbench.compare.sides import MEANS, Side, Values, are_slowed_alike, identity, margin_of, metrics_of
 from primbench.stats import LogRatio
 
 FEWEST_PAIRS = 3  # with a CPU at full speed
-MEAN_THAT_JUDGES = "batch_mean_s"
+TIMED_BY_THE_DEVICE = ("device_s", "busy_s")
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
+TOO_BUSY = "too busy to tell"
 
 Ratio = Callable[[Mapping[int, float], Mapping[int, float]], tuple[LogRatio, int] | None]
 """Of an arm's processes to those of the baseline, by their numbers, and how many pairs; None where there are none."""
@@ -36,20 +38,37 @@ def unpaired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> tuple[L
 
 
 def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseComparison:
-    """Estimates without q and verdict: these depend on all other cases."""
+    """Estimates without q, outcome and verdict: these depend on all other cases."""
     case = baseline.cases[key][0].case
+    here, there = waited(baseline, key), waited(arm, key)
+    is_busy = are_too_busy(here, there)
     estimates: list[Estimate] = []
     for metric in metrics_of(case.primitive):
-        found = _estimate(baseline, arm, key, metric, ratio, primary=not estimates)
+        found = _estimate(baseline, arm, key, metric, ratio, first=estimates[0].metric if estimates else metric)
         if found is not None:
-            estimates.append(found)
+            estimates.append(replace(found, is_too_busy=is_busy and metric not in TIMED_BY_THE_DEVICE))
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
     if not estimates:
         reasons = reasons or "no pair of processes timed it"
-    return CaseComparison(case=case, estimates=estimates, reason=reasons or None)
+    return CaseComparison(
+        case=case,
+        estimates=estimates,
+        waited=(here and here.at_all, there and there.at_all),
+        fails_more=_fails_more(baseline, arm, key),
+        reason=reasons or None,
+    )
 
 
-def _estimate(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio, *, primary: bool) -> Estimate | None:
+def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:
+    """By count and by share: of a study that was cut off one side has run a process more."""
+    (here, share_here), (there, share_there) = baseline.failures(key), arm.failures(key)
+    if there > here and share_there > share_here:
+        return arm.name
+    return baseline.name if here > there and share_here > share_there else None
+
+
+def _estimate(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio, *, first: str) -> Estimate | None:
+    """first: the primary metric."""
     found = _chosen(baseline, arm, key, metric, ratio)
     if found is None:
         return None
@@ -57,8 +76,8 @@ def _estimate(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio, 
     margin = margin_of(case.primitive, metric)
     return Estimate(
         metric=metric,
-        primary=primary,
-        judges=primary or (case.device == "cpu" and metric == MEAN_THAT_JUDGES),
+        primary=metric == first,
+        judges=first in (metric, MEANS.get(metric)),
         pairs=found.pairs,
         baseline_s=stats.quantile(list(found.baseline.values()), 0.5),
         arm_s=stats.quantile(list(found.arm.values()), 0.5),
@@ -120,7 +139,7 @@ def _pairs_needed(found: _Chosen, margin: float) -> int | None:
 
 
 def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[ArmComparison]:
-    """The arms with verdicts, which hold for all of them together.
+    """The arms with outcomes and verdicts, which hold for all of them together.
 
     again: the baseline against itself, what it differs by being the least that can be told.
     """
@@ -137,12 +156,14 @@ def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[Ar
         replace(
             arm,
             cases=[
-                replace(
-                    case,
-                    estimates=[
-                        judged(replace(each, q=q.get(id(each))), floors.get((case.case.key(), each.metric)))
-                        for each in case.estimates
-                    ],
+                decided(
+                    replace(
+                        case,
+                        estimates=[
+                            judged(replace(each, q=q.get(id(each))), floors.get((case.case.key(), each.metric)))
+                            for each in case.estimates
+                        ],
+                    )
                 )
                 for case in arm.cases
             ],
@@ -152,30 +173,32 @@ def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[Ar
 
 
 def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
-    """The estimate with its verdict. floor: of the baseline against itself.
+    """The estimate with its outcome. floor: of the baseline against itself.
 
     Where the baseline is not shown to be equivalent to itself, only a difference is believed whose interval lies
     outside of what it differs from itself by.
     """
-    verdict, reason = _verdict(estimate), None
+    outcome, reason = _outcome(estimate), None
     if estimate.interval is None:
         reason = SINGLE
-    elif floor is not None and verdict != "inconclusive" and not floor.is_equivalent:
+    elif estimate.is_too_busy:
+        outcome, reason = "inconclusive", TOO_BUSY
+    elif floor is not None and outcome != "inconclusive" and not floor.is_equivalent:
         apart = floor.interval is not None and (
             floor.interval[1] < estimate.interval[0] or estimate.interval[1] < floor.interval[0]
         )
-        if verdict not in ("slower", "faster") or not apart:
-            verdict, reason = "inconclusive", ITSELF
+        if outcome not in ("slower", "faster") or not apart:
+            outcome, reason = "inconclusive", ITSELF
     return replace(
         estimate,
-        verdict=verdict,
+        outcome=outcome,
         reason=reason,
         noise=floor.interval if floor is not None else None,
-        pairs_needed=estimate.pairs_needed if verdict == "inconclusive" and reason is None else None,
+        pairs_needed=estimate.pairs_needed if outcome == "inconclusive" and reason is None else None,
     )
 
 
-def _verdict(estimate: Estimate) -> Verdict:
+def _outcome(estimate: Estimate) -> Verdict:
     """slower, faster: the 95 % interval excludes 1 and the ratio is beyond the margin; both others are within it."""
     if estimate.interval is None:
         return "inconclusive"
@@ -188,9 +211,31 @@ def _verdict(estimate: Estimate) -> Verdict:
     return "inconclusive"
 
 
+def decided(case: CaseComparison) -> CaseComparison:
+    """The case with its one verdict: the first difference among the metrics that judge, else among the others.
+
+    Where there is none it is that of the primary one, unless a mean may yet be far off; and where one side fails more
+    often, those that did not fail cannot say that it is as fast.
+    """
+    if not case.estimates:
+        return case
+    differing = [
+        each
+        for judges in (True, False)
+        for word in ("slower", "faster")
+        for each in case.estimates
+        if each.judges == judges and each.outcome == word
+    ]
+    primary = case.estimates[0]
+    far_off = [each for each in case.estimates if each.is_open and primary.outcome != "inconclusive"]
+    deciding = [*differing, *far_off, primary][0]
+    fails = case.fails_more is not None and deciding.outcome != "slower"
+    return replace(case, verdict="inconclusive" if fails else deciding.outcome, decided_by=deciding.metric)
+
+
 def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: Ratio) -> Mean | None:
     """The geometric mean over the cases, process by process: the interval is over processes, not over cases."""
-    timed = [(identity(case.case), case.primary) for case in cases if case.primary]
+    timed = [(identity(case.case), case.primary) for case in cases if case.primary and not case.primary.is_too_busy]
     plain = [(key, replace(each, at_full_speed=False)) for key, each in timed]
     found, among = (
         ratio(_geometric_means(arm, each), _geometric_means(baseline, each)) if each else None

@@ -89,7 +89,7 @@ def _parts(case: CaseComparison) -> list[Part]:
     own: Part = OWN_PARTS.get(case.case.primitive, "kernel")
     if case.case.device == "cpu" and own in ("kernel", "launch"):
         own = "everything on the CPU"
-    moved = [each.metric for each in case.estimates if each.verdict in ("slower", "faster")]
+    moved = [each.metric for each in case.estimates if each.outcome in ("slower", "faster")]
     is_own = [case.case.device == "cpu" or is_its_own(case.case.primitive, metric) for metric in moved]
     found: list[Part] = [own] if any(is_own) else []
     if "enqueue_s" in moved or (not all(is_own) and not found):

@@ -33,7 +33,8 @@ MARGINS = {"memcpy": BANDWIDTH, "allreduce": BANDWIDTH, "chase": BANDWIDTH, "lau
 WITHOUT_HOST = ("device_s", "busy_s", "batch_s")
 MEDIANS = ("device_s", "batch_s", "stream_s", "wall_s", "enqueue_s", "busy_s")
 TAILS = {"wall_p99_s": "wall_s", "enqueue_single_p99_s": "enqueue_single_s"}
-MEANS = {"batch_mean_s": "batch_s", "wall_mean_s": "wall_s"}  # medians do not see a quota that stops every tenth sample
+# Medians do not see a quota that stops every tenth sample.
+MEANS = {"batch_mean_s": "batch_s", "enqueue_mean_s": "enqueue_s", "wall_mean_s": "wall_s"}
 LOOPED = ("batch_s", "enqueue_s", "wall_s")
 PRIMARY = ("device_s", "batch_s", "stream_s", "wall_s")
 PRIMARY_OF = {"launch": ("enqueue_s", "batch_s", "wall_s")}
@@ -45,6 +46,8 @@ Values = dict[str, dict[int, float]]
 
 
 def margin_of(primitive: str, metric: str) -> float:
+    """Of a mean that of its median: the same samples are added up."""
+    metric = MEANS.get(metric, metric)
     return MARGINS.get(primitive, KERNEL) if is_its_own(primitive, metric) else LAUNCH
 
 
@@ -116,6 +119,12 @@ class Side:
             return None
         kept = [sample for each in _samples(metric, records) for sample in undisturbed(each, found.full_s)]
         return stats.quantile(kept, 0.5) if len(kept) >= FEWEST else None
+
+    def failures(self, key: bytes) -> tuple[int, float]:
+        """Processes in which the case failed, and their share of all."""
+        records = self.cases.get(key, [])
+        failed = sum(each.status == "failed" for each in records)
+        return failed, failed / len(records) if records else 0.0
 
     def unmeasured(self, key: bytes) -> str | None:
         """What became of the case in processes that did not measure it, the commonest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -19,6 +19,7 @@ from primbench.report.comparison import (
     shown_interval,
     shown_ratio,
     shown_verdict,
+    telling,
 )
 from primbench.report.table import Table
 from primbench.units import format_time
@@ -60,49 +61,39 @@ def _title(found: Waterfall, of: str, pairs: int) -> str:
 
 
 def _table(found: Waterfall, case: CaseComparison) -> Table:
-    pairs = max((each.pairs for arm in found.comparison.arms for each in _estimates(arm, case)), default=0)
+    everywhere = [same for arm in found.comparison.arms if (same := _same(arm, case))]
+    pairs = max((each.pairs for same in everywhere for each in same.estimates), default=0)
     rows = [row for arm in found.comparison.arms for row in _rows(found, arm, case)]
     if case.primary:
         start = format_time(case.primary.baseline_s)
         rows.insert(0, [found.comparison.baseline, heading(case.primary.metric), start, "", "", ""])
     for name, arm in found.wholes.items():
-        for estimate in _telling(_estimates(arm, case)):
-            cells = [heading(estimate.metric), format_time(estimate.arm_s), "", _ratio(estimate)]
-            rows.append([name if estimate.primary else "", *cells, shown_verdict(estimate)])
+        same = _same(arm, case)
+        if same is not None and (deciding := same.deciding) is not None:
+            cells = [heading(deciding.metric), format_time(deciding.arm_s), "", _ratio(deciding)]
+            rows.append([name, *cells, shown_verdict(same)])
     return Table(_title(found, name_of(case.case), pairs), COLUMNS, rows, [])
 
 
-def _telling(estimates: Sequence[Estimate]) -> list[Estimate]:
-    """The primary one, and one that judges as well and finds a difference which that one does not."""
-    primary = [each for each in estimates if each.primary]
-    seen = {each.verdict for each in primary}
-    return primary + [
-        each
-        for each in estimates
-        if each.judges and not each.primary and each.verdict in ("slower", "faster") and each.verdict not in seen
-    ]
-
-
 def _rows(found: Waterfall, arm: ArmComparison, case: CaseComparison) -> Iterator[list[str]]:
-    """Of an ingredient: the metric that the case is judged by, and those others that it makes slower or faster."""
+    """Of an ingredient: the metric that the case is decided by, and those others that it makes slower or faster."""
     step = _step(found, arm)
-    estimates = _estimates(step.arm, case) if step else []
-    if not estimates:
-        same = next((each for each in arm.cases if identity(each.case) == identity(case.case)), None)
-        reason = same.reason if same and same.reason else "not measured"
+    of_step, to_host = (_same(each, case) if each else None for each in (step and step.arm, arm))
+    told = telling(of_step) if of_step else []
+    if not told:
+        reason = to_host.reason if to_host and to_host.reason else "not measured"
         yield [arm.name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, f"not compared: {reason}"]
-    to_host = {each.metric: each for each in _estimates(arm, case)}
-    for each in estimates:
-        if each.primary or each.verdict in ("slower", "faster"):
-            whole = to_host.get(each.metric)
-            yield [
-                arm.name if each.primary else "",
-                heading(each.metric),
-                format_time(each.arm_s),
-                _ratio(each),
-                shown_ratio(whole.ratio) if whole else UNKNOWN,
-                shown_verdict(each),
-            ]
+    wholes = {each.metric: each for each in to_host.estimates} if to_host else {}
+    for number, (each, said) in enumerate(told):
+        whole = wholes.get(each.metric)
+        yield [
+            "" if number else arm.name,
+            heading(each.metric),
+            format_time(each.arm_s),
+            _ratio(each),
+            shown_ratio(whole.ratio) if whole else UNKNOWN,
+            said,
+        ]
 
 
 def _means(found: Waterfall) -> Table:
@@ -121,9 +112,9 @@ def _step(found: Waterfall, arm: ArmComparison) -> Step | None:
     return next((step for step in found.steps if step.arm.name == arm.name), None)
 
 
-def _estimates(arm: ArmComparison, case: CaseComparison) -> list[Estimate]:
-    """Those of the case in another arm, or against another one."""
-    return [estimate for each in arm.cases if identity(each.case) == identity(case.case) for estimate in each.estimates]
+def _same(arm: ArmComparison, case: CaseComparison) -> CaseComparison | None:
+    """The case in another arm, or against another one."""
+    return next((each for each in arm.cases if identity(each.case) == identity(case.case)), None)
 
 
 def _ratio(found: Estimate | Mean | None) -> str:

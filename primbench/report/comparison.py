@@ -11,6 +11,7 @@ import msgspec
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate
 from primbench.compare.places import changes_of
+from primbench.compare.sides import MEANS
 from primbench.problem import fields_of, problem_class
 from primbench.record import Case
 from primbench.report import table
@@ -26,18 +27,20 @@ HEADINGS = {
     "wall_p99_s": "wall p99",
     "enqueue_single_p99_s": "enqueue p99",
     "batch_mean_s": "batch mean",
+    "enqueue_mean_s": "enqueue mean",
     "wall_mean_s": "wall mean",
 }
+ALIKE = ("equivalent", "different-but-small")
 
 
 def text(comparison: Comparison) -> str:
     """For a terminal."""
-    parts = [_itself(comparison), *(table.text(each) for each in tables(comparison)), _end(comparison.notes)]
+    parts = [*_first(comparison), *(table.text(each) for each in tables(comparison)), _end(comparison.notes)]
     return "\n".join(filter(None, parts))
 
 
 def to_markdown(comparison: Comparison) -> str:
-    parts = [_itself(comparison), *(table.markdown(each) for each in tables(comparison)), _end(comparison.notes)]
+    parts = [*_first(comparison), *(table.markdown(each) for each in tables(comparison)), _end(comparison.notes)]
     return "\n".join(filter(None, parts))
 
 
@@ -47,7 +50,10 @@ def to_json(comparison: Comparison) -> str:
 
 
 def to_csv(comparison: Comparison) -> str:
-    """A row an estimate; times in seconds, ratios of times, empty where a value is unknown."""
+    """A row an estimate; times in seconds, ratios of times, empty where a value is unknown.
+
+    verdict, decided_by, reason: of the case, the same in all its rows.
+    """
     again = [comparison.again] if comparison.again else []
     return csv_of([row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)])
 
@@ -75,22 +81,22 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
         for number, end in enumerate(("low", "high"))
     }
     alike = ("metric", "primary", "judges", "pairs", "baseline_s", "arm_s", "ratio")
-    others = ("margin", "q", "verdict", "minimum_detectable", "pairs_needed", "reason", "at_full_speed")
+    others = ("margin", "q", "outcome", "minimum_detectable", "pairs_needed", "at_full_speed")
     return (
         {"baseline": baseline, "arm": arm.name, "effect": arm.effect}
         | {"primitive": case.case.primitive, "backend": case.case.backend, "device": case.case.device}
         | {name: getattr(found, name) for name in alike}
         | ends
         | {name: getattr(found, name) for name in others}
+        | {"verdict": case.verdict, "decided_by": case.decided_by, "reason": _why(case)}
         | dict(case.case.parameters)
         | {f"label_{name}": value for name, value in case.case.labels.items()}
     )
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """One an arm: primary metrics, others that are slower or faster, and a mean that may be where these say not."""
-    again = [comparison.again] if comparison.again and not comparison.arms else []
-    return [_table(comparison, arm) for arm in [*comparison.arms, *again]]
+    """One an arm: of each case the metric that decided, with the verdict, and others that say something else."""
+    return [_table(comparison, arm) for arm in comparison.all_arms]
 
 
 def _table(comparison: Comparison, arm: ArmComparison) -> Table:
@@ -113,15 +119,26 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
     name = name_of(case.case, with_place=with_place)
     if not case.estimates:
         yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
-    is_told = case.primary is not None and case.primary.verdict != "inconclusive"
-    for estimate in case.estimates:
-        if estimate.primary or (is_told and estimate.is_open) or estimate.verdict in ("slower", "faster"):
-            noise = [shown_interval(estimate.noise)] if with_noise else []
-            ratio = f"{shown_ratio(estimate.ratio)} {shown_interval(estimate.interval)}".removesuffix(f" {UNKNOWN}")
-            verdict = shown_verdict(estimate) + (f", by {estimate.pairs} pairs" if estimate.pairs < pairs else "")
-            verdict += " (!)" if case.reason and estimate.primary else ""
-            shown_name = name if estimate.primary else ""
-            yield [shown_name, heading(estimate.metric), format_time(estimate.baseline_s), ratio, *noise, verdict]
+    for estimate, said in telling(case):
+        noise = [shown_interval(estimate.noise)] if with_noise else []
+        ratio = f"{shown_ratio(estimate.ratio)} {shown_interval(estimate.interval)}".removesuffix(f" {UNKNOWN}")
+        is_first = estimate is case.deciding
+        words = said + (f", by {estimate.pairs} pairs" if estimate.pairs < pairs else "")
+        words += " (!)" if case.reason and is_first else ""
+        cells = [heading(estimate.metric), format_time(estimate.baseline_s), ratio, *noise, words]
+        yield [name if is_first else "", *cells]
+
+
+def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
+    """The metric that decided, with the verdict of the case; then the primary one and what else moved, in words."""
+    if case.deciding is None:
+        return []
+    others = [
+        each
+        for each in case.estimates
+        if each is not case.deciding and (each.primary or each.outcome in ("slower", "faster"))
+    ]
+    return [(case.deciding, shown_verdict(case)), *((each, shown_outcome(each)) for each in others)]
 
 
 def heading(metric: str) -> str:
@@ -151,12 +168,34 @@ def shown_ratio(ratio: float) -> str:
     return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
 
 
-def shown_verdict(estimate: Estimate) -> str:
-    """With what stands behind it: the margin, or what is missing."""
-    if estimate.verdict in ("equivalent", "different-but-small"):
-        return f"{estimate.verdict.replace('-', ' ')}, within {format_percent(estimate.margin)}"
-    if estimate.verdict != "inconclusive":
-        return estimate.verdict
+def shown_verdict(case: CaseComparison) -> str:
+    """With what stands behind it: the metric where it is not the primary one, the margin, or what is missing."""
+    found = case.deciding
+    if found is None or case.verdict is None:
+        return "not compared"
+    by = "" if found.primary else ", by the mean" if found.metric in MEANS else f", by {heading(found.metric)}"
+    if case.verdict in ALIKE:
+        return f"{case.verdict.replace('-', ' ')}, within {format_percent(found.margin)}"
+    return f"{case.verdict}{by}: {_why(case)}" if case.verdict == "inconclusive" else f"{case.verdict}{by}"
+
+
+def shown_outcome(estimate: Estimate) -> str:
+    """Of a metric that did not decide: no verdict."""
+    if estimate.outcome in ALIKE:
+        return f"as long, within {format_percent(estimate.margin)}"
+    return {"slower": "takes longer", "faster": "takes less"}.get(estimate.outcome, "not told")
+
+
+def _why(case: CaseComparison) -> str | None:
+    """What keeps the case from a verdict."""
+    if case.verdict != "inconclusive" or case.deciding is None:
+        return None
+    if case.deciding.is_too_busy:
+        return case.deciding.reason
+    return f"fails more often in {case.fails_more}" if case.fails_more else _missing(case.deciding)
+
+
+def _missing(estimate: Estimate) -> str:
     words = [estimate.reason] if estimate.reason else []
     if (needed := estimate.pairs_needed) is not None:
         words.append(f"needs about {needed} pairs" if needed <= MOST_PAIRS else f"needs more than {MOST_PAIRS} pairs")
@@ -164,11 +203,34 @@ def shown_verdict(estimate: Estimate) -> str:
         words.append("needs a few pairs more")
     if estimate.minimum_detectable is not None:
         words.append(f"these find {_least(estimate.minimum_detectable)}")
-    return f"inconclusive: {', '.join(words)}"
+    return ", ".join(words)
 
 
 def _least(ratio: float) -> str:
     return format_percent(ratio - 1) if ratio < 2 else f"a factor of {ratio:.3g}"
+
+
+def _first(comparison: Comparison) -> Iterator[str]:
+    """What has to be known before any verdict."""
+    yield from (_too_busy(comparison), _itself(comparison))
+
+
+def _too_busy(comparison: Comparison) -> str:
+    busy = [
+        (arm, case)
+        for arm in comparison.all_arms
+        for case in arm.cases
+        if case.deciding is not None and case.deciding.is_too_busy
+    ]
+    if not busy:
+        return ""
+    arm, worst = max(busy, key=lambda each: min(share or 0.0 for share in each[1].waited))
+    here, there = (format_percent(share or 0.0) for share in worst.waited)
+    return (
+        f"TOO BUSY TO TELL in {len(busy)} of {sum(len(each.cases) for each in comparison.all_arms)} cases: something "
+        f"else took the CPUs; {comparison.baseline} waited for one during {here} of its time, {arm.name} during "
+        f"{there}, in {name_of(worst.case)}. Quiet the machine, or keep CPUs of it for the arms alone (bind-cpus=).\n"
+    )
 
 
 def _itself(comparison: Comparison) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from primbench import environment, stats
 from primbench.compare import ArmComparison, Comparison, Estimate, compare, compare_files
-from primbench.compare.estimates import ITSELF, SINGLE, judged
+from primbench.compare.estimates import ITSELF, SINGLE, TOO_BUSY, judged
 from primbench.compare.sides import BANDWIDTH, KERNEL, LAUNCH, margin_of
 from primbench.environment.software import Library
 from primbench.errors import InvalidRequest
@@ -87,7 +87,7 @@ def test_medians_are_of_samples_beside_which_the_cpu_was_at_full_speed(
     comparison = compare(made_study(["host", "podman"], [case()], busy))
     found = only(comparison)
     assert found.at_full_speed
-    assert verdict == found.verdict
+    assert verdict == found.outcome
     assert scale == pytest.approx(found.ratio, rel=0.005)
     assert any("the CPU was slow beside some samples (host 32.5%, podman 32.5%)" in note for note in comparison.notes)
 
@@ -104,7 +104,7 @@ def test_what_one_place_alone_suffers_is_not_left_out(made_study: MadeStudy) -> 
     busy = shared_core(1.0, lambda name, pair: 26 if name == "podman" else 0)
     comparison = compare(made_study(["host", "podman"], [case()], busy))
     found = only(comparison)
-    assert (False, "slower") == (found.at_full_speed, found.verdict)
+    assert (False, "slower") == (found.at_full_speed, found.outcome)
     assert "slow beside some samples (host 0.0%, podman 65.0%)" in comparison.notes[0]
     (explained_case,) = first(comparison).cases
     assert explained_case.explanation is not None
@@ -123,7 +123,7 @@ def test_a_place_whose_cpu_is_always_slower_is_slower(made_study: MadeStudy) -> 
         return Measurement(batch_s=replace(measurement.batch_s, loops_s=loops_s))
 
     comparison = compare(made_study(["host", "podman"], [case()], measured))
-    assert "slower" == only(comparison).verdict
+    assert "slower" == only(comparison).outcome
     (explained_case,) = first(comparison).cases
     assert explained_case.explanation is not None
     assert [
@@ -153,7 +153,7 @@ def test_a_single_call_that_fills_a_batch_is_one_metric(made_study: MadeStudy) -
 )
 def test_verdict(made_study: MadeStudy, scale: float, scatter: float, verdict: str) -> None:
     found = only(compare(made_study(["host", "podman"], [case()], scattered(scale, scatter))))
-    assert (verdict, 8, KERNEL, True) == (found.verdict, found.pairs, found.margin, found.primary)
+    assert (verdict, 8, KERNEL, True) == (found.outcome, found.pairs, found.margin, found.primary)
     assert (found.pairs_needed is None) == (verdict != "inconclusive")
 
 
@@ -189,6 +189,8 @@ def test_margins() -> None:
     assert (BANDWIDTH, BANDWIDTH) == (margin_of("memcpy", "device_s"), margin_of("memcpy", "stream_s"))
     assert {LAUNCH} == {margin_of("gemm", name) for name in ("enqueue_s", "stream_s", "wall_s", "wall_p99_s")}
     assert {LAUNCH} == {margin_of("launch", name) for name in ("enqueue_s", "device_s", "batch_s")}
+    means = margin_of("gemm", "batch_mean_s"), margin_of("memcpy", "batch_mean_s"), margin_of("gemm", "wall_mean_s")
+    assert (KERNEL, BANDWIDTH, LAUNCH) == means
 
 
 def on_gpu(enqueue_s: float = 3e-6, device_s: float = 50e-6, wall_s: float = 60e-6, **others: Any) -> Measurement:
@@ -206,7 +208,9 @@ def test_the_primary_metric_is_first_and_launches_have_their_own(made_study: Mad
     cases = [case(device="cuda:0"), case("launch", device="cuda:0"), case("memcpy", device="cuda:0")]
     found = first(compare(made_study(["host", "podman"], cases, lambda arm, case, pair: on_gpu(3e-6 * jitter(pair)))))
     assert ["device_s", "enqueue_s", "device_s"] == [each.estimates[0].metric for each in found.cases]
-    assert all([each.primary for each in one.estimates] == [True] + 4 * [False] for one in found.cases)
+    assert all([each.primary for each in one.estimates] == [True] + 5 * [False] for one in found.cases)
+    judging = [[each.metric for each in one.estimates if each.judges] for one in found.cases]
+    assert [["device_s"], ["enqueue_s", "enqueue_mean_s"], ["device_s"]] == judging
     assert found.mean is not None
     assert (3, 8) == (found.mean.cases, found.mean.pairs)
 
@@ -240,7 +244,7 @@ def test_false_discoveries_are_counted_over_all_cases(made_study: MadeStudy) -> 
         return first(compare(made_study(["host", "podman"], cases, measured))).cases[0].estimates[0]
 
     alone, among_twenty = of_sizes(1), of_sizes(20)
-    assert ("slower", "inconclusive") == (alone.verdict, among_twenty.verdict)
+    assert ("slower", "inconclusive") == (alone.outcome, among_twenty.outcome)
     assert alone.q is not None
     assert among_twenty.q == pytest.approx(20 * alone.q)
     assert alone.interval == among_twenty.interval
@@ -248,12 +252,12 @@ def test_false_discoveries_are_counted_over_all_cases(made_study: MadeStudy) -> 
 
 def test_a_zero_difference_without_scatter_is_equivalence(made_study: MadeStudy) -> None:
     found = only(compare(made_study(["host", "podman"], [case()], lambda *_: Measurement(batch_s=samples(1e-3)))))
-    assert ("equivalent", 1.0, (1.0, 1.0)) == (found.verdict, found.ratio, found.interval)
+    assert ("equivalent", 1.0, (1.0, 1.0)) == (found.outcome, found.ratio, found.interval)
 
 
 def test_a_single_pair_has_no_interval(made_study: MadeStudy) -> None:
     found = only(compare(made_study(["host", "podman"], [case()], scattered(2.0), pairs=1)))
-    assert ("inconclusive", None, None) == (found.verdict, found.interval, found.q)
+    assert ("inconclusive", None, None) == (found.outcome, found.interval, found.q)
     assert SINGLE == found.reason
 
 
@@ -287,7 +291,7 @@ def itself(ratio: float, half_width: float) -> Estimate:
 )
 def test_what_the_baseline_differs_from_itself_by_is_no_difference(floor: Estimate, ratio: float, verdict: str) -> None:
     found = judged(replace(itself(ratio, 0.002), q=1.0 if ratio == 1.0 else 0.001), floor)
-    assert (verdict, floor.interval) == (found.verdict, found.noise)
+    assert (verdict, floor.interval) == (found.outcome, found.noise)
     assert (found.reason == ITSELF) == (verdict == "inconclusive")
 
 
@@ -295,7 +299,7 @@ def test_the_baseline_run_twice_is_no_arm(made_study: MadeStudy) -> None:
     found = compare(made_study(["host", "podman", "host (again)"], [case()], scattered(1.1)))
     assert ["podman"] == [arm.name for arm in found.arms]
     assert found.again is not None
-    assert ("equivalent", "slower") == (found.again.cases[0].estimates[0].verdict, only(found).verdict)
+    assert ("equivalent", "slower") == (found.again.cases[0].estimates[0].outcome, only(found).outcome)
     assert only(found).noise == found.again.cases[0].estimates[0].interval
 
 
@@ -304,8 +308,8 @@ def test_the_baseline_run_twice_is_no_arm(made_study: MadeStudy) -> None:
 
 def test_the_first_arm_is_the_baseline_or_the_one_that_is_named(made_study: MadeStudy) -> None:
     results = made_study(["host", "podman"], [case()], scattered(1.1))
-    assert ("host", "slower") == (compare(results).baseline, only(compare(results)).verdict)
-    assert "faster" == only(compare(results, "podman")).verdict
+    assert ("host", "slower") == (compare(results).baseline, only(compare(results)).outcome)
+    assert "faster" == only(compare(results, "podman")).outcome
     with pytest.raises(InvalidRequest, match="--baseline nosuch: the arms are host, podman"):
         compare(results, "nosuch")
 
@@ -317,7 +321,7 @@ def test_placement_and_process_do_not_tell_cases_apart(made_study: MadeStudy) ->
         if record.case.arm != "host" else record
         for record in results.records
     ]  # fmt: skip
-    assert "equivalent" == only(compare(replace(results, records=placed))).verdict
+    assert "equivalent" == only(compare(replace(results, records=placed))).outcome
 
 
 def test_unequal_cases_are_refused_by_what_differs(made_study: MadeStudy) -> None:
@@ -352,7 +356,7 @@ def test_a_pair_with_a_failed_side_counts_for_nothing(made_study: MadeStudy) -> 
         return "out of memory" if (arm, pair) in (("podman", 2), ("host", 5)) else timed(arm, case, pair)
 
     (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
-    assert (6, "slower") == (found.estimates[0].pairs, found.estimates[0].verdict)
+    assert (6, "slower") == (found.estimates[0].pairs, found.estimates[0].outcome)
     assert "host failed: out of memory (1 of 8); podman failed: out of memory (1 of 8)" == found.reason
 
 
@@ -411,7 +415,7 @@ def test_two_files_are_unpaired(made_study: MadeStudy) -> None:
     other = made_study(["host"], [case()], scattered(1.1, arm="host"), pairs=5)
     comparison = compare_files(one, other, ("a.jsonl", "b.jsonl"))
     assert (False, "a.jsonl", "b.jsonl") == (comparison.paired, comparison.baseline, first(comparison).name)
-    assert ("slower", 5) == (only(comparison).verdict, only(comparison).pairs)
+    assert ("slower", 5) == (only(comparison).outcome, only(comparison).pairs)
     assert any("unpaired" in note for note in comparison.notes)
     assert not any("one process" in note for note in comparison.notes)
 
@@ -419,7 +423,7 @@ def test_two_files_are_unpaired(made_study: MadeStudy) -> None:
 def test_one_process_a_file_has_no_interval_and_says_what_that_costs(made_study: MadeStudy) -> None:
     one, other = (made_study(["host"], [case()], scattered(scale, arm="host"), pairs=1) for scale in (1.0, 2.0))
     comparison = compare_files(one, other, ("a", "b"))
-    assert ("inconclusive", None) == (only(comparison).verdict, only(comparison).interval)
+    assert ("inconclusive", None) == (only(comparison).outcome, only(comparison).interval)
     assert 2.0 == pytest.approx(only(comparison).ratio, rel=0.02)
     assert any("--processes 8" in note for note in comparison.notes)
 
@@ -437,7 +441,7 @@ def test_arms_without_a_study_need_a_baseline(made_study: MadeStudy) -> None:
     bare = replace(results, header=replace(results.header, study=None))
     with pytest.raises(InvalidRequest, match="--baseline with one of host, podman"):
         compare(bare)
-    assert "slower" == only(compare(bare, "host")).verdict
+    assert "slower" == only(compare(bare, "host")).outcome
 
 
 # --- what a difference is called
@@ -547,14 +551,103 @@ def test_what_stops_every_tenth_sample_is_seen_by_the_mean_and_by_the_counters(m
 
     (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
     assert {"batch_s": "equivalent", "batch_mean_s": "slower"} == {
-        each.metric: each.verdict for each in found.estimates
+        each.metric: each.outcome for each in found.estimates
     }
     assert found.explanation is not None
     assert [
         "the CPU quota held back podman in 72 of 80 periods, for 4.00 s added up over CPUs, in 8.00 s (cpu.stat), "
         "host never"
     ] == found.explanation.evidence
-    assert "slower" == found.verdict, "a mean judges a case of the CPU, too"
+    assert ("slower", "batch_mean_s") == (found.verdict, found.decided_by), "a mean judges a case, too"
+
+
+def test_a_certain_loss_of_the_mean_is_no_equivalence(made_study: MadeStudy) -> None:
+    """One batch of fifty takes three times as long: 4 % of all time, and nothing of the median."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        times_s = [1e-3 * jitter(pair)] * 49 + [(3e-3 if arm == "podman" else 1e-3) * jitter(2 * pair)]
+        return Measurement(batch_s=replace(samples(1.0), samples_s=times_s))
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert ("equivalent", "slower", "batch_mean_s") == (found.estimates[0].outcome, found.verdict, found.decided_by)
+
+
+# --- a machine that is too busy
+
+
+def waiting(
+    made_study: MadeStudy,
+    of: dict[str, dict[str, float]],
+    measured: Callable[[str, Case, int], Measurement],
+    **how: Any,
+) -> Comparison:
+    """of: arm -> what differs, of a second of each process, from a thread that was never held up."""
+
+    def read(arm: str, case: Case, pair: int) -> Measurement:
+        fields: dict[str, Any] = {"duration_s": 1.0, "cpu_time_s": 0.5, "waited_s": 0.0, **of.get(arm, {})}
+        return replace(
+            measured(arm, case, pair), host=HostReading(voluntary_switches=1, involuntary_switches=1, **fields)
+        )
+
+    return compare(made_study(["host", "podman"], how.pop("cases", [case()]), read, **how))
+
+
+@pytest.mark.parametrize(
+    ("host", "podman", "is_busy"),
+    [
+        ({"waited_s": 0.8}, {"waited_s": 0.5}, True),
+        ({"waited_s": 0.8}, {"waited_s": 0.1}, False),  # slower or faster for its place's sake
+        ({"waited_s": 0.2}, {"waited_s": 0.2}, False),
+        ({"waited_s": 0.67}, {"waited_s": 0.91, "throttled_s": 1.4}, True),  # a quota on a busy machine
+        ({"waited_s": 0.5, "throttled_s": 0.5}, {"waited_s": 0.5, "throttled_s": 0.5}, False),  # the same quota twice
+        ({"waited_s": 0.5, "cpu_time_s": 0.99}, {"waited_s": 0.5, "cpu_time_s": 0.99}, False),  # its own second thread
+        ({"waited_s": None}, {"waited_s": 0.5}, False),  # not known
+    ],
+)
+def test_where_both_sides_wait_for_others_no_verdict_stands(
+    made_study: MadeStudy, host: dict[str, float], podman: dict[str, float], is_busy: bool
+) -> None:
+    comparison = waiting(made_study, {"host": host, "podman": podman}, scattered(0.41))
+    (found,) = first(comparison).cases
+    expected = ("inconclusive", TOO_BUSY) if is_busy else ("faster", None)
+    assert expected == (found.verdict, found.estimates[0].reason)
+    assert is_busy == (first(comparison).mean is None)
+
+
+def test_kernels_of_a_gpu_do_not_wait_for_a_cpu(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        return on_gpu(3e-6 * jitter(pair) * (2 if arm == "podman" else 1), 50e-6 * jitter(pair))
+
+    cases = [case(device="cuda:0"), case("launch", device="cuda:0")]
+    waited = {arm: {"waited_s": 0.6} for arm in ("host", "podman")}
+    found = first(waiting(made_study, waited, measured, cases=cases)).cases
+    assert [("equivalent", "device_s"), ("inconclusive", "enqueue_s")] == [
+        (one.verdict, one.decided_by) for one in found
+    ]
+
+
+# --- failures
+
+
+@pytest.mark.parametrize(
+    ("failed", "verdict", "fails_more"),
+    [
+        ({"podman": 5}, "inconclusive", "podman"),
+        ({"host": 1}, "inconclusive", "host"),
+        ({"host": 2, "podman": 2}, "equivalent", None),
+        ({"podman": 8}, None, "podman"),
+    ],
+)
+def test_what_fails_more_often_on_one_side_is_not_alike(
+    made_study: MadeStudy, failed: dict[str, int], verdict: str | None, fails_more: str | None
+) -> None:
+    timed = scattered(1.0, 0.001)
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement | str:
+        return "died" if pair < failed.get(arm, 0) else timed(arm, case, pair)
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert (verdict, fails_more) == (found.verdict, found.fails_more)
 
 
 def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from primbench.arms import Arm
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate
+from primbench.compare.estimates import decided
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.measurement import Method
 from primbench.placement import Placement
@@ -421,9 +422,10 @@ def test_a_worker_that_does_not_come_up_after_others_did_is_a_failure_and_no_abs
     assert [] == told
 
 
-def estimate(verdict: Any, q: float, primary: bool = True, **fields: Any) -> Estimate:
+def estimate(outcome: Any, q: float, metric: str = "wall_s", **fields: Any) -> Estimate:
+    primary = metric == "wall_s"
     return Estimate(
-        metric="wall_s",
+        metric=metric,
         primary=primary,
         judges=fields.get("judges", primary),
         pairs=8,
@@ -432,25 +434,41 @@ def estimate(verdict: Any, q: float, primary: bool = True, **fields: Any) -> Est
         ratio=fields.get("ratio", 1.0),
         margin=0.01,
         q=q,
-        verdict=verdict,
+        outcome=outcome,
     )
 
 
+def compared(*estimates: Estimate, **fields: Any) -> CaseComparison:
+    return decided(CaseComparison(case=gemm(16), estimates=list(estimates), **fields))
+
+
+ALIKE = estimate("equivalent", 0.9)
+
+
+def mean(ratio: float) -> Estimate:
+    return estimate("inconclusive", 0.9, "wall_mean_s", judges=True, ratio=ratio)
+
+
 @pytest.mark.parametrize(
-    ("estimates", "settled"),
+    ("cases", "settled"),
     [
         ([], False),
-        ([estimate("equivalent", 0.9)], True),
-        ([estimate("different-but-small", 0.03)], True),
-        ([estimate("equivalent", 0.9), estimate("inconclusive", 0.9)], False),
-        ([estimate("equivalent", 0.9), estimate("inconclusive", 0.9, primary=False)], True),
-        ([estimate("equivalent", 0.9), estimate("inconclusive", 0.9, primary=False, judges=True, ratio=1.05)], True),
-        ([estimate("equivalent", 0.9), estimate("inconclusive", 0.9, primary=False, judges=True, ratio=1.75)], False),
-        ([estimate("slower", 0.03)], False),
-        ([estimate("slower", 0.004), estimate("faster", 0.001)], True),
+        ([compared()], False),
+        ([compared(ALIKE)], True),
+        ([compared(estimate("different-but-small", 0.03))], True),
+        ([compared(ALIKE), compared(estimate("inconclusive", 0.9))], False),
+        ([compared(ALIKE, estimate("inconclusive", 0.9, "stream_s"))], True),
+        ([compared(ALIKE, mean(1.05))], True),
+        ([compared(ALIKE, mean(1.75))], False),
+        ([compared(estimate("slower", 0.03))], False),
+        ([compared(estimate("slower", 0.004)), compared(estimate("faster", 0.001))], True),
+        ([compared(ALIKE, estimate("slower", 0.03, "stream_s"))], False),
+        ([compared(ALIKE, fails_more="podman")], True),  # more pairs do not take a failure back
+        ([compared(estimate("inconclusive", 0.9), fails_more="podman")], False),
     ],
 )
-def test_a_difference_settles_only_what_would_be_so_after_many_looks(estimates: list[Estimate], settled: bool) -> None:
-    case = CaseComparison(case=gemm(16), estimates=estimates)
-    arm = ArmComparison(name="podman", arm=PODMAN, effect=None, differences={}, cases=[case], mean=None)
+def test_a_difference_settles_only_what_would_be_so_after_many_looks(
+    cases: list[CaseComparison], settled: bool
+) -> None:
+    arm = ArmComparison(name="podman", arm=PODMAN, effect=None, differences={}, cases=cases, mean=None)
     assert settled == is_settled(Comparison(baseline="host", paired=True, arms=[arm]))

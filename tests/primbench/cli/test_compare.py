@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from primbench.measurement import Measurement, Samples
+from primbench.cli.compare import FailOn
+from primbench.measurement import HostReading, Measurement, Samples
 from primbench.problem import build
 from primbench.record import Case, Line, Results, encode
 
@@ -74,6 +76,39 @@ def test_nothing_that_was_compared_is_all_that_may_fail(invoke: Invoke, made_stu
     assert codes == {word: invoke("compare", path, "--fail-on", word).exit_code for word in codes}
 
 
+def exit_codes(invoke: Invoke, path: Path) -> dict[str, int]:
+    return {word: invoke("compare", path, "--fail-on", word).exit_code for word in get_args(FailOn)}
+
+
+def test_failures_of_one_side_and_a_machine_too_busy_are_no_success(
+    invoke: Invoke, made_study: MadeStudy, tmp_path: Path
+) -> None:
+    parameters = build("gemm", {"m": 64, "n": 64, "k": 64}).parameters()
+    cases = [Case(primitive="gemm", parameters=parameters | {"m": m}, backend="numpy", device="cpu") for m in (64, 128)]
+    waited = HostReading(
+        duration_s=1.0, cpu_time_s=0.5, waited_s=0.6, voluntary_switches=1, involuntary_switches=1
+    )  # fmt: skip
+
+    def measured(busy: int, failing: int) -> Callable[[str, Case, int], Measurement | str]:
+        def measure(arm: str, case: Case, pair: int) -> Measurement | str:
+            if arm == "podman" and pair < failing:
+                return "died"
+            samples = Samples(samples_s=[1e-3] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise")
+            host = waited if case.parameters["m"] in (64, 128)[:busy] else None
+            return Measurement(batch_s=samples, host=host)
+
+        return measure
+
+    codes = {
+        (busy, failing): exit_codes(
+            invoke, save(made_study(["host", "podman"], cases, measured(busy, failing)), tmp_path / f"{busy}{failing}")
+        )
+        for busy, failing in ((0, 3), (1, 0), (2, 0))
+    }
+    always = {"slower": 1, "different": 1, "inconclusive": 1, "never": 0}
+    assert {(0, 3): always, (1, 0): always | {"slower": 0, "different": 0}, (2, 0): always} == codes
+
+
 def test_the_table_is_printed_and_the_baseline_is_chosen(invoke: Invoke, written: Callable[..., Path]) -> None:
     assert "podman against host" in invoke("compare", written()).stdout
     other = invoke("compare", written(name="again.jsonl"), "--baseline", "podman")
@@ -101,9 +136,10 @@ def test_runs_of_the_command_line_are_compared(invoke: Invoke, measured: tuple[P
 def test_exports(invoke: Invoke, written: Callable[..., Path], tmp_path: Path) -> None:
     path = written()
     result = invoke("compare", path, "--csv", tmp_path / "a.csv", "--markdown", tmp_path / "a.md", "--json", "-")
-    assert "slower" == json.loads(result.stdout)["arms"][0]["cases"][0]["estimates"][0]["verdict"]
-    row, *_ = csv.DictReader(io.StringIO((tmp_path / "a.csv").read_text()))
-    assert ("podman", "slower") == (row["arm"], row["verdict"])
+    (case,) = json.loads(result.stdout)["arms"][0]["cases"]
+    assert ("slower", "batch_s") == (case["verdict"], case["decided_by"])
+    rows = [*csv.DictReader(io.StringIO((tmp_path / "a.csv").read_text()))]
+    assert {("podman", "slower", "batch_s")} == {(row["arm"], row["verdict"], row["decided_by"]) for row in rows}
     assert "| verdict" in (tmp_path / "a.md").read_text()
 
 

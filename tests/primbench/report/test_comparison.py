@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from primbench import environment
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean
+from primbench.compare.estimates import TOO_BUSY, decided
 from primbench.environment.difference import difference
 from primbench.problem import build
 from primbench.record import Case
@@ -29,7 +30,7 @@ def case(primitive: str = "gemm", **parameters: Any) -> Case:
 SLOWER = Estimate(
     metric="batch_s", primary=True, judges=True, pairs=8, baseline_s=1e-3, arm_s=1.1e-3, ratio=1.1,
     interval=(1.09, 1.11),
-    interval90=(1.092, 1.108), margin=0.01, q=0.001, verdict="slower", minimum_detectable=1.012,
+    interval90=(1.092, 1.108), margin=0.01, q=0.001, outcome="slower", minimum_detectable=1.012,
 )  # fmt: skip
 EQUIVALENT = replace(
     SLOWER,
@@ -38,12 +39,13 @@ EQUIVALENT = replace(
     interval=(0.997, 1.003),
     interval90=(0.998, 1.002),
     is_equivalent=True,
-    verdict="equivalent",
+    outcome="equivalent",
 )
 INCONCLUSIVE = replace(
-    SLOWER, ratio=1.01, interval=(0.98, 1.04), interval90=(0.985, 1.035), verdict="inconclusive", pairs_needed=21
+    SLOWER, ratio=1.01, interval=(0.98, 1.04), interval90=(0.985, 1.035), outcome="inconclusive", pairs_needed=21
 )
-TAIL = replace(SLOWER, metric="wall_p99_s", primary=False, margin=0.05)
+TAIL = replace(SLOWER, metric="wall_p99_s", primary=False, judges=False, margin=0.05)
+MEAN = replace(INCONCLUSIVE, metric="batch_mean_s", primary=False)
 EXPLAINED = Explanation(
     parts=["everything on the CPU"],
     evidence=["held back by the CPU quota for 40.0% of its time in podman, 0.0% in host"],
@@ -62,7 +64,7 @@ def arm(*cases: CaseComparison, **changes: Any) -> ArmComparison:
 
 def compared(*estimates: Estimate, **changes: Any) -> CaseComparison:
     fields: dict[str, Any] = {"case": case(), "estimates": list(estimates)}
-    return CaseComparison(**fields | changes)
+    return decided(CaseComparison(**fields | changes))
 
 
 def comparison(*cases: CaseComparison, **changes: Any) -> Comparison:
@@ -86,7 +88,7 @@ def test_a_row_has_the_baseline_the_ratio_and_the_verdict() -> None:
     ("estimate", "words"),
     [
         (EQUIVALENT, "equivalent, within 1.0%"),
-        (replace(EQUIVALENT, verdict="different-but-small"), "different but small, within 1.0%"),
+        (replace(EQUIVALENT, outcome="different-but-small"), "different but small, within 1.0%"),
         (INCONCLUSIVE, "inconclusive: needs about 21 pairs, these find 1.2%"),
         (replace(INCONCLUSIVE, pairs_needed=201), "inconclusive: needs more than 200 pairs, these find 1.2%"),
         (replace(INCONCLUSIVE, pairs_needed=None), "inconclusive: needs a few pairs more, these find 1.2%"),
@@ -107,10 +109,56 @@ def test_a_verdict_says_what_stands_behind_it(estimate: Estimate, words: str) ->
     assert lines(comparison(compared(estimate)))[2].endswith(f" {words}")
 
 
-def test_other_metrics_are_shown_where_they_differ() -> None:
-    shown = lines(comparison(compared(EQUIVALENT, TAIL, replace(EQUIVALENT, metric="wall_s", primary=False))))
-    assert "wall p99 1.00 ms 1.100 [1.090, 1.110] slower" == shown[3]
-    assert not any(line.startswith("wall 1.00") for line in shown)
+def test_a_case_has_one_verdict_in_the_row_of_the_metric_that_decided() -> None:
+    wall = replace(EQUIVALENT, metric="wall_s", primary=False)
+    first, second, *rest = lines(comparison(compared(EQUIVALENT, TAIL, wall)))[2:]
+    assert first.endswith(" float32 wall p99 1.00 ms 1.100 [1.090, 1.110] slower, by wall p99")
+    assert "batch 1.00 ms 1.000 [0.997, 1.003] as long, within 1.0%" == second
+    assert not any(line.startswith("wall 1.00") for line in rest)
+    first, second, *_ = lines(comparison(compared(SLOWER, TAIL)))[2:]
+    assert first.endswith(" float32 batch 1.00 ms 1.100 [1.090, 1.110] slower")
+    assert "wall p99 1.00 ms 1.100 [1.090, 1.110] takes longer" == second
+
+
+@pytest.mark.parametrize(
+    ("primary", "mean", "words"),
+    [
+        (EQUIVALENT, replace(MEAN, outcome="slower", ratio=4.9), "slower, by the mean"),
+        (INCONCLUSIVE, replace(MEAN, outcome="slower", ratio=4.9), "slower, by the mean"),
+        (replace(SLOWER, outcome="faster"), replace(MEAN, outcome="slower", ratio=4.9), "slower, by the mean"),
+        (SLOWER, replace(MEAN, outcome="slower", ratio=4.9), "slower"),
+        (EQUIVALENT, replace(MEAN, ratio=4.9), "inconclusive, by the mean: needs about 21 pairs, these find 1.2%"),
+        (EQUIVALENT, replace(MEAN, outcome="equivalent"), "equivalent, within 1.0%"),
+    ],
+)
+def test_the_verdict_is_the_same_in_every_output(primary: Estimate, mean: Estimate, words: str) -> None:
+    found = comparison(compared(primary, mean))
+    assert 1 == text(found).count(f"  {words}\n")
+    assert words in to_markdown(found)
+    (case,) = json.loads(to_json(found))["arms"][0]["cases"]
+    rows = [*csv.DictReader(io.StringIO(to_csv(found)))]
+    decided_by = "batch_mean_s" if "by the mean" in words else "batch_s"
+    expected = (words.partition(",")[0], decided_by)
+    assert {expected} == {(each["verdict"], each["decided_by"]) for each in (case, *rows)}
+
+
+def test_a_machine_that_was_too_busy_is_the_first_line() -> None:
+    busy = replace(SLOWER, is_too_busy=True, outcome="inconclusive", reason=TOO_BUSY)
+    found = comparison(compared(busy, waited=(0.62, 0.5)), compared(EQUIVALENT), compared(busy, waited=(0.7, 0.4)))
+    first, *_ = shown = lines(found)
+    assert first.startswith(
+        "TOO BUSY TO TELL in 2 of 3 cases: something else took the CPUs; host waited for one during "
+    )
+    assert "host waited for one during 62.0% of its time, podman during 50.0%, in gemm m=64" in first
+    assert 2 == len([line for line in shown if line.endswith(" inconclusive: too busy to tell")])
+
+
+def test_what_fails_more_often_on_one_side_is_not_equivalent() -> None:
+    failed = {"reason": "podman failed: died (3 of 8)", "fails_more": "podman"}
+    (row,) = [line for line in lines(comparison(compared(EQUIVALENT, **failed))) if "[0.997" in line]
+    assert row.endswith("inconclusive: fails more often in podman (!)")
+    (row,) = [line for line in lines(comparison(compared(SLOWER, **failed))) if "[1.090" in line]
+    assert row.endswith("slower (!)")
 
 
 def test_backends_that_differ_stand_in_the_rows() -> None:
@@ -171,10 +219,9 @@ def test_a_mean_that_includes_slow_samples_says_so() -> None:
 
 @pytest.mark.parametrize(("ratio", "shown"), [(1.05, False), (1.75, True), (0.5, True)])
 def test_a_mean_that_is_far_off_and_not_told_is_shown(ratio: float, shown: bool) -> None:
-    mean = replace(INCONCLUSIVE, metric="batch_mean_s", primary=False, judges=True, ratio=ratio)
     for primary, is_told in ((EQUIVALENT, True), (INCONCLUSIVE, False)):
-        found = lines(comparison(compared(primary, mean)))
-        assert (shown and is_told) == any(line.startswith(f"batch mean 1.00 ms {ratio:.3f} ") for line in found)
+        found = text(comparison(compared(primary, replace(MEAN, ratio=ratio))))
+        assert (shown and is_told) == (f"  batch mean  1.00 ms  {ratio:.3f} " in found)
 
 
 def test_effects_are_called_what_they_are() -> None:
