@@ -42,7 +42,7 @@ class Cause(NamedTuple):
 
 def causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> list[str]:
     """parts: what can have moved. What did move says which way; where nothing did for certain, either will do."""
-    ratios = [each.ratio for each in case.estimates if each.verdict in ("slower", "faster")]
+    ratios = [each.ratio for each in case.estimates if each.outcome in ("slower", "faster")]
     found = [*_other_gpu(case, baseline, side), *_found_in_one_alone(parts, case, baseline, side)]
     if not ratios:
         return [each.words for each in found]
