@@ -100,6 +100,7 @@ def apply(placement: Placement, device: str, root: Path = Path("/")) -> Effectiv
     device: "cpu" or "cuda:N", for ``numa_node="auto"``. root: where /proc and /sys are read.
     Raises PlacementError where what was asked for by number cannot be had; "auto" falls back with a reason.
     """
+    check_cpus(placement)
     reasons: dict[str, str] = {}
     if placement.threads is not None:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(placement.threads)))
@@ -198,11 +199,16 @@ def _policy_of(
     return policy, [node.id]
 
 
+def check_cpus(placement: Placement) -> None:
+    """Raises PlacementError where CPUs asked for by number are not this process's to use."""
+    available = os.sched_getaffinity(0)
+    if placement.cpus is not None and not available.issuperset(placement.cpus):
+        asked = format_cpu_list(placement.cpus)
+        raise PlacementError(f"--cpus {asked}: this process may run on CPUs {format_cpu_list(available)} only")
+
+
 def _bind_threads(cpus: Collection[int], asked: str) -> None:
     """Bind every thread of the process; those started later inherit it from the one that starts them."""
-    available = os.sched_getaffinity(0)
-    if not available.issuperset(cpus):
-        raise PlacementError(f"{asked}: this process may run on CPUs {format_cpu_list(available)} only")
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):  # a thread that has ended meanwhile
             os.sched_setaffinity(int(thread), cpus)

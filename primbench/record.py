@@ -10,6 +10,7 @@ Study.other_builds, Samples.loops_s, HostReading.quota_periods, HostReading.thro
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -256,7 +257,7 @@ class Writer:
             raise OutputError(f"{self.path}: {error.strerror}; nothing was measured") from None
 
     def write(self, line: Worker | Record) -> None:
-        """Raises OutputError on a full disk, with the part of the line that did fit taken back."""
+        """Raises OutputError on a full disk, with the part of the line that did fit taken back if possible."""
         try:
             self._append(encode(line))
         except OSError as error:
@@ -277,6 +278,18 @@ class Writer:
             return "was cut"
         return "was added to by another program" if own.st_size > self._size_bytes else None
 
+    def _take_back(self, end: int) -> None:
+        """What was written from there on. Raises OutputError where that stays, and says how to be rid of it."""
+        try:
+            os.ftruncate(self._file, end)
+        except OSError as error:
+            if end:  # a file of less than a header goes as a whole
+                whole = f"head -c {end} {shlex.quote(str(self.path))} > whole.jsonl"
+                raise OutputError(
+                    f"{self.path}: its last line is cut off, and cannot be taken back: {error.strerror}; to keep the "
+                    f"whole lines before it: {whole}"
+                ) from None
+
     def _append(self, text: bytes) -> None:
         """All of it, or nothing and the OSError that says why; nothing also where a signal comes between."""
         end = os.lseek(self._file, 0, os.SEEK_END)
@@ -284,7 +297,7 @@ class Writer:
             while text:  # a disk that is nearly full takes a part, and tells the reason at the next part
                 text = text[os.write(self._file, text) :]
         except BaseException:
-            os.ftruncate(self._file, end)
+            self._take_back(end)
             raise
         self._size_bytes = os.lseek(self._file, 0, os.SEEK_CUR)
 

@@ -15,6 +15,7 @@ from primbench.arms import Arm
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError
 from primbench.followers import Leader
 from primbench.measurement import Measurement
+from primbench.placement import check_cpus
 from primbench.protocol import Outcome, Ready, Start
 from primbench.ranks import LocalRanks, Ranks
 from primbench.record import Case, Record, Worker
@@ -170,19 +171,18 @@ class Session:
         if purpose == "time":
             self._number = None
         arm = self._arms[case.arm] if case.arm else None
-        worker = WorkerProcess(
-            start, arm=arm, verbose=self._verbose, ranks=None if arm else self._further_ranks(case.ranks)
-        )
+        worker = WorkerProcess(start, arm=arm, verbose=self._verbose, ranks=None if arm else self._further_ranks(case))
         self._running[purpose] = (start, worker)
         if purpose == "time":
             self._announce(worker.ready, arm)
         return worker
 
-    def _further_ranks(self, ranks: int) -> Ranks | None:
+    def _further_ranks(self, case: Case) -> Ranks | None:
         """Those of a worker in an arm are started by itself, in there."""
-        if ranks == 1:
+        if case.ranks == 1:
             return None
-        return self._leader.start() if self._leader else LocalRanks(ranks - 1, verbose=self._verbose)
+        check_cpus(case.placement)  # the worker would, when all of them are there
+        return self._leader.start() if self._leader else LocalRanks(case.ranks - 1, verbose=self._verbose)
 
     def _announce(self, ready: Ready, arm: Arm | None) -> None:
         self._number = self._next_worker

@@ -35,9 +35,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
     source, sink = own_streams()
     start = protocol.decode_start(source.readline())
-    group = enlist(start)
-    refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.ranks > 1 else None
     try:
+        placement.check_cpus(start.placement)  # before ranks are started in an arm
+        group = enlist(start)
+        refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.ranks > 1 else None
         backend, ready = begin(start)
     except (BackendUnavailable, PlacementError) as refusal:
         say(sink, Refusal(reason=str(refusal), placement=isinstance(refusal, PlacementError)))

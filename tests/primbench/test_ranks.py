@@ -16,13 +16,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from primbench import record
+from primbench import record, session
 from primbench.backends import missing
-from primbench.errors import WorkerError
+from primbench.errors import PlacementError, WorkerError
 from primbench.kernels.allreduce import Allreduce
 from primbench.measurement import Method
+from primbench.placement import Placement
+from primbench.problem import build
 from primbench.ranks import LocalRanks
-from primbench.record import Record
+from primbench.record import Case, Record
 from primbench.running import run
 
 BACKENDS = [
@@ -134,6 +136,17 @@ def test_more_ranks_than_cpus_are_skipped_with_the_reason(tmp_path: Path) -> Non
     (skipped,) = records(file)
     assert "skipped" == skipped.status
     assert "4096 ranks need a CPU each, and may use" in str(skipped.reason)
+
+
+def test_cpus_that_cannot_be_had_are_refused_before_a_rank_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(session, "LocalRanks", lambda count, verbose: started.append(count))
+    parameters = build("allreduce", {"bytes": 8, "ranks": 40}).parameters()
+    asked = Placement(cpus=tuple(range(1000)))
+    case = Case(primitive="allreduce", parameters=parameters, backend="numpy", device="cpu", placement=asked)
+    with session.Session() as opened, pytest.raises(PlacementError, match="--cpus 0-999: this process may run on CPUs"):
+        next(opened.run([case]))
+    assert [] == started
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -6,6 +6,8 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -43,6 +45,7 @@ WORKER = Worker(
 )
 CASE = Case(primitive="gemm", parameters={"m": 1, "n": 2, "k": 3}, backend="numpy", device="cpu")
 RECORD = Record(case=CASE, status="failed", reason="no luck", worker=0, started_utc="2026", duration_s=1.5)
+SECCOMP = str(Path(__file__).parents[1] / "seccomp.py")
 WHOLE = encode(HEADER) + encode(WORKER) + encode(RECORD)
 
 texts = st.text(max_size=20)
@@ -325,6 +328,32 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
         assert HEAD + encode(WORKER) == path.read_bytes()
         writer.write(RECORD)  # once there is room again
     assert WHOLE == path.read_bytes()
+
+
+def test_a_line_that_cannot_be_taken_back_is_told_with_the_command_that_does(tmp_path: Path) -> None:
+    """As on a file that may only grow (chattr +a), on a disk that is full."""
+    (tmp_path / "it's").mkdir()
+    path = written(tmp_path / "it's", HEAD + encode(WORKER))
+    code = f"""
+import resource
+from pathlib import Path
+from primbench.errors import OutputError
+from primbench.record import Writer, read
+worker = read({str(path)!r}).workers[0]
+writer = Writer({str(path)!r}, None)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({path.stat().st_size + 100},) * 2)
+try:
+    writer.write(worker)
+except OutputError as error:
+    print(error)
+"""
+    denied = [sys.executable, "-P", SECCOMP, "--deny", "ftruncate", "--", sys.executable, "-P", "-c", code]
+    said = subprocess.run(denied, capture_output=True, text=True, check=True).stdout
+    assert len(HEAD + encode(WORKER)) + 100 == path.stat().st_size
+    reason, command = said.split("; to keep the whole lines before it: ")
+    assert f"{path}: its last line is cut off, and cannot be taken back: Operation not permitted" == reason
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert HEAD + encode(WORKER) == (tmp_path / "whole.jsonl").read_bytes()
 
 
 def test_a_header_that_does_not_fit_leaves_no_file(tmp_path: Path) -> None:
