@@ -126,8 +126,8 @@ def _fitting_sets(backend: Backend, problem: Problem, method: Method, group: Gro
 def _set_up(
     backend: Backend, problem: Problem, inputs: Sequence[Array], sets: int, group: Group
 ) -> tuple[list[Step], list[Extent]]:
-    kernel = setup_of(problem.primitive, backend.name)
     with group.refusing_together():
+        kernel = setup_of(problem.primitive, backend.name)
         given = [[backend.put(each) for each in inputs] for _ in range(sets)]
         steps = [kernel(backend, problem, *arrays, group=group) for arrays in given]
         group.agree()

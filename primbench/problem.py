@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, UnsupportedCase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -226,10 +226,10 @@ def backends_of(primitive: str) -> list[str]:
 
 
 def setup_of(primitive: str, backend: str) -> Setup:
-    """The setup function of a pair. Raises InvalidRequest naming the backends there are."""
+    """The setup function of a pair. Raises UnsupportedCase naming the backends there are."""
     load_all()
     if (primitive, backend) not in _kernels:
-        raise InvalidRequest(
+        raise UnsupportedCase(
             f"{primitive} has no kernel for backend {backend!r}: it has {', '.join(backends_of(primitive))}"
         )
     return _kernels[primitive, backend]

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from contextlib import suppress
 from typing import NoReturn
 
@@ -36,6 +37,7 @@ def main() -> None:
     except EOFError:  # rank 0 has ended, and nobody asks
         pass
     except Exception as error:
+        traceback.print_exc()  # seen with --verbose
         print(one_line(error), file=sys.stderr, flush=True)
         os._exit(1)
     del kept_open

@@ -18,7 +18,7 @@ from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, OutputError
 from primbench.measurement import Method
 from primbench.placement import Placement
-from primbench.problem import Problem, backends_of, problem_class, setup_of
+from primbench.problem import Problem, backends_of, problem_class
 from primbench.protocol import Ready
 from primbench.record import SCHEMA_VERSION, Case, Header, Line, Record, Results, Worker, Writer, encode
 from primbench.session import DEFAULT_TIMEOUT_S, Session, ask_a_worker
@@ -81,13 +81,13 @@ def plan(
     """Every problem on every backend and device asked for, all of it once a process.
 
     Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
-    ("cpu" or "cuda") is for such devices only. Raises InvalidRequest where none is left.
+    ("cpu" or "cuda") is for such devices only, and one on a backend without a kernel for it is skipped when it is run.
+    Raises InvalidRequest where none is left, or a backend has a kernel for none.
     """
     listed, ask = list(entries), functools.cache(ask_a_worker)
-    places: dict[str, list[Place]] = {}
-    for problem, _ in listed:
-        if problem.primitive not in places:
-            places[problem.primitive] = choose(problem.primitive, backends, device, ask)
+    primitives = list(dict.fromkeys(problem.primitive for problem, _ in listed))
+    _check_backends(primitives, backends)
+    places = {primitive: _places(primitive, backends, device, ask) for primitive in primitives}
     order = list(dict.fromkeys(place for chosen in places.values() for place in chosen))
     cases = [
         Case(
@@ -116,8 +116,12 @@ def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask
 
     Raises BackendUnavailable or InvalidRequest for a backend or device that is named and cannot be had.
     """
+    _check_backends([primitive], backends)
+    return _places(primitive, backends, device, ask)
+
+
+def _places(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[Place]:
     named = [name for name in backends if name != ALL]
-    _check_backends(primitive, named)
     _check_device(device)
     if device is None and not (problem_class(primitive).on_gpus and has_gpu_node()):
         device = "cpu"
@@ -140,12 +144,18 @@ def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask
     return [(name, place) for place in devices for name in names]
 
 
-def _check_backends(primitive: str, named: Sequence[str]) -> None:
-    for name in named:
+def _check_backends(primitives: Sequence[str], backends: Sequence[str]) -> None:
+    for name in backends:
+        if name == ALL:
+            continue
         reason = backend_files.missing(name)
         if reason is not None:
             raise BackendUnavailable(f"--backend {name}: {reason}")
-        setup_of(primitive, name)
+        if primitives and not any(name in backends_of(primitive) for primitive in primitives):
+            having = sorted({other for primitive in primitives for other in backends_of(primitive)})
+            raise InvalidRequest(
+                f"backend {name} has no kernel for {', '.join(primitives)}: ask for {', '.join(having)}"
+            )
 
 
 def _check_device(device: str | None) -> None:

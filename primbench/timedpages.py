@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from primbench import hostpages, mempolicy
 from primbench.hostpages import Extent, Seen, extent_of
 from primbench.sysfiles import attempt
+from primbench.verify import on_host
 
 if TYPE_CHECKING:
     from primbench.backends import Backend
@@ -64,7 +65,7 @@ def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[Extent]:
     """
     if backend.device != "cpu":
         return []
-    return [extent_of(backend.get(array)) for array in arrays if hasattr(array, "dtype")]
+    return [extent_of(on_host(backend, array)) for array in arrays if hasattr(array, "dtype")]
 
 
 def _named(step: Any) -> list[Extent]:

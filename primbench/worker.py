@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import socket
+import traceback
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
@@ -167,6 +168,7 @@ def run(
     except UnsupportedCase as reason:
         return Outcome(status="skipped", reason=str(reason))
     except Exception as error:  # whatever a framework raises is the outcome of this case, not of the run
+        traceback.print_exc()  # seen with --verbose
         return Outcome(status="failed", reason=one_line(error))
 
 

@@ -199,6 +199,14 @@ def test_verbose_shows_what_workers_print(run: Run) -> None:
     assert "written" not in out
 
 
+def test_verbose_shows_where_a_case_failed(run: Run) -> None:
+    code, out, err = run.complete(*faults("raise"), "--verbose")
+    first, *frames, _, last = [line for line in err.splitlines() if line.strip(" ^~")]
+    assert (1, "Traceback (most recent call last):", "and more") == (code, first, last)
+    assert any(line.endswith("in raise_error") for line in frames)
+    assert "Traceback" not in out
+
+
 def test_a_case_that_does_not_fit_in_memory_is_skipped_unallocated(run: Run) -> None:
     code, _, _ = run.complete(*gemm("-m1000000", "-m8", "-n1000000", "-k1", "--dry-run"), "-o", str(run.file))
     held = record.read(run.file)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from primbench import problem
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.problem import Problem, Reference, Step, build, kernel, option, size
 
 
@@ -59,7 +59,7 @@ def test_a_kernel_is_found_by_its_pair() -> None:
 
     assert problem.backends_of("scale") == ["numpy", "torch"]
     assert problem.setup_of("scale", "torch") is setup
-    with pytest.raises(InvalidRequest, match="'cupy': it has numpy, torch"):
+    with pytest.raises(UnsupportedCase, match="'cupy': it has numpy, torch"):
         problem.setup_of("scale", "cupy")
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from primbench import backends, record, running
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, FileError, InvalidRequest, OutputError
+from primbench.kernels.chase import Chase
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Method
 from primbench.placement import Placement
@@ -114,6 +115,17 @@ def test_a_device_that_is_none_is_refused(device: str) -> None:
 def test_a_named_backend_must_be_there() -> None:
     with pytest.raises(BackendUnavailable, match="--backend cupy: no cupy here"):
         choose("gemm", ["numpy", "cupy"], "cpu")
+
+
+def test_a_backend_without_a_kernel_for_anything_asked_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"^backend numpy has no kernel for chase: ask for numba$"):
+        choose("chase", ["numpy"], "cpu")
+
+
+def test_a_case_that_its_backend_has_no_kernel_for_is_skipped_beside_others() -> None:
+    chased, product = running.run([Chase(256), SMALL], backend="numpy", device="cpu", method=DRY)
+    assert ("skipped", "ok") == (chased.status, product.status)
+    assert "chase has no kernel for backend 'numpy': it has numba" == chased.reason
 
 
 def test_a_device_that_no_backend_reaches_is_refused_by_a_worker() -> None:

@@ -1,20 +1,59 @@
-"""`primbench run quick`, with nothing but what is installed."""
+"""What is shipped to be run first: ``primbench run quick`` and the studies, on every CPU backend that is installed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import pytest
 from click.testing import Result
 
-from primbench.problem import backends_of, primitives
+import primbench
+import primbench.suites as suites
+from primbench.backends import devices_of, missing, names
+from primbench.problem import Problem, backends_of, primitives
+
+ON_CPUS = [name for name in names() if "cpu" in devices_of(name)]
+# One thread: where other work has the CPUs, threads that spin for one another take ten times as long.
+SHORT = ("--device", "cpu", "--min-time", "1ms", "--max-time", "2ms")
 
 
-def test_nothing_of_it_fails(invoke: Callable[..., Result]) -> None:
-    # One thread: where other work has the CPUs, threads that spin for one another take ten times as long.
-    short = ("--threads", 1, "--min-time", "1ms", "--max-time", "10ms")
-    result = invoke("run", "quick", "--device", "cpu", "--backend", "numpy", *short, "--json", "-")
-    records = json.loads(result.stdout)["records"]
-    assert (0, {"ok"}) == (result.exit_code, {record["status"] for record in records})
-    expected = {name for name in primitives() if "numpy" in backends_of(name)}
-    assert expected == {record["case"]["primitive"] for record in records}
+@pytest.fixture(params=ON_CPUS)
+def backend(request: pytest.FixtureRequest) -> str:
+    if (reason := missing(request.param)) is not None:
+        pytest.skip(reason)
+    return str(request.param)
+
+
+def on_a_cpu(suite: str) -> Iterator[Problem]:
+    """What it measures there."""
+    for entry in suites.read(suite):
+        if entry.labels.get("device") in (None, "cpu"):
+            yield entry.problem
+
+
+def test_nothing_of_it_fails(backend: str, invoke: Callable[..., Result]) -> None:
+    result = invoke("run", "quick", "--backend", backend, "--threads", 1, *SHORT, "--json", "-")
+    cases = [(each["case"]["primitive"], each["status"]) for each in json.loads(result.stdout)["records"]]
+    asked = [problem.primitive for problem in on_a_cpu("quick")]
+    assert sorted((name, "ok" if backend in backends_of(name) else "skipped") for name in asked) == sorted(cases)
+    assert 0 == result.exit_code
+    assert {name for name in primitives() if name != "chase"} == set(asked)
+
+
+@pytest.mark.parametrize("name", suites.studies())
+def test_nothing_of_a_study_fails(name: str, invoke: Callable[..., Result]) -> None:
+    once = ("--arm", "host:threads=1", "--self", "--pairs", 1, "--backend", "numpy")
+    result = invoke("study", name, *once, *SHORT)
+    assert 0 == result.exit_code, result.output
+    assert "not compared" not in result.stdout
+
+
+def test_what_studies_have_beside_it_does_not_fail_either(backend: str) -> None:
+    if backend == "numpy":
+        pytest.skip("the test above measures it all, whatever the architecture")
+    quick = set(on_a_cpu("quick"))
+    others = dict.fromkeys(problem for name in suites.studies() for problem in on_a_cpu(name) if problem not in quick)
+    method = primbench.Method(min_time_s=0.001, max_time_s=0.002)
+    ended = primbench.run([*others], backend=backend, device="cpu", method=method)
+    assert [("ok", None)] * len(others) == [(each.status, each.reason) for each in ended]
