@@ -1,5 +1,35 @@
-"""``python -m primbench``."""
+"""``python -m primbench``, and the program itself."""
 
-from primbench.cli import main
+from __future__ import annotations
 
-main(prog_name="primbench")
+import contextlib
+import os
+import signal
+import sys
+
+from primbench.errors import INTERRUPTED, OutputError
+
+
+def main() -> None:
+    """The command line, from the first moment on: importing it takes a while, in which Ctrl-C ends it without ado."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_at_once)
+    from primbench import streams
+
+    streams.take_over()
+    from primbench.cli import main as command_line
+
+    try:
+        command_line(prog_name="primbench")
+    except OutputError as error:  # of --help, which is printed before any command begins
+        sys.exit(f"Error: {error}")
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"Interrupted.\n")
+    os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,9 @@ PrimbenchError              exit code 1
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""Exit code where Ctrl-C ended it."""
+
 
 class PrimbenchError(Exception):
     """Base of everything primbench raises on purpose."""

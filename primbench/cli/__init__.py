@@ -5,14 +5,16 @@ A command's file is imported when the command is used, so that --help costs litt
 
 from __future__ import annotations
 
-import errno
 import importlib
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from primbench import __version__
-from primbench.errors import PrimbenchError
+from primbench.errors import INTERRUPTED, PrimbenchError
 
 COMMANDS = {
     "run": ("primbench.cli.run", "Run a suite: deepbench, or a TOML file of your own."),
@@ -30,7 +32,6 @@ COMMANDS = {
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }
 ALIASES = {"bandwidth": "memcpy"}  # what is typed -> the primitive it is
-INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
@@ -78,7 +79,8 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with ctrl_c_raises():
+                return super().invoke(ctx)
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else f"primbench {ctx.invoked_subcommand or ''}".rstrip()
             message = " ".join(error.format_message().splitlines())
@@ -87,14 +89,29 @@ class LazyGroup(click.Group):
         except PrimbenchError as error:
             click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             ctx.exit(error.exit_code)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise  # a closed pipe among them, which click ends quietly
-            click.echo(f"Error: {error.filename or 'stdout'}: {error.strerror}", err=True)
+        except BrokenPipeError:
+            raise  # click ends it quietly
+        except OSError as error:  # what the system has no room for, or has taken away
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"Error: {where}{error.strerror or error}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+@contextmanager
+def ctrl_c_raises() -> Iterator[None]:
+    """KeyboardInterrupt, where it would do something else; ignored it stays."""
+    before = signal.getsignal(signal.SIGINT)
+    if before in (signal.default_int_handler, signal.SIG_IGN):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def first_line(doc: str | None) -> str:

@@ -50,14 +50,16 @@ def show(comparison: Comparison, values: dict[str, Any]) -> None:
 def publish(found: Any, report: Any, values: dict[str, Any]) -> None:
     """Print it, unless stdout was given to an export, and write the exports. report: the module that words them.
 
-    Raises OutputError where an export cannot be written; the table is out by then.
+    Raises OutputError where one of them cannot be written; the others are out by then.
     """
-    if "-" not in [values[name] for name in EXPORTS]:
-        click.echo(report.text(found), nl=False)
     exports = {"csv_path": report.to_csv, "markdown_path": report.to_markdown, "json_path": report.to_json}
-    for name, export in exports.items():
-        if values[name] is not None:
-            write(values[name], export(found))
+    try:
+        for name, export in exports.items():
+            if values[name] is not None:
+                write(values[name], export(found))
+    finally:
+        if "-" not in [values[name] for name in EXPORTS]:
+            click.echo(report.text(found), nl=False)
 
 
 def _compare(file: str, other: str | None, baseline: str | None, **values: Any) -> None:

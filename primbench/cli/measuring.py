@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from primbench import launcher
 from primbench import record as records_file
-from primbench.cli import INTERRUPTED
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report
-from primbench.errors import InvalidRequest, PrimbenchError
+from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
 from primbench.followers import Leader, follow
 from primbench.problem import Problem
 from primbench.record import Case, Header, Record, Results, Worker, Writer

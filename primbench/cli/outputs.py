@@ -49,19 +49,21 @@ def _unwritable(path: Path) -> str | None:
 def report(results: Results, values: Mapping[str, Any]) -> None:
     """Print the table, unless stdout was given to an export, and write the exports.
 
-    Raises OutputError where one cannot be written; the table is out by then.
+    Raises OutputError where one of them cannot be written; the others are out by then.
     """
     records, workers, unit = results.records, results.workers, values["time_unit"]
     yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
-    if "-" not in [values[name] for name in EXPORTS]:
-        found = table.tables(records, workers, unit, yardsticks)
-        click.echo("\n".join(table.text(each) for each in found), nl=False)
-    if values["csv_path"] is not None:
-        write(values["csv_path"], export.to_csv(records, yardsticks))
-    if values["markdown_path"] is not None:
-        write(values["markdown_path"], export.to_markdown(records, workers, unit, yardsticks))
-    if values["json_path"] is not None:
-        write(values["json_path"], export.to_json(results))
+    try:
+        if values["csv_path"] is not None:
+            write(values["csv_path"], export.to_csv(records, yardsticks))
+        if values["markdown_path"] is not None:
+            write(values["markdown_path"], export.to_markdown(records, workers, unit, yardsticks))
+        if values["json_path"] is not None:
+            write(values["json_path"], export.to_json(results))
+    finally:
+        if "-" not in [values[name] for name in EXPORTS]:
+            found = table.tables(records, workers, unit, yardsticks)
+            click.echo("\n".join(table.text(each) for each in found), nl=False)
 
 
 def write(path: str, text: str) -> None:

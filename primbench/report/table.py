@@ -63,7 +63,7 @@ def _escaped(words: str) -> str:
 def _grid(rows: list[list[str]], format_name: str, headings: Sequence[str] = ()) -> str:
     from tabulate import tabulate
 
-    align = ["right"] * (len(rows[0]) - 1) + ["left"]
+    align = ["right"] * (len(rows[0] if rows else headings) - 1) + ["left"]
     return tabulate(rows, headers=headings, tablefmt=format_name, colalign=align, disable_numparse=True)
 
 

@@ -16,7 +16,7 @@ FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels
 
 LAYERS = [
     "errors units dtypes pins",
-    "sysfiles jsonlines locks",
+    "streams sysfiles jsonlines locks",
     "cgroups cores cpusets pci",
     "problem measurement mempolicy stats random hostmemory launcher runtime seal",
     "nvml nvml_state cpuspeed",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -92,9 +96,74 @@ def test_closed_pipe_is_no_traceback() -> None:
     assert ("{\n", "", 0) == (found.stdout, found.stderr, found.returncode)
 
 
-def test_full_disk_behind_stdout_is_one_line() -> None:
-    found = shell(f"{PROGRAM} list > /dev/full")
+UNWRITABLE = {"> /dev/full": "No space left on device", ">&-": "Bad file descriptor"}
+
+
+@pytest.mark.parametrize("redirection", UNWRITABLE)
+@pytest.mark.parametrize("command", ["list", "--help", "gemm --help"])
+def test_standard_output_that_cannot_be_written_is_one_line(command: str, redirection: str) -> None:
+    found = shell(f"{PROGRAM} {command} {redirection}")
+    assert (1, f"Error: stdout: {UNWRITABLE[redirection]}\n") == (found.returncode, found.stderr)
+
+
+def test_output_to_a_terminal_that_is_gone_is_one_line() -> None:
+    ours, theirs = pty.openpty()
+    os.close(ours)
+    found = subprocess.run([*PROGRAM.split(), "list"], stdout=theirs, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(theirs)
+    assert (1, b"Error: stdout: Input/output error\n") == (found.returncode, found.stderr)
+
+
+def test_a_pipe_that_does_not_wait_gets_all() -> None:
+    """As one that node or ssh has made so."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    with subprocess.Popen([*PROGRAM.split(), "schema"], stdout=writer, stderr=subprocess.PIPE) as program:
+        os.close(writer)
+        with open(reader, "rb") as read:
+            json.load(read)
+    assert 0 == program.returncode
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2> /dev/full", "<&- 2>&-"])
+def test_the_rest_goes_on_without_standard_error(redirection: str) -> None:
+    found = shell(f"{PROGRAM} gemm -m 8 -n 8 -k 8 --backend numpy --device cpu --dry-run {redirection}")
+    assert (0, "gemm") == (found.returncode, found.stdout[:4])
+    assert 2 == shell(f"{PROGRAM} gemm --bogus {redirection}").returncode
+
+
+def test_an_export_is_written_where_standard_output_cannot_be(tmp_path: Path) -> None:
+    dry = "gemm -m 8 -n 8 -k 8 --backend numpy --device cpu --dry-run"
+    found = shell(f"{PROGRAM} {dry} --csv {tmp_path}/x.csv --json {tmp_path}/x.json > /dev/full")
     assert (1, "Error: stdout: No space left on device\n") == (found.returncode, found.stderr)
+    assert {"x.csv", "x.json"} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_ctrl_c_while_starting_is_one_line(tmp_path: Path) -> None:
+    """A module that click imports sends the signal, at each of the places where it is imported."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
+    for module in ("primbench.streams", "primbench.cli", "click", "primbench.cli.schema", "msgspec"):
+        found = subprocess.run(
+            [*PROGRAM.split(), "schema"], capture_output=True, text=True, timeout=60, check=False,
+            env={**os.environ, "PYTHONPATH": str(tmp_path), "INTERRUPT_AT": module}, preexec_fn=heed_ctrl_c,
+        )  # fmt: skip
+        assert (130, "", "Interrupted.\n") == (found.returncode, found.stdout, found.stderr), module
+
+
+INTERRUPTING = """
+import importlib.abc, os, signal, sys
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == os.environ["INTERRUPT_AT"]:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+def heed_ctrl_c() -> None:
+    """What a shell starts in the background, as tests may be, ignores it, and hands that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_an_error_of_several_lines_is_told_in_one(refusal: Callable[..., str]) -> None:

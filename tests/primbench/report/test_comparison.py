@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -75,6 +76,11 @@ def comparison(*cases: CaseComparison, **changes: Any) -> Comparison:
 
 def lines(found: Comparison) -> list[str]:
     return [" ".join(line.split()) for line in text(found).splitlines()]
+
+
+def test_a_study_that_ended_in_its_first_arm_is_a_table_of_headings() -> None:
+    assert "| case | metric | host | ratio | verdict |" in re.sub(" +", " ", to_markdown(comparison()))
+    assert "podman against host" in text(comparison())
 
 
 def test_a_row_has_the_baseline_the_ratio_and_the_verdict() -> None:
