@@ -39,6 +39,32 @@ def failed_if_skipped(node: pytest.Item | pytest.Collector, report: pytest.TestR
         report.longrepr = f"{node.nodeid}: skipped where nothing that CI installs somewhere may be missing: {reason}"
 
 
+# Real containers, and a machine of two nodes: minutes, root's rights, a kernel that is downloaded. By name alone.
+BY_NAME = [ROOT / "tests/containers", ROOT / "tests/vm"]
+
+
+def left_out(config: pytest.Config) -> list[Path]:
+    """The folders of BY_NAME that lie in what was asked for, and in which nothing was."""
+    asked = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
+    return [
+        folder
+        for folder in BY_NAME
+        if any(folder.is_relative_to(path) for path in asked) and not any(path.is_relative_to(folder) for path in asked)
+    ]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path in left_out(config) else None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    folders = " ".join(
+        os.path.relpath(folder, session.config.invocation_params.dir) for folder in left_out(session.config)
+    )
+    if folders and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
+        terminal.write_line(f"real containers and machines are left to CI, and run when asked for: pytest {folders}")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
