@@ -93,6 +93,14 @@ class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):
     threads: int | None = None
     reasons: dict[str, str] = {}
 
+    @property
+    def lacks(self) -> list[str]:
+        """What was asked of the place and not had, in words: the process went on with less."""
+        found = [self.reasons[field] for field in ("numa_node", "cpus", "memory_policy") if field in self.reasons]
+        if "set_mempolicy" in self.reasons:
+            found.append(f"memory is where it was first touched: set_mempolicy: {self.reasons['set_mempolicy']}")
+        return found
+
 
 def apply(placement: Placement, device: str, root: Path = Path("/")) -> EffectivePlacement:
     """Place this process. Call it before NumPy or a framework is imported and before any thread is started.

@@ -16,14 +16,18 @@ from primbench import launcher
 from primbench import record as records_file
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report
+from primbench.environment import Environment, collect
+from primbench.environment.difference import difference
 from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
 from primbench.followers import Leader, follow
 from primbench.problem import Problem
 from primbench.record import Case, Header, Record, Results, Worker, Writer
 from primbench.report import roof
+from primbench.report.environment import shown
 from primbench.running import ALL, check_kept, header, keep, left_to_do, plan
 from primbench.session import Session
 
+MOST_CHANGES = 4
 SIGNALLED = 128  # and the number of the signal, as a shell would say it
 
 Entries = Sequence[tuple[Problem, Mapping[str, str]]]
@@ -121,12 +125,30 @@ class Begun(NamedTuple):
 
 @contextmanager
 def resuming(path: str | None) -> Iterator[Begun | None]:
-    """The file of --resume, locked before it is read. Raises FileError, also where another process writes to it."""
+    """The file of --resume, locked before it is read.
+
+    Raises FileError, also where another process writes to it; InvalidRequest where it was begun on another machine.
+    """
     if path is None:
         yield None
         return
     with closing(Writer(path, None)) as writer:
-        yield Begun(writer, records_file.read(path))
+        held = records_file.read(path)
+        _check_machine(path, held.header.environment)
+        yield Begun(writer, held)
+
+
+def _check_machine(path: str, begun: Environment) -> None:
+    """Settings of the machine and its kernel count, too: records of one file are of one place."""
+    changes = [each for each in difference(begun, collect(gpus=False)).machine.changes if each.kind == "differs"]
+    if changes:
+        words = ", ".join(f"{each.field} was {shown(each.field, each.a)}, is {shown(each.field, each.b)}"
+                          for each in changes[:MOST_CHANGES])  # fmt: skip
+        more = f", and {len(changes) - MOST_CHANGES} more" if len(changes) > MOST_CHANGES else ""
+        raise InvalidRequest(
+            f"--resume {path}: begun on another machine or kernel, or with other settings: {words}{more}; measure into "
+            "a file of its own with -o, and set the two side by side by `primbench compare`"
+        )
 
 
 @contextmanager

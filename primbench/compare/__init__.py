@@ -12,10 +12,19 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean, Verdict
+from primbench.compare.comparison import (
+    ArmComparison,
+    CaseComparison,
+    Comparison,
+    Estimate,
+    Explanation,
+    Mean,
+    Mixed,
+    Verdict,
+)
 from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, paired, unpaired
 from primbench.compare.explain import explained
-from primbench.compare.places import differences, effect_of
+from primbench.compare.places import differences, effect_of, mixed
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.cpuspeed import SLOWED
 from primbench.errors import InvalidRequest
@@ -24,7 +33,7 @@ from primbench.study import AGAIN
 from primbench.units import format_percent
 
 __all__ = [
-    "ArmComparison", "CaseComparison", "Comparison", "Estimate", "Explanation", "Mean", "Verdict",
+    "ArmComparison", "CaseComparison", "Comparison", "Estimate", "Explanation", "Mean", "Mixed", "Verdict",
     "compare", "compare_files", "successive",
 ]  # fmt: skip
 
@@ -88,13 +97,22 @@ def successive(results: Results) -> list[tuple[str, ArmComparison]]:
 
 
 def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio: Ratio) -> Comparison:
+    every = [baseline, *others, *([again] if again else [])]
     notes = [note for side in others for note in check_same_cases(baseline, side)]
+    notes += [f"{side.name} was not placed as asked: {lack}" for side in every for lack in side.lacks]
     itself = judge([_against(baseline, again, ratio)], None)[0] if again is not None else None
     arms = judge([_against(baseline, side, ratio) for side in others], itself)
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
     compared = [*arms, *([itself] if itself else [])]
-    notes += _slowed_cpu([baseline, *others, *([again] if again else [])], compared)
-    return Comparison(baseline=baseline.name, paired=True, arms=arms, again=itself, notes=notes)
+    notes += _slowed_cpu(every, compared)
+    return Comparison(
+        baseline=baseline.name,
+        paired=True,
+        arms=arms,
+        again=itself,
+        mixed={side.name: found for side in every if (found := [Mixed(*each) for each in mixed(side)])},
+        notes=notes,
+    )
 
 
 def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[str]:

@@ -43,7 +43,11 @@ class Cause(NamedTuple):
 def causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> list[str]:
     """parts: what can have moved. What did move says which way; where nothing did for certain, either will do."""
     ratios = [each.ratio for each in case.estimates if each.outcome in ("slower", "faster")]
-    found = [*_other_gpu(case, baseline, side), *_found_in_one_alone(parts, case, baseline, side)]
+    found = [
+        *_other_gpu(case, baseline, side),
+        *_not_placed(baseline, side),
+        *_found_in_one_alone(parts, case, baseline, side),
+    ]
     if not ratios:
         return [each.words for each in found]
     towards = [(each, [ratio for ratio in ratios if each.works_towards(ratio)]) for each in found]
@@ -60,6 +64,14 @@ def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cau
         of_one_study = baseline.arm is not None and side.arm is not None
         mend = f": give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}" if of_one_study else ""
         yield Cause(f"another GPU: {_which(other)} in {side.name}, {_which(one)} in {baseline.name}{kind}{mend}")
+
+
+def _not_placed(baseline: Side, side: Side) -> Iterator[Cause]:
+    """What one side alone asked of its place and did not get."""
+    for each, other in ((side, baseline), (baseline, side)):
+        yield from (
+            Cause(f"{each.name} was not placed as asked: {lack}") for lack in each.lacks if lack not in other.lacks
+        )
 
 
 def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:

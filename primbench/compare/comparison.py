@@ -9,7 +9,7 @@ import msgspec
 
 from primbench.arms import Arm
 from primbench.doctor import Part
-from primbench.environment.difference import Difference
+from primbench.environment.difference import Change, Difference
 from primbench.record import Case
 
 Verdict = Literal["slower", "faster", "equivalent", "different-but-small", "inconclusive"]
@@ -134,7 +134,7 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the baseline. arm: as it was asked for; None where the file does not say.
 
     effect: what a difference in time is one of; None where it is not known.
-    differences: backend and device -> what tells the places apart, as the first worker of each side saw them.
+    differences: backend and device -> what tells the places apart, as the workers of each process saw them.
     """
 
     name: str
@@ -145,16 +145,26 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
     mean: Mean | None
 
 
+class Mixed(msgspec.Struct, frozen=True):
+    """What is not the same for all processes of a side: ``workers`` of ``of`` have not what the first one has."""
+
+    change: Change
+    workers: int
+    of: int
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """All arms against the baseline. again: the baseline against itself, where it was run twice.
 
-    paired: whether process stands against process of the same pair. notes: what is to be known of the whole.
+    paired: whether process stands against process of the same pair. mixed: of a side that was not one place, as where
+    another machine went on with its file. notes: what is to be known of the whole.
     """
 
     baseline: str
     paired: bool
     arms: list[ArmComparison]
     again: ArmComparison | None = None
+    mixed: dict[str, list[Mixed]] = {}
     notes: list[str] = []
 
     @property

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 
 from primbench.compare.comparison import Effect
 from primbench.compare.sides import Side
-from primbench.environment.difference import Change, Difference, Part, difference
+from primbench.environment.difference import Change, Difference, Part, PartDifference, difference
+
+OF_ONE_PLACE: tuple[Part, ...] = ("machine", "stack", "limits")
+"""What is not to change from one process of a side to the next."""
 
 
 def differences(baseline: Side, side: Side) -> dict[str, Difference]:
-    """Backend and device -> what differs between the first worker of each side."""
-    served = dict.fromkeys((record.case.backend, record.case.device) for record in baseline.records)
+    """Backend and device -> what differs between the workers of two sides, process by process."""
     found = {}
-    for backend, device in served:
-        one, other = baseline.worker_of(backend, device), side.worker_of(backend, device)
-        if one is not None and other is not None:
-            found[f"{backend} {device}"] = difference(one.environment, other.environment)
+    for served in dict.fromkeys((record.case.backend, record.case.device) for record in baseline.records):
+        one, other = baseline.workers_of(*served), side.workers_of(*served)
+        if one and other:
+            both = one.keys() & other.keys()
+            first = next(iter(one.values())), next(iter(other.values()))
+            pairs = [(one[process], other[process]) for process in sorted(both)] or [first]
+            found[" ".join(served)] = _merged([difference(a.environment, b.environment) for a, b in pairs])
     return found
+
+
+def _merged(found: Sequence[Difference]) -> Difference:
+    return Difference(**{part: _merged_part([getattr(each, part) for each in found]) for part in get_args(Part)})
+
+
+def _merged_part(found: Sequence[PartDifference]) -> PartDifference:
+    """Each field once, as it differs first."""
+    changes: dict[str, Change] = {}
+    for change in (change for each in found for change in each.changes):
+        if change.field not in changes or (change.kind, changes[change.field].kind) == ("differs", "unknown"):
+            changes[change.field] = change
+    same = {each.same for each in found}
+    return PartDifference(same=False if False in same else None if None in same else True, changes=[*changes.values()])
+
+
+def mixed(side: Side) -> Iterator[tuple[Change, int, int]]:
+    """What a side's own workers differ in from its first one, in how many of how many: it is not one place."""
+    for served in dict.fromkeys((record.case.backend, record.case.device) for record in side.records):
+        workers = [*side.workers_of(*served).values()]
+        changes: dict[str, Change] = {}
+        counts: Counter[str] = Counter()
+        for other in workers[1:]:
+            for change in changes_of({"": difference(workers[0].environment, other.environment)}, *OF_ONE_PLACE):
+                changes.setdefault(change.field, change)
+                counts[change.field] += 1
+        yield from ((change, counts[field], len(workers)) for field, change in changes.items())
 
 
 def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Effect | None:
@@ -32,8 +66,7 @@ def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Ef
 
 
 def _in_container(side: Side) -> bool:
-    used = {record.worker for record in side.records}
-    runtimes = [worker.environment.confinement.runtime for number, worker in side.workers.items() if number in used]
+    runtimes = [worker.environment.confinement.runtime for worker in side.used]
     return any(runtime is not None and runtime.in_container for runtime in runtimes)
 
 

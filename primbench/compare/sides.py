@@ -134,12 +134,28 @@ class Side:
             f"{self.name} {reason} ({count} of {len(records)})" for reason, count in reasons.most_common()
         ) or (None if records else f"{self.name} did not run it")
 
+    @cached_property
+    def used(self) -> list[Worker]:
+        """The workers that ran its cases, in their order."""
+        numbers = dict.fromkeys(record.worker for record in self.records if record.worker is not None)
+        return [self.workers[number] for number in numbers if number in self.workers]
+
+    @cached_property
+    def lacks(self) -> list[str]:
+        """What workers asked of their place and did not get, each once."""
+        return list(dict.fromkeys(lack for worker in self.used for lack in worker.placement.lacks))
+
+    def workers_of(self, backend: str, device: str) -> dict[int, Worker]:
+        """Process -> the first worker of it that served the backend on the device."""
+        found: dict[int, Worker] = {}
+        for record in self.records:
+            if (record.case.backend, record.case.device) == (backend, device) and record.worker in self.workers:
+                found.setdefault(record.case.process, self.workers[record.worker])
+        return found
+
     def worker_of(self, backend: str, device: str) -> Worker | None:
-        """The first that served the backend on the device."""
-        numbers = [
-            record.worker for record in self.records if (record.case.backend, record.case.device) == (backend, device)
-        ]
-        return next((self.workers[number] for number in numbers if number in self.workers), None)
+        """The first of them."""
+        return next(iter(self.workers_of(backend, device).values()), None)
 
 
 def sides_of(results: Results) -> dict[str, Side]:

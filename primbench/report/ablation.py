@@ -10,10 +10,10 @@ from primbench.ablation import Step, Waterfall
 from primbench.compare import ArmComparison, CaseComparison, Estimate, Mean
 from primbench.compare.sides import identity
 from primbench.report import table
-from primbench.report.comparison import (
+from primbench.report.comparison import csv_of, flat
+from primbench.report.table import Table
+from primbench.report.verdicts import (
     UNKNOWN,
-    csv_of,
-    flat,
     heading,
     name_of,
     shown_interval,
@@ -21,7 +21,6 @@ from primbench.report.comparison import (
     shown_verdict,
     telling,
 )
-from primbench.report.table import Table
 from primbench.units import format_time
 
 COLUMNS = ["ingredient", "metric", "time", "to the row before", "to the host", "verdict"]

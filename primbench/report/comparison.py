@@ -9,28 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate
+from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.places import changes_of
-from primbench.compare.sides import MEANS
-from primbench.problem import fields_of, problem_class
-from primbench.record import Case
 from primbench.report import table
 from primbench.report.environment import shown
 from primbench.report.table import Table
-from primbench.units import format_bytes, format_percent, format_time
+from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, telling, why
+from primbench.units import format_percent, format_time
 
-UNKNOWN = "-"
 MOST_EXPLAINED = 5
 MOST_CHANGES = 8
-MOST_PAIRS = 200  # nobody would run more
-HEADINGS = {
-    "wall_p99_s": "wall p99",
-    "enqueue_single_p99_s": "enqueue p99",
-    "batch_mean_s": "batch mean",
-    "enqueue_mean_s": "enqueue mean",
-    "wall_mean_s": "wall mean",
-}
-ALIKE = ("equivalent", "different-but-small")
 
 
 def text(comparison: Comparison) -> str:
@@ -88,7 +76,7 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
         | {name: getattr(found, name) for name in alike}
         | ends
         | {name: getattr(found, name) for name in others}
-        | {"verdict": case.verdict, "decided_by": case.decided_by, "reason": _why(case)}
+        | {"verdict": case.verdict, "decided_by": case.decided_by, "reason": why(case)}
         | dict(case.case.parameters)
         | {f"label_{name}": value for name, value in case.case.labels.items()}
     )
@@ -129,90 +117,25 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
         yield [name if is_first else "", *cells]
 
 
-def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
-    """The metric that decided, with the verdict of the case; then the primary one and what else moved, in words."""
-    if case.deciding is None:
-        return []
-    others = [
-        each
-        for each in case.estimates
-        if each is not case.deciding and (each.primary or each.outcome in ("slower", "faster"))
-    ]
-    return [(case.deciding, shown_verdict(case)), *((each, shown_outcome(each)) for each in others)]
-
-
-def heading(metric: str) -> str:
-    return HEADINGS.get(metric, metric.removesuffix("_s"))
-
-
-def name_of(case: Case, *, with_place: bool = True) -> str:
-    """The primitive, its sizes and what is not as it is by default, on what; without what problems fill in."""
-    words = [case.primitive]
-    for field in fields_of(problem_class(case.primitive)):
-        value = case.parameters.get(field.name, field.default)
-        if field.metadata.get("unit") == "B" and isinstance(value, int):
-            words.append(format_bytes(value).replace(" ", ""))
-        elif field.metadata.get("size"):
-            words.append(f"{field.name}={value}")
-        elif field.name == "dtype" or (value not in (field.default, "") and field.default != ""):
-            words.append(str(value) if isinstance(value, str) else f"{field.name}={value}")
-    return " ".join([*words, *(["on", case.backend, case.device] if with_place else [])])
-
-
-def shown_interval(interval: tuple[float, float] | None) -> str:
-    return f"[{shown_ratio(interval[0])}, {shown_ratio(interval[1])}]" if interval else UNKNOWN
-
-
-def shown_ratio(ratio: float) -> str:
-    """Thousandths, where a small difference is the finding; 3 digits far above 1."""
-    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
-
-
-def shown_verdict(case: CaseComparison) -> str:
-    """With what stands behind it: the metric where it is not the primary one, the margin, or what is missing."""
-    found = case.deciding
-    if found is None or case.verdict is None:
-        return "not compared"
-    by = "" if found.primary else ", by the mean" if found.metric in MEANS else f", by {heading(found.metric)}"
-    if case.verdict in ALIKE:
-        return f"{case.verdict.replace('-', ' ')}, within {format_percent(found.margin)}"
-    return f"{case.verdict}{by}: {_why(case)}" if case.verdict == "inconclusive" else f"{case.verdict}{by}"
-
-
-def shown_outcome(estimate: Estimate) -> str:
-    """Of a metric that did not decide: no verdict."""
-    if estimate.outcome in ALIKE:
-        return f"as long, within {format_percent(estimate.margin)}"
-    return {"slower": "takes longer", "faster": "takes less"}.get(estimate.outcome, "not told")
-
-
-def _why(case: CaseComparison) -> str | None:
-    """What keeps the case from a verdict."""
-    if case.verdict != "inconclusive" or case.deciding is None:
-        return None
-    if case.deciding.is_too_busy:
-        return case.deciding.reason
-    return f"fails more often in {case.fails_more}" if case.fails_more else _missing(case.deciding)
-
-
-def _missing(estimate: Estimate) -> str:
-    words = [estimate.reason] if estimate.reason else []
-    if (needed := estimate.pairs_needed) is not None:
-        words.append(f"needs about {needed} pairs" if needed <= MOST_PAIRS else f"needs more than {MOST_PAIRS} pairs")
-    elif not words:
-        words.append("needs a few pairs more")
-    if estimate.minimum_detectable is not None:
-        words.append(f"these find {_least(estimate.minimum_detectable)}")
-    return ", ".join(words)
-
-
-def _least(ratio: float) -> str:
-    return format_percent(ratio - 1) if ratio < 2 else f"a factor of {ratio:.3g}"
-
-
 def _first(comparison: Comparison) -> Iterator[str]:
     """What has to be known before any verdict."""
-    yield from (_too_busy(comparison), _itself(comparison))
+    yield from (_mixed(comparison), _too_busy(comparison), _itself(comparison))
+
+
+def _mixed(comparison: Comparison) -> str:
+    """Where a side was not one place, line by line."""
+    return "".join(
+        f"NOT ONE PLACE: {name} ran with {'; '.join(map(_of_workers, found[:MOST_CHANGES]))}"
+        f"{f'; and {len(found) - MOST_CHANGES} more: --json has all' if len(found) > MOST_CHANGES else ''}. "
+        "What it differs by may be this: measure it anew in one place.\n"
+        for name, found in comparison.mixed.items()
+    )
+
+
+def _of_workers(found: Mixed) -> str:
+    change = found.change
+    first, other = (shown(change.field, value, "none") for value in (change.a, change.b))
+    return f"{change.field} {first}, in {found.workers} of {found.of} processes {other}"
 
 
 def _too_busy(comparison: Comparison) -> str:

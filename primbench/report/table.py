@@ -151,13 +151,7 @@ def _notes(records: list[Record]) -> list[str]:
 def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
     """Where workers did not get what was asked of their place, once each: they went on with less."""
     used = {record.worker for record in records}
-    reasons = [worker.placement.reasons for worker in workers if worker.worker in used]
-    lacks = [found[field] for found in reasons for field in ("numa_node", "cpus", "memory_policy") if field in found]
-    lacks += [
-        f"memory is where it was first touched: set_mempolicy: {found['set_mempolicy']}"
-        for found in reasons
-        if "set_mempolicy" in found
-    ]
+    lacks = [lack for worker in workers if worker.worker in used for lack in worker.placement.lacks]
     return [f"not placed as asked: {reason}" for reason in dict.fromkeys(lacks)]
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from primbench.measurement import GpuReading, HostReading, Measurement, Method, 
 from primbench.nvml import Gpu
 from primbench.placement import Placement
 from primbench.problem import build
-from primbench.record import Case, Results
+from primbench.record import Case, Results, Worker
 from primbench.runtime import Runtime
 
 MadeStudy = Callable[..., Results]
@@ -474,6 +475,47 @@ def test_effects(made_study: MadeStudy) -> None:
     assert "machine effect" == effect(made_study, host, elsewhere)
     unknown = replace(podman, software=replace(podman.software, libraries=None, missing={"libraries": "EPERM"}))
     assert None is effect(made_study, host, unknown)
+
+
+def moved(results: Results, *arms: str) -> Results:
+    """The later half of these arms' workers on another CPU."""
+
+    def elsewhere(number: int, worker: Worker) -> Worker:
+        if worker.arm is None or worker.arm.name not in arms or number < len(results.workers) / 2:
+            return worker
+        machine = replace(worker.environment.machine, cpu_model="another")
+        return replace(worker, environment=replace(worker.environment, machine=machine))
+
+    return replace(results, workers=[elsewhere(number, worker) for number, worker in enumerate(results.workers)])
+
+
+def test_a_side_of_two_machines_is_told_and_names_the_effect(made_study: MadeStudy) -> None:
+    places = {"host": place(), "podman": place("podman")}
+    results = made_study(["host", "podman"], [case()], scattered(1.1), environments=places)
+    assert {} == compare(results).mixed
+    found = compare(moved(results, "podman"))
+    assert ("machine effect", ["podman"]) == (first(found).effect, [*found.mixed])
+    ((change, *counts),) = map(msgspec.structs.astuple, found.mixed["podman"])
+    assert ("machine.cpu_model", "another", [4, 8]) == (change.field, change.b, counts)
+    together = compare(moved(results, "host", "podman"))
+    assert ("container effect", ["host", "podman"]) == (first(together).effect, [*together.mixed]), "pair by pair"
+
+
+def test_a_place_that_was_not_had_is_noted_and_is_a_cause(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.1))
+    refused = {"set_mempolicy": "EPERM"}
+    workers = [
+        replace(worker, placement=replace(worker.placement, reasons=refused))
+        if worker.arm and worker.arm.name == "podman"
+        else worker
+        for worker in results.workers
+    ]
+    found = compare(replace(results, workers=workers))
+    sentence = "podman was not placed as asked: memory is where it was first touched: set_mempolicy: EPERM"
+    assert sentence in found.notes
+    (one,) = first(found).cases
+    assert one.explanation is not None
+    assert sentence == one.explanation.causes[0]
 
 
 # --- explanations

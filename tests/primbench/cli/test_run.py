@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import primbench.suites as suites
 from primbench import record
@@ -83,6 +84,22 @@ def test_roof_stands_in_front_and_is_kept_when_resumed(invoke: Callable[..., Res
     ]
     assert 0 == invoke("run", path, *device, "--resume", tmp_path / "r.jsonl").exit_code
     assert found == record.read(tmp_path / "r.jsonl").records
+
+
+def test_a_file_of_another_machine_is_not_gone_on_with(
+    refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    held = record.read(measured[0])
+    there = held.header.environment
+    other = replace(there, machine=replace(there.machine, cpu_model="Intel 80386"))
+    path = tmp_path / "r.jsonl"
+    lines: list[record.Line] = [replace(held.header, environment=other), *held.workers, *held.records]
+    path.write_bytes(b"".join(map(record.encode, lines)))
+    before = path.read_bytes()
+    reason = refusal("gemm", "-m", 16, "-n", 24, "-k", 8, "--backend", "numpy", "--resume", path)
+    assert f"--resume {path}: begun on another machine or kernel, or with other settings: " in reason
+    assert f"machine.cpu_model was Intel 80386, is {there.machine.cpu_model}" in reason
+    assert before == path.read_bytes()
 
 
 def test_roof_of_nothing_that_is_measured_adds_no_case(invoke: Callable[..., Result]) -> None:

@@ -320,5 +320,18 @@ def test_resuming_takes_no_other_arms_or_cases(begun: Any, refusal: Callable[...
         assert "and --resume: a study goes on with the arms and cases it was begun with" in reason
 
 
+def test_a_study_of_another_machine_is_not_gone_on_with(
+    begun: Any, refusal: Callable[..., str], tmp_path: Path
+) -> None:
+    path, first = tmp_path / "there.jsonl", json.loads(begun[0].read_bytes().partition(b"\n")[0])
+    first["environment"]["machine"]["kernel"] = "2.6.0"
+    path.write_bytes(json.dumps(first).encode() + b"\n" + begun[0].read_bytes().partition(b"\n")[2])
+    reason = refusal("study", "--resume", path)
+    assert (
+        f"begun on another machine or kernel, or with other settings: machine.kernel was 2.6.0, is {os.uname()[2]}"
+        in (reason)
+    )
+
+
 def test_only_a_study_can_be_gone_on_with(measured: Any, refusal: Callable[..., str]) -> None:
     assert "not of a study: go on with the command that began it" in refusal("study", "--resume", measured[0])

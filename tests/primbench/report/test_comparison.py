@@ -12,12 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import environment
-from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean
+from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean, Mixed
 from primbench.compare.estimates import TOO_BUSY, decided
-from primbench.environment.difference import difference
+from primbench.environment.difference import Change, difference
 from primbench.problem import build
 from primbench.record import Case
-from primbench.report.comparison import name_of, text, to_csv, to_json, to_markdown
+from primbench.report.comparison import text, to_csv, to_json, to_markdown
+from primbench.report.verdicts import name_of
 
 HERE = environment.collect(gpus=False)
 
@@ -157,6 +158,12 @@ def test_a_machine_that_was_too_busy_is_the_first_line() -> None:
     )
     assert "host waited for one during 62.0% of its time, podman during 50.0%, in gemm m=64" in first
     assert 2 == len([line for line in shown if line.endswith(" inconclusive: too busy to tell")])
+
+
+def test_a_side_that_was_not_one_place_is_the_first_line() -> None:
+    change = Change(field="machine.kernel", kind="differs", a="6.1", b="6.8")
+    first, *_ = lines(comparison(compared(SLOWER), mixed={"podman": [Mixed(change, 3, 8)]}))
+    assert first.startswith("NOT ONE PLACE: podman ran with machine.kernel 6.1, in 3 of 8 processes 6.8. ")
 
 
 def test_what_fails_more_often_on_one_side_is_not_equivalent() -> None:

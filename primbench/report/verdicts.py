@@ -1,0 +1,101 @@
+"""The words of a comparison: which case, by which metric, what verdict, and what is missing for one."""
+
+from __future__ import annotations
+
+from primbench.compare import CaseComparison, Estimate
+from primbench.compare.sides import MEANS
+from primbench.problem import fields_of, problem_class
+from primbench.record import Case
+from primbench.units import format_bytes, format_percent
+
+UNKNOWN = "-"
+MOST_PAIRS = 200  # nobody would run more
+HEADINGS = {
+    "wall_p99_s": "wall p99",
+    "enqueue_single_p99_s": "enqueue p99",
+    "batch_mean_s": "batch mean",
+    "enqueue_mean_s": "enqueue mean",
+    "wall_mean_s": "wall mean",
+}
+ALIKE = ("equivalent", "different-but-small")
+
+
+def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
+    """The metric that decided, with the verdict of the case; then the primary one and what else moved, in words."""
+    if case.deciding is None:
+        return []
+    others = [
+        each
+        for each in case.estimates
+        if each is not case.deciding and (each.primary or each.outcome in ("slower", "faster"))
+    ]
+    return [(case.deciding, shown_verdict(case)), *((each, shown_outcome(each)) for each in others)]
+
+
+def heading(metric: str) -> str:
+    return HEADINGS.get(metric, metric.removesuffix("_s"))
+
+
+def name_of(case: Case, *, with_place: bool = True) -> str:
+    """The primitive, its sizes and what is not as it is by default, on what; without what problems fill in."""
+    words = [case.primitive]
+    for field in fields_of(problem_class(case.primitive)):
+        value = case.parameters.get(field.name, field.default)
+        if field.metadata.get("unit") == "B" and isinstance(value, int):
+            words.append(format_bytes(value).replace(" ", ""))
+        elif field.metadata.get("size"):
+            words.append(f"{field.name}={value}")
+        elif field.name == "dtype" or (value not in (field.default, "") and field.default != ""):
+            words.append(str(value) if isinstance(value, str) else f"{field.name}={value}")
+    return " ".join([*words, *(["on", case.backend, case.device] if with_place else [])])
+
+
+def shown_interval(interval: tuple[float, float] | None) -> str:
+    return f"[{shown_ratio(interval[0])}, {shown_ratio(interval[1])}]" if interval else UNKNOWN
+
+
+def shown_ratio(ratio: float) -> str:
+    """Thousandths, where a small difference is the finding; 3 digits far above 1."""
+    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
+
+
+def shown_verdict(case: CaseComparison) -> str:
+    """With what stands behind it: the metric where it is not the primary one, the margin, or what is missing."""
+    found = case.deciding
+    if found is None or case.verdict is None:
+        return "not compared"
+    by = "" if found.primary else ", by the mean" if found.metric in MEANS else f", by {heading(found.metric)}"
+    if case.verdict in ALIKE:
+        return f"{case.verdict.replace('-', ' ')}, within {format_percent(found.margin)}"
+    return f"{case.verdict}{by}: {why(case)}" if case.verdict == "inconclusive" else f"{case.verdict}{by}"
+
+
+def shown_outcome(estimate: Estimate) -> str:
+    """Of a metric that did not decide: no verdict."""
+    if estimate.outcome in ALIKE:
+        return f"as long, within {format_percent(estimate.margin)}"
+    return {"slower": "takes longer", "faster": "takes less"}.get(estimate.outcome, "not told")
+
+
+def why(case: CaseComparison) -> str | None:
+    """What keeps the case from a verdict."""
+    if case.verdict != "inconclusive" or case.deciding is None:
+        return None
+    if case.deciding.is_too_busy:
+        return case.deciding.reason
+    return f"fails more often in {case.fails_more}" if case.fails_more else _missing(case.deciding)
+
+
+def _missing(estimate: Estimate) -> str:
+    words = [estimate.reason] if estimate.reason else []
+    if (needed := estimate.pairs_needed) is not None:
+        words.append(f"needs about {needed} pairs" if needed <= MOST_PAIRS else f"needs more than {MOST_PAIRS} pairs")
+    elif not words:
+        words.append("needs a few pairs more")
+    if estimate.minimum_detectable is not None:
+        words.append(f"these find {_least(estimate.minimum_detectable)}")
+    return ", ".join(words)
+
+
+def _least(ratio: float) -> str:
+    return format_percent(ratio - 1) if ratio < 2 else f"a factor of {ratio:.3g}"
