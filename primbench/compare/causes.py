@@ -14,8 +14,37 @@ from typing import NamedTuple
 from primbench.compare.comparison import CaseComparison
 from primbench.compare.sides import Side
 from primbench.doctor import Finding, Part, Place, examine
+from primbench.doctor.against import by_rule, in_words
+from primbench.environment.configuration import is_for_libraries
+from primbench.environment.difference import Change, Difference
 from primbench.nvml import Gpu
+from primbench.placement import EffectivePlacement
+from primbench.sysfiles import format_cpu_list
 
+OWN_PARTS: dict[str, Part] = {"memcpy": "copy", "chase": "copy", "allreduce": "collective", "launch": "launch"}
+"""What takes time in a primitive that computes nothing."""
+
+# Checks of `doctor --against`, the most upstream first: who has another CPU has other kernels of the same libraries.
+UPSTREAM = {
+    "against-gpu": "another GPU",
+    "against-machine": "another machine",
+    "against-kernel": "another Linux",
+    "against-driver": "another driver",
+    "against-cpus": "other CPUs",
+    "against-threads": "other threads",
+    "against-blas": "another BLAS",
+    "against-preloads": "other functions before those of the libraries",
+    "against-libraries": "other libraries",
+    "against-cpu-kernels": "other code for the CPU",
+    "against-packages": "other packages",
+    "against-python": "another Python",
+    "against-nccl": "other settings of NCCL",
+    "against-variables": "other variables",
+}
+MOST_CHANGES = 3
+_TOLD_BY_DOCTOR = re.compile(r"limits\.cpu_(quota|period_s)|software\.python_build")  # of one place by itself
+_THREADS = re.compile(r"software\.threads\..+")
+_OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
 ALIKE = 1.5  # times as much is no other reading
 _NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
 
@@ -40,11 +69,18 @@ class Cause(NamedTuple):
         return f"{self.words}; that makes a ratio of {bound}"
 
 
-def causes(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> list[str]:
-    """parts: what can have moved. What did move says which way; where nothing did for certain, either will do."""
+def causes(
+    parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
+) -> list[str]:
+    """parts: what can have moved. What did move says which way; where nothing did for certain, either will do.
+
+    differing: the places, as those saw them that served the case's backend on its device.
+    """
     ratios = [each.ratio for each in case.estimates if each.outcome in ("slower", "faster")]
     found = [
         *_other_gpu(case, baseline, side),
+        *(_differences(parts, case, differing, baseline, side) if differing else []),
+        *_settings(parts, case, baseline, side),
         *_not_placed(baseline, side),
         *_found_in_one_alone(parts, case, baseline, side),
     ]
@@ -83,6 +119,72 @@ def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:
 
 def _which(gpu: Gpu) -> str:
     return f"{gpu.uuid} at {gpu.pci_address}" if gpu.pci_address else f"{gpu.uuid}"
+
+
+def _differences(
+    parts: Sequence[Part], case: CaseComparison, found: Difference, baseline: Side, side: Side
+) -> Iterator[Cause]:
+    """What is not the same in the two places and moves such results, the most upstream first."""
+    ruled = {rule.check: (rule, changes) for rule, changes in by_rule(found)}
+    for check in UPSTREAM:
+        if check in ruled:
+            rule, changes = ruled[check]
+            changes = [change for change in changes if not _TOLD_BY_DOCTOR.fullmatch(change.field)]
+            if changes and set(rule.distorts) & set(parts) and (check != "against-blas" or _multiplies(case)):
+                first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
+                words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
+                yield Cause(
+                    f"{_title(check, changes, side)}: {words}{f'; and {more} more' if more > 0 else ''}",
+                    *_bounds(check, changes),
+                )
+
+
+def _multiplies(case: CaseComparison) -> bool:
+    """By the BLAS that NumPy is linked to."""
+    return case.case.backend == "numpy" and case.case.primitive not in OWN_PARTS
+
+
+def _counts(changes: Sequence[Change]) -> list[tuple[int, int]]:
+    """How many threads or CPUs there are on the baseline and in the arm."""
+    of_threads = [(each.a, each.b) for each in changes if _THREADS.fullmatch(each.field)]
+    return of_threads or [(len(each.a), len(each.b)) for each in changes if each.field == "limits.cpus_allowed"]
+
+
+def _title(check: str, changes: Sequence[Change], side: Side) -> str:
+    steps = {other - one for one, other in _counts(changes)}
+    if not steps or min(steps) <= 0 <= max(steps):
+        return UPSTREAM[check]
+    return f"{'more' if min(steps) > 0 else 'fewer'} {UPSTREAM[check].removeprefix('other ')} in {side.name}"
+
+
+def _bounds(check: str, changes: Sequence[Change]) -> tuple[float, float]:
+    """Fewer CPUs make nothing faster, and so many threads save no more than their number, but for larger caches."""
+    counts = _counts(changes)
+    if check == "against-threads":
+        most = max((max(one, other) / min(one, other) for one, other in counts), default=1.0) ** 1.5
+        return 1 / most, most
+    if all(one == other for one, other in counts):
+        return 0.0, math.inf
+    return (1.0, math.inf) if all(other < one for one, other in counts) else (0.0, 1.0)
+
+
+def _settings(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+    """What the arms asked for, or got, and no library is known to read."""
+    variables = [each.arm.variables if each.arm else {} for each in (baseline, side)]
+    for name in sorted({*variables[0], *variables[1]}):
+        if variables[0].get(name) != variables[1].get(name) and not is_for_libraries(name):
+            where = [each.name for each, own in zip((baseline, side), variables, strict=True) if name in own]
+            yield Cause(f"the variable {name} is set in {' and otherwise in '.join(where)}")
+    workers = [each.worker_of(case.case.backend, case.case.device) for each in (baseline, side)]
+    one, other = (_memory_of(worker.placement) if worker else "" for worker in workers)
+    if one != other and not _OF_MEMORY.isdisjoint(parts):
+        yield Cause(f"memory is taken {other} in {side.name} and {one} in {baseline.name}")
+
+
+def _memory_of(placement: EffectivePlacement) -> str:
+    nodes = format_cpu_list(placement.page_nodes)
+    how = {"bind": f"by the policy {placement.memory_policy}", "first touch": "by first touch", "none": "anywhere"}
+    return f"{how[placement.rung]}{f' of nodes {nodes}' if nodes else ''}"
 
 
 def _found_in_one_alone(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:

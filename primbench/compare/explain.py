@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from primbench.arms import HOST_IMAGE, Arm, format_arm
-from primbench.compare.causes import causes
+from primbench.compare.causes import OWN_PARTS, causes
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
 from primbench.compare.evidence import Seen, evidence, waiting
 from primbench.compare.places import changes_of
@@ -21,7 +21,6 @@ from primbench.runtimes import RUNTIMES
 
 MOST_ARMS = 3  # of those that a next experiment adds
 CONTAINERS_OF_FLAGS = ("docker", "podman")
-OWN_PARTS: dict[str, Part] = {"memcpy": "copy", "chase": "copy", "allreduce": "collective", "launch": "launch"}
 
 
 class Ablation(NamedTuple):
@@ -76,10 +75,11 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     if not parts and not waiting(seen):
         return None
     can_move = parts or WAITING_PARTS
+    differing = arm.differences.get(f"{case.case.backend} {case.case.device}")
     return Explanation(
         parts=parts,
         evidence=evidence(case, arm, seen),
-        causes=causes(can_move, case, baseline, side),
+        causes=causes(can_move, case, differing, baseline, side),
         next_experiment=_next_experiment(case, arm, baseline.arm, can_move),
     )
 

@@ -18,7 +18,7 @@ Causes and where they are seen:
 14. IOMMU, ACS: iommu, peer-access
 15. PCIe link: pcie-width, pcie-generation, pcie-replays; its speed by `primbench memcpy`
 16. huge pages: huge-pages
-17. other libraries: library-copies, driver-library, c-library, python-build; builds against another place
+17. other libraries: library-copies, preloads, driver-library, c-library, python-build; builds against another place
 18. compilers' caches: caches, variables
 19. lazy loading: variables
 20. persistence mode: persistence
@@ -81,6 +81,7 @@ CHECKS: tuple[Check, ...] = (
     confinement.mitigations,
     confinement.root_filesystem,
     software.library_copies,
+    software.preloads,
     software.driver_library,
     software.c_library,
     software.python_build,

@@ -18,7 +18,7 @@ from primbench import record
 from primbench.doctor.finding import Finding, Part, Place, Severity
 from primbench.doctor.software import driver_library, library_copies
 from primbench.environment import Environment
-from primbench.environment.difference import Change, difference
+from primbench.environment.difference import Change, Difference, difference
 from primbench.errors import FileError
 from primbench.jsonlines import opened
 from primbench.sysfiles import format_cpu_list
@@ -95,8 +95,17 @@ RULES = (
         ["launch", "kernel"],
         "with a multi-process service on one side only, programs share a GPU there and take turns on the other",
     ),
-    Rule("against-libraries", r"software\.(libraries\..+|blas)", "warning", ["kernel", "launch"], STACK),
-    Rule("against-packages", r"software\.packages\..+", "warning", ["kernel", "launch"], STACK),
+    Rule("against-blas", r"software\.providers\.NumPy's gemm", "warning", ["everything on the CPU"], STACK),
+    Rule("against-preloads", r"software\.(preloads\..+|providers\.malloc)", "warning", [*CPU_PARTS, "copy"], STACK),
+    Rule("against-libraries", r"software\.(libraries\..+|blas)", "warning", ["kernel", *CPU_PARTS], STACK),
+    Rule(
+        "against-cpu-kernels",
+        r"software\.kernels\..+",
+        "warning",
+        ["everything on the CPU"],
+        "a library takes other code for what it holds to be another CPU",
+    ),
+    Rule("against-packages", r"software\.packages\..+", "warning", ["kernel", *CPU_PARTS], STACK),
     Rule("against-python", r"software\.(python_.+|libc)", "warning", CPU_PARTS, STACK),
     Rule(
         "against-nccl",
@@ -104,6 +113,13 @@ RULES = (
         "warning",
         ["collective"],
         "NCCL chooses other ways and algorithms",
+    ),
+    Rule(
+        "against-threads",
+        r"software\.(threads\..+|variables\..+_NUM_THREADS)",
+        "warning",
+        ["everything on the CPU"],
+        "what is computed on the CPU takes turns where there are fewer",
     ),
     Rule(
         "against-variables",
@@ -202,24 +218,31 @@ def compare(here: Place, there: Place, name: str) -> list[Finding]:
     name: of the file that tells of it.
     """
     found = difference(here.environment, there.environment, same_work=False)
-    changes = [
-        change
-        for part in (found.stack, found.limits, found.confinement, found.machine)
-        for change in part.changes
-        if change.kind == "differs"
-    ]
-    taken: dict[str, list[Change]] = {}
-    for change in changes:
-        rule = next((rule for rule in RULES if re.fullmatch(rule.fields, change.field)), None)
-        if rule is not None:
-            taken.setdefault(rule.check, []).append(change)
-    differing = [_finding(rule, taken[rule.check], name) for rule in RULES if rule.check in taken]
+    differing = [_finding(rule, changes, name) for rule, changes in by_rule(found)]
     loaded_there = [
         replace(finding, summary=f"in {name}: {finding.summary}")
         for check in (library_copies, driver_library)
         for finding in check(there)
     ]
     return [*differing, *_namespaces(here, there, name), *loaded_there]
+
+
+def by_rule(found: Difference) -> list[tuple[Rule, list[Change]]]:
+    """What is known to differ and to move results."""
+    taken: dict[str, list[Change]] = {}
+    for part in (found.stack, found.limits, found.confinement, found.machine):
+        for change in part.changes:
+            rule = next((rule for rule in RULES if re.fullmatch(rule.fields, change.field)), None)
+            if rule is not None and change.kind == "differs":
+                taken.setdefault(rule.check, []).append(change)
+    return [(rule, taken[rule.check]) for rule in RULES if rule.check in taken]
+
+
+def in_words(change: Change, one: str, other: str) -> str:
+    """one, other: where the two are, such as "here"."""
+    return (
+        f"{_short(change.field)} is {_word(change.field, change.a)} {one} and {_word(change.field, change.b)} {other}"
+    )
 
 
 def nothing_differs(name: str) -> Finding:
@@ -232,10 +255,7 @@ def nothing_differs(name: str) -> Finding:
 
 
 def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
-    lines = [
-        f"{_short(change.field)} is {_word(change.field, change.a)} here and {_word(change.field, change.b)} in {name}"
-        for change in changes
-    ]
+    lines = [in_words(change, "here", f"in {name}") for change in changes]
     if len(lines) > 1:
         fields = ", ".join(_short(change.field) for change in changes)
         summary = f"{len(lines)} things differ between here and {name}: {fields}"
@@ -254,7 +274,9 @@ def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
 def _short(field: str) -> str:
     """Without the group, which says nothing to people: "limits.cpu_quota" is "cpu_quota"."""
     return re.sub(
-        r"^(machine|limits|confinement|devices|software\.(packages|libraries|variables|files)|software)\.", "", field
+        r"^(machine|limits|confinement|devices|software\.(packages|libraries|providers|variables|files)|software)\.",
+        "",
+        field,
     )
 
 

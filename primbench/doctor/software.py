@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from primbench.doctor.finding import Finding, Part, Place, Severity, listed, unseen
+from primbench.environment.libraries import is_at_work, is_c_library
 
 TELLS_NO_LACK = re.compile("PGO|optimization untold")
 
@@ -19,7 +20,7 @@ def library_copies(place: Place) -> Iterator[Finding]:
     software = place.environment.software
     yield from unseen("library-copies", software, "libraries")
     for name, files in (software.libraries or {}).items():
-        if len(files) > 1:
+        if len(files) > 1 and is_at_work(name):
             yield Finding(
                 check="library-copies",
                 severity="warning",
@@ -28,6 +29,31 @@ def library_copies(place: Place) -> Iterator[Finding]:
                 distorts=["everything on the CPU"] if "cu" not in name else ["kernel"],
                 advice="install the packages that bring it from one source, or leave out the one that is not needed",
             )
+
+
+def preloads(place: Place) -> Iterator[Finding]:
+    """Whether a library is put before all others, or brings another malloc than the C library's."""
+    software = place.environment.software
+    yield from unseen("preloads", software, "preloads", "providers")
+    malloc = (software.providers or {}).get("malloc")
+    first = {file.path: where for where, files in (software.preloads or {}).items() for file in files}
+    for path, where in first.items():
+        brings = ", and malloc comes from it" if malloc is not None and malloc.path == path else ""
+        yield _other_functions(f"{path} is put before all other libraries by {where}{brings}", where)
+    if malloc is not None and malloc.path not in first and not is_c_library(malloc):
+        yield _other_functions(f"malloc comes from {malloc.path}, not from the C library", "dladdr() of malloc")
+
+
+def _other_functions(summary: str, where: str) -> Finding:
+    return Finding(
+        check="preloads",
+        severity="warning",
+        summary=summary,
+        evidence=[where],
+        distorts=["launch", "copy", "everything on the CPU"],
+        at_least=0.0,
+        advice="leave it out, or have it in all places that are compared",
+    )
 
 
 def driver_library(place: Place) -> Iterator[Finding]:
@@ -94,9 +120,7 @@ def caches(place: Place) -> Iterator[Finding]:
 
 Rule = tuple[Callable[[str], bool], Severity, list[Part], str]
 
-_EITHER_WAY = re.compile(
-    r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*|LD_PRELOAD"
-)
+_EITHER_WAY = re.compile(r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*")
 """What can make things faster, too."""
 
 _ON = {"1", "true", "yes", "on", "y"}
@@ -161,7 +185,6 @@ _VARIABLES: dict[str, Rule] = {
         ["launch", "everything on the CPU"],
         "Python allocates in a slower way",
     ),
-    "LD_PRELOAD": (_any, "warning", ["launch", "everything on the CPU"], "a library is put before all others"),
 }
 
 

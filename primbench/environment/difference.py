@@ -15,7 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench.environment import Environment
-from primbench.environment.software import Blas, Library, Software
+from primbench.environment.libraries import Library, is_at_work, is_c_library
+from primbench.environment.software import Blas, Software
 from primbench.runtime import FIRST_NAMESPACES
 
 Part = Literal["stack", "limits", "confinement", "machine"]
@@ -23,6 +24,7 @@ Kind = Literal["differs", "unknown", "varies"]
 
 # The first that matches a field says what part it belongs to.
 _PARTS: dict[str, Part] = {
+    r"software\.threads\..+": "limits",
     r"software\.variables\.(.+_(NUM_THREADS|AFFINITY)|OMP_(PLACES|PROC_BIND)|CUDA_VISIBLE_DEVICES)": "limits",
     r"software\..+|primbench_version|devices\.(cuda_)?driver_version": "stack",
     r"machine\.os_name": "stack",  # of the root file system, not of the kernel
@@ -36,9 +38,14 @@ _VARIES = re.compile(
     r"|software\.(python_executable|caches\..+|variables\.(CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|.+_(DEBUG|DIR|HOME"
     r"|PATH)|LD_LIBRARY_PATH|PYTHONPATH|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)))"
     r"|devices\.gpus\[\d+\]\.(uuid|pci_address|pcie_generation|pcie_replays|ecc_errors_uncorrected)"
+    r"|software\.libraries\.(lib(crypto|ssl|z|bz2|lzma|uuid|expat|sqlite3|readline|ncursesw?|tinfo)|(msgspec|psutil)/.+)"
 )
+# What a library chooses by the CPU: the machine's doing where the machines differ.
+_CHOSEN_FOR_THE_CPU = re.compile(r"software\.(kernels\..+|libraries\.libmkl_(vml_)?(def|mc3?|avx.*))")
 # Loaded when they are first needed.
-_LOADED = re.compile(r"software\.(libraries\..+|blas)")
+_LOADED = re.compile(r"software\.((libraries|preloads|providers|threads|kernels)\..+|blas)")
+# A library, a pool of threads or a function that one side alone has.
+_OF_ONE_SIDE = re.compile(r"software\.(libraries|threads|kernels|providers)\.(.+)")
 # Packages of libraries, which are loaded without an import; those of CUDA at the first call of these frameworks.
 _LIBRARIES = re.compile(r"mkl(-.+)?|tbb|intel-openmp")
 _LIBRARIES_OF_CUDA = re.compile(r"(nvidia|cuda)-.+")
@@ -88,15 +95,19 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Difference:
     """Compare two places as two processes saw them. Libraries are those that each had loaded.
 
-    same_work: whether the two had opened the same backend on the same device. Then a package that one of them lacks
-    and the other did not import is of no matter. Else a library that one of them alone had loaded is unknown of the
-    other.
+    same_work: whether the two had opened the same backend on the same device. Then what one of them did without is of
+    no matter: a package that it lacks and the other did not import, a library that neither computes nor allocates. Else
+    a library that one of them alone had loaded is unknown of the other.
     """
     changes: dict[str, list[Change]] = {part: [] for part in get_args(Part)}
     idle = _idle(a.software, b.software)
     for found in _changes("", _comparable(a, b), _comparable(b, a)):
         change = _of_same_work(found, idle) if same_work else _of_other_work(found)
         changes[next(part for fields, part in _PARTS.items() if re.fullmatch(fields, change.field))].append(change)
+    if any(change.kind == "differs" for change in changes["machine"]):
+        chosen = [change for change in changes["stack"] if _CHOSEN_FOR_THE_CPU.fullmatch(change.field)]
+        changes["stack"] = [change for change in changes["stack"] if change not in chosen]
+        changes["machine"] += chosen
     return Difference(**{part: _part(part, found) for part, found in changes.items()})
 
 
@@ -146,13 +157,21 @@ def _idle(a: Software, b: Software) -> set[str]:
 
 
 def _of_same_work(change: Change, idle: set[str]) -> Change:
-    return replace(change, kind="varies") if change.field in idle else change
+    return replace(change, kind="varies") if change.field in idle or _is_done_without(change) else change
+
+
+def _is_done_without(change: Change) -> bool:
+    """Pools of threads, kernels and functions come with a library, which is told by itself."""
+    of = _OF_ONE_SIDE.fullmatch(change.field)
+    return of is not None and None in (change.a, change.b) and not (of[1] == "libraries" and is_at_work(of[2]))
 
 
 def _of_other_work(change: Change) -> Change:
     """Unknown where one process had loaded all that the other had of a library, and more."""
     if change.kind == "differs" and _LOADED.fullmatch(change.field):
-        a, b = Counter(change.a), Counter(change.b)
+        a, b = (
+            Counter(each if isinstance(each, list) else [each] * (each is not None)) for each in (change.a, change.b)
+        )
         if a <= b or b <= a:
             return replace(change, kind="unknown", reason=_NOT_LOADED)
     return change
@@ -165,13 +184,8 @@ def _holds_structs(value: Any) -> bool:
 def _comparable(environment: Environment, other: Environment) -> dict[str, Any]:
     """The environment as plain values, with what identifies a thing in place of where it lies."""
     found: dict[str, Any] = msgspec.to_builtins(environment, str_keys=True)
-    software, theirs = environment.software, other.software.libraries or {}
-    if software.libraries is not None:
-        found["software"]["libraries"] = {
-            name: _builds(files, theirs.get(name, [])) for name, files in software.libraries.items()
-        }
-    if software.blas is not None:
-        found["software"]["blas"] = sorted(map(_kernels, software.blas))
+    software = environment.software
+    found["software"] |= _loaded(software, other.software)
     runtime = found["confinement"]["runtime"]
     if runtime is not None:
         del runtime["evidence"]
@@ -180,15 +194,49 @@ def _comparable(environment: Environment, other: Environment) -> dict[str, Any]:
     return found | {"devices": _devices(found["devices"])}
 
 
+def _loaded(software: Software, other: Software) -> dict[str, Any]:
+    """What is not recorded is not known."""
+    unread = [name for name in ("preloads", "providers", "threads") if getattr(software, name) is None]
+    found: dict[str, Any] = {"missing": dict.fromkeys(unread, "not recorded") | software.missing}
+    if software.libraries is not None:
+        theirs = other.libraries or {}
+        found["libraries"] = {name: _builds(files, theirs.get(name, [])) for name, files in software.libraries.items()}
+    if software.preloads is not None:
+        found["preloads"] = {
+            where: [f"{file.name}, {_build(file)}" for file in files] for where, files in software.preloads.items()
+        }
+    if software.providers is not None:
+        theirs_by = other.providers or {}
+        found["providers"] = {what: _provider(file, theirs_by.get(what)) for what, file in software.providers.items()}
+    if software.blas is not None:
+        found["blas"] = sorted(" ".join(filter(None, [each.name, each.version])) for each in software.blas)
+        chosen = {each.name for each in software.blas if each.architecture}
+        found["kernels"] = {name: _kernels(software.blas, name) for name in chosen}
+    return found
+
+
 def _builds(files: list[Library], others: list[Library]) -> list[str]:
     """By build id where all have one, else by version and size."""
-    if all(file.build_id for file in [*files, *others]):
-        return sorted(f"build id {file.build_id}" for file in files)
-    return sorted(f"version {file.version or 'not known'}, {file.size_bytes} B" for file in files)
+    with_id = all(file.build_id for file in [*files, *others])
+    return sorted(_build(file, with_id=with_id) for file in files)
 
 
-def _kernels(blas: Blas) -> str:
-    return " ".join(filter(None, [blas.name, blas.version, blas.architecture]))
+def _build(file: Library, *, with_id: bool = True) -> str:
+    if with_id and file.build_id:
+        return f"build id {file.build_id}"
+    return f"version {file.version or 'not known'}, {file.size_bytes} B"
+
+
+def _provider(file: Library, other: Library | None) -> str:
+    """Named where it is another build. The C library is told by itself."""
+    (build,) = _builds([file], [other] if other else [])
+    if is_c_library(file):
+        return "the C library"
+    return build if other is not None and [build] == _builds([other], [file]) else f"{file.name}, {build}"
+
+
+def _kernels(blas: list[Blas], name: str) -> list[str]:
+    return sorted(each.architecture for each in blas if each.name == name and each.architecture)
 
 
 def _devices(devices: dict[str, Any]) -> dict[str, Any]:

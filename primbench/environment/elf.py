@@ -15,7 +15,19 @@ if TYPE_CHECKING:
 _PT_NOTE = 4
 _NT_GNU_BUILD_ID = 3
 _IDENT_BYTES = 16
+_MAGIC = b"\x7fELF"
 _MAX_NOTES_BYTES = 2**16  # real segments of notes have some hundred; bounds what a damaged header can ask for
+
+
+def is_elf(path: Path) -> bool:
+    """False, too, where that cannot be read."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 def build_id(path: Path) -> str:
@@ -35,7 +47,7 @@ def build_id(path: Path) -> str:
 def _gnu_notes(file: BinaryIO) -> Iterator[dict[int, bytes]]:
     """Type -> content of the notes named "GNU", a segment of notes at a time."""
     ident = file.read(_IDENT_BYTES)
-    if ident[:4] != b"\x7fELF" or len(ident) < _IDENT_BYTES or not {ident[4], ident[5]} <= {1, 2}:
+    if ident[:4] != _MAGIC or len(ident) < _IDENT_BYTES or not {ident[4], ident[5]} <= {1, 2}:
         raise ValueError(f"{file.name} is no ELF file")
     order, wide = "<>"[ident[5] - 1], ident[4] == 2
     for offset, size, alignment in _note_segments(file, order, wide):

@@ -10,13 +10,13 @@ import sys
 import sysconfig
 import warnings
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from primbench.environment import elf
 from primbench.environment.configuration import cache_folders, configuration_files, homely, variables
+from primbench.environment.libraries import Library, libraries, preloads, providers
 from primbench.environment.reading import Reader, read_all
-from primbench.sysfiles import attempt
 
 # Distributions whose version can move a result.
 _PACKAGE = re.compile(
@@ -34,27 +34,6 @@ _MODULES = {
     r"nvidia-ml-py": "pynvml",
 }
 
-# Libraries whose build can move a result. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
-_LIBRARY = re.compile(
-    r"(libcuda|libcudart|libcublas|libcublasLt|libcudnn(?:_[a-z_]+)?|libcusparse|libcusparseLt|libnccl|libnvrtc"
-    r"|libnvJitLink|libnvidia-ml|libcupti|libtorch_cpu|libtorch_cuda|libmkl(?:_[a-z0-9_]+)?|libgomp|libiomp5|libomp"
-    r"|lib(?:scipy_)?openblas(?:p|64_|64_p)?|libpython[0-9.]*[0-9]t?|libc|ld-musl)(?![a-zA-Z0-9_]).*\.so"
-)
-
-
-class Library(msgspec.Struct, frozen=True, kw_only=True):
-    """A file mapped into this process. version: from its name, where it is there. build_id: from its notes, in hex.
-
-    Two files with one build id are the same library, wherever they lie. size_bytes tells apart those that have none,
-    which wheels with changed names lack. missing: as everywhere.
-    """
-
-    path: str
-    version: str | None = None
-    build_id: str | None = None
-    size_bytes: int | None = None
-    missing: dict[str, str] = {}
-
 
 class Blas(msgspec.Struct, frozen=True, kw_only=True):
     """A BLAS or threading library at work. architecture: the family of kernels it chose for this CPU."""
@@ -71,9 +50,11 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
 
     python_build: compiler and options that matter for speed, such as "GCC 12.2.0, LTO, PGO".
     packages: distributions that can move a result. imported: those of them of which a module is loaded. libraries: name
-    -> the files mapped under it: two are two copies at work. variables: those that libraries read. files: configuration
-    files found, such as /etc/nccl.conf, with the SHA-256 of each. caches: variable that names, or would name, the
-    folder of a cache -> "writable", or why not.
+    -> the files mapped under it: two are two copies at work. preloads: what names them, such as LD_PRELOAD -> libraries
+    that come before all others. providers: what is called, such as malloc -> the library in which it is found.
+    threads: pool of threads, such as "openblas" -> how many compute. variables: those that libraries read. files:
+    configuration files found, such as /etc/nccl.conf, with the SHA-256 of each. caches: variable that names, or would
+    name, the folder of a cache -> "writable", or why not.
     """
 
     python_version: str
@@ -84,7 +65,10 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
     imported: list[str] | None = None
     libraries: dict[str, list[Library]] | None = None
+    preloads: dict[str, list[Library]] | None = None
+    providers: dict[str, Library] | None = None
     blas: list[Blas] | None = None
+    threads: dict[str, int] | None = None
     variables: dict[str, str] = {}
     files: dict[str, str] = {}
     caches: dict[str, str] = {}
@@ -148,44 +132,7 @@ def _module_of(package: str) -> str:
     return named[0] if named else package.replace("-", "_")
 
 
-def _libraries(root: Path) -> dict[str, list[Library]]:
-    """Name -> files, as mapped: links are followed, so that a file's name ends in its full version."""
-    found: dict[str, set[str]] = {}
-    for line in (root / "proc/self/maps").read_text().splitlines():
-        path = line.split(maxsplit=5)[5:]
-        named = _LIBRARY.match(os.path.basename(path[0])) if path else None
-        if named is not None:
-            found.setdefault(named[1], set()).add(path[0])
-    return {name: [_library(path, root) for path in sorted(paths)] for name, paths in sorted(found.items())}
-
-
-def _library(path: str, root: Path) -> Library:
-    missing: dict[str, str] = {}
-    file = root / path.lstrip("/")
-    return Library(
-        path=homely(path),
-        version=attempt(missing, "version", lambda: _version_in(path)),
-        build_id=attempt(missing, "build_id", lambda: elf.build_id(file)),
-        size_bytes=attempt(missing, "size_bytes", lambda: file.stat().st_size),
-        missing={name: homely(reason) for name, reason in missing.items()},
-    )
-
-
-def _version_in(path: str) -> str:
-    found = re.search(r"\.so\.([0-9][0-9.]*)", os.path.basename(path))
-    if found is None:
-        raise ValueError("its name has none")
-    return found[1]
-
-
 def _blas(root: Path) -> list[Blas]:
-    try:
-        import threadpoolctl
-    except ImportError:
-        raise LookupError("module 'threadpoolctl' is absent: pip install threadpoolctl") from None
-    with warnings.catch_warnings():  # it warns of two OpenMP libraries, which are both in what it returns
-        warnings.simplefilter("ignore")
-        found = threadpoolctl.threadpool_info()
     return [
         Blas(
             name=each["internal_api"],
@@ -194,8 +141,31 @@ def _blas(root: Path) -> list[Blas]:
             architecture=each.get("architecture"),
             threads=each["num_threads"],
         )
-        for each in found
+        for each in _pools()
     ]
+
+
+def _pools() -> list[dict[str, Any]]:
+    try:
+        import threadpoolctl
+    except ImportError:
+        raise LookupError("module 'threadpoolctl' is absent: pip install threadpoolctl") from None
+    with warnings.catch_warnings():  # it warns of two OpenMP libraries, which are both in what it returns
+        warnings.simplefilter("ignore")
+        found: list[dict[str, Any]] = threadpoolctl.threadpool_info()
+    return found
+
+
+def _threads(root: Path) -> dict[str, int]:
+    """Of several pools of one kind the largest. Frameworks are asked where they are loaded; Numba's starts late."""
+    found: dict[str, int] = {}
+    for pool in _pools():
+        found[pool["internal_api"]] = max(pool["num_threads"], found.get(pool["internal_api"], 0))
+    if torch := sys.modules.get("torch"):
+        found["torch"] = torch.get_num_threads()
+    if numba := sys.modules.get("numba"):
+        found["numba"] = numba.config.NUMBA_NUM_THREADS
+    return found
 
 
 READERS = {
@@ -206,8 +176,11 @@ READERS = {
     "libc": Reader("confstr(CS_GNU_LIBC_VERSION)", _libc),
     "packages": Reader("metadata folders on sys.path", _packages),
     "imported": Reader("sys.modules", _imported),
-    "libraries": Reader("/proc/self/maps, notes of the files", _libraries),
+    "libraries": Reader("/proc/self/maps, notes of the files", libraries),
+    "preloads": Reader("/etc/ld.so.preload, LD_PRELOAD, LD_AUDIT, /proc/self/maps", preloads),
+    "providers": Reader("dlsym(), dladdr()", providers),
     "blas": Reader("threadpoolctl", _blas),
+    "threads": Reader("threadpoolctl, torch, Numba", _threads),
     "variables": Reader("environment variables", lambda root: variables()),
     "files": Reader("/etc/nccl.conf, ~/.nccl.conf, files named by variables", configuration_files),
     "caches": Reader("access() of the folders that variables name", cache_folders),

@@ -15,7 +15,7 @@ from primbench import environment, stats
 from primbench.compare import ArmComparison, Comparison, Estimate, compare, compare_files
 from primbench.compare.estimates import ITSELF, SINGLE, TOO_BUSY, judged
 from primbench.compare.sides import BANDWIDTH, KERNEL, LAUNCH, margin_of
-from primbench.environment.software import Library
+from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
 from primbench.measurement import GpuReading, HostReading, Measurement, Method, Pages, Samples
 from primbench.nvml import Gpu

@@ -14,9 +14,10 @@ from primbench.doctor.contention import Contention
 from primbench.environment import Environment
 from primbench.environment.confinement import Confinement
 from primbench.environment.devices import Devices
+from primbench.environment.libraries import Library
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
-from primbench.environment.software import Library, Software
+from primbench.environment.software import Blas, Software
 from primbench.nvml import Gpu
 from primbench.runtime import Runtime
 from primbench.topology import GpuPlace, Link, Node, Topology
@@ -77,6 +78,13 @@ HEALTHY = Place(
             libc="glibc 2.39",
             packages={"numpy": "2.4.0"},
             libraries={"libcuda": [Library(path="/usr/lib/libcuda.so.580.1", version="580.1", build_id="ab")]},
+            preloads={},
+            providers={
+                "malloc": Library(path="/lib/libc.so.6", build_id="aa"),
+                "NumPy's gemm": Library(path="/lib/libopenblas.so.0", build_id="ab"),
+            },
+            blas=[Blas(name="openblas", path="/lib/libopenblas.so.0", architecture="Haswell")],
+            threads={"openblas": 4},
             caches={"CUDA_CACHE_PATH": "writable"},
         ),
         devices=Devices(

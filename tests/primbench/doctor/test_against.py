@@ -20,6 +20,9 @@ from primbench.report.doctor import to_json
 MakePlace = Callable[[Mapping[str, Any]], Place]
 LIBRARY = {"path": "/usr/lib/libcublas.so.13", "version": "13", "size_bytes": 1, "missing": {}}
 
+GLIBC = {"malloc": {"path": "/lib/libc.so.6", "build_id": "aa"}}
+OPENBLAS = {"NumPy's gemm": {"path": "/lib/libopenblas.so.0", "build_id": "ab"}}
+
 # what is other there, check, severity, words said
 CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"devices.gpus.0.name": "H100"}, "against-gpu", "warning", "is H200 here and H100 in other.json"),
@@ -41,7 +44,31 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"software.python_build": "GCC 13.2.0"}, "against-python", "warning", "GCC 13.2.0, LTO, PGO here"),
     ({"software.variables": {"NCCL_ALGO": "Ring"}}, "against-nccl", "warning", "is none here and Ring in other.json"),
     ({"software.files": {"/etc/nccl.conf": "ab"}}, "against-nccl", "warning", "/etc/nccl.conf is none here"),
-    ({"software.variables": {"OMP_NUM_THREADS": "4"}}, "against-variables", "warning", "OMP_NUM_THREADS is none here"),
+    (
+        {"software.variables": {"MALLOC_ARENA_MAX": "4"}},
+        "against-variables",
+        "warning",
+        "MALLOC_ARENA_MAX is none here",
+    ),
+    ({"software.threads": {"openblas": 2}}, "against-threads", "warning", "threads.openblas is 4 here and 2 in other"),
+    (
+        {"software.providers": GLIBC | {"NumPy's gemm": {"path": "/lib/libblas.so.3", "build_id": "cd"}}},
+        "against-blas",
+        "warning",
+        "NumPy's gemm is libopenblas.so.0, build id ab here and libblas.so.3, build id cd in other.json",
+    ),
+    (
+        {"software.providers": OPENBLAS | {"malloc": {"path": "/x.so", "build_id": "ef"}}},
+        "against-preloads",
+        "warning",
+        "malloc is the C library here and x.so, build id ef in other.json",
+    ),
+    (
+        {"software.blas": [{"name": "openblas", "path": "/o", "architecture": "Zen"}]},
+        "against-cpu-kernels",
+        "warning",
+        "kernels.openblas is Haswell here and Zen in other.json",
+    ),
     ({"limits.cpu_quota": 0.5}, "against-cpus", "warning", "cpu_quota is none here and 0.5 in other.json"),
     ({"limits.cpus_allowed": list(range(512))}, "against-cpus", "warning", "is 0-1,4-5 here and 0-511 in other.json"),
     ({"limits.memory_limit_bytes": 2**30}, "against-memory", "note", "is none here and 1 GiB in other.json"),

@@ -230,7 +230,21 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"software.caches": {"NUMBA_CACHE_DIR": "EROFS"}}, "caches", "warning", ["NUMBA_CACHE_DIR: EROFS"]),
     ({"software.variables": {"CUDA_LAUNCH_BLOCKING": "1"}}, "variables", "problem", ["unset CUDA_LAUNCH_BLOCKING"]),
     ({"software.variables": {"CUDA_MODULE_LOADING": "EAGER"}}, "variables", "note", ["EAGER"]),
-    ({"software.variables": {"LD_PRELOAD": "/x.so"}}, "variables", "warning", ["/x.so"]),
+    (
+        {
+            "software.preloads": {"/etc/ld.so.preload": [{"path": "/x.so"}]},
+            "software.providers": {"malloc": {"path": "/x.so"}},
+        },
+        "preloads",
+        "warning",
+        ["/x.so is put before all other libraries by /etc/ld.so.preload, and malloc comes from it"],
+    ),
+    (
+        {"software.providers": {"malloc": {"path": "/usr/lib/libjemalloc.so.2"}}},
+        "preloads",
+        "warning",
+        ["malloc comes from /usr/lib/libjemalloc.so.2, not from the C library"],
+    ),
     # collectives
     ({"software.variables": {"NCCL_P2P_DISABLE": "1"}}, "nccl-variables", "warning", ["directly"]),
     ({"software.variables": {"NCCL_NVLS_ENABLE": "0"}}, "nccl-variables", "warning", ["multicast"]),

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from primbench.environment import Environment
 from primbench.environment.difference import Difference, PartDifference, difference
-from primbench.environment.software import Blas, Library
+from primbench.environment.libraries import Library
+from primbench.environment.software import Blas
 from primbench.nvml import Gpu
 
 Look = Callable[..., Environment]

@@ -25,10 +25,12 @@ def test_libraries_are_the_mapped_files_each_copy_once(look: Look) -> None:
     libraries = look().software.libraries
     assert libraries is not None
     expected = {
+        "libc10": [("/opt/torch/lib/libc10.so", None)],
         "libcublasLt": [("/opt/nvidia/libcublasLt.so.13.0.0.19", "13.0.0.19")],
         "libcuda": [("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04", "580.159.04")],
         "libcudnn": [("/opt/nvidia/libcudnn.so.9.19.0", "9.19.0")],
         "libcudnn_graph": [("/opt/nvidia/libcudnn_graph.so.9", "9")],
+        "libcurand": [("/usr/lib/libcurand.so.10", "10")],
         "libgomp": [("/opt/torch/lib/libgomp-24e2ab19.so.1.0.0", "1.0.0"), ("/usr/lib/libgomp.so.1.0.0", "1.0.0")],
         "libscipy_openblas64_": [("/opt/my env/numpy.libs/libscipy_openblas64_-56d6093b.so", None)],
     }

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from primbench import environment
 from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, PartDifference
-from primbench.environment.software import Library
+from primbench.environment.libraries import Library
 from primbench.nvml import Gpu
 from primbench.report.environment import comparison, listing, printable, shown
 

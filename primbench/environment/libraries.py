@@ -1,0 +1,201 @@
+"""The files mapped into this process: libraries by build, which come before all others, and whose functions it calls.
+
+A path alone tells nothing: /usr/lib/libblas.so.3 is another library in each place that chose another alternative.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from primbench.environment import elf
+from primbench.environment.configuration import homely
+from primbench.sysfiles import attempt
+
+# What computes, allocates or starts threads. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
+_AT_WORK = re.compile(
+    r"(libcuda|libcudart|libcublas|libcublasLt|libcudnn(?:_[a-z_]+)?|libcusparse|libcusparseLt|libnccl|libnvrtc"
+    r"|libnvJitLink|libnvidia-ml|libcupti|libtorch_cpu|libtorch_cuda|libmkl(?:_[a-z0-9_]+)?|libgomp|libiomp5|libomp"
+    r"|lib(?:scipy_)?openblas(?:p|o|64_|64_p)?|lib(?:cblas|blas|lapack|atlas|satlas|tatlas)(?:64_?)?|libblis(?:-mt)?"
+    r"|libflexiblas\w*|libarmpl\w*|libnvpl_\w+|libtbb|libdnnl|libjemalloc|libtcmalloc(?:_[a-z_]+)?|libmimalloc"
+    r"|libpython[0-9.]*[0-9]t?|libc|ld-musl)(?![a-zA-Z0-9_]).*\.so"
+)
+_NAMED = re.compile(
+    r"(.+?)(?:-[0-9a-f]{8})*(?:-[0-9]+(?:\.[0-9]+)+)?(?:\.(?:cpython|pypy|abi)[^.]*)?\.so(?:\.[0-9.]*)?"
+)
+_EXTENSION = re.compile(r".*/(?:site|dist)-packages/(.+/)(?!lib)[^/]+\.so")
+_OF_THE_STANDARD_LIBRARY = "/lib-dynload/"  # told by the interpreter's version and build
+
+_PRELOADING = "/etc/ld.so.preload"  # ld.so(8)
+_PRELOADING_VARIABLES = ("LD_PRELOAD", "LD_AUDIT")
+
+# Modules of NumPy 2 and 1 that multiply matrices, and the names by which a BLAS may offer that.
+_OF_NUMPY = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
+_GEMM = (
+    *("scipy_cblas_sgemm64_", "cblas_sgemm64_", "cblas_sgemm_64", "scipy_cblas_sgemm", "cblas_sgemm"),
+    *("sgemm_64_", "sgemm64_", "sgemm_"),
+)
+
+
+class Library(msgspec.Struct, frozen=True, kw_only=True):
+    """A file mapped into this process. version: from its name, where it is there. build_id: from its notes, in hex.
+
+    Two files with one build id are the same library, wherever they lie. size_bytes tells apart those that have none,
+    which wheels with changed names lack. missing: as everywhere.
+    """
+
+    path: str
+    version: str | None = None
+    build_id: str | None = None
+    size_bytes: int | None = None
+    missing: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+
+def is_at_work(name: str) -> bool:
+    """Whether a library of that name computes, allocates or starts threads: that one has it and another not tells."""
+    return _AT_WORK.match(f"{name}.so") is not None
+
+
+def is_c_library(file: Library) -> bool:
+    return re.match(r"libc[.-]|ld-musl-", file.name) is not None
+
+
+def libraries(root: Path) -> dict[str, list[Library]]:
+    """Name -> files, as mapped: links are followed, so that a file's name ends in its full version.
+
+    The interpreter's own modules are left out; those of packages have names such as numpy/linalg/_umath_linalg.
+    """
+    found: dict[str, set[str]] = {}
+    for path in _mapped(root):
+        if _OF_THE_STANDARD_LIBRARY not in path:
+            found.setdefault(_name_of(path), set()).add(path)
+    return {name: [_library(path, root) for path in sorted(paths)] for name, paths in sorted(found.items())}
+
+
+def _mapped(root: Path) -> list[str]:
+    """Files of code, of whatever names."""
+    found: dict[str, bool] = {}
+    for line in (root / "proc/self/maps").read_text().splitlines():
+        _, permissions, _, _, _, *path = line.split(maxsplit=5)
+        if path and path[0].startswith("/"):
+            found[path[0]] = found.get(path[0], False) or "x" in permissions
+    return [
+        path
+        for path, is_code in found.items()
+        if ".so" in os.path.basename(path) or (is_code and elf.is_elf(_under(root, path)))
+    ]
+
+
+def _name_of(path: str) -> str:
+    name = os.path.basename(path)
+    if known := _AT_WORK.match(name):
+        return known[1]
+    named = _NAMED.fullmatch(name)
+    folder = _EXTENSION.fullmatch(path)
+    return (folder[1] if folder else "") + (named[1] if named else name)
+
+
+def _library(path: str, root: Path) -> Library:
+    missing: dict[str, str] = {}
+    file = _under(root, path)
+    return Library(
+        path=homely(path),
+        version=attempt(missing, "version", lambda: _version_in(path)),
+        build_id=attempt(missing, "build_id", lambda: elf.build_id(file)),
+        size_bytes=attempt(missing, "size_bytes", lambda: file.stat().st_size),
+        missing={name: homely(reason) for name, reason in missing.items()},
+    )
+
+
+def _version_in(path: str) -> str:
+    found = re.search(r"\.so\.([0-9][0-9.]*)", os.path.basename(path))
+    if found is None:
+        raise ValueError("its name has none")
+    return found[1]
+
+
+def preloads(root: Path) -> dict[str, list[Library]]:
+    """The file or variable that names them -> libraries before all others, of those that are mapped."""
+    mapped = _mapped(root)
+    return {
+        where: found
+        for where, entries in _asked_first(root)
+        if (
+            found := [_library(path, root) for path in mapped if any(_is_named(path, entry, root) for entry in entries)]
+        )
+    }
+
+
+def _asked_first(root: Path) -> Iterator[tuple[str, list[str]]]:
+    file = root / _PRELOADING.lstrip("/")
+    if file.is_file():
+        lines = (line.partition("#")[0] for line in file.read_text().splitlines())
+        yield _PRELOADING, [entry for line in lines for entry in re.split(r"[\s:]+", line) if entry]
+    for name in _PRELOADING_VARIABLES:
+        yield name, [entry for entry in re.split(r"[\s:]+", os.environ.get(name, "")) if entry]
+
+
+def _is_named(path: str, entry: str, root: Path) -> bool:
+    """Whether an entry stands for the file: by its path, links followed, or as libjemalloc.so.2 for one of them."""
+    if os.path.realpath(_under(root, entry)) == str(_under(root, path)):
+        return True
+    name, asked = os.path.basename(path), os.path.basename(entry)
+    return name == asked or name.startswith(f"{asked}.")
+
+
+def providers(root: Path) -> dict[str, Library]:
+    """What is called -> the file in which the dynamic loader finds it: malloc, and what multiplies NumPy's matrices.
+
+    NumPy's own file where it was built without a BLAS.
+    """
+    every = ctypes.CDLL(None)
+    found = {"malloc": _file_of("malloc", every)}
+    module = next((sys.modules[name] for name in _OF_NUMPY if name in sys.modules), None)
+    if module is not None:
+        found["NumPy's gemm"] = _gemm_of(str(module.__file__), every)
+    return {what: _library(path, Path("/")) for what, path in found.items()}
+
+
+def _gemm_of(path: str, every: ctypes.CDLL) -> str:
+    """What all may call comes before what NumPy's own file brings along, as for the loader."""
+    held = Path(path).read_bytes()
+    name = next((name for name in _GEMM if b"\0%s\0" % name.encode() in held), None)
+    own = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    for scope in (every, own):
+        if name is not None and hasattr(scope, name):
+            return _file_of(name, scope)
+    return os.path.realpath(path)
+
+
+class _Found(ctypes.Structure):
+    """Dl_info of dladdr(3)."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _file_of(function: str, scope: ctypes.CDLL) -> str:
+    address = ctypes.cast(getattr(scope, function), ctypes.c_void_p)
+    found = _Found()
+    look_up: Callable[..., int] = ctypes.CDLL(None).dladdr
+    if not look_up(address, ctypes.byref(found)) or not found.file:
+        raise LookupError(f"dladdr knows no file of {function}")
+    return os.path.realpath(os.fsdecode(found.file))
+
+
+def _under(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
