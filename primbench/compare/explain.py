@@ -80,7 +80,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
         parts=parts,
         evidence=evidence(case, arm, seen),
         causes=causes(can_move, case, differing, baseline, side),
-        next_experiment=_next_experiment(case, arm, baseline.arm, can_move),
+        next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
     )
 
 
@@ -97,36 +97,50 @@ def _parts(case: CaseComparison) -> list[Part]:
     return list(dict.fromkeys(found))
 
 
-def _next_experiment(case: CaseComparison, arm: ArmComparison, first: Arm | None, parts: Sequence[Part]) -> str | None:
+def _as_run(side: Side, key: bytes) -> Arm | None:
+    """With the placement that an option gave to all arms; under a name of its own where it had one."""
+    placement = side.cases[key][0].case.placement
+    if side.arm is None or placement == side.arm.placement:
+        return side.arm
+    placed = replace(side.arm, placement=placement)
+    return replace(placed, name=_words(placed)) if side.arm.name == _words(side.arm) else placed
+
+
+def _next_experiment(
+    case: CaseComparison, arm: ArmComparison, sides: tuple[Side, Side], parts: Sequence[Part]
+) -> str | None:
     """The study again with what differs taken away, one thing at a time; None where there is nothing to take."""
-    if first is None or arm.arm is None:
-        return None
-    there = [replace(each, name=_UNNAMED) for each in (first, arm.arm)]
-    without = [each for each in _without(arm, parts) if replace(each, name=_UNNAMED) not in there][:MOST_ARMS]
-    if not without:
-        return None
     try:
-        words = [format_arm(each) for each in (first, arm.arm)] + [_unnamed(each) for each in without]
+        first, other = (_as_run(each, identity(case.case)) for each in sides)
+        if first is None or other is None:
+            return None
+        there = [replace(each, name=_UNNAMED) for each in (first, other)]
+        less = [each for each in _without(arm, other, parts) if replace(each, name=_UNNAMED) not in there][:MOST_ARMS]
+        words = [format_arm(each) for each in (first, other)] + [_words(each) for each in less]
     except InvalidRequest:  # an arm that only a file can hold
         return None
+    if not less:
+        return None
     options = [word for each in words for word in ("--arm", each)]
-    return shlex.join(["primbench", "study", *options, "--primitive", case.case.primitive])
+    where = ["--backend", case.case.backend, "--device", case.case.device]
+    builds = ["--other-builds"] * (arm.effect == "stack effect")
+    return shlex.join(["primbench", "study", *options, "--primitive", case.case.primitive, *where, *builds])
 
 
-def _without(arm: ArmComparison, parts: Sequence[Part]) -> Iterator[Arm]:
-    assert arm.arm is not None
-    if arm.effect == "stack effect" and not arm.arm.on_host_root:
-        if RUNTIMES[arm.arm.runtime].starts_host_root:
-            yield replace(arm.arm, image=HOST_IMAGE)
+def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterator[Arm]:
+    """The arm as it is but for one thing."""
+    if compared.effect == "stack effect" and not arm.on_host_root:
+        if RUNTIMES[arm.runtime].starts_host_root:
+            yield replace(arm, image=HOST_IMAGE)
         return
-    fields = [change.field for change in changes_of(arm.differences, "limits", "confinement")]
+    fields = [change.field for change in changes_of(compared.differences, "limits", "confinement")]
     for ablation in ABLATIONS:
-        has_setting = arm.arm.runtime in CONTAINERS_OF_FLAGS or ablation.setting not in CONFINES
+        has_setting = arm.runtime in CONTAINERS_OF_FLAGS or ablation.setting not in CONFINES
         moves = not set(parts).isdisjoint(ablation.parts)
         if has_setting and moves and any(re.fullmatch(ablation.fields, field) for field in fields):
-            yield replace(arm.arm, **ablation.without(arm.arm))
+            yield replace(arm, **ablation.without(arm))
 
 
-def _unnamed(arm: Arm) -> str:
-    """In words, which are then its name."""
+def _words(arm: Arm) -> str:
+    """Without its name: words are a name, too."""
     return format_arm(replace(arm, name=_UNNAMED)).removesuffix(f"name={_UNNAMED}").rstrip(",:")

@@ -220,8 +220,15 @@ def _effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     )
 
 
+def _severity(case: CaseComparison) -> tuple[int, float]:
+    """The worst comes first, of the slower ones that which is so by most; others stay as they are."""
+    order = ("slower", None, "inconclusive", "faster")
+    place = order.index(case.verdict) if case.verdict in order else len(order)
+    return place, -case.deciding.ratio if case.verdict == "slower" and case.deciding else 0.0
+
+
 def _explanations(arm: ArmComparison) -> Iterator[str]:
-    explained = [(case, case.explanation) for case in arm.cases if case.explanation]
+    explained = [(case, case.explanation) for case in sorted(arm.cases, key=_severity) if case.explanation]
     for case, explanation in explained[:MOST_EXPLAINED]:
         moved = (
             f"{' and '.join(explanation.parts)} moved" if explanation.parts else "no difference is certain, but it was"

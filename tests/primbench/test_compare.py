@@ -716,7 +716,8 @@ def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them
     assert ["in podman:cpus=0.5 alone: the CPU quota grants 0.5 of the"] == [
         cause.split(f" {len(HERE.limits.cpus_allowed)} ")[0] for cause in found.causes
     ]
-    assert "primbench study --arm host --arm podman:cpus=0.5 --arm podman --primitive gemm" == found.next_experiment
+    where = "--primitive gemm --backend numpy --device cpu"
+    assert f"primbench study --arm host --arm podman:cpus=0.5 --arm podman {where}" == found.next_experiment
 
 
 def test_a_refused_memory_policy_is_quoted_where_there_are_nodes_to_choose(made_study: MadeStudy) -> None:
@@ -790,7 +791,8 @@ def test_the_next_experiment_changes_one_thing_and_names_arms_that_there_can_be(
     found = explained(
         made_study, cases, scattered(1.5, arm=arm), arms=["host", arm], environments=environments
     )[primitive]  # fmt: skip
-    asked = f"primbench study --arm host --arm {arm} --arm {without} --primitive {primitive}"
+    where = f"--primitive {primitive} --backend numpy --device cpu"
+    asked = f"primbench study --arm host --arm {arm} --arm {without} {where}"
     assert (asked if without else None) == found.next_experiment
 
 
@@ -813,6 +815,30 @@ def test_a_filter_is_taken_away_next(made_study: MadeStudy) -> None:
     assert "--arm podman --arm podman:seccomp=unconfined --primitive gemm" in found.next_experiment
 
 
+@pytest.mark.parametrize(
+    ("placed", "first", "without"),
+    [
+        (Placement(), "host", "podman:image=mine,env.A=b"),
+        (Placement(numa_node=0, threads=1), "host:numa-node=0,threads=1",
+         "podman:image=mine,numa-node=0,threads=1,env.A=b"),
+    ],
+)  # fmt: skip
+def test_the_next_experiment_keeps_all_other_settings(
+    placed: Placement, first: str, without: str, made_study: MadeStudy
+) -> None:
+    """Those of the arm, and a placement that was given to all arms."""
+    arm = "podman:image=mine,cpus=0.5,env.A=b"
+    limits = replace(HERE.limits, cpu_quota=0.5, cpu_period_s=0.1, throttled_periods=9)
+    found = explained(
+        made_study, [case(placement=placed)], scattered(1.4, arm=arm), arms=["host", arm],
+        environments={"host": place(), arm: place("podman", limits=limits)},
+    )["gemm"]  # fmt: skip
+    asked = found.next_experiment.split()
+    arms = [asked[number + 1] for number, word in enumerate(asked) if word == "--arm"]
+    assert [first, without] == arms[::2]
+    assert without.replace("image=mine,", "image=mine,cpus=0.5,") == arms[1]
+
+
 def test_another_stack_is_to_be_measured_on_the_same_one(made_study: MadeStudy) -> None:
     other = place("podman")
     other = replace(other, software=replace(other.software, libraries={"libcublas": [library("cd")]}))
@@ -821,7 +847,8 @@ def test_another_stack_is_to_be_measured_on_the_same_one(made_study: MadeStudy) 
         made_study, [case()], scattered(1.4, arm="podman:image=mine"), arms=["host", "podman:image=mine"],
         environments=environments,
     )["gemm"]  # fmt: skip
-    assert found.next_experiment.endswith("--arm host --arm podman:image=mine --arm podman --primitive gemm")
+    where = "--primitive gemm --backend numpy --device cpu --other-builds"
+    assert found.next_experiment.endswith(f"--arm host --arm podman:image=mine --arm podman {where}")
 
 
 def test_another_board_of_the_same_kind_is_named_as_the_cause(made_study: MadeStudy) -> None:

@@ -262,6 +262,23 @@ def test_an_explanation_has_numbers_causes_and_the_next_command() -> None:
     ] == shown[-3:]
 
 
+def test_the_worst_case_is_explained_first_and_says_what_is_next() -> None:
+    def of(ratio: float, estimate: Estimate, words: str) -> CaseComparison:
+        explanation = replace(EXPLAINED, evidence=[words], next_experiment=f"study of the {words}")
+        return compared(replace(estimate, ratio=ratio), explanation=explanation)
+
+    faster = replace(SLOWER, outcome="faster")
+    cases = [
+        of(0.41, faster, "faster"),
+        of(1.0, EQUIVALENT, "waiting"),
+        of(1.1, SLOWER, "bad"),
+        of(4.9, SLOWER, "worst"),
+    ]
+    shown = lines(comparison(*cases))
+    explained = [line.rpartition(" ")[2] for line in shown if line.startswith("gemm") and " moved" in line]
+    assert (["worst", "bad", "faster", "waiting"], "next: study of the worst") == (explained, shown[-1])
+
+
 def test_waiting_without_a_verdict_is_said() -> None:
     waited = replace(EXPLAINED, parts=[])
     assert any(
