@@ -84,16 +84,16 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else f"primbench {ctx.invoked_subcommand or ''}".rstrip()
             message = " ".join(error.format_message().splitlines())
-            click.echo(f"Error: {message} (see {command} --help)", err=True)
+            say(f"Error: {message} (see {command} --help)", err=True)
             ctx.exit(error.exit_code)
         except PrimbenchError as error:
-            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
+            say(f"Error: {' '.join(str(error).splitlines())}", err=True)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             raise  # click ends it quietly
         except OSError as error:  # what the system has no room for, or has taken away
             where = f"{error.filename}: " if error.filename else ""
-            click.echo(f"Error: {where}{error.strerror or error}", err=True)
+            say(f"Error: {where}{error.strerror or error}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
@@ -112,6 +112,13 @@ def ctrl_c_raises() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print what may hold words of a file or of another program: they steer no terminal, whatever they are."""
+    from primbench.report.plain import lines
+
+    click.echo(lines(text), err=err, nl=nl)
 
 
 def first_line(doc: str | None) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from primbench import ablation
 from primbench.arms import Arm
+from primbench.cli import say
 from primbench.cli.compare import is_met, publish
 from primbench.cli.measuring import resuming
 from primbench.cli.options import GroupedCommand, GroupedOption
@@ -69,13 +70,13 @@ def _asked(values: dict[str, Any]) -> Study:
     arms, refused = ablation.build_up(base, added, lambda arm: _refusal(arm, start, quiet=values["quiet"]))
     notes = [f"left out: {name}: {reason}" for name, reason in (refused | left_out).items()]
     for note in notes[: len(refused)]:
-        click.echo(" ".join(note.splitlines()), err=True)
+        say(note, err=True)
     return replace(study, arms=arms, notes=notes)
 
 
 def _refusal(arm: Arm, start: Start, *, quiet: bool) -> str | None:
     if not quiet and sys.stderr.isatty():
-        click.echo(f"trying {arm.name}", err=True)
+        say(f"trying {arm.name}", err=True)
     return ablation.refusal_of(arm, start)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from primbench.cli import say
+
 
 @click.command()
 def command() -> None:
@@ -23,9 +25,9 @@ def command() -> None:
         reason, version = runtime.found()
         able = [key for field, key in SETTING_KEYS.items() if field in runtime.settings]
         rows.append([name, version or "-", "yes" if reason is None else f"no: {reason}", ", ".join(able)])
-    click.echo(
+    say(
         tabulate(
             rows, ["runtime", "version", "works here", "sets"], tablefmt="simple", maxcolwidths=[None, None, 40, 40]
         )
     )
-    click.echo(f"\nIn all of them: name, {', '.join(PLACEMENT_KEYS)}. image=host, the default, is the host's own root.")
+    say(f"\nIn all of them: name, {', '.join(PLACEMENT_KEYS)}. image=host, the default, is the host's own root.")

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import click
 
 from primbench import record
+from primbench.cli import say
 from primbench.cli.options import FILE, GroupedCommand, GroupedOption
 from primbench.cli.outputs import EXPORTS, check_outputs, write
 from primbench.compare import Comparison, compare, compare_files
@@ -59,7 +60,7 @@ def publish(found: Any, report: Any, values: dict[str, Any]) -> None:
                 write(values[name], export(found))
     finally:
         if "-" not in [values[name] for name in EXPORTS]:
-            click.echo(report.text(found), nl=False)
+            say(report.text(found), nl=False)
 
 
 def _compare(file: str, other: str | None, baseline: str | None, **values: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from primbench.cli import say
 from primbench.cli.options import FILE
 
 
@@ -24,14 +25,15 @@ def command(context: click.Context, json_path: str | None) -> None:
     from primbench import environment
     from primbench.cli.outputs import check_files, write
     from primbench.report.environment import listing
+    from primbench.report.plain import json_of
 
     check_files([json_path])
     found, sources = environment.collect(gpus=True), environment.sources()
     if json_path is not None:
         document = msgspec.to_builtins(found) | {"sources": sources}
-        write(json_path, msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+        write(json_path, json_of(document))
     if json_path != "-":
-        click.echo(listing(found, sources), nl=False)
+        say(listing(found, sources), nl=False)
 
 
 @command.command(short_help="Say what is the same in two places, and what differs.")
@@ -46,18 +48,17 @@ def diff(a: str, b: str, json_path: str | None) -> None:
 
     Exit status: 0 whether they differ or not, 2 where a file cannot be read.
     """
-    import msgspec
-
     from primbench.cli.outputs import check_files, write
     from primbench.doctor.against import read
     from primbench.environment.difference import difference
     from primbench.report.environment import comparison
+    from primbench.report.plain import json_of
 
     check_files([json_path], [a, b])
     one, other = read(a), read(b)
     same_work = one.opened is not None and one.opened == other.opened
     found = difference(one.environment, other.environment, same_work=same_work)
     if json_path is not None:
-        write(json_path, msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n")
+        write(json_path, json_of(found))
     if json_path != "-":
-        click.echo(comparison(found, a, b), nl=False)
+        say(comparison(found, a, b), nl=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from primbench.cli import say
 from primbench.cli.options import FILE
 from primbench.images import BUILDERS, DEFAULT_BASE, DEFAULT_TAG
 
@@ -28,18 +29,17 @@ def command() -> None:
 @click.option("--extra", "extras", multiple=True, metavar="NAME", help="What else to install, such as torch. Repeat.")
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write time and size as JSON; - is stdout.")
 def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], json_path: str | None) -> None:
-    import msgspec
-
     from primbench import images, pins
     from primbench.cli.measuring import signals_unwind
     from primbench.cli.outputs import EXPORTS, check_outputs, write
+    from primbench.report.plain import json_of
     from primbench.units import format_bytes, format_time
 
     check_outputs(dict.fromkeys(EXPORTS) | {"json_path": json_path})
     usual = f"{DEFAULT_TAG}.sif" if runtime == "apptainer" else DEFAULT_TAG
     request = images.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
     if other := pins.unpinned(extras):
-        click.echo(
+        say(
             f"what the base lacks of these comes as pip's index has it: {', '.join(other)}: a study compares only what "
             "is built alike",
             err=True,
@@ -47,8 +47,8 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
     with signals_unwind():
         made = images.build(request)
     if json_path is not None:
-        write(json_path, msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n")
+        write(json_path, json_of(made))
     if json_path != "-":
         size = f"size unknown ({made.missing['size_bytes']})" if made.missing else format_bytes(made.size_bytes)
-        click.echo(f"{made.name}: {size} with its base {base}, built in {format_time(made.build_s)}")
-        click.echo(f"primbench study --arm host --arm {runtime}:image={made.name}")
+        say(f"{made.name}: {size} with its base {base}, built in {format_time(made.build_s)}")
+        say(f"primbench study --arm host --arm {runtime}:image={made.name}")

@@ -24,6 +24,7 @@ from primbench.problem import Problem
 from primbench.record import Case, Header, Record, Results, Worker, Writer
 from primbench.report import roof
 from primbench.report.environment import shown
+from primbench.report.plain import printable
 from primbench.running import ALL, check_kept, header, keep, left_to_do, plan
 from primbench.session import Session
 
@@ -239,7 +240,7 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Case], None]]:
         BarColumn(),
         MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=len(f"{total}/{total}"))),
         TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as bar:
         task = bar.add_task("", total=total)
@@ -256,4 +257,4 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Case], None]]:
 def _name(case: Case) -> str:
     shown = (str(value) for value in case.parameters.values() if not isinstance(value, bool | float) and value != "")
     where = f"pair {case.process + 1}, {case.arm}: " if case.arm else ""
-    return f"{where}{case.primitive} {' '.join(shown)} on {case.backend} {case.device}"
+    return printable(f"{where}{case.primitive} {' '.join(shown)} on {case.backend} {case.device}")

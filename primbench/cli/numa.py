@@ -7,16 +7,17 @@ import sys
 from typing import Any
 
 import click
-import msgspec
 
 from primbench import affinity, backends, hostmemory, topology
 from primbench.affinity import CHASE, CPU, LAUNCH
 from primbench.affinity.analysis import analyse
+from primbench.cli import say
 from primbench.cli.measuring import run_cases, writing
 from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, GroupedOption, complete, parsed
 from primbench.cli.outputs import check_files, write
 from primbench.errors import BackendUnavailable, FileError
 from primbench.record import Results
+from primbench.report.plain import json_of
 from primbench.running import ALL, choose, header
 from primbench.session import DEFAULT_TIMEOUT_S, Session
 from primbench.units import parse_size
@@ -41,7 +42,7 @@ def _run(**values: Any) -> None:
     cases = affinity.cases_of(axes, chosen, **asked)
     if not values["quiet"] and len(cases) > MANY_CASES:
         workers = {(case.placement, case.process, case.device) for case in cases}
-        click.echo(f"{len(cases)} cases in {len(workers)} processes; fewer --rounds take less.", err=True)
+        say(f"{len(cases)} cases in {len(workers)} processes; fewer --rounds take less.", err=True)
     session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
     results = Results(header=header(sys.argv, {}), workers=[], records=[])
     with writing(values["output"], None, results.header) as writer:
@@ -50,9 +51,9 @@ def _run(**values: Any) -> None:
     if values["json_path"] != "-":
         from primbench.report.affinity import text
 
-        click.echo(text(result, found), nl=False)
+        say(text(result, found), nl=False)
     if values["json_path"] is not None:
-        write(values["json_path"], msgspec.json.format(msgspec.json.encode(result), indent=1).decode() + "\n")
+        write(values["json_path"], json_of(result))
     if ended is not None:
         raise ended
     if any(record.status == "failed" for record in results.records):

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from primbench.cli import say
 from primbench.errors import InvalidRequest, OutputError
 from primbench.record import Results
 from primbench.report import export, table
@@ -63,7 +64,7 @@ def report(results: Results, values: Mapping[str, Any]) -> None:
     finally:
         if "-" not in [values[name] for name in EXPORTS]:
             found = table.tables(records, workers, unit, yardsticks)
-            click.echo("\n".join(table.text(each) for each in found), nl=False)
+            say("\n".join(table.text(each) for each in found), nl=False)
 
 
 def write(path: str, text: str) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from primbench.arms import Arm, arm_of, parse_arm
 from primbench.cli import compare as comparing
+from primbench.cli import say
 from primbench.cli.compare import fail_on_option
 from primbench.cli.measuring import Begun, Entries, measure_and_report, resuming, run_cases, writing
 from primbench.cli.options import (
@@ -116,7 +117,7 @@ def carry_out(study: Study, begun: Begun | None, values: dict[str, Any], show: S
 
 
 def _run_telling(session: Session, cases: Iterable[Case]) -> Iterator[Worker | Record]:
-    return run(session, cases, lambda sentence: click.echo(" ".join(sentence.splitlines()), err=True))
+    return run(session, cases, lambda sentence: say(" ".join(sentence.splitlines()), err=True))
 
 
 def _is_settled(found: Results) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from primbench.ablation import Step, Waterfall
 from primbench.compare import ArmComparison, CaseComparison, Estimate, Mean
 from primbench.compare.sides import identity
-from primbench.report import table
-from primbench.report.comparison import csv_of, flat
+from primbench.report import plain, table
+from primbench.report.comparison import flat
 from primbench.report.table import Table
 from primbench.report.verdicts import (
     UNKNOWN,
@@ -29,23 +27,25 @@ OTHERS = ("stack effect", "machine effect")
 
 def text(found: Waterfall) -> str:
     """For a terminal."""
-    return "\n".join([*(table.text(each) for each in tables(found)), *_end(found)])
+    notes = (f"{plain.printable(note)}\n" for note in _notes(found))
+    return "\n".join([*(table.text(each) for each in tables(found)), *notes])
 
 
 def to_markdown(found: Waterfall) -> str:
-    return "\n".join([*(table.markdown(each) for each in tables(found)), *_end(found)])
+    notes = (f"{plain.paragraph(note)}\n" for note in _notes(found))
+    return "\n".join([*(table.markdown(each) for each in tables(found)), *notes])
 
 
 def to_json(found: Waterfall) -> str:
     """One document, every estimate in it."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
+    return plain.json_of(found)
 
 
 def to_csv(found: Waterfall) -> str:
     """A row an estimate, of each arm against the host, then of each against the one before it: ``baseline`` says."""
     to_host = [row for arm in found.comparison.arms for row in flat(found.comparison.baseline, arm)]
     steps = found.steps[1:]  # the first is against the host
-    return csv_of([*to_host, *(row for step in steps for row in flat(step.before, step.arm))])
+    return plain.csv_of([*to_host, *(row for step in steps for row in flat(step.before, step.arm))])
 
 
 def tables(found: Waterfall) -> list[Table]:
@@ -122,10 +122,10 @@ def _ratio(found: Estimate | Mean | None) -> str:
     return f"{shown_ratio(found.ratio)} {shown_interval(found.interval)}".removesuffix(f" {UNKNOWN}")
 
 
-def _end(found: Waterfall) -> list[str]:
+def _notes(found: Waterfall) -> list[str]:
     others = [
         f"{arm.name}: a {arm.effect}, none of the container alone"
         for arm in found.comparison.arms
         if arm.effect in OTHERS
     ]
-    return [f"{note}\n" for note in [*others, *found.comparison.notes, *found.notes]]
+    return [*others, *found.comparison.notes, *found.notes]

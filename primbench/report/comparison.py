@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-
-import msgspec
+from collections.abc import Iterator, Sequence
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.places import changes_of
-from primbench.report import table
+from primbench.report import plain, table
 from primbench.report.environment import shown
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, telling, why
@@ -28,13 +24,14 @@ def text(comparison: Comparison) -> str:
 
 
 def to_markdown(comparison: Comparison) -> str:
-    parts = [*_first(comparison), *(table.markdown(each) for each in tables(comparison)), _end(comparison.notes)]
+    first = (plain.paragraphs(each) for each in _first(comparison))
+    parts = [*first, *(table.markdown(each) for each in tables(comparison)), plain.paragraphs(_end(comparison.notes))]
     return "\n".join(filter(None, parts))
 
 
 def to_json(comparison: Comparison) -> str:
     """One document, every estimate and difference of the places in it."""
-    return msgspec.json.format(msgspec.json.encode(comparison), indent=1).decode() + "\n"
+    return plain.json_of(comparison)
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -43,16 +40,7 @@ def to_csv(comparison: Comparison) -> str:
     verdict, decided_by, reason: of the case, the same in all its rows.
     """
     again = [comparison.again] if comparison.again else []
-    return csv_of([row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)])
-
-
-def csv_of(rows: Sequence[Mapping[str, object]]) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    return plain.csv_of([row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)])
 
 
 def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
@@ -246,4 +234,4 @@ def _explanations(arm: ArmComparison) -> Iterator[str]:
 
 
 def _end(notes: Sequence[str]) -> str:
-    return "".join(f"{note}\n" for note in notes)
+    return "".join(f"{plain.printable(note)}\n" for note in notes)

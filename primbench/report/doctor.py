@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 import click
-import msgspec
 
 from primbench.doctor import Finding, Place, Severity
+from primbench.report.plain import json_of, printable
 from primbench.report.terminal import width
 from primbench.sysfiles import format_cpu_list
 
@@ -19,7 +19,7 @@ LABEL = "  {:<9}"  # evidence, distorts, advice
 
 def to_text(place: Place, findings: Sequence[Finding], *, fix: bool) -> str:
     """fix: with the commands at the end. Colours are there for click.echo, which drops them off a terminal."""
-    lines = [f"{_where(place)}", ""]
+    lines = [printable(_where(place)), ""]
     for severity in SHOWN:
         for finding in findings:
             if finding.severity == severity:
@@ -34,7 +34,7 @@ def to_text(place: Place, findings: Sequence[Finding], *, fix: bool) -> str:
 def to_json(place: Place, findings: Sequence[Finding]) -> str:
     """One document: {"place": ..., "findings": [...]}, those that are "ok" or "unknown" included."""
     document = {"place": place, "findings": findings}
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return json_of(document)
 
 
 def _where(place: Place) -> str:
@@ -56,7 +56,7 @@ def _where(place: Place) -> str:
 
 def _shown(finding: Finding) -> Iterator[str]:
     word = click.style(finding.severity, fg=COLOURS[finding.severity], bold=True)
-    yield f"{word}: {click.style(finding.check, bold=True)}: {finding.summary}"
+    yield f"{word}: {click.style(printable(finding.check), bold=True)}: {printable(finding.summary)}"
     yield from _paragraph("seen in", "; ".join(finding.evidence))
     yield from _paragraph("distorts", ", ".join(finding.distorts))
     yield from _paragraph("advice", finding.advice or "")
@@ -65,7 +65,7 @@ def _shown(finding: Finding) -> Iterator[str]:
 def _paragraph(label: str, words: str) -> list[str]:
     indent = " " * len(LABEL.format(""))
     return textwrap.wrap(
-        words, width(), initial_indent=LABEL.format(label), subsequent_indent=indent, break_on_hyphens=False
+        printable(words), width(), initial_indent=LABEL.format(label), subsequent_indent=indent, break_on_hyphens=False
     )
 
 
@@ -81,7 +81,7 @@ def _unseen(findings: Sequence[Finding]) -> list[str]:
     if not words:
         return []
     words = f"could not be seen: {words}"
-    return [*textwrap.wrap(words, width(), subsequent_indent="  ", break_on_hyphens=False), ""]
+    return [*textwrap.wrap(printable(words), width(), subsequent_indent="  ", break_on_hyphens=False), ""]
 
 
 def _counts(findings: Sequence[Finding]) -> str:
@@ -97,6 +97,6 @@ def _commands(findings: Sequence[Finding]) -> list[str]:
     lines = ["# Commands that change what was found. Read them first; primbench runs none of them."]
     for finding in with_fix:
         comment = f"{finding.check}: {finding.advice or finding.summary}"
-        lines += textwrap.wrap(comment, width(), initial_indent="# ", subsequent_indent="# ")
-        lines += finding.fix
+        lines += textwrap.wrap(printable(comment), width(), initial_indent="# ", subsequent_indent="# ")
+        lines += map(printable, finding.fix)
     return lines

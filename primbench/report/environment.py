@@ -9,6 +9,7 @@ import msgspec
 
 from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, PartDifference
+from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
 from primbench.sysfiles import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_time
@@ -78,11 +79,6 @@ def _quantity(name: str, value: float) -> str:
     if name.endswith("_hz"):
         return format_frequency(value)
     return f"{value:g} W" if name.endswith("_w") else str(value)
-
-
-def printable(text: str) -> str:
-    """What a variable holds may not steer a terminal."""
-    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
 
 
 def comparison(found: Difference, name_a: str, name_b: str) -> str:

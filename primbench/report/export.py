@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-
-import msgspec
 
 from primbench.record import Record, Results, Worker
 from primbench.report.columns import figures_beside
+from primbench.report.plain import csv_of, json_of
 from primbench.report.table import markdown, tables
 from primbench.report.yardstick import Yardstick
 from primbench.summary import flat
@@ -21,13 +18,7 @@ def to_csv(records: Sequence[Record], yardsticks: Sequence[Yardstick] = ()) -> s
 
     arm: of a study; empty outside of studies.
     """
-    rows = [flat(record) | figures_beside(record, yardsticks) for record in records]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    return csv_of([flat(record) | figures_beside(record, yardsticks) for record in records])
 
 
 def to_markdown(
@@ -41,4 +32,4 @@ def to_markdown(
 
 def to_json(results: Results) -> str:
     """The whole of a results file as one document, raw samples included."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=1).decode() + "\n"
+    return json_of(results)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from primbench.disturbances import ORDINARY_REASONS
 from primbench.record import Record, Worker
+from primbench.report import plain
 from primbench.report.columns import TIMES, columns_of, disturbances_of, noise_of
 from primbench.report.line import line_notes
 from primbench.report.yardstick import Yardstick
@@ -45,19 +45,15 @@ def tables(
 def text(table: Table) -> str:
     """The table for a terminal."""
     # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
-    grid = _grid([table.columns, *table.rows], "plain")
-    return "\n".join([table.title, grid, *table.notes]) + "\n"
+    grid = _grid([[*map(plain.printable, row)] for row in (table.columns, *table.rows)], "plain")
+    return "\n".join([plain.printable(table.title), grid, *map(plain.printable, table.notes)]) + "\n"
 
 
 def markdown(table: Table) -> str:
     """The table as GitHub renders it."""
-    rows = [[_escaped(cell) for cell in row] for row in table.rows]
-    parts = [f"**{table.title}**", _grid(rows, "pipe", table.columns), *map(_escaped, table.notes)]
+    columns, *rows = ([*map(plain.markdown, row)] for row in (table.columns, *table.rows))
+    parts = [f"**{plain.markdown(table.title)}**", _grid(rows, "pipe", columns), *map(plain.paragraph, table.notes)]
     return "\n\n".join(parts) + "\n"
-
-
-def _escaped(words: str) -> str:
-    return re.sub(r"([|*\\])", r"\\\1", words)
 
 
 def _grid(rows: list[list[str]], format_name: str, headings: Sequence[str] = ()) -> str:

@@ -10,7 +10,7 @@ from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, PartDifference
 from primbench.environment.libraries import Library
 from primbench.nvml import Gpu
-from primbench.report.environment import comparison, listing, printable, shown
+from primbench.report.environment import comparison, listing, shown
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,6 @@ from primbench.report.environment import comparison, listing, printable, shown
 )
 def test_values_in_peoples_units(name: str, value: Any, expected: str) -> None:
     assert expected == shown(name, value)
-
-
-def test_variable_cannot_steer_the_terminal() -> None:
-    assert "a\\x1b[2Jb\\x0a ü" == printable("a\x1b[2Jb\n ü")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,90 @@
+"""Words of files, systems and other programs, made harmless for who shows them: terminals, Markdown, spreadsheets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)  # the last four are the first ones, wide
+
+
+def printable(text: str) -> str:
+    """On one line, and without what steers a terminal or hides or turns around other words."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def lines(text: str) -> str:
+    """The same of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def markdown(text: str) -> str:
+    """On one line, where nothing is markup, HTML or the end of a cell."""
+    return re.sub(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", printable(text))
+
+
+def paragraph(text: str) -> str:
+    """The same at the start of a line, where more is markup."""
+    return re.sub(r"^\s*([#+=-]|[0-9]+[.)])", lambda start: f"{start[0][:-1]}\\{start[0][-1]}", markdown(text))
+
+
+def paragraphs(text: str) -> str:
+    """The same of several lines."""
+    return "\n".join(map(paragraph, text.split("\n")))
+
+
+def csv_of(rows: Sequence[Mapping[str, object]]) -> str:
+    """With all columns that any row has, empty where a row has no value; no text is a formula to a spreadsheet."""
+    import csv
+    import io
+
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(_cell, columns))
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    shown = lines(value)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(shown) else shown
+
+
+def json_of(value: object) -> str:
+    """One document, which is the same to who reads it and steers no terminal that it is printed on."""
+    import msgspec
+
+    document = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    return "\n".join(map(_escaped, document.split("\n"))) + "\n"
+
+
+def _escaped(document: str) -> str:
+    """Characters outside of strings are printable in every document."""
+    return document if document.isprintable() else "".join(map(_in_json, document))
+
+
+def _in_json(character: str) -> str:
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
