@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from primbench.compare.cause import Cause
 from primbench.compare.comparison import CaseComparison
+from primbench.compare.filters import filters
 from primbench.compare.sides import Side
 from primbench.doctor import Finding, Part, Place, examine
 from primbench.doctor.against import by_rule, in_words
@@ -49,26 +50,6 @@ ALIKE = 1.5  # times as much is no other reading
 _NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
 
 
-class Cause(NamedTuple):
-    """at_least, at_most: between which the ratio of the arm to the baseline can come to lie by this cause alone."""
-
-    words: str
-    at_least: float = 0.0
-    at_most: float = math.inf
-
-    def works_towards(self, ratio: float) -> bool:
-        return self.at_most > 1 if ratio > 1 else self.at_least < 1
-
-    def suffices_for(self, ratio: float) -> bool:
-        return self.at_least <= ratio <= self.at_most
-
-    @property
-    def bounded(self) -> str:
-        """In words, with how far it goes."""
-        bound = f"{self.at_most:.3g}, no more" if self.at_most > 1 else f"{self.at_least:.3g}, no less"
-        return f"{self.words}; that makes a ratio of {bound}"
-
-
 def causes(
     parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
 ) -> list[str]:
@@ -80,6 +61,7 @@ def causes(
     found = [
         *_other_gpu(case, baseline, side),
         *(_differences(parts, case, differing, baseline, side) if differing else []),
+        *filters(case, baseline, side),
         *_settings(parts, case, baseline, side),
         *_not_placed(baseline, side),
         *_found_in_one_alone(parts, case, baseline, side),

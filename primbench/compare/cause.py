@@ -1,0 +1,26 @@
+"""One thing that can have made a case slower or faster, and how far it can have."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class Cause(NamedTuple):
+    """at_least, at_most: between which the ratio of the arm to the baseline can come to lie by this cause alone."""
+
+    words: str
+    at_least: float = 0.0
+    at_most: float = math.inf
+
+    def works_towards(self, ratio: float) -> bool:
+        return self.at_most > 1 if ratio > 1 else self.at_least < 1
+
+    def suffices_for(self, ratio: float) -> bool:
+        return self.at_least <= ratio <= self.at_most
+
+    @property
+    def bounded(self) -> str:
+        """In words, with how far it goes."""
+        bound = f"{self.at_most:.3g}, no more" if self.at_most > 1 else f"{self.at_least:.3g}, no less"
+        return f"{self.words}; that makes a ratio of {bound}"

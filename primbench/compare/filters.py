@@ -1,0 +1,117 @@
+"""Whether a filter of system calls makes a case longer: what it costs of getppid, every worker has timed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from primbench.compare.cause import Cause
+from primbench.compare.comparison import CaseComparison
+from primbench.compare.sides import Side
+from primbench.units import format_time
+
+# Of the calls of launch, the system calls that they make.
+MADE_BY = {
+    "getppid": ("getppid",),
+    "thread_wake": ("futex",),
+    "process_start": ("clone", "clone3", "vfork", "execve", "wait4"),
+}
+DEARER = 1.05  # times as much is another cost of a system call
+ROOM = 2.0  # for the scatter of what is added to a call
+_NOT_FILES = ("default", "unconfined", "docker", "podman")
+
+
+class _Rule(msgspec.Struct):
+    names: list[str] = []
+
+
+class _Profile(msgspec.Struct):
+    """What Docker, Podman and the section seccomp of an OCI configuration have in common."""
+
+    syscalls: list[_Rule] = []
+
+
+class Filtered(NamedTuple):
+    """How a side's workers are filtered, as the first of them says. call_s: what getppid takes there; None: unknown."""
+
+    name: str
+    setting: str | None
+    seccomp: str | None
+    filters: int | None
+    call_s: float | None
+
+    @property
+    def words(self) -> str:
+        setting = f"seccomp={self.setting}, " if self.setting else ""
+        count = f", {self.filters} of them" if self.filters else ""
+        return f"{setting}/proc/self/status: {self.seccomp}{count}"
+
+
+def filters(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+    """A filter on what a case calls that one side has, or has of another kind, where calls are dearer there."""
+    calls = MADE_BY.get(str(case.case.parameters.get("call"))) if case.case.primitive == "launch" else None
+    one, other = (_filtered(case, each) for each in (baseline, side))
+    if calls is None or one is None or other is None or one[1:4] == other[1:4]:
+        return
+    for here, there in ((other, one), (one, other)):
+        if here.seccomp != "filter" or not _may_filter(here.setting, calls):
+            continue
+        ratio = _most(calls, here, there, case.estimates[0].baseline_s if case.estimates else 0.0)
+        if ratio > 1:
+            cost = f": {_cost(here, there)}" if calls == ("getppid",) else ""
+            words = f"in {here.name} a seccomp filter looks at {' and '.join(calls)} ({here.words}){cost}"
+            yield (
+                Cause(words, at_least=1.0, at_most=ratio)
+                if here is other
+                else Cause(words, at_least=1 / ratio, at_most=1.0)
+            )
+
+
+def _filtered(case: CaseComparison, side: Side) -> Filtered | None:
+    """None where it is not known whether there is a filter."""
+    place = (case.case.backend, case.case.device)
+    numbers = {record.worker for record in side.records if (record.case.backend, record.case.device) == place}
+    found = [each.environment.confinement for number, each in side.workers.items() if number in numbers]
+    if not found or found[0].seccomp is None:
+        return None
+    calls_s = [each.system_call_s for each in found if each.system_call_s is not None]
+    return Filtered(
+        name=side.name,
+        setting=side.arm.seccomp if side.arm else None,
+        seccomp=found[0].seccomp,
+        filters=found[0].seccomp_filters,
+        call_s=statistics.median(calls_s) if calls_s else None,
+    )
+
+
+def _may_filter(setting: str | None, calls: Sequence[str]) -> bool:
+    """False only where a profile is still there to be read, and names none of the calls."""
+    if setting is None or setting in _NOT_FILES:
+        return True
+    try:
+        rules = msgspec.json.decode(Path(setting).read_bytes(), type=_Profile).syscalls
+    except (OSError, msgspec.MsgspecError):
+        return True
+    return any(name in calls for rule in rules for name in rule.names)
+
+
+def _most(calls: Sequence[str], here: Filtered, there: Filtered, case_s: float) -> float:
+    """How many times as long the filter can make a case; 1 where what was timed says that it costs nothing."""
+    if "getppid" not in calls:  # what it costs these, nobody timed
+        return math.inf if here.setting not in (None, *_NOT_FILES) else 1.0
+    if here.call_s is None or there.call_s is None:
+        return math.inf
+    if here.call_s <= DEARER * there.call_s:
+        return 1.0
+    return 1 + ROOM * (here.call_s - there.call_s) / case_s if case_s else math.inf
+
+
+def _cost(here: Filtered, there: Filtered) -> str:
+    if here.call_s is None or there.call_s is None:
+        return "what it costs is not known"
+    return f"a call takes {format_time(here.call_s)}, and {format_time(there.call_s)} in {there.name}"
