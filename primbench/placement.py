@@ -16,6 +16,7 @@ import msgspec
 from primbench import mempolicy, nvml
 from primbench.errors import PlacementError
 from primbench.placenodes import check_allowed, check_memory, cpus_near, existing, nodes_of, reachable, words_of
+from primbench.refusedcalls import refused_calls_named
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.topology import Node, memory_nodes, node_of_pci
 
@@ -116,7 +117,8 @@ def apply(placement: Placement, device: str, root: Path = Path("/")) -> Effectiv
     cpus, asked = _cpus_of(placement, node, root, reasons)
     policy, nodes = _policy_of(placement, node, root, reasons)
     if cpus is not None:
-        _bind_threads(cpus, asked)
+        with refused_calls_named(PlacementError, f"{asked}: "):
+            _bind_threads(cpus, asked)
     if policy is not None:
         attempt(reasons, "set_mempolicy", lambda: mempolicy.set_policy(policy, nodes))
     effective = _read_back(cpus is not None, policy, nodes, root, reasons)

@@ -26,6 +26,7 @@ from primbench.group import ALONE, Group, Refused, host_identity
 from primbench.protocol import Enlist, Outcome, Ready, Refusal, Start
 from primbench.ranks import LocalRanks
 from primbench.record import Case
+from primbench.refusedcalls import refused_calls_named
 from primbench.timing import measure_on, trace_on
 
 _PR_SET_PDEATHSIG = 1
@@ -79,6 +80,7 @@ def say(sink: BinaryIO, message: protocol.Answer) -> None:
     sink.flush()
 
 
+@refused_calls_named(BackendUnavailable)
 def begin(start: Start) -> tuple[Backend, Ready]:
     """Place this process, open the backend, and look around."""
     if start.protocol_version != protocol.PROTOCOL_VERSION:

@@ -16,11 +16,15 @@ from primbench.mempolicy import SYSTEM_CALLS
 
 # As the tables that mempolicy names have them.
 NUMBERS = {
-    "x86_64": SYSTEM_CALLS["x86_64"] | {"ftruncate": 77, "perf_event_open": 298, "io_uring_setup": 425, "seccomp": 317},
+    "x86_64": SYSTEM_CALLS["x86_64"]
+    | {"ftruncate": 77, "perf_event_open": 298, "io_uring_setup": 425, "seccomp": 317}
+    | {"sched_setaffinity": 203, "sched_getaffinity": 204},
     "aarch64": SYSTEM_CALLS["aarch64"]
-    | {"ftruncate": 46, "perf_event_open": 241, "io_uring_setup": 425, "seccomp": 277},
+    | {"ftruncate": 46, "perf_event_open": 241, "io_uring_setup": 425, "seccomp": 277}
+    | {"sched_setaffinity": 122, "sched_getaffinity": 123},
     "ppc64le": SYSTEM_CALLS["ppc64le"]
-    | {"ftruncate": 94, "perf_event_open": 319, "io_uring_setup": 425, "seccomp": 358},
+    | {"ftruncate": 94, "perf_event_open": 319, "io_uring_setup": 425, "seccomp": 358}
+    | {"sched_setaffinity": 222, "sched_getaffinity": 223},
 }[os.uname().machine]
 
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
