@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -7,9 +8,11 @@ import random
 import re
 import shutil
 import socket
-from collections.abc import Callable, Generator
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from primbench import doctor, nvml
 from primbench.channel import Channel
 from primbench.cli import main
+from primbench.doctor import Place
 from primbench.group import Group
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
@@ -81,18 +86,28 @@ def pytest_make_collect_report(
     return report
 
 
+TREES = sorted(path.stem for path in (ROOT / "tests/trees").glob("*.json"))
+
+
+@functools.cache
+def files_of(name: str) -> dict[str, str]:
+    files: dict[str, str] = json.loads((ROOT / f"tests/trees/{name}.json").read_text())["files"]
+    return files
+
+
+def write_tree(root: Path, name: str) -> Path:
+    files = files_of(name)
+    for folder in {os.path.dirname(path) for path in files}:
+        os.makedirs(root / folder, exist_ok=True)
+    for path, text in files.items():
+        (root / path).write_text(text)
+    return root
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Callable[[str], Path]:
     """``tree(name)``: the root of /proc, /sys and so on of another machine: tests/trees/NAME.json, written out."""
-
-    def write(name: str) -> Path:
-        root = tmp_path / name
-        for path, text in json.loads((ROOT / f"tests/trees/{name}.json").read_text())["files"].items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
-        return root
-
-    return write
+    return lambda name: write_tree(tmp_path / name, name)
 
 
 def _folder_instead(path: Path, dice: random.Random) -> None:
@@ -125,6 +140,37 @@ def corrupt() -> Callable[[Path, int], str]:
         return ", ".join(done)
 
     return damage
+
+
+@contextmanager
+def without_nvml() -> Iterator[None]:
+    """As where pynvml is not installed: NVML would speak of this machine and not of a tree's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pynvml", None)
+        nvml.library.cache_clear()
+        yield
+    nvml.library.cache_clear()
+
+
+@pytest.fixture
+def no_nvml() -> Iterator[None]:
+    with without_nvml():
+        yield
+
+
+@pytest.fixture(scope="session")
+def damaged(corrupt: Callable[[Path, int], str]) -> list[tuple[str, Place]]:
+    """What is seen of every tree with ten damages each, and which: looked at once for all tests that read it."""
+    found = []
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # 30 000 files, which take a disk a minute
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder, without_nvml():
+        for seed in range(10 * len(TREES)):
+            name = TREES[seed % len(TREES)]
+            root = write_tree(Path(folder, "root"), name)
+            damage = corrupt(root, seed)
+            found.append((f"{name}, {damage}", doctor.look(root)))
+            shutil.rmtree(root)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primbench import nvml, topology
+from primbench import topology
 from primbench.cgroups import cgroup_folders
+from primbench.doctor import Place
 from primbench.errors import InvalidRequest
 from primbench.sysfiles import attempt, format_cpu_list, labelled_value, parse_cpu_list, read_number, sysfs_address
 from primbench.topology import GpuPlace, Node, Topology, memory_nodes, node_of_pci
@@ -18,7 +18,6 @@ from primbench.topology import GpuPlace, Node, Topology, memory_nodes, node_of_p
 NODES = "sys/devices/system/node"
 PCI = "sys/bus/pci/devices"
 TREES = sorted(path.stem for path in (Path(__file__).parents[1] / "trees").glob("*.json"))
-SEEDS = 200
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -268,15 +267,6 @@ def test_attempt_keeps_the_value_or_the_reason(tmp_path: Path) -> None:
     assert {"file": f"{tmp_path}/absent: ENOENT"} == missing
 
 
-@pytest.fixture
-def no_nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As where pynvml is not installed: NVML would speak of this machine and not of the tree's."""
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    nvml.library.cache_clear()
-    yield
-    nvml.library.cache_clear()
-
-
 def unexplained(found: Topology) -> list[str]:
     """What is None without a reason."""
     names = [name for name in found.__struct_fields__ if getattr(found, name) is None and name not in found.missing]
@@ -315,15 +305,8 @@ def test_undamaged_trees_are_told_without_gaps(name: str, tree: Callable[[str], 
     assert [] == unexplained(found)
 
 
-@pytest.mark.usefixtures("no_nvml")
-@pytest.mark.parametrize("number", range(len(TREES)))
-def test_damaged_trees_raise_nothing_and_every_gap_has_a_reason(
-    number: int, tmp_path: Path, tree: Callable[[str], Path], corrupt: Callable[[Path, int], str]
-) -> None:
-    for seed in range(number, SEEDS, len(TREES)):
-        root = tree(TREES[number]).rename(tmp_path / f"{seed}")
-        damage = corrupt(root, seed)
-        assert [] == unexplained(topology.collect(root)), damage
+def test_damaged_trees_raise_nothing_and_every_gap_has_a_reason(damaged: list[tuple[str, Place]]) -> None:
+    assert [] == [(damage, gaps) for damage, place in damaged if (gaps := unexplained(place.topology))]
 
 
 def test_gpus_are_left_alone_unless_asked_for(tree: Callable[[str], Path]) -> None:
