@@ -270,6 +270,7 @@ _FIELDS = {
 _PLACEMENT = {
     "numa-node": _Setting("numa_node", _node),
     "cpu-node": _Setting("cpu_node", _whole),
+    "cpu-kind": _Setting("cpu_kind"),
     "mem-node": _Setting("mem_nodes", _list, _format_list),
     "mem-policy": _Setting("mem_policy", _one_of("bind", "preferred", "interleave", "local")),
     "bind-cpus": _Setting("cpus", _list, _format_list),

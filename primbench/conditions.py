@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import resource
@@ -13,11 +14,14 @@ from typing import NamedTuple
 import msgspec
 
 from primbench.cgroups import cgroup_folders
+from primbench.cores import CpuKind, cpu_kinds, slower_cpus
 from primbench.measurement import HostReading
 from primbench.sysfiles import attempt, whole_number
 
 _THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # of v2, of v1
 _PERIODS = ("nr_periods", "nr_throttled")
+_PROCESSOR = 36  # after the name: the 39th of all
+BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where it last woke, whichever
 
 
 class Throttling(NamedTuple):
@@ -39,10 +43,21 @@ def _difference(now: int | None, before: int | None) -> int | None:
     return None if now is None or before is None else now - before
 
 
+class Thread(NamedTuple):
+    """ran_s: on a CPU. waited_s: in which it could have run and had none. cpu: the last; None where all are alike."""
+
+    ran_s: float
+    waited_s: float
+    cpu: int | None
+
+    def since(self, before: Thread | None) -> Thread:
+        return self if before is None else Thread(self.ran_s - before.ran_s, self.waited_s - before.waited_s, self.cpu)
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Counters at one moment; only the differences that ``since`` makes of them mean anything.
 
-    waited_s: by thread. throttling: by cpu.stat file, of this process's own control group and those above it.
+    threads: by number. throttling: by cpu.stat file, of this process's own control group and those above it.
     """
 
     root: Path
@@ -51,7 +66,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     voluntary_switches: int
     involuntary_switches: int
     cpu_pressure_some_s: float | None
-    waited_s: dict[str, float] | None
+    threads: dict[str, Thread] | None
     throttling: dict[str, Throttling] | None
     missing: dict[str, str]
 
@@ -60,7 +75,7 @@ def start(root: Path = Path("/")) -> Snapshot:
     """Read the counters; ``root`` is where /proc and /sys are found."""
     missing: dict[str, str] = {}
     pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: cpu_pressure("total", root) * 1e-6)
-    waited_s = attempt(missing, "waited_s", lambda: _waited_s(root))
+    threads = attempt(missing, "waited_s", lambda: _threads(root))
     throttling = attempt(missing, "throttled_s", lambda: _throttling(root))
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return Snapshot(
@@ -70,7 +85,7 @@ def start(root: Path = Path("/")) -> Snapshot:
         voluntary_switches=usage.ru_nvcsw,
         involuntary_switches=usage.ru_nivcsw,
         cpu_pressure_some_s=pressure_s,
-        waited_s=waited_s,
+        threads=threads,
         throttling=throttling,
         missing=missing,
     )
@@ -83,11 +98,15 @@ def since(before: Snapshot) -> HostReading:
     """
     now = start(before.root)
     missing = now.missing | before.missing
-    pressure_s = waited_s = throttled = None
+    duration_s = now.time_s - before.time_s
+    pressure_s = waited_s = slow = throttled = None
     if before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
         pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
-    if before.waited_s is not None and now.waited_s is not None:
-        waited_s = max(now.waited_s[thread] - before.waited_s.get(thread, 0.0) for thread in now.waited_s)
+    if before.threads is not None and now.threads is not None:
+        waited_s = max(each.since(before.threads.get(number)).waited_s for number, each in now.threads.items())
+        slow = attempt(missing, "slow_cpus", lambda: _slow_cpus(before, now, duration_s))
+    else:
+        missing["slow_cpus"] = missing["waited_s"]
     if before.throttling is not None and now.throttling is not None:
         same = before.throttling.keys() & now.throttling.keys()
         held_back = [now.throttling[group].since(before.throttling[group]) for group in same]
@@ -95,7 +114,7 @@ def since(before: Snapshot) -> HostReading:
         if throttled is None:
             missing["throttled_s"] = "this process was moved to another control group"
     return HostReading(
-        duration_s=now.time_s - before.time_s,
+        duration_s=duration_s,
         cpu_time_s=now.cpu_time_s - before.cpu_time_s,
         voluntary_switches=now.voluntary_switches - before.voluntary_switches,
         involuntary_switches=now.involuntary_switches - before.involuntary_switches,
@@ -104,6 +123,7 @@ def since(before: Snapshot) -> HostReading:
         throttled_s=throttled and throttled.held_back_s,
         quota_periods=throttled and throttled.periods,
         throttled_periods=throttled and throttled.throttled_periods,
+        slow_cpus=slow,
         missing=missing,
     )
 
@@ -125,18 +145,41 @@ def cpu_pressure(name: str, root: Path) -> float:
     return float(found[1])
 
 
-def _waited_s(root: Path) -> dict[str, float]:
-    """Thread -> seconds in which it could have run and had no CPU: Linux, scheduler/sched-stats.rst, schedstat."""
+def _threads(root: Path) -> dict[str, Thread]:
+    """Linux, scheduler/sched-stats.rst, schedstat."""
     found = {}
     folder = root / "proc/self/task"
+    kinds = attempt({}, "", lambda: _kinds(root))
     for thread in os.listdir(folder):
         path = folder / thread / "schedstat"
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            _, waited_ns, _ = path.read_text().split()
-            found[thread] = whole_number(waited_ns, path) * 1e-9
+            ran_ns, waited_ns, _ = path.read_text().split()
+            cpu = _cpu_of(folder / thread) if kinds else None
+            found[thread] = Thread(whole_number(ran_ns, path) * 1e-9, whole_number(waited_ns, path) * 1e-9, cpu)
     if not found:
         raise ValueError(f"{folder}: no thread has schedstat: this kernel does not count how long they wait")
     return found
+
+
+def _cpu_of(thread: Path) -> int:
+    """The CPU that it runs on, or ran on last: proc_pid_stat(5), processor. A name may hold spaces and brackets."""
+    return int((thread / "stat").read_text().rpartition(")")[2].split()[_PROCESSOR])
+
+
+@functools.cache
+def _kinds(root: Path) -> list[CpuKind]:
+    """Read once: on a large machine that takes milliseconds."""
+    return cpu_kinds(root)
+
+
+def _slow_cpus(before: Snapshot, now: Snapshot, duration_s: float) -> list[int]:
+    slower = set(slower_cpus(_kinds(now.root), os.sched_getaffinity(0)))
+    seen: set[int | None] = set()
+    for number, thread in (now.threads or {}).items():
+        earlier = (before.threads or {}).get(number)
+        if thread.since(earlier).ran_s > BUSY_FRACTION * duration_s:
+            seen |= {thread.cpu, earlier.cpu if earlier else thread.cpu}
+    return sorted(slower & seen)
 
 
 def _throttling(root: Path) -> dict[str, Throttling]:

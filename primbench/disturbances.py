@@ -45,6 +45,8 @@ def disturbances(measurement: Measurement) -> list[str]:
 
 def _of_host(host: HostReading) -> Iterator[str]:
     """The cause; what only follows from it is left out: who is held back waits, and who waits has been taken off."""
+    if host.slow_cpus:
+        yield f"it ran on CPUs {format_cpu_list(host.slow_cpus)}, of a slower kind than others that it may run on"
     if host.throttled_s:
         yield f"the CPU quota held it back for {format_time(host.throttled_s)} of {format_time(host.duration_s)}"
         if host.throttled_s > WAITED_FRACTION * host.duration_s:

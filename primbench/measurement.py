@@ -144,6 +144,8 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     process's own threads, of the one that waited longest.
     throttled_s: time this cgroup was held back by its CPU quota, added up over CPUs, so that it can exceed the
     duration; quota_periods, throttled_periods: those that there were, and those in which it was held back.
+    slow_cpus: those on which its busy threads were seen, before or after, that are of a slower kind than others that it
+    may run on.
     """
 
     duration_s: float
@@ -155,6 +157,7 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     throttled_s: float | None = None
     quota_periods: int | None = None
     throttled_periods: int | None = None
+    slow_cpus: list[int] | None = None
     missing: dict[str, str] = {}
 
 

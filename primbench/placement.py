@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +16,16 @@ import msgspec
 
 from primbench import mempolicy, nvml
 from primbench.errors import PlacementError
-from primbench.placenodes import check_allowed, check_memory, cpus_near, existing, nodes_of, reachable, words_of
+from primbench.placenodes import (
+    check_allowed,
+    check_memory,
+    cpus_near,
+    existing,
+    nodes_of,
+    of_kind,
+    reachable,
+    words_of,
+)
 from primbench.refusedcalls import refused_calls_named
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.topology import Node, memory_nodes, node_of_pci
@@ -37,6 +47,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     numa_node: for threads and memory both; "auto" is the device's own node, and nothing where that is not known.
     cpus or cpu_node, mem_nodes: for threads and for memory alone, and then ``numa_node`` gives the other of the two.
+    cpu_kind: for threads, of these or of all CPUs; a name that cores.cpu_kinds() gives, such as "performance".
     mem_policy: how memory is taken from ``mem_nodes`` (or ``numa_node``): "bind" unless said otherwise; "local", on
     the node of the CPU that touches it, names no nodes.
     threads: of each library's thread pool; None leaves it to the library.
@@ -45,6 +56,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     cpus: tuple[int, ...] | None = None
     numa_node: int | Literal["auto"] | None = None
     cpu_node: int | None = None
+    cpu_kind: str | None = None
     mem_nodes: tuple[int, ...] | None = None
     mem_policy: Literal["bind", "preferred", "interleave", "local"] | None = None
     threads: int | None = None
@@ -54,14 +66,17 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise PlacementError(f"--cpus {format_cpu_list(self.cpus)!r}: at least one CPU number, such as 0-3")
         if self.mem_nodes is not None and (not self.mem_nodes or min(self.mem_nodes) < 0):
             raise PlacementError(f"--mem-node {format_cpu_list(self.mem_nodes)!r}: at least one node, such as 0 or 0,1")
+        if self.cpu_kind is not None and re.fullmatch(r"[a-z][a-z0-9-]{0,40}", self.cpu_kind) is None:
+            raise PlacementError(f"--cpu-kind {self.cpu_kind!r}: a name that primbench topo shows, such as performance")
         if self.threads is not None and self.threads < 1:
             raise PlacementError(f"--threads {self.threads}: a whole number of at least 1")
         self._refuse_contradictions()
 
     def _refuse_contradictions(self) -> None:
         own_cpus = self.cpus is not None or self.cpu_node is not None
-        if self.cpus is not None and self.cpu_node is not None:
-            raise PlacementError("--cpus with --cpu-node: both say where threads run; leave one out")
+        if self.cpus is not None and (self.cpu_node is not None or self.cpu_kind is not None):
+            other = "--cpu-node" if self.cpu_node is not None else "--cpu-kind"
+            raise PlacementError(f"--cpus with {other}: both say where threads run; leave one out")
         if self.numa_node is not None and own_cpus and self.mem_nodes is not None:
             threads = "--cpus" if self.cpus is not None else "--cpu-node"
             raise PlacementError(
@@ -171,7 +186,17 @@ def _numa_node(asked: int, placement: Placement, root: Path) -> Node:
 def _cpus_of(
     placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
 ) -> tuple[Collection[int] | None, str]:
-    """Where threads are to run, None for anywhere, and the option that says so."""
+    """Where threads are to run, None for anywhere, and the options that say so."""
+    cpus, option = _cpus_of_node(placement, node, root, reasons)
+    if placement.cpu_kind is None:
+        return cpus, option
+    options = f"{option} --cpu-kind {placement.cpu_kind}".strip()
+    return of_kind(placement.cpu_kind, cpus, options, root), options
+
+
+def _cpus_of_node(
+    placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
+) -> tuple[Collection[int] | None, str]:
     if placement.cpus is not None:
         return placement.cpus, "--cpus " + format_cpu_list(placement.cpus)
     asked, of_threads = placement.cpu_node, node

@@ -1,4 +1,4 @@
-"""The memory nodes that options name. One that cannot be had is an error that names those that can.
+"""The memory nodes and kinds of CPUs that options name. What cannot be had is an error that names what can.
 
 ``option`` is what the user wrote, ``root`` where /proc and /sys are read. All that check raise PlacementError.
 """
@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from primbench.cores import cpu_kinds
 from primbench.errors import PlacementError
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.topology import Node, memory_nodes
@@ -60,6 +61,26 @@ def reachable(cpus: Collection[int], option: str) -> set[int]:
             f"{format_cpu_list(os.sched_getaffinity(0))} only"
         )
     return near
+
+
+def of_kind(asked: str, cpus: Collection[int] | None, option: str, root: Path) -> set[int]:
+    """Those of the CPUs, None for all that this process may run on, that are of a kind."""
+    missing: dict[str, str] = {}
+    kinds = attempt(missing, "kinds", lambda: cpu_kinds(root))
+    if kinds is None:
+        raise PlacementError(f"--cpu-kind {asked}: this machine does not tell its kinds of CPUs ({missing['kinds']})")
+    if not kinds:
+        raise PlacementError(f"--cpu-kind {asked}: all CPUs of this machine are of one kind; leave it out")
+    of_it = next((kind.cpus for kind in kinds if kind.name == asked), None)
+    if of_it is None:
+        names = ", ".join(f"{kind.name} (CPUs {format_cpu_list(kind.cpus)})" for kind in kinds)
+        raise PlacementError(f"--cpu-kind {asked}: this machine has {names}")
+    some = os.sched_getaffinity(0) if cpus is None else cpus
+    if not set(some) & set(of_it):
+        raise PlacementError(
+            f"{option}: CPUs of that kind are {format_cpu_list(of_it)}, and the choice here is {format_cpu_list(some)}"
+        )
+    return set(some) & set(of_it)
 
 
 def check_memory(asked: int, option: str, root: Path) -> None:

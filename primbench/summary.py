@@ -31,7 +31,11 @@ def flat(record: Record) -> dict[str, object]:
     row: dict[str, object] = {"primitive": case.primitive, "backend": case.backend, "device": case.device}
     placement, nodes = case.placement, case.placement.mem_nodes
     row |= {"cache": case.method.cache, "numa_node": placement.numa_node, "cpu_node": placement.cpu_node}
-    row |= {"mem_nodes": nodes and format_cpu_list(nodes), "mem_policy": placement.mem_policy}
+    row |= {
+        "cpu_kind": placement.cpu_kind,
+        "mem_nodes": nodes and format_cpu_list(nodes),
+        "mem_policy": placement.mem_policy,
+    }
     row |= {"threads": placement.threads, "arm": case.arm, "process": case.process}
     row |= dict(case.parameters) | {f"label_{k}": v for k, v in case.labels.items()}
     row |= {"status": record.status, "reason": record.reason, "verified": measured.verified}

@@ -139,6 +139,7 @@ def _where() -> list[click.Option]:
         option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
                help="Bind CPUs and memory to a node; auto is the device's."),
         option("--cpu-node", type=click.IntRange(0), metavar="N", help="Run on the CPUs of this node only."),
+        option("--cpu-kind", metavar="NAME", help="Run on CPUs of this kind only: performance, efficiency, ..."),
         option("--mem-node", "mem_nodes", type=NODES, metavar="LIST",
                help="Take memory from these nodes, as in 0 or 0,1."),
         option("--mem-policy", type=click.Choice(["bind", "preferred", "interleave", "local"]),
@@ -248,5 +249,5 @@ def is_default(name: str) -> bool:
 
 def placement_of(values: dict[str, Any]) -> Placement:
     """Raises PlacementError where the options contradict each other."""
-    names = ("cpus", "numa_node", "cpu_node", "mem_nodes", "mem_policy", "threads")
+    names = ("cpus", "numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "threads")
     return Placement(**{name: values[name] for name in names})

@@ -46,7 +46,7 @@ MAX_TIME_S = 0.5  # of a metric in a process; what counts is how processes diffe
 
 ALONE = ("processes", "dry_run", "roof", "against", "time_unit")
 """Options of measuring in one place, which mean nothing where several are compared."""
-PLACES = ("numa_node", "cpu_node", "mem_nodes", "mem_policy", "cpus", "threads")
+PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus", "threads")
 """Options that arms have instead."""
 BEGUN_WITH = {
     "suite", "arms", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "max_noise",

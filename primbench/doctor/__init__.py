@@ -6,7 +6,8 @@ Causes and where they are seen:
 2. cost of a system call under a filter: system-calls
 3. AppArmor, SELinux: security-profile
 4. CPU quota: cpu-quota; in each case by Measurement.host.throttled_s
-5. CPUs allowed, cores shared: cpus-allowed, cpu-contention; in each case by involuntary switches and pressure
+5. CPUs allowed, cores shared, slower kinds of CPUs: cpus-allowed, cpu-kinds, cpu-contention; in each case by
+   involuntary switches, pressure and slow_cpus
 6. node of threads and buffers: gpu-node, memory-nodes; measured by `primbench numa`, read back in Measurement.pages
 7. memory policy denied: memory-policy
 8. pages moved by the kernel: numa-balancing
@@ -61,6 +62,7 @@ CHECKS: tuple[Check, ...] = (
     gpuplace.visible_devices,
     cpu.cpu_quota,
     cpu.cpus_allowed,
+    cpu.cpu_kinds,
     cpu.cpu_contention,
     cpu.cpu_frequency,
     cpu.clock,

@@ -197,7 +197,7 @@ RULES = (
     ),
     Rule(
         "against-machine",
-        r"machine\.(cpu_model|architecture|cpus_total|memory_bytes|iommu|virtualization)|nodes.*",
+        r"machine\.(cpu_model|architecture|cpus_total|cpu_kinds.*|last_level_caches.*|memory_bytes|iommu|virtualization)|nodes.*",
         "warning",
         ["copy", "everything on the CPU"],
         HARDWARE,

@@ -86,6 +86,39 @@ def cpus_allowed(place: Place) -> Iterator[Finding]:
         )
 
 
+def cpu_kinds(place: Place) -> Iterator[Finding]:
+    """Whether threads may land on CPUs that are slower than others."""
+    machine = place.environment.machine
+    yield from unseen("cpu-kinds", machine, "cpu_kinds")
+    allowed = set(place.environment.limits.cpus_allowed)
+    there = {kind.name: sorted(allowed & set(kind.cpus)) for kind in machine.cpu_kinds or []}
+    within = {name: format_cpu_list(cpus) for name, cpus in there.items() if cpus}
+    evidence = [f"{name}: CPUs {cpus} of those allowed" for name, cpus in within.items()]
+    evidence += [f"{name}: none of those allowed" for name in there if name not in within]
+    if len(within) > 1:
+        quickest = next(iter(within))
+        yield Finding(
+            check="cpu-kinds",
+            severity="warning",
+            summary=f"threads may run on CPUs of {len(within)} kinds, and times depend on where they land",
+            evidence=evidence,
+            distorts=["launch", "copy", "everything on the CPU"],
+            advice=f"measure with --cpu-kind {quickest}, or let the cpuset hold CPUs of one kind: {within[quickest]}",
+        )
+    elif within and next(iter(there)) not in within:
+        yield Finding(
+            check="cpu-kinds",
+            severity="warning",
+            summary=f"threads may run on {next(iter(within))} CPUs alone: this machine has quicker ones",
+            evidence=evidence,
+            distorts=["launch", "copy", "everything on the CPU"],
+            advice=place.advice(
+                "let the cpuset or affinity hold quicker CPUs",
+                engine=f"--cpuset-cpus {format_cpu_list((machine.cpu_kinds or [])[0].cpus)}",
+            ),
+        )
+
+
 def cpu_contention(place: Place) -> Iterator[Finding]:
     """Whether others want the same CPUs now."""
     contention = place.contention

@@ -186,6 +186,9 @@ def _comparable(environment: Environment, other: Environment) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(environment, str_keys=True)
     software = environment.software
     found["software"] |= _loaded(software, other.software)
+    machine = found["machine"]
+    unread = [name for name, value in machine.items() if value is None and name not in machine["missing"]]
+    machine["missing"] |= dict.fromkeys(unread, "the primbench that looked did not read it yet")
     runtime = found["confinement"]["runtime"]
     if runtime is not None:
         del runtime["evidence"]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from primbench import pci
+from primbench import cores, pci
+from primbench.cores import Cache, CpuKind
 from primbench.environment.reading import Reader, read_all, word
 from primbench.sysfiles import labelled_value, read_cpu_list, read_number, whole_number
 
@@ -26,6 +27,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     virtualization: a hint: "none", the hypervisor's name, "unnamed hypervisor", or "gVisor", a kernel of its own.
     kernel_parameters: those of /proc/cmdline that can change speed (mitigations=, iommu=, isolcpus=, ...).
     mitigations: vulnerability -> the kernel's own words.
+    cpu_kinds: [] where all CPUs are alike.
     clock_s: cost of one reading of the clock that times everything; clock_resolution_s: its smallest step seen.
     governor: of the first CPU that this process may run on. turbo: whether frequencies may rise above the nominal one.
     deepest_idle_s: the time it takes to wake from the deepest idle state that is enabled, of that CPU.
@@ -45,6 +47,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     virtualization: str | None = None
     kernel_parameters: list[str] | None = None
     mitigations: dict[str, str] | None = None
+    cpu_kinds: list[CpuKind] | None = None
+    last_level_caches: list[Cache] | None = None
     clocksource: str | None = None
     clock_s: float | None = None
     clock_resolution_s: float | None = None
@@ -225,6 +229,10 @@ READERS = {
     "virtualization": Reader("/proc/cpuinfo flags, /sys/class/dmi/id, /proc/version", _virtualization),
     "kernel_parameters": Reader("/proc/cmdline", _kernel_parameters),
     "mitigations": Reader(f"{_CPU}/vulnerabilities", _mitigations),
+    "cpu_kinds": Reader(
+        f"{_CPU}/cpu*/cpu_capacity, {_CPU}/cpu*/cpufreq/cpuinfo_max_freq, /sys/devices/cpu_*/cpus", cores.cpu_kinds
+    ),
+    "last_level_caches": Reader(f"{_CPU}/cpu*/cache", cores.last_level_caches),
     "clocksource": Reader("/sys/devices/system/clocksource", _clocksource),
     "clock_s": Reader("time.perf_counter_ns(), measured", _clock_s),
     "clock_resolution_s": Reader("time.perf_counter_ns(), measured", _clock_resolution_s),

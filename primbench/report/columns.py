@@ -29,6 +29,7 @@ PLACES: dict[str, Callable[[Case], object]] = {
     "node": lambda case: case.placement.numa_node,
     "cpus": lambda case: case.placement.cpus and format_cpu_list(case.placement.cpus),
     "cpu node": lambda case: case.placement.cpu_node,
+    "cpu kind": lambda case: case.placement.cpu_kind,
     "mem node": lambda case: case.placement.mem_nodes and format_cpu_list(case.placement.mem_nodes),
     "mem policy": lambda case: case.placement.mem_policy,
     "threads": lambda case: case.placement.threads,

@@ -45,6 +45,7 @@ def test_the_host_has_no_image_and_a_container_that_of_the_host_unless_told() ->
 
 
 def test_placement_stands_beside_the_limits() -> None:
+    assert Placement(cpu_kind="efficiency") == parse_arm("host:cpu-kind=efficiency").placement
     found = parse_arm("host:numa-node=1,threads=2,bind-cpus=0-1+4,cpus=1.5")
     assert Placement(numa_node=1, threads=2, cpus=(0, 1, 4)) == found.placement
     assert 1.5 == found.cpus

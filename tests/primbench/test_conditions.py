@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -52,7 +52,7 @@ def test_v2_counters_are_differences_in_seconds(tmp_path: Path) -> None:
     assert pytest.approx(0.25) == reading.throttled_s
     assert (5, 4) == (reading.quota_periods, reading.throttled_periods)
     assert pytest.approx(2.0) == reading.waited_s
-    assert reading.missing == {}
+    assert {"slow_cpus"} == set(reading.missing)
 
 
 def test_v1_throttling_is_counted_in_nanoseconds(tmp_path: Path) -> None:
@@ -78,6 +78,36 @@ def test_kernel_that_does_not_count_waiting_says_so(tmp_path: Path) -> None:
     reading = conditions.since(conditions.start(tmp_path))
     assert None is reading.waited_s
     assert "does not count" in reading.missing["waited_s"]
+
+
+def threads(root: Path, **cpu_and_ran_s: tuple[int, int]) -> None:
+    for name, (cpu, ran_s) in cpu_and_ran_s.items():
+        folder = f"proc/self/task/{name.removeprefix('t')}"
+        write(root, {f"{folder}/stat": f"7 (a) b) R {'0 ' * 35}{cpu} 0 0\n"})
+        write(root, {f"{folder}/schedstat": f"{ran_s}000000000 0 1\n"})
+
+
+@pytest.mark.parametrize(("allowed", "seen"), [(range(16), [9, 13]), (range(8, 16), []), ([0], [])])
+def test_slower_cpus_count_where_busy_threads_were_and_quicker_ones_were_to_be_had(
+    allowed: Iterable[int], seen: list[int], tree: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thread 8 sleeps; thread 9 came meanwhile. CPUs from 8 on are slower."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(allowed))
+    root = tree("intel-hybrid")
+    threads(root, t7=(9, 100), t8=(10, 100))
+    before = conditions.start(root)
+    threads(root, t7=(3, 300), t8=(11, 100), t9=(13, 200))
+    assert seen == conditions.since(before).slow_cpus
+
+
+@pytest.mark.parametrize("damage", ["", "7 (a", "7 (a) R 0\n"])
+def test_processor_of_a_thread_that_cannot_be_read_has_a_reason(damage: str, tree: Callable[[str], Path]) -> None:
+    root = tree("intel-hybrid")
+    threads(root, t7=(9, 100))
+    write(root, {"proc/self/task/7/stat": damage})
+    reading = conditions.since(conditions.start(root))
+    assert None is reading.slow_cpus
+    assert "slow_cpus" in reading.missing
 
 
 def test_pressure_of_the_cgroup_stands_in_where_the_machine_hides_its_own(tmp_path: Path) -> None:
@@ -109,13 +139,13 @@ def test_unreadable_counters_never_raise_and_have_a_reason(tmp_path: Path, name:
     root = write(tmp_path, V2, pressure=0, throttled=0)
     (root / name).unlink() if content is None else (root / name).write_bytes(content)
     reading = conditions.since(conditions.start(root))
-    for field in ("cpu_pressure_some_s", "waited_s", "throttled_s"):
+    for field in ("cpu_pressure_some_s", "waited_s", "slow_cpus", "throttled_s"):
         assert (getattr(reading, field) is None) == (field in reading.missing)
 
 
 def test_empty_root_names_every_counter(tmp_path: Path) -> None:
     reading = conditions.since(conditions.start(tmp_path))
-    assert {"cpu_pressure_some_s", "waited_s", "throttled_s"} == set(reading.missing)
+    assert {"cpu_pressure_some_s", "waited_s", "slow_cpus", "throttled_s"} == set(reading.missing)
     assert reading.missing["throttled_s"].endswith("ENOENT")
 
 

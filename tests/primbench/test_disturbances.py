@@ -41,6 +41,10 @@ GIB = 2**30
 DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
     "quota": (host(throttled_s=0.31), ["the CPU quota held it back for 310 ms of 800 ms"]),
     "waiting": (host(waited_s=0.28), ["it waited for a CPU during 35.0% of its time"]),
+    "slower kind of CPU": (
+        host(slow_cpus=[16, 17]),
+        ["it ran on CPUs 16-17, of a slower kind than others that it may run on"],
+    ),
     "waiting of the machine, own unknown": (
         host(waited_s=None, cpu_pressure_some_s=0.28),
         ["tasks of this machine waited for a CPU during 35.0% of its time"],

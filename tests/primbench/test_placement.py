@@ -21,6 +21,7 @@ from primbench.topology import memory_nodes
 NODE = "sys/devices/system/node"
 MINE = sorted(os.sched_getaffinity(0))
 FIRST = MINE[0]
+SLOW = format_cpu_list([*MINE[1:], 5000])
 
 # Applies a placement and tells what this process, the kernel's own files and the environment say of it.
 CHILD = """
@@ -134,6 +135,54 @@ def test_cpus_and_node_are_two_axes() -> None:
     found = place({"cpus": [FIRST], "numa_node": real_node()})
     assert found["said"]["cpus"] == [FIRST]
     assert found["said"]["rung"] in ("bind", "first touch")
+
+
+def kinds(root: Path) -> str:
+    """A machine whose quick CPU is the first of this one; the slow ones are the others and one that nobody has."""
+    files = {f"cpu{cpu}/cpu_capacity": "400" for cpu in [*MINE, 5000]} | {f"cpu{FIRST}/cpu_capacity": "1024"}
+    for name, text in (files | {"online": format_cpu_list([*MINE, 5000])}).items():
+        path = root / "sys/devices/system/cpu" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(root)
+
+
+@pytest.mark.parametrize("node", [None, 1])
+def test_cpus_of_a_kind_are_bound_on_all_nodes_or_on_one(tmp_path: Path, node: int | None) -> None:
+    machine(tmp_path, {0: format_cpu_list(MINE[1:]), 1: f"{FIRST}"}, memory="0-1", allowed="0-1")
+    found = place({"cpu_kind": "performance", "cpu_node": node}, kinds(tmp_path))["said"]
+    assert ([FIRST], "first touch", [1]) == (found["cpus"], found["rung"], found["page_nodes"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"cpu_kind": "quick"},
+            f"--cpu-kind quick: this machine has performance (CPUs {FIRST}), efficiency (CPUs {SLOW})",
+        ),
+        (
+            {"cpu_kind": "efficiency", "cpu_node": 1},
+            f"--cpu-node 1 --cpu-kind efficiency: CPUs of that kind are {SLOW}, and the choice here is {FIRST}",
+        ),
+    ],
+    ids=str,
+)
+def test_kind_that_cannot_be_had_is_refused_with_those_there_are(
+    tmp_path: Path, asked: dict[str, Any], message: str
+) -> None:
+    machine(tmp_path, {0: format_cpu_list(set(MINE) - {FIRST}), 1: f"{FIRST}"}, memory="0-1", allowed="0-1")
+    assert message == place(asked, kinds(tmp_path))["said"]
+
+
+def test_kinds_that_are_one_or_not_told_are_said(tmp_path: Path) -> None:
+    root = kinds(tmp_path)
+    (tmp_path / f"sys/devices/system/cpu/cpu{FIRST}/cpu_capacity").write_text("400")
+    said = place({"cpu_kind": "performance"}, root)["said"]
+    assert said == "--cpu-kind performance: all CPUs of this machine are of one kind; leave it out"
+    (tmp_path / "sys/devices/system/cpu/cpu5000/cpu_capacity").unlink()
+    said = place({"cpu_kind": "performance"}, root)["said"]
+    assert said.startswith("--cpu-kind performance: this machine does not tell its kinds of CPUs (")
 
 
 def test_absent_node_is_refused_with_those_there_are(tmp_path: Path) -> None:

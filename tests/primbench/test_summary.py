@@ -47,7 +47,7 @@ def record(measurement: Measurement | None) -> Record:
 
 def test_case_stands_in_the_first_columns() -> None:
     expected = {"primitive": "gemm", "backend": "torch", "device": "cuda:0", "cache": "cold", "numa_node": 1}
-    expected |= {"cpu_node": None, "mem_nodes": "0-1", "mem_policy": "interleave"}
+    expected |= {"cpu_node": None, "cpu_kind": None, "mem_nodes": "0-1", "mem_policy": "interleave"}
     expected |= {"threads": 2, "arm": "", "process": 3, "m": 4, "n": 5, "k": 6, "dtype": "float32"}
     assert list(expected.items()) == list(flat(record(ON_GPU)).items())[: len(expected)]
     assert "training" == flat(record(ON_GPU))["label_set"]

@@ -30,6 +30,8 @@ REFUSED = [
     (["--cpu-node", "99"], "--cpu-node 99: this machine has node"),
     (["--cpu-node", "-1"], "-1 is not in the range x>=0"),
     (["--cpu-node", "0", "--cpus", "0"], "--cpus with --cpu-node: both say where threads run"),
+    (["--cpu-kind", "performance", "--cpus", "0"], "--cpus with --cpu-kind: both say where threads run"),
+    (["--cpu-kind", "\x1b[2J"], "--cpu-kind '\\x1b[2J': a name that primbench topo shows"),
     (["--mem-node", "99"], "--mem-node 99: this machine has node"),
     (["--mem-node", "one"], "'one' is no list of memory nodes: numbers and ranges, as in 0 or 0-1,8"),
     (["--mem-node", ""], "--mem-node '': at least one node, such as 0 or 0,1"),

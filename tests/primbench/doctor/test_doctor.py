@@ -17,6 +17,10 @@ from primbench.topology import Link
 MakePlace = Callable[[Mapping[str, Any]], Place]
 
 TWO_NODES = {"limits.cpus_allowed": [0, 2, 4, 6], "topology.packages": []}
+KINDS = [
+    {"name": "performance", "cpus": [0, 1, 2, 3], "told_by": "cpu_core"},
+    {"name": "efficiency", "cpus": [4, 5], "told_by": "cpu_atom"},
+]
 MIB = 2**20
 LIBRARY: dict[str, Any] = {"version": None, "build_id": None, "size_bytes": None, "missing": {}}
 
@@ -42,6 +46,13 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     (TWO_NODES, "cpus-allowed", "warning", ["nodes 0 and 1", "--numa-node auto"]),
     ({"limits.cpus_allowed": list(range(8))}, "cpus-allowed", "note", ["nodes 0 and 1"]),
     ({"limits.cpus_allowed": [0, 1, 4]}, "cpus-allowed", "warning", ["CPUs 1,5 are one core"]),
+    (
+        {"machine.cpu_kinds": KINDS},
+        "cpu-kinds",
+        "warning",
+        ["CPUs of 2 kinds", "performance: CPUs 0-1", "--cpu-kind perf"],
+    ),
+    ({"machine.cpu_kinds": KINDS, "limits.cpus_allowed": [4, 5]}, "cpu-kinds", "warning", ["on efficiency CPUs alone"]),
     ({"contention.waiting_fraction": 0.4}, "cpu-contention", "warning", ["40.0% of the last 10 s"]),
     ({"contention.stolen_fraction": 0.05}, "cpu-contention", "warning", ["5.0%", "hypervisor"]),
     ({"machine.governor": "schedutil"}, "cpu-frequency", "warning", ["cpupower frequency-set -g performance"]),
@@ -313,6 +324,7 @@ def test_under_wsl2_one_device_file_is_all_there_is(place: MakePlace) -> None:
 UNKNOWN = {
     "cpu-quota": ("limits", "cpu_quota"),
     "cpus-allowed": ("topology", "packages"),
+    "cpu-kinds": ("machine", "cpu_kinds"),
     "cpu-contention": ("contention", "waiting_fraction"),
     "cpu-frequency": ("machine", "governor"),
     "clock": ("machine", "clock_s"),

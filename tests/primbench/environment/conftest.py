@@ -15,6 +15,9 @@ SYSTEM = "sys/devices/system"
 CPU = f"{SYSTEM}/cpu/cpu{min(os.sched_getaffinity(0))}"
 GPU, NETWORK_CARD = "sys/bus/pci/devices/0000:65:00.0", "sys/bus/pci/devices/0000:66:00.0"
 
+CAPACITIES = {0: 1024, 1: 1024, 2: 1024, 3: 1024, 8: 446}
+CACHE = {"level": "3\n", "type": "Unified\n", "size": "32768K\n", "shared_cpu_list": "0-3,8\n"}
+
 FILES = {
     "dev/nvidia-caps/nvidia-cap1": "",
     "dev/nvidia-uvm": "",
@@ -75,6 +78,8 @@ FILES = {
     "sys/class/net/lo/mtu": "65536\n",
     f"{SYSTEM}/clocksource/clocksource0/current_clocksource": "tsc\n",
     f"{CPU}/cpufreq/scaling_governor": "performance\n",
+    **{f"{SYSTEM}/cpu/cpu{cpu}/cpu_capacity": f"{capacity}\n" for cpu, capacity in CAPACITIES.items()},
+    **{f"{SYSTEM}/cpu/cpu{cpu}/cache/index3/{name}": text for cpu in CAPACITIES for name, text in CACHE.items()},
     f"{CPU}/cpuidle/state0/disable": "0\n",
     f"{CPU}/cpuidle/state0/latency": "0\n",
     f"{CPU}/cpuidle/state1/disable": "0\n",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from primbench.cores import Cache, CpuKind
 from primbench.environment import Environment
 
 Look = Callable[..., Environment]
@@ -29,6 +30,11 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
             "mds": "Not affected",
             "spec_store_bypass": "Mitigation: Speculative Store Bypass disabled via prctl",
         },
+        "cpu_kinds": [
+            CpuKind(name="performance", cpus=[0, 1, 2, 3], told_by="cpu_capacity", capacity=1024),
+            CpuKind(name="efficiency", cpus=[8], told_by="cpu_capacity", capacity=446),
+        ],
+        "last_level_caches": [Cache(level=3, size_bytes=2**25, cpus=[0, 1, 2, 3, 8])],
         "clocksource": "tsc",
         "governor": "performance",
         "turbo": False,

@@ -210,6 +210,7 @@ VARYING: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "cache": ([{"method": Method(cache="hot")}, {"method": Method(cache="cold")}], ["hot", "cold"]),
     "node": ([{"placement": Placement(numa_node=1)}, {}], ["1", "-"]),
     "cpu node": ([{"placement": Placement(cpu_node=1)}, {}], ["1", "-"]),
+    "cpu kind": ([{"placement": Placement(cpu_kind="performance")}, {}], ["performance", "-"]),
     "mem node": ([{"placement": Placement(mem_nodes=(0, 1))}, {}], ["0-1", "-"]),
     "mem policy": ([{"placement": Placement(numa_node=1, mem_policy="preferred")}, {}], ["preferred", "-"]),
     "cpus": ([{"placement": Placement(cpus=(0, 1, 2, 8))}, {}], ["0-2,8", "-"]),
