@@ -85,11 +85,11 @@ def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cau
 
 
 def _not_placed(baseline: Side, side: Side) -> Iterator[Cause]:
-    """What one side alone asked of its place and did not get."""
+    """What one side alone asked of its place and did not get; where there is one memory node it could get no other."""
     for each, other in ((side, baseline), (baseline, side)):
-        yield from (
-            Cause(f"{each.name} was not placed as asked: {lack}") for lack in each.lacks if lack not in other.lacks
-        )
+        if any(len(worker.environment.nodes or []) > 1 for worker in each.used):
+            lacking = (lack for lack in each.lacks if lack not in other.lacks)
+            yield from (Cause(f"{each.name} was not placed as asked: {lack}") for lack in lacking)
 
 
 def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:

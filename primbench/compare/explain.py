@@ -72,7 +72,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     speeds = baseline.speeds.get(key), side.speeds.get(key)
     alike = are_slowed_alike(baseline, side, key)
     seen = Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], speeds, alike)
-    if not parts and not waiting(seen):
+    if case.is_untellable or not (parts or waiting(seen)):
         return None
     can_move = parts or WAITING_PARTS
     differing = arm.differences.get(f"{case.case.backend} {case.case.device}")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.places import changes_of
+from primbench.compare.sides import MEANS
 from primbench.report import plain, table
 from primbench.report.environment import shown
 from primbench.report.table import Table
@@ -185,6 +186,7 @@ def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
         what = "pairs" if comparison.paired else "processes a side"
         mean = f"{shown_ratio(arm.mean.ratio)}{interval}"
         of = ", slow samples included" if arm.mean.of_all_samples else ""
+        of += ", by their medians" if any(case.decided_by in MEANS for case in arm.cases) else ""
         yield f"geometric mean of {arm.mean.cases} cases{of}: {mean}, over {arm.mean.pairs} {what}"
 
 

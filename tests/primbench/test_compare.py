@@ -501,8 +501,14 @@ def test_a_side_of_two_machines_is_told_and_names_the_effect(made_study: MadeStu
     assert ("container effect", ["host", "podman"]) == (first(together).effect, [*together.mixed]), "pair by pair"
 
 
-def test_a_place_that_was_not_had_is_noted_and_is_a_cause(made_study: MadeStudy) -> None:
-    results = made_study(["host", "podman"], [case()], scattered(1.1))
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_place_that_was_not_had_is_noted_and_is_a_cause_where_there_are_others(
+    made_study: MadeStudy, count: int
+) -> None:
+    assert HERE.nodes
+    nodes = [replace(HERE.nodes[0], id=number) for number in range(count)]
+    environments = {"host": place(nodes=nodes), "podman": place("podman", nodes=nodes)}
+    results = made_study(["host", "podman"], [case()], scattered(1.1), environments=environments)
     refused = {"set_mempolicy": "EPERM"}
     workers = [
         replace(worker, placement=replace(worker.placement, reasons=refused))
@@ -515,7 +521,7 @@ def test_a_place_that_was_not_had_is_noted_and_is_a_cause(made_study: MadeStudy)
     assert sentence in found.notes
     (one,) = first(found).cases
     assert one.explanation is not None
-    assert sentence == one.explanation.causes[0]
+    assert [sentence] * (count > 1) == one.explanation.causes
 
 
 # --- explanations

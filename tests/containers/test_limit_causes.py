@@ -1,0 +1,67 @@
+"""What a quota and a refused memory policy of a container are called, and what is named as their cause."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primbench.cgroups import cgroup_folders
+
+from .traces import in_words
+
+SUITE = "gemm = [{ m = 64, n = 64, k = 64 }]\n"
+QUICK = ("--backend", "numpy", "--device", "cpu", "--max-time", "300ms")  # three periods of a quota
+MOST = {"cpu.shares": "262144", "cpu.weight": "10000"}  # control groups v1, v2
+
+
+@pytest.fixture
+def ahead_of_others() -> Iterator[None]:
+    """This process and what it starts, but for containers: where it waits for CPUs as well, a quota is not told."""
+    groups = cgroup_folders("cpu")
+    folder = groups[-1] / "tests-ahead-of-others"
+    folder.mkdir()
+    for name, weight in MOST.items():
+        if (folder / name).exists():
+            (folder / name).write_text(weight)
+    (folder / "cgroup.procs").write_text(str(os.getpid()))
+    yield
+    (groups[0] / "cgroup.procs").write_text(str(os.getpid()))
+    folder.rmdir()
+
+
+def primbench(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "primbench", *map(str, arguments)]
+    return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=240, check=False)
+
+
+@pytest.mark.parametrize("runtime", ["docker"], indirect=True)
+def test_a_quota_is_slower_by_the_mean_and_a_refused_memory_policy_is_told(
+    runtime: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    traces: Callable[[], list[str]],
+    ahead_of_others: None,
+) -> None:
+    folder: Path = tmp_path_factory.mktemp("limits")
+    (folder / "suite.toml").write_text(SUITE)
+    arms = ["host", in_words(runtime, "cpus=0.2", "name=quota"), in_words(runtime, "numa-node=0", "name=on node 0")]
+    asked = [word for arm in arms for word in ("--arm", arm)]
+    done = primbench("study", folder / "suite.toml", *asked, "--pairs", 5, *QUICK, "-o", folder / "study.jsonl")
+    assert (1, "") == (done.returncode, done.stderr), done.stdout
+    compared = primbench("compare", folder / "study.jsonl", "--json", folder / "compared.json")
+    assert done.stdout == compared.stdout
+    quota, _ = json.loads((folder / "compared.json").read_text())["arms"]
+    (case,) = quota["cases"]
+    assert ("slower", "batch_mean_s") == (case["verdict"], case["decided_by"]), done.stdout
+    first, *_ = case["explanation"]["causes"]
+    assert first.startswith("in quota alone: the CPU quota grants 0.2 of the ")
+    assert "  slower, by the mean\n" in done.stdout
+    refused = "\non node 0 was not placed as asked: memory is where it was first touched: set_mempolicy: "
+    assert 1 == done.stdout.count(refused)
+    assert "host was not placed as asked" not in done.stdout
