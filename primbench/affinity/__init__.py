@@ -101,6 +101,7 @@ class Nearness(msgspec.Struct, frozen=True, kw_only=True):
     """Which memory node is near to a GPU, or to the CPUs of a node. subject: "cuda:N" or "CPU node N".
 
     said: who -> the node that the system names, None where it names none. node: as measured, None with a reason.
+    initiators: of memory without CPUs, the nodes whose CPUs firmware names as nearest to it: no other node than these.
     disagreement: of measurement and system, in words; None where nothing contradicts.
     """
 
@@ -108,6 +109,7 @@ class Nearness(msgspec.Struct, frozen=True, kw_only=True):
     said: dict[str, int | None]
     looks: list[Look]
     node: int | None = None
+    initiators: list[int] = []
     reason: str | None = None
     disagreement: str | None = None
 

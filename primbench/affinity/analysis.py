@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -154,22 +154,24 @@ def _nearness(axes: Axes, topology: Topology, matrices: Sequence[Matrix]) -> Ite
     for device in dict.fromkeys(matrix.device for matrix in matrices):
         of_kind = {matrix.kind: matrix.cells for matrix in matrices if matrix.device == device}
         if device != CPU:
-            yield _of_gpu(axes, gpus.get(device, GpuPlace(device=device)), of_kind)
+            yield _of_gpu(axes, topology, gpus.get(device, GpuPlace(device=device)), of_kind)
             continue
         for cpu_node in axes.cpu_nodes:
             looks = [
                 _look(axes, by, {kind: [cell for cell in of_kind.get(kind, []) if cell.cpu_node == cpu_node]})
                 for by, kind in (("loads", CHASE), ("copies", HOST_COPY))
             ]
-            yield _nearest(f"CPU node {cpu_node}", {"distances": _closest(topology, axes, cpu_node)}, looks)
+            said = {"distances": _closest(topology, axes, cpu_node)}
+            yield _nearest(topology, f"CPU node {cpu_node}", said, looks)
 
 
-def _of_gpu(axes: Axes, place: GpuPlace, of_kind: Mapping[str, list[Cell]]) -> Nearness:
+def _of_gpu(axes: Axes, topology: Topology, place: GpuPlace, of_kind: Mapping[str, list[Cell]]) -> Nearness:
     """Pinned copies alone are made by the GPU itself, from the memory's node; launches go out from the thread's."""
     copies = {kind: of_kind[kind] for kind in ("h2d pinned", "d2h pinned") if kind in of_kind}
     launches = {LAUNCH: of_kind.get(LAUNCH, [])}
     looks = [_look(axes, "copies", copies), _look(axes, "launches", launches)]
-    return _nearest(place.device, {"sysfs": place.node_by_sysfs, "NVML": place.node_by_nvml}, looks)
+    said = {"sysfs": place.node_by_sysfs, "NVML": place.node_by_nvml}
+    return _nearest(topology, place.device, said, looks)
 
 
 def _closest(topology: Topology, axes: Axes, cpu_node: int) -> int | None:
@@ -180,9 +182,10 @@ def _closest(topology: Topology, axes: Axes, cpu_node: int) -> int | None:
     return closest[0] if len(closest) == 1 else None
 
 
-def _nearest(subject: str, said: dict[str, int | None], looks: list[Look]) -> Nearness:
-    named = {look.node for look in looks if look.node is not None}
-    node = named.pop() if len(named) == 1 else None
+def _nearest(topology: Topology, subject: str, said: dict[str, int | None], looks: list[Look]) -> Nearness:
+    """Copies may be nearest to memory without CPUs where launches, and the system, can only name a node with some."""
+    named = [look.node for look in looks if look.node is not None]
+    node = named[0] if named and not _apart(topology, named) else None
     reason = None
     if node is None:
         given = (f"{look.by}: {f'node {look.node}' if look.node is not None else look.reason}" for look in looks)
@@ -195,9 +198,22 @@ def _nearest(subject: str, said: dict[str, int | None], looks: list[Look]) -> Ne
         said=said,
         looks=looks,
         node=node,
+        initiators=[] if node is None else sorted((_cpu_nodes(topology, node) or set()) - {node}),
         reason=reason,
-        disagreement=words if len(set(known.values())) > 1 else None,
+        disagreement=words if _apart(topology, known.values()) else None,
     )
+
+
+def _apart(topology: Topology, nodes: Iterable[int]) -> bool:
+    """Whether no CPUs are near to all of the nodes, of those of which that is told."""
+    near = [cpu_nodes for node in nodes if (cpu_nodes := _cpu_nodes(topology, node))]
+    return bool(near) and not set.intersection(*near)
+
+
+def _cpu_nodes(topology: Topology, node: int) -> set[int] | None:
+    """The node itself, if it has CPUs, else its initiators; None where firmware tells none."""
+    found = next((each for each in topology.nodes or [] if each.id == node), None)
+    return {node} if found is None or found.cpus else set(found.initiators) or None
 
 
 def _look(axes: Axes, by: str, of_kind: Mapping[str, Collection[Cell]]) -> Look:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from primbench.affinity import CHASE, CONFIDENCE, CPU, LAUNCH, LOOKS_CONFIDENCE, Affinity, Cell, Matrix, Nearness
 from primbench.report import table
 from primbench.report.table import Table
+from primbench.sysfiles import format_cpu_list
 from primbench.topology import Topology
 from primbench.units import format_bytes, format_percent, format_time, rate_column
 
@@ -40,9 +41,14 @@ def _headline(found: Nearness) -> str:
     if found.node is None:
         said = [f"; {who} says node {node}" for who, node in found.said.items() if node is not None]
         return f"{found.subject}: {found.reason}{_looks(found)}{''.join(said)}"
-    who = [who for who, node in found.said.items() if node is not None]
+    who = [who for who, node in found.said.items() if node in (found.node, *found.initiators)]
     others = f", as {' and '.join(who)} say{'s' * (len(who) == 1)}" if who else ""
-    return f"{found.subject} is nearest to node {found.node} by measurement{others}{_looks(found)}"
+    others += "".join(
+        f"; {each} says node {node}" for each, node in found.said.items() if node is not None and each not in who
+    )
+    listed = format_cpu_list(found.initiators)
+    cpus = f", memory near the CPUs of node{'' if listed.isdecimal() else 's'} {listed}," if listed else ""
+    return f"{found.subject} is nearest to node {found.node}{cpus} by measurement{others}{_looks(found)}"
 
 
 def _looks(found: Nearness) -> str:

@@ -245,6 +245,47 @@ def test_looks_that_contradict_each_other_name_no_node() -> None:
     assert (None, "copies: node 0; launches: node 1") == (found.node, found.reason)
 
 
+def with_memory_alone(place: Topology, initiators: list[int]) -> Topology:
+    assert place.nodes
+    node = Node(id=2, cpus=[], has_memory=True, allowed=True, initiators=initiators)
+    return replace(place, nodes=[*place.nodes, node])
+
+
+@pytest.mark.parametrize(
+    ("initiators", "node", "disagreement"),
+    [
+        ([0], 2, None),
+        ([0, 1], 2, None),
+        ([], 2, None),
+        ([1], None, "sysfs says node 1, NVML says node 0"),
+    ],
+)
+def test_memory_without_cpus_is_joined_to_the_cpus_near_it(
+    initiators: list[int], node: int | None, disagreement: str | None
+) -> None:
+    """Copies are quickest from it, launches from CPU node 0, on which the system says that the GPU is."""
+    axes = Axes(cpu_nodes=[0, 1], memory_nodes=[0, 1, 2])
+    said = replace(
+        with_memory_alone(topology(0), initiators),
+        gpus=[GpuPlace(device="cuda:0", node_by_sysfs=1 if disagreement else 0, node_by_nvml=0)],
+    )
+    found = analysed(
+        records(lambda device, cpu, memory: 0.8 if memory == 2 else far("cuda:0", cpu, memory), axes), said, axes
+    ).nearness[0]
+    assert (node, disagreement) == (found.node, found.disagreement)
+    assert (initiators if node else []) == found.initiators
+
+
+def test_system_that_names_the_cpus_of_other_memory_is_contradicted() -> None:
+    axes = Axes(cpu_nodes=[0], memory_nodes=[0, 1, 2])
+    found = analysed(
+        records(lambda device, cpu, memory: 0.8 if memory == 2 else 1.0, axes),
+        with_memory_alone(topology(1), [0]),
+        axes,
+    ).nearness[0]
+    assert "sysfs says node 1, measurement says node 2" == found.disagreement
+
+
 def test_one_round_has_ratios_and_no_intervals() -> None:
     found = analysed(records(far, rounds=1), topology(0, 1), rounds=1)
     cell = matrix_of(found, "cuda:0", "h2d pinned")[0, 1]

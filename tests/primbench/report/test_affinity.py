@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from primbench.affinity import Affinity, Axes, Cell, Contrast, Look, Matrix, Nearness
@@ -57,6 +58,19 @@ def test_contradictions_are_the_first_lines() -> None:
         f"cuda:0 is nearest to node 0 by measurement, as sysfs says ({ratio})",
         "cuda:2: launches: nodes cannot be told apart; sysfs says node 1",
     ] == headlines(affinity(nearness=(AGREED, CONTRARY, UNTOLD)))
+
+
+@pytest.mark.parametrize(
+    ("initiators", "words"),
+    [
+        ([0], "node 2, memory near the CPUs of node 0, by measurement, as sysfs says"),
+        ([0, 1], "node 2, memory near the CPUs of nodes 0-1, by measurement, as sysfs says"),
+        ([], "node 2 by measurement; sysfs says node 0"),
+    ],
+)
+def test_memory_without_cpus_is_told_with_the_cpus_near_it(initiators: list[int], words: str) -> None:
+    found = replace(AGREED, node=2, initiators=initiators, looks=[])
+    assert [f"cuda:0 is nearest to {words}"] == headlines(affinity(nearness=(found,)))
 
 
 def test_one_node_is_said_to_be_one() -> None:
