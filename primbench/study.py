@@ -191,10 +191,11 @@ def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) ->
 
     A case for which no worker comes up, after some have, has failed.
 
-    tell: is given a sentence of each such arm, at its first case.
+    tell: is given a sentence of each such arm, at its first case; another one only for another reason.
     """
     absent: dict[tuple[str, str, str], str] = {}
-    served = set()
+    served: set[tuple[str, str, str]] = set()
+    told: set[tuple[str, str]] = set()
     for case in cases:
         place = (case.arm, case.backend, case.device)
         if place not in absent:
@@ -210,7 +211,9 @@ def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) ->
                 yield _without_worker(case, "failed", reason)
                 continue
             absent[place] = reason
-            tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
+            if (case.arm, reason) not in told:
+                tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
+                told.add((case.arm, reason))
         yield _without_worker(case, "skipped", absent[place])
 
 

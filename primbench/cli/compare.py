@@ -22,8 +22,8 @@ DIFFERENT = ("slower", "faster", "different-but-small")
 def is_met(fail_on: FailOn, comparison: Comparison) -> bool:
     """Whether a comparison is what --fail-on names, by the verdicts of cases. Each of the levels includes those before.
 
-    All are where nothing was compared, where the machine was too busy for any case, and where a case fails more often
-    on one side.
+    All are where no case could be told, since none was compared, or by but one process on a side, or while the machine
+    was too busy, and where a case fails more often on one side.
     """
     if fail_on == "never":
         return False
@@ -90,7 +90,7 @@ def fail_on_option() -> click.Option:
         default="slower",
         show_default=True,
         help="Exit with 1 where a case is slower, different in any way, or not told, and, but for never, where it "
-        "fails on one side more often, or nothing could be compared.",
+        "fails on one side more often, or nothing could be told.",
     )
 
 

@@ -16,6 +16,7 @@ from primbench import launcher
 from primbench import record as records_file
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report
+from primbench.cli.progress import progress
 from primbench.environment import Environment, collect
 from primbench.environment.difference import difference
 from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
@@ -24,13 +25,13 @@ from primbench.problem import Problem
 from primbench.record import Case, Header, Record, Results, Worker, Writer
 from primbench.report import roof
 from primbench.report.environment import shown
-from primbench.report.plain import printable
 from primbench.running import ALL, check_kept, header, keep, left_to_do, plan
 from primbench.session import Session
 
 MOST_CHANGES = 4
 SIGNALLED = 128  # and the number of the signal, as a shell would say it
 
+Run = Callable[[Session, Iterable[Case], Callable[[str], None]], Iterable[Worker | Record]]
 Entries = Sequence[tuple[Problem, Mapping[str, str]]]
 
 
@@ -82,7 +83,7 @@ def _measure_the_rest(entries: Entries, values: dict[str, Any], leader: Leader |
     )
     left = left_to_do(cases, found)
     with writing(values["output"], begun, found.header) as writer:
-        ended = run_cases(left, len(left), session, writer, found, quiet=values["quiet"])
+        ended = run_cases(left, len(left), session, writer, found, quiet=values["quiet"], verbose=values["verbose"])
     results = replace(found, records=found.latest())
     report(results, values)
     if ended is not None:
@@ -191,6 +192,10 @@ def signals_unwind() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
+    return session.run(cases)
+
+
 def run_cases(
     cases: Iterable[Case],
     total: int,
@@ -199,18 +204,19 @@ def run_cases(
     found: Results,
     *,
     quiet: bool,
-    run: Callable[[Session, Iterable[Case]], Iterable[Worker | Record]] = Session.run,
+    verbose: bool,
+    run: Run = _run,
 ) -> PrimbenchError | SystemExit | None:
     """Add what is measured to ``found``; returns what ended it early, to be raised after the table.
 
-    cases: asked for one by one, ``total`` at most.
+    cases: asked for one by one, ``total`` at most. run: what becomes of them in a session, and what is to be told.
     """
     held_count = len(found.records)
     ended = None
     try:
         try:
-            with signals_unwind(), session, _progress(total, quiet=quiet) as announce:
-                keep(run(session, _announced(cases, announce)), writer, found)
+            with signals_unwind(), session, progress(total, quiet=quiet, verbose=verbose) as shown:
+                keep(run(session, _announced(cases, shown.announce), shown.tell), writer, found)
         except (KeyboardInterrupt, SystemExit) as stop:
             click.echo(f"Stopped after {len(found.records) - held_count} of {total} cases.", err=True)
             ended = stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
@@ -224,37 +230,3 @@ def _announced(cases: Iterable[Case], announce: Callable[[Case], None]) -> Itera
     for case in cases:
         announce(case)
         yield case
-
-
-@contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Case], None]]:
-    """One line on a terminal, drawn between cases only: a refreshing thread would disturb what is timed."""
-    if quiet or not sys.stderr.isatty() or not total:
-        yield lambda case: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Column
-
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=len(f"{total}/{total}"))),
-        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
-        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
-    )
-    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as bar:
-        task = bar.add_task("", total=total)
-        started = 0
-
-        def announce(case: Case) -> None:
-            nonlocal started
-            bar.update(task, completed=started, description=_name(case), refresh=True)
-            started += 1
-
-        yield announce
-
-
-def _name(case: Case) -> str:
-    shown = (str(value) for value in case.parameters.values() if not isinstance(value, bool | float) and value != "")
-    where = f"pair {case.process + 1}, {case.arm}: " if case.arm else ""
-    return printable(f"{where}{case.primitive} {' '.join(shown)} on {case.backend} {case.device}")

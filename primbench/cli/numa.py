@@ -46,7 +46,7 @@ def _run(**values: Any) -> None:
     session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
     results = Results(header=header(sys.argv, {}), workers=[], records=[])
     with writing(values["output"], None, results.header) as writer:
-        ended = run_cases(cases, len(cases), session, writer, results, quiet=values["quiet"])
+        ended = run_cases(cases, len(cases), session, writer, results, quiet=values["quiet"], verbose=values["verbose"])
     result = analyse(axes, found, results.records, missing=missing, **asked)
     if values["json_path"] != "-":
         from primbench.report.affinity import text

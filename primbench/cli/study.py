@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from primbench.arms import Arm, arm_of, parse_arm
 from primbench.cli import compare as comparing
-from primbench.cli import say
 from primbench.cli.compare import fail_on_option
 from primbench.cli.measuring import Begun, Entries, measure_and_report, resuming, run_cases, writing
 from primbench.cli.options import (
@@ -33,7 +32,7 @@ from primbench.compare import Comparison, compare
 from primbench.errors import InvalidRequest
 from primbench.placement import Placement
 from primbench.problem import primitives
-from primbench.record import Case, Record, Results, Study, Worker
+from primbench.record import Results, Study
 from primbench.running import header, plan
 from primbench.session import Session
 from primbench.study import LEAST_PAIRS, check_arms, check_build, is_settled, run, to_run, whole_pairs, with_itself
@@ -105,7 +104,9 @@ def carry_out(study: Study, begun: Begun | None, values: dict[str, Any], show: S
     cases = to_run(study, found, is_settled=_is_settled, time_budget_s=values["time_budget"])
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
     with writing(values["output"], begun, found.header) as writer:
-        ended = run_cases(cases, total, session, writer, found, quiet=values["quiet"], run=_run_telling)
+        ended = run_cases(
+            cases, total, session, writer, found, quiet=values["quiet"], verbose=values["verbose"], run=run
+        )
     comparison = compare(found)
     show(found, comparison, values if ended is None else values | {"fail_on": "never"})
     if ended is not None:
@@ -114,10 +115,6 @@ def carry_out(study: Study, begun: Begun | None, values: dict[str, Any], show: S
     is_empty = not any(case.estimates for arm in arms for case in arm.cases)
     if is_empty or any(record.status == "failed" for record in found.records):
         sys.exit(1)
-
-
-def _run_telling(session: Session, cases: Iterable[Case]) -> Iterator[Worker | Record]:
-    return run(session, cases, lambda sentence: say(" ".join(sentence.splitlines()), err=True))
 
 
 def _is_settled(found: Results) -> bool:

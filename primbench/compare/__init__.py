@@ -45,10 +45,6 @@ CHOSEN = (
 ALL_USED = (
     "All samples are used: too few are left without these, or one of the places is slowed down more than the other"
 )
-FEW_PROCESSES = (
-    "one process on a side tells nothing of how processes differ, by 0.3 to 1 % where nothing is different: no "
-    "interval, no verdict; repeat with --processes 8, better still by a study"
-)
 UNPAIRED = (
     "two files are unpaired: what drifted between the two runs counts as a difference; "
     "`primbench study` runs places in turns"
@@ -85,8 +81,7 @@ def compare_files(one: Results, other: Results, names: tuple[str, str]) -> Compa
             raise InvalidRequest(f"{name}: holds {len(sides)} arms, {', '.join(sides)}: compare it alone")
         found.append(dataclasses.replace(next(iter(sides.values())), name=name))
     comparison = _compared(found[0], found[1:], None, unpaired)
-    alone = any(each.interval is None for each in comparison.estimates)
-    return replace(comparison, paired=False, notes=[*comparison.notes, UNPAIRED, *([FEW_PROCESSES] if alone else [])])
+    return replace(comparison, paired=False, notes=[*comparison.notes, UNPAIRED])
 
 
 def successive(results: Results) -> list[tuple[str, ArmComparison]]:

@@ -62,6 +62,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     is_too_busy: bool = False
 
     @property
+    def is_single(self) -> bool:
+        """Whether there is but one process on a side, which tells of no scatter."""
+        return self.interval is None
+
+    @property
     def is_open(self) -> bool:
         """Whether it judges beside the primary one, is as far from 1 as a quota may put it, and is not told yet."""
         beside = self.judges and not self.primary
@@ -112,8 +117,8 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_untellable(self) -> bool:
-        """Whether nothing was compared in it, or the machine was too busy."""
-        return self.deciding is None or self.deciding.is_too_busy
+        """Whether nothing was compared in it, by but one process on a side, or while the machine was too busy."""
+        return self.deciding is None or self.deciding.is_too_busy or self.deciding.is_single
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +148,11 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
     differences: dict[str, Difference]
     cases: list[CaseComparison]
     mean: Mean | None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether any of its cases was."""
+        return any(case.estimates for case in self.cases)
 
 
 class Mixed(msgspec.Struct, frozen=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.places import changes_of
@@ -20,13 +21,17 @@ MOST_CHANGES = 8
 
 def text(comparison: Comparison) -> str:
     """For a terminal."""
-    parts = [*_first(comparison), *(table.text(each) for each in tables(comparison)), _end(comparison.notes)]
-    return "\n".join(filter(None, parts))
+    return _joined(comparison, table.text, str)
 
 
 def to_markdown(comparison: Comparison) -> str:
-    first = (plain.paragraphs(each) for each in _first(comparison))
-    parts = [*first, *(table.markdown(each) for each in tables(comparison)), plain.paragraphs(_end(comparison.notes))]
+    return _joined(comparison, table.markdown, plain.paragraphs)
+
+
+def _joined(comparison: Comparison, form: Callable[[Table], str], prose: Callable[[str], str]) -> str:
+    """form: of a table, prose: of what stands above and below the tables."""
+    end = _end([*_left_out(comparison), *comparison.notes])
+    parts = [*map(prose, _first(comparison)), *map(form, tables(comparison)), prose(end)]
     return "\n".join(filter(None, parts))
 
 
@@ -72,8 +77,19 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """One an arm: of each case the metric that decided, with the verdict, and others that say something else."""
-    return [_table(comparison, arm) for arm in comparison.all_arms]
+    """One an arm: of each case the metric that decided, with the verdict, and others that say something else.
+
+    None of an arm whose every case is left out; one that ran none yet has headings.
+    """
+    return [_table(comparison, arm) for arm in comparison.all_arms if arm.is_compared or not arm.cases]
+
+
+def _left_out(comparison: Comparison) -> Iterator[str]:
+    """A line an arm that has no table, each reason once."""
+    for arm in comparison.all_arms:
+        if arm.cases and not arm.is_compared:
+            reasons = dict.fromkeys(case.reason for case in arm.cases if case.reason)
+            yield f"! {arm.name} is not compared with {comparison.baseline}: {'; '.join(reasons)}"
 
 
 def _table(comparison: Comparison, arm: ArmComparison) -> Table:
@@ -108,7 +124,26 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
 
 def _first(comparison: Comparison) -> Iterator[str]:
     """What has to be known before any verdict."""
-    yield from (_mixed(comparison), _too_busy(comparison), _itself(comparison))
+    yield from (_single(comparison), _mixed(comparison), _too_busy(comparison), _itself(comparison))
+
+
+def _single(comparison: Comparison) -> str:
+    """How far apart places were seen of which one process a side cannot tell whether they are."""
+    single = [
+        (arm, case, case.deciding)
+        for arm in comparison.all_arms
+        for case in arm.cases
+        if case.deciding is not None and case.deciding.is_single
+    ]
+    if not single:
+        return ""
+    arm, case, found = max(single, key=lambda each: abs(math.log(each[2].ratio)))
+    more = "run more pairs (--pairs 8)" if comparison.paired else "run both with --processes 8, better still as a study"
+    return (
+        f"ONE PROCESS A SIDE CANNOT TELL in {len(single)} of {sum(len(each.cases) for each in comparison.all_arms)} "
+        f"cases, since processes of one place differ, too: {arm.name} took {shown_ratio(found.ratio)} times as long as "
+        f"{comparison.baseline} in {name_of(case.case)}; to know, {more}.\n"
+    )
 
 
 def _mixed(comparison: Comparison) -> str:

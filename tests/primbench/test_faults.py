@@ -201,8 +201,9 @@ def test_verbose_shows_what_workers_print(run: Run) -> None:
 
 def test_verbose_shows_where_a_case_failed(run: Run) -> None:
     code, out, err = run.complete(*faults("raise"), "--verbose")
-    first, *frames, _, last = [line for line in err.splitlines() if line.strip(" ^~")]
+    case, first, *frames, _, last = [line for line in err.splitlines() if line.strip(" ^~")]
     assert (1, "Traceback (most recent call last):", "and more") == (code, first, last)
+    assert "raise on numpy cpu" in case
     assert any(line.endswith("in raise_error") for line in frames)
     assert "Traceback" not in out
 

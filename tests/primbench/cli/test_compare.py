@@ -109,6 +109,13 @@ def test_failures_of_one_side_and_a_machine_too_busy_are_no_success(
     assert {(0, 3): always, (1, 0): always | {"slower": 0, "different": 0}, (2, 0): always} == codes
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_one_process_a_side_does_not_pass(scale: float, invoke: Invoke, written: Callable[..., Path]) -> None:
+    path = written(scale, pairs=1)
+    assert {"slower": 1, "different": 1, "inconclusive": 1, "never": 0} == exit_codes(invoke, path)
+    assert invoke("compare", path).stdout.startswith("ONE PROCESS A SIDE CANNOT TELL in 1 of 1 cases")
+
+
 def test_the_table_is_printed_and_the_baseline_is_chosen(invoke: Invoke, written: Callable[..., Path]) -> None:
     assert "podman against host" in invoke("compare", written()).stdout
     other = invoke("compare", written(name="again.jsonl"), "--baseline", "podman")
