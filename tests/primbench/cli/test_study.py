@@ -14,21 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from primbench import record
 from primbench.record import Results
 from primbench.study import AGAIN, plan
 
+Invoke = Callable[..., Result]
 COMMAND = (sys.executable, "-P", "-m", "primbench")
 QUICK = ("--max-time", "10ms", "--min-time", "1ms")
 ARMS = ("--arm", "host", "--arm", "host:env.OMP_NUM_THREADS=1,name=one thread")
 NOWHERE = ("--arm", "host:numa-node=4095,name=nowhere")
-
-
-def run(*arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *map(str, arguments)]
-    variables = os.environ | environment
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +44,15 @@ def pairs_of(found: Results) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def begun(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def begun(invoke: Invoke, suite: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     """A study of two pairs and the baseline again."""
     path = tmp_path_factory.mktemp("studies") / "begun.jsonl"
-    return path, run(*on_cpu(suite, *ARMS, "--self", "--pairs", 2, "--seed", 3, "-o", path))
+    return path, invoke(*on_cpu(suite, *ARMS, "--self", "--pairs", 2, "--seed", 3, "-o", path))
 
 
 def test_arms_are_run_as_planned_each_in_processes_of_its_own(begun: Any) -> None:
     path, done = begun
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (0, "") == (done.exit_code, done.stderr)
     found = record.read(path)
     study = found.header.study
     assert study is not None
@@ -91,12 +87,12 @@ def test_what_the_arms_differ_in_is_shown(begun: Any) -> None:
     assert shown.count("gemm m=4 n=4 k=8 ") >= 1
 
 
-def test_a_study_goes_on_with_what_its_file_says(begun: Any, tmp_path: Path) -> None:
+def test_a_study_goes_on_with_what_its_file_says(invoke: Invoke, begun: Any, tmp_path: Path) -> None:
     path = tmp_path / "resumed.jsonl"
     whole = begun[0].read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(whole[:-1]))  # as if it had been stopped in its last pair
-    done = run("study", "--resume", path, "--fail-on", "never")
-    assert (0, "") == (done.returncode, done.stderr)
+    done = invoke("study", "--resume", path, "--fail-on", "never")
+    assert (0, "") == (done.exit_code, done.stderr)
     found = record.read(path)
     assert record.read(begun[0]).header == found.header
     assert [0, 1, 2] == pairs_of(found)
@@ -108,16 +104,18 @@ def test_a_study_goes_on_with_what_its_file_says(begun: Any, tmp_path: Path) -> 
     assert len({worker.worker for worker in found.workers}) == len(found.workers)
 
 
-def test_more_pairs_can_be_asked_for_and_an_ended_study_stays_as_it_is(begun: Any, tmp_path: Path) -> None:
+def test_more_pairs_can_be_asked_for_and_an_ended_study_stays_as_it_is(
+    invoke: Invoke, begun: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "resumed.jsonl"
     path.write_bytes(begun[0].read_bytes())
-    assert 0 == run("study", "--resume", path, "--fail-on", "never").returncode
+    assert 0 == invoke("study", "--resume", path, "--fail-on", "never").exit_code
     assert begun[0].read_bytes() == path.read_bytes()
-    assert 0 == run("study", "--resume", path, "--pairs", 3, "--fail-on", "never").returncode
+    assert 0 == invoke("study", "--resume", path, "--pairs", 3, "--fail-on", "never").exit_code
     assert [0, 1, 2] == pairs_of(record.read(path))
 
 
-def test_a_file_says_arms_pairs_and_seed(tmp_path: Path) -> None:
+def test_a_file_says_arms_pairs_and_seed(invoke: Invoke, tmp_path: Path) -> None:
     suite, path = tmp_path / "mine.toml", tmp_path / "results.jsonl"
     suite.write_text(
         """
@@ -128,27 +126,29 @@ arm = ["host", { runtime = "host", name = "narrow", cpus = 0.5 }]
 gemm = [{ m = 4, n = 4, k = 4 }]
 """
     )
-    done = run(*on_cpu(suite, "-o", path))
-    assert 0 == done.returncode, done.stderr
+    done = invoke(*on_cpu(suite, "-o", path))
+    assert 0 == done.exit_code, done.stderr
     study = record.read(path).header.study
     assert study is not None
     assert ("mine", 1, 11) == (study.title, study.pairs, study.seed)
     assert [("host", None), ("narrow", 0.5)] == [(arm.name, arm.cpus) for arm in study.arms]
 
 
-def test_arms_of_the_command_line_take_the_place_of_the_file(tmp_path: Path) -> None:
+def test_arms_of_the_command_line_take_the_place_of_the_file(invoke: Invoke, tmp_path: Path) -> None:
     suite, path = tmp_path / "mine.toml", tmp_path / "results.jsonl"
     suite.write_text('arm = ["podman", "docker"]\ngemm = [{ m = 4, n = 4, k = 4 }]\n')
-    assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).returncode
+    assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).exit_code
     study = record.read(path).header.study
     assert study is not None
     assert ["host", "one thread"] == [arm.name for arm in study.arms]
 
 
-def test_an_arm_that_cannot_be_had_is_one_line_and_the_others_go_on(suite: Path, tmp_path: Path) -> None:
+def test_an_arm_that_cannot_be_had_is_one_line_and_the_others_go_on(
+    invoke: Invoke, suite: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "results.jsonl"
-    done = run(*on_cpu(suite, *ARMS, *NOWHERE, "--pairs", 2, "-o", path))
-    assert 0 == done.returncode, done.stderr
+    done = invoke(*on_cpu(suite, *ARMS, *NOWHERE, "--pairs", 2, "-o", path))
+    assert 0 == done.exit_code, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("nowhere runs nothing with numpy on cpu: ")
     assert "4095" in line
@@ -161,66 +161,62 @@ def test_an_arm_that_cannot_be_had_is_one_line_and_the_others_go_on(suite: Path,
     assert "4095" in done.stdout
 
 
-def test_there_is_no_second_pair_with_a_single_arm(suite: Path, tmp_path: Path) -> None:
+def test_there_is_no_second_pair_with_a_single_arm(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    done = run(*on_cpu(suite, "--arm", "host", *NOWHERE, "--pairs", 4, "-o", path))
+    done = invoke(*on_cpu(suite, "--arm", "host", *NOWHERE, "--pairs", 4, "-o", path))
     assert [0] == pairs_of(record.read(path))
-    assert 1 == done.returncode, "nothing was compared"
+    assert 1 == done.exit_code, "nothing was compared"
     assert "4095" in done.stdout
 
 
-def test_where_no_arm_can_be_had_the_exit_code_is_1(suite: Path) -> None:
-    done = run(*on_cpu(suite, *NOWHERE, "--self"))
-    assert 1 == done.returncode
+def test_where_no_arm_can_be_had_the_exit_code_is_1(invoke: Invoke, suite: Path) -> None:
+    done = invoke(*on_cpu(suite, *NOWHERE, "--self"))
+    assert 1 == done.exit_code
     assert 2 == len(done.stderr.splitlines())
 
 
-def test_a_budget_ends_it_after_a_pair(suite: Path, tmp_path: Path) -> None:
+def test_a_primitive_does_not_go_on_with_the_file_of_a_study(
+    refusal: Callable[..., str], begun: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "results.jsonl"
-    assert 0 == run(*on_cpu(suite, *ARMS, "--time-budget", "1us", "-o", path)).returncode
-    assert [0] == pairs_of(record.read(path))
-
-
-def test_a_primitive_does_not_go_on_with_the_file_of_a_study(suite: Path, tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).returncode
-    before = path.read_bytes()
+    path.write_bytes(begun[0].read_bytes())
     for command in (("gemm", "-m", 4, "-n", 4, "-k", 4), ("run", "quick")):
-        done = run(*command, "--resume", path)
-        assert 2 == done.returncode
-        assert f"of a study: go on with `primbench study --resume {path}`" in done.stderr
-    assert before == path.read_bytes()
+        reason = refusal(*command, "--resume", path)
+        assert f"of a study: go on with `primbench study --resume {path}`" in reason
+    assert begun[0].read_bytes() == path.read_bytes()
 
 
-def test_a_finished_study_goes_on_until_it_ends_by_itself(suite: Path, tmp_path: Path) -> None:
+def test_a_finished_study_goes_on_until_it_ends_by_itself(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).returncode
+    assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).exit_code
     for pairs in ([0, 1], [0, 1, 2]):
-        assert 0 == run("study", "--resume", path, "--time-budget", "1us", "--fail-on", "never").returncode
+        assert 0 == invoke("study", "--resume", path, "--time-budget", "1us", "--fail-on", "never").exit_code
         assert pairs == pairs_of(record.read(path))
     header = record.read(path).header
     assert header.study is not None
     assert 1 == header.study.pairs, "as it was begun with"
 
 
-def test_a_study_that_was_cut_off_has_the_pairs_that_it_was_begun_with(suite: Path, tmp_path: Path) -> None:
+def test_a_study_that_was_cut_off_has_the_pairs_that_it_was_begun_with(
+    invoke: Invoke, suite: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "results.jsonl"
-    assert 0 == run(*on_cpu(suite, *ARMS, "--pairs", 3, "--time-budget", "1us", "-o", path)).returncode
+    assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 3, "--time-budget", "1us", "-o", path)).exit_code
     assert [0] == pairs_of(record.read(path))
-    assert 0 == run("study", "--resume", path, "--time-budget", "1h", "--fail-on", "never").returncode
+    assert 0 == invoke("study", "--resume", path, "--time-budget", "1h", "--fail-on", "never").exit_code
     assert [0, 1, 2] == pairs_of(record.read(path))
 
 
-def test_verdicts_are_looked_at_from_the_fifth_pair_on(suite: Path, tmp_path: Path) -> None:
+def test_verdicts_are_looked_at_from_the_fifth_pair_on(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    done = run(*on_cpu(suite, *ARMS, "--until", "settled", "--pairs", 6, "-o", path))
-    assert 0 == done.returncode, done.stderr
+    done = invoke(*on_cpu(suite, *ARMS, "--until", "settled", "--pairs", 6, "-o", path))
+    assert 0 == done.exit_code, done.stderr
     assert pairs_of(record.read(path)) in (list(range(5)), list(range(6)))
 
 
-def test_a_failed_case_is_exit_code_1(suite: Path) -> None:
-    done = run(*on_cpu(suite, *ARMS, "--pairs", 1, "--timeout", "1us"))
-    assert 1 == done.returncode
+def test_a_failed_case_is_exit_code_1(invoke: Invoke, suite: Path) -> None:
+    done = invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "--timeout", "1us"))
+    assert 1 == done.exit_code
     assert "no answer within 1e-06 s (--timeout)" in done.stdout
 
 
@@ -258,10 +254,10 @@ def until_a_second_pair(path: Path) -> None:
         time.sleep(0.1)
 
 
-def test_exports_are_those_of_the_comparison(suite: Path, tmp_path: Path) -> None:
+def test_exports_are_those_of_the_comparison(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     sheet = tmp_path / "found.csv"
-    done = run(*on_cpu(suite, *ARMS, "--pairs", 2, "--csv", sheet, "--json", "-"))
-    assert 0 == done.returncode, done.stderr
+    done = invoke(*on_cpu(suite, *ARMS, "--pairs", 2, "--csv", sheet, "--json", "-"))
+    assert 0 == done.exit_code, done.stderr
     (arm,) = json.loads(done.stdout)["arms"]
     assert "one thread" == arm["name"]
     rows = list(csv.DictReader(sheet.read_text().splitlines()))
@@ -271,21 +267,22 @@ def test_exports_are_those_of_the_comparison(suite: Path, tmp_path: Path) -> Non
 VERSUS = ("--versus", "host:env.OMP_NUM_THREADS=1,name=one thread", "--device", "cpu", "--backend", "numpy", *QUICK)
 
 
-def test_versus_sets_the_host_against_another_arm(tmp_path: Path) -> None:
+def test_versus_sets_the_host_against_another_arm(invoke: Invoke, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    done = run("gemm", "-m", 4, "-n", 4, "-k", 4, *VERSUS, "--threads", 1, "--pairs", 2, "-o", path)
-    assert done.returncode in (0, 1), done.stderr  # 1 is slower
+    done = invoke("gemm", "-m", 4, "-n", 4, "-k", 4, *VERSUS, "--threads", 1, "--pairs", 2, "-o", path)
+    assert done.exit_code in (0, 1), done.stderr  # 1 is slower
     assert "one thread against host" in done.stdout
     found = record.read(path)
     assert {"host", "one thread"} == {each.case.arm for each in found.records}
     assert {1} == {each.case.placement.threads for each in found.records}, "a placement is that of both"
 
 
-def test_versus_compares_a_suite_in_five_pairs(suite: Path, tmp_path: Path) -> None:
+def test_versus_plans_five_pairs_of_a_suite(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    done = run("run", suite, *VERSUS, "-o", path)
-    assert done.returncode in (0, 1), done.stderr
-    assert [0, 1, 2, 3, 4] == pairs_of(record.read(path))
+    assert 1 == invoke("run", suite, "--versus", NOWHERE[1], *VERSUS[2:], "-o", path).exit_code
+    study = record.read(path).header.study
+    assert study is not None
+    assert (5, ["host", "nowhere"]) == (study.pairs, [arm.name for arm in study.arms])
 
 
 REFUSED = [
