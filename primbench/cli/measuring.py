@@ -80,6 +80,7 @@ def _measure_the_rest(entries: Entries, values: dict[str, Any], leader: Leader |
         verbose=values["verbose"],
         first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
         leader=leader,
+        admit=_of_its_machine(values["resume"], found.workers),
     )
     left = left_to_do(cases, found)
     with writing(values["output"], begun, found.header) as writer:
@@ -136,13 +137,24 @@ def resuming(path: str | None) -> Iterator[Begun | None]:
         return
     with closing(Writer(path, None)) as writer:
         held = records_file.read(path)
-        _check_machine(path, held.header.environment)
+        _check_machine(path, held.header.environment, collect(gpus=False))
         yield Begun(writer, held)
 
 
-def _check_machine(path: str, begun: Environment) -> None:
+def _of_its_machine(resume: str | None, workers: Sequence[Worker]) -> Callable[[Worker], None]:
+    """Refuses a worker that sees other GPUs than those of the file did, which this process does not touch."""
+    begun = {(each.backend, each.device): each.environment for each in reversed(workers)}
+
+    def admit(worker: Worker) -> None:
+        if resume is not None and (worker.backend, worker.device) in begun:
+            _check_machine(resume, begun[worker.backend, worker.device], worker.environment)
+
+    return admit
+
+
+def _check_machine(path: str, begun: Environment, now: Environment) -> None:
     """Settings of the machine and its kernel count, too: records of one file are of one place."""
-    changes = [each for each in difference(begun, collect(gpus=False)).machine.changes if each.kind == "differs"]
+    changes = [each for each in difference(begun, now).machine.changes if each.kind == "differs"]
     if changes:
         words = ", ".join(f"{each.field} was {shown(each.field, each.a)}, is {shown(each.field, each.b)}"
                           for each in changes[:MOST_CHANGES])  # fmt: skip
