@@ -247,7 +247,7 @@ def _effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
 
 def _severity(case: CaseComparison) -> tuple[int, float]:
     """The worst comes first, of the slower ones that which is so by most; others stay as they are."""
-    order = ("slower", None, "inconclusive", "faster")
+    order = ("slower", "inconclusive", "faster")  # what may yet be slower, or had to wait, before what is no harm
     place = order.index(case.verdict) if case.verdict in order else len(order)
     return place, -case.deciding.ratio if case.verdict == "slower" and case.deciding else 0.0
 
