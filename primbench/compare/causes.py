@@ -34,7 +34,7 @@ UPSTREAM = {
     "against-cpus": "other CPUs",
     "against-threads": "other threads",
     "against-blas": "another BLAS",
-    "against-preloads": "other functions before those of the libraries",
+    "against-preloads": "other libraries before all others",
     "against-libraries": "other libraries",
     "against-cpu-kernels": "other code for the CPU",
     "against-packages": "other packages",
@@ -44,6 +44,7 @@ UPSTREAM = {
 }
 MOST_CHANGES = 3
 _TOLD_BY_DOCTOR = re.compile(r"limits\.cpu_(quota|period_s)|software\.python_build")  # of one place by itself
+_TOLD_AS_DIFFERENCE = {"preloads"}
 _THREADS = re.compile(r"software\.threads\..+")
 _OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
 ALIKE = 1.5  # times as much is no other reading
@@ -140,14 +141,12 @@ def _title(check: str, changes: Sequence[Change], side: Side) -> str:
 
 
 def _bounds(check: str, changes: Sequence[Change]) -> tuple[float, float]:
-    """Fewer CPUs make nothing faster, and so many threads save no more than their number, but for larger caches."""
-    counts = _counts(changes)
-    if check == "against-threads":
-        most = max((max(one, other) / min(one, other) for one, other in counts), default=1.0) ** 1.5
-        return 1 / most, most
-    if all(one == other for one, other in counts):
+    """So many threads save no more than their number, but for larger caches; in each other's way they cost any time."""
+    if check != "against-threads":
         return 0.0, math.inf
-    return (1.0, math.inf) if all(other < one for one, other in counts) else (0.0, 1.0)
+    lost = max((one / other for one, other in _counts(changes)), default=1.0) ** 1.5
+    gained = min((one / other for one, other in _counts(changes)), default=1.0) ** 1.5
+    return (0.0 if lost > 1 else gained), (math.inf if gained < 1 else lost)
 
 
 def _settings(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
@@ -191,7 +190,7 @@ def _findings(side: Side, case: CaseComparison) -> list[Finding]:
     """In the place of the worker that ran the case; unknowns left out."""
     worker = side.worker_of(case.case.backend, case.case.device)
     found = examine(Place(environment=worker.environment)) if worker else []
-    return [each for each in found if each.severity not in ("ok", "unknown")]
+    return [each for each in found if each.severity not in ("ok", "unknown") and each.check not in _TOLD_AS_DIFFERENCE]
 
 
 def _is_same(one: Finding, other: Finding) -> bool:

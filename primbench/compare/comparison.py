@@ -76,14 +76,15 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a case is slower or faster, as far as it is known.
 
-    parts: what takes another time; [] where nothing does for certain, but the evidence tells of waiting. evidence:
-    numbers of this case. causes: what differs between the places and can do it; [] is no known cause.
-    next_experiment: a command that would tell more.
+    parts: what takes another time; [] where nothing does for certain, but the process waited. evidence: numbers of this
+    case. causes: what differs between the places and can do it, the likeliest first; [] is no known cause. noise: what
+    others on the machine may have done. next_experiment: a command that would tell more.
     """
 
     parts: list[Part]
     evidence: list[str]
     causes: list[str]
+    noise: list[str] = []
     next_experiment: str | None = None
 
 

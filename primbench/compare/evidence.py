@@ -40,8 +40,12 @@ class Seen(NamedTuple):
 
 
 def evidence(case: CaseComparison, arm: ArmComparison, seen: Seen) -> list[str]:
-    by_cpu = [*waiting(seen), *_cpu(seen)]
-    return [*_launches(case, arm, seen), *by_cpu, *_clock(case, seen), *_algorithm(seen), *_pages(seen)]
+    return [*_launches(case, arm, seen), *_quota(seen), *_clock(case, seen), *_algorithm(seen), *_pages(seen)]
+
+
+def noise(seen: Seen) -> list[str]:
+    """What others on the machine may have done, which is no doing of the places."""
+    return [*([] if _quota(seen) else _waits(seen)), *_cpu(seen)]
 
 
 def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[str]:
@@ -100,10 +104,13 @@ def _share(field: str) -> Callable[[Measurement], float | None]:
     return of
 
 
-def waiting(seen: Seen) -> list[str]:
-    """By the counters of kernel and control group, the cause alone: who is held back waits. Medians may not show it."""
-    if quota := _quota(seen):
-        return [quota]
+def waiting(seen: Seen) -> bool:
+    """By the counters of kernel and control group. Medians may not show it."""
+    return bool(_quota(seen) or _waits(seen))
+
+
+def _waits(seen: Seen) -> list[str]:
+    """By the first counter that tells."""
     for words, field, notable in _READINGS:
         shares = seen.medians(_share(field))
         if shares is not None and abs(shares[1] - shares[0]) > notable:
@@ -112,12 +119,12 @@ def waiting(seen: Seen) -> list[str]:
     return []
 
 
-def _quota(seen: Seen) -> str | None:
-    """In the kernel's own counters, of all processes together."""
+def _quota(seen: Seen) -> list[str]:
+    """In the kernel's own counters, of all processes together. Who is held back waits."""
     here, there = _HeldBack.of(seen.of_one), _HeldBack.of(seen.of_other)
     if abs(there.share - here.share) <= NOTABLE_THROTTLING:
-        return None
-    return f"the CPU quota held back {seen.other} {there.words}, {seen.one} {here.words}"
+        return []
+    return [f"the CPU quota held back {seen.other} {there.words}, {seen.one} {here.words}"]
 
 
 class _HeldBack(NamedTuple):

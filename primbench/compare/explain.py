@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from primbench.arms import HOST_IMAGE, Arm, format_arm
 from primbench.compare.causes import OWN_PARTS, causes
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
-from primbench.compare.evidence import Seen, evidence, waiting
+from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.places import changes_of
 from primbench.compare.sides import Side, are_slowed_alike, identity, is_its_own
 from primbench.doctor import Part
@@ -79,6 +79,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     return Explanation(
         parts=parts,
         evidence=evidence(case, arm, seen),
+        noise=noise(seen),
         causes=causes(can_move, case, differing, baseline, side),
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
     )

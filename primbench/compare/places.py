@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
@@ -12,6 +13,8 @@ from primbench.environment.difference import Change, Difference, Part, PartDiffe
 
 OF_ONE_PLACE: tuple[Part, ...] = ("machine", "stack", "limits")
 """What is not to change from one process of a side to the next."""
+
+_CALLED = re.compile(r"software\.(providers|preloads)\.")
 
 
 def differences(baseline: Side, side: Side) -> dict[str, Difference]:
@@ -71,7 +74,7 @@ def _in_container(side: Side) -> bool:
 
 
 def changes_of(found: Mapping[str, Difference], *parts: Part) -> list[Change]:
-    """What is known to differ in these parts, each field once."""
+    """What is known to differ in these parts, each field once, and first whose functions are called."""
     changes = {
         change.field: change
         for each in found.values()
@@ -79,4 +82,4 @@ def changes_of(found: Mapping[str, Difference], *parts: Part) -> list[Change]:
         for change in getattr(each, part).changes
         if change.kind == "differs"
     }
-    return list(changes.values())
+    return sorted(changes.values(), key=lambda change: not _CALLED.match(change.field))

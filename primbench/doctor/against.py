@@ -274,7 +274,7 @@ def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
 def _short(field: str) -> str:
     """Without the group, which says nothing to people: "limits.cpu_quota" is "cpu_quota"."""
     return re.sub(
-        r"^(machine|limits|confinement|devices|software\.(packages|libraries|providers|variables|files)|software)\.",
+        r"^(machine|limits|confinement|devices|software\.(packages|libraries|preloads|providers|variables|files)|software)\.",
         "",
         field,
     )

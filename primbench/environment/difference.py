@@ -235,7 +235,7 @@ def _provider(file: Library, other: Library | None) -> str:
     (build,) = _builds([file], [other] if other else [])
     if is_c_library(file):
         return "the C library"
-    return build if other is not None and [build] == _builds([other], [file]) else f"{file.name}, {build}"
+    return build if other is not None and [build] == _builds([other], [file]) else f"{file.name}, {_build(file)}"
 
 
 def _kernels(blas: list[Blas], name: str) -> list[str]:

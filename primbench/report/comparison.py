@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.places import changes_of
 from primbench.compare.sides import MEANS
+from primbench.environment.difference import Part
 from primbench.report import plain, table
 from primbench.report.environment import shown
 from primbench.report.table import Table
@@ -233,16 +234,21 @@ def _effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     if arm.effect not in ("stack effect", "machine effect"):
         yield f"a difference is a {arm.effect}: the libraries are of the same builds"
         return
-    changes = changes_of(arm.differences, "stack" if arm.effect == "stack effect" else "machine")
+    part: Part = "stack" if arm.effect == "stack effect" else "machine"
+    differing = _changes(arm, comparison, part)
+    yield f"a difference is a {arm.effect}, none of the container alone; {differing}"
+    if part != "machine" and changes_of(arm.differences, "machine"):
+        yield f"the machines differ, too; {_changes(arm, comparison, 'machine')}"
+
+
+def _changes(arm: ArmComparison, comparison: Comparison, part: Part) -> str:
+    changes = changes_of(arm.differences, part)
     words = [
         f"{change.field} {shown(change.field, change.a, 'none')} | {shown(change.field, change.b, 'none')}"
         for change in changes[:MOST_CHANGES]
     ]
     more = f"; and {len(changes) - MOST_CHANGES} more" if len(changes) > MOST_CHANGES else ""
-    yield (
-        f"a difference is a {arm.effect}, none of the container alone; {comparison.baseline} | {arm.name}: "
-        f"{'; '.join(words)}{more}"
-    )
+    return f"{comparison.baseline} | {arm.name}: {'; '.join(words)}{more}"
 
 
 def _severity(case: CaseComparison) -> tuple[int, float]:
@@ -255,9 +261,7 @@ def _severity(case: CaseComparison) -> tuple[int, float]:
 def _explanations(arm: ArmComparison) -> Iterator[str]:
     explained = [(case, case.explanation) for case in sorted(arm.cases, key=_severity) if case.explanation]
     for case, explanation in explained[:MOST_EXPLAINED]:
-        moved = (
-            f"{' and '.join(explanation.parts)} moved" if explanation.parts else "no difference is certain, but it was"
-        )
+        moved = f"{' and '.join(explanation.parts)} moved" if explanation.parts else "no difference is certain"
         yield f"{name_of(case.case)}: {': '.join(filter(None, (moved, '; '.join(explanation.evidence))))}"
     if len(explained) > MOST_EXPLAINED:
         yield f"and {len(explained) - MOST_EXPLAINED} more cases: --json has all"
@@ -266,6 +270,11 @@ def _explanations(arm: ArmComparison) -> Iterator[str]:
         yield from (f"can cause it: {cause}" for cause in causes)
         if not causes:
             yield "no known cause in what differs between the places"
+        yield from (
+            f"or what others on the machine did to {name_of(case.case)}: {'; '.join(explanation.noise)}"
+            for case, explanation in explained[:MOST_EXPLAINED]
+            if explanation.noise
+        )
         nexts = dict.fromkeys(each.next_experiment for _, each in explained if each.next_experiment)
         yield from (f"next: {command}" for command in list(nexts)[:1])
 

@@ -109,8 +109,8 @@ def test_what_one_place_alone_suffers_is_not_left_out(made_study: MadeStudy) -> 
     assert "slow beside some samples (host 0.0%, podman 65.0%)" in comparison.notes[0]
     (explained_case,) = first(comparison).cases
     assert explained_case.explanation is not None
-    (evidence,) = explained_case.explanation.evidence
-    assert "the CPU was slow beside 65.0% of the samples in podman, 0.0% in host" == evidence
+    (noise,) = explained_case.explanation.noise
+    assert "the CPU was slow beside 65.0% of the samples in podman, 0.0% in host" == noise
 
 
 def test_a_place_whose_cpu_is_always_slower_is_slower(made_study: MadeStudy) -> None:
@@ -130,7 +130,7 @@ def test_a_place_whose_cpu_is_always_slower_is_slower(made_study: MadeStudy) -> 
     assert [
         "at its fastest the CPU takes for the same loop of Python 1.60 times as long in podman as in host: other CPUs, "
         "a load that never stops"
-    ] == explained_case.explanation.evidence
+    ] == explained_case.explanation.noise
 
 
 def test_a_single_call_that_fills_a_batch_is_one_metric(made_study: MadeStudy) -> None:
@@ -709,7 +709,8 @@ def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -
         return replace(timed(arm, case, pair), host=host)
 
     found = explained(made_study, [case()], measured)["gemm"]
-    assert ([], ["waiting for a CPU for 30.0% of its time in podman, 0.0% in host"]) == (found.parts, found.evidence)
+    assert ["waiting for a CPU for 30.0% of its time in podman, 0.0% in host"] == found.noise
+    assert ([], []) == (found.parts, found.evidence)
 
 
 def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them_away(made_study: MadeStudy) -> None:

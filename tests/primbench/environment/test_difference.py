@@ -127,6 +127,68 @@ def test_library_loaded_on_one_side_only_differs(here: Environment) -> None:
     assert ["software.libraries.libcuda"] == fields(difference(one, two).stack, "differs")
 
 
+@pytest.mark.parametrize(
+    ("name", "is_told"),
+    [("libblas", True), ("libjemalloc", True), ("libuuid", False), ("numpy/linalg/lapack_lite", False)],
+)
+def test_only_a_library_at_work_differs_by_being_there(here: Environment, name: str, is_told: bool) -> None:
+    one = changed(here, "software", libraries={})
+    two = changed(here, "software", libraries={name: [Library(path="/b", build_id="aa")]})
+    kind = "differs" if is_told else "varies"
+    assert [f"software.libraries.{name}"] == fields(difference(one, two).stack, kind)
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("numpy/_core/_multiarray_umath", True), ("libcrypto", False)])
+def test_a_library_of_another_build_differs_unless_nothing_timed_calls_it(
+    here: Environment, name: str, is_told: bool
+) -> None:
+    one, two = (
+        changed(here, "software", libraries={name: [Library(path="/b", build_id=build)]}) for build in ("aa", "bb")
+    )
+    assert (not is_told) == difference(one, two).stack.same
+
+
+def test_whose_functions_are_called_is_told_by_build(here: Environment) -> None:
+    def place(name: str, build_id: str | None, size_bytes: int = 1) -> Environment:
+        file = Library(path=f"/usr/lib/{name}", build_id=build_id, size_bytes=size_bytes)
+        return changed(here, "software", providers={"malloc": file}, preloads={"LD_PRELOAD": [file]})
+
+    (change,) = fields(difference(place("libc.so.6", "aa"), place("libc.so.6", "bb")).stack, "differs")
+    assert "software.preloads.LD_PRELOAD" == change, "another C library is told as such"
+    assert difference(place("a.so", "aa"), place("b.so", "aa")).stack.changes[1:] == []
+    assert difference(place("a.so", None, 5), place("a.so", "aa", 5)).stack.changes[1:] == []
+    (*_, change_of_malloc) = difference(place("a.so", "aa"), place("b.so", None, 7)).stack.changes
+    assert ("a.so, build id aa", "b.so, version not known, 7 B") == (change_of_malloc.a, change_of_malloc.b)
+
+
+def test_what_was_not_recorded_is_unknown(here: Environment) -> None:
+    old = changed(here, "software", preloads=None, providers=None, threads=None)
+    assert {None} == {difference(old, here).stack.same, difference(here, old).stack.same}
+    assert difference(old, old).stack.same is True
+
+
+def test_kernels_chosen_for_a_cpu_are_of_the_machine_where_that_differs(here: Environment) -> None:
+    def place(cpu_model: str, architecture: str, **variables: str) -> Environment:
+        blas = [Blas(name="openblas", path="/o", version="0.3", architecture=architecture)]
+        found = changed(here, "software", blas=blas, variables=variables)
+        return changed(found, "machine", cpu_model=cpu_model)
+
+    elsewhere = difference(place("Xeon", "SkylakeX"), place("EPYC", "Zen"))
+    assert dict.fromkeys(PARTS, True) | {"machine": False} == verdicts(elsewhere)
+    assert ["machine.cpu_model", "software.kernels.openblas"] == fields(elsewhere.machine, "differs")
+    assert difference(place("Xeon", "SkylakeX"), place("Xeon", "Zen")).stack.same is False
+    chosen = difference(place("Xeon", "SkylakeX"), place("EPYC", "Zen", OPENBLAS_CORETYPE="Zen"))
+    assert chosen.stack.same is False, "by a variable, not by the CPU"
+
+
+def test_threads_are_a_limit_and_none_of_a_pool_that_one_lacks(here: Environment) -> None:
+    one, two, other = (
+        changed(here, "software", threads=threads) for threads in ({"openblas": 2}, {"openblas": 1}, {"openmp": 2})
+    )
+    assert ["software.threads.openblas"] == fields(difference(one, two).limits, "differs")
+    assert difference(one, other).limits.same is True
+
+
 def test_library_that_a_process_of_other_work_had_not_loaded_is_unknown(here: Environment) -> None:
     front = changed(here, "software", libraries=libraries(libc=[Library(path="/c", build_id="cc")]), blas=[])
     files = [Library(path="/a", build_id="aa"), Library(path="/b", build_id="bb")]

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
 from primbench import environment
 from primbench.environment import Environment, elf, software
+from primbench.environment.libraries import is_c_library
+from primbench.environment.software import Software
 
 Look = Callable[..., Environment]
 Place = Callable[..., Path]
@@ -50,6 +53,80 @@ def test_library_file_in_the_tree_has_its_build_and_size(look: Look, place: Plac
     assert libraries is not None
     (found,) = libraries["libcuda"]
     assert (elf.build_id(Path(real)), os.path.getsize(real), {}) == (found.build_id, found.size_bytes, found.missing)
+
+
+def seen_by(code: str, **variables: str) -> Software:
+    """What a process of its own finds once it has run the code."""
+    code += "; import sys, msgspec; from primbench.environment import software; from pathlib import Path"
+    code += "; sys.stdout.buffer.write(msgspec.json.encode(software.collect(Path('/'))))"
+    environ = {**os.environ, **variables}
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=environ, capture_output=True, check=True)
+    return msgspec.json.decode(done.stdout, type=Software)
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library with a malloc of its own, of no name that tells it."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed: apt-get install gcc")
+    path = tmp_path_factory.mktemp("libraries") / "patient.bin"
+    source = "extern void *__libc_malloc(unsigned long); void *malloc(unsigned long n) { return __libc_malloc(n); }"
+    command = ["gcc", "-shared", "-fPIC", "-Wl,--build-id", "-o", str(path), "-x", "c", "-"]
+    subprocess.run(command, input=source, text=True, check=True, capture_output=True)
+    return path
+
+
+@pytest.mark.parametrize("folder_in_name", [True, False])
+def test_a_preloaded_library_is_told_with_what_names_it_and_what_it_brings(patient: Path, folder_in_name: bool) -> None:
+    name = str(patient) if folder_in_name else patient.name
+    found = seen_by("pass", LD_PRELOAD=f"nosuch.so {name}", LD_LIBRARY_PATH=str(patient.parent))
+    assert found.preloads is not None
+    assert found.providers is not None
+    assert {"LD_PRELOAD": [str(patient)]} == {
+        where: [file.path for file in files] for where, files in found.preloads.items()
+    }
+    assert (str(patient), elf.build_id(patient)) == (found.providers["malloc"].path, found.providers["malloc"].build_id)
+    assert found.libraries is not None
+    assert patient.name in found.libraries
+
+
+def test_libraries_named_by_a_file_are_those_that_are_mapped(look: Look) -> None:
+    text = "# for all\n/usr/lib/libcurand.so.10:/usr/lib/libnosuch.so\t/opt/$LIB/libgomp.so.1 # here\n"
+    found = look({"etc/ld.so.preload": text}).software.preloads
+    assert found is not None
+    expected = {"/etc/ld.so.preload": ["/usr/lib/libgomp.so.1.0.0", "/usr/lib/libcurand.so.10"]}
+    assert expected == {where: [file.path for file in files] for where, files in found.items()}
+
+
+def test_what_numpy_multiplies_by_is_the_library_of_its_blas() -> None:
+    pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
+    found = seen_by("import numpy")
+    assert found.providers is not None
+    assert found.blas is not None
+    assert is_c_library(found.providers["malloc"])
+    kernels = [each.path for each in found.blas if each.name in ("openblas", "mkl", "blis", "flexiblas")]
+    if not kernels:
+        pytest.skip(
+            "NumPy here has no BLAS that can be asked: it needs one of OpenBLAS, MKL, BLIS on this architecture"
+        )
+    assert kernels == [found.providers["NumPy's gemm"].path]
+
+
+def test_a_numpy_without_a_blas_multiplies_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the module of another library: it calls nothing that multiplies."""
+    import _ctypes
+
+    monkeypatch.setitem(sys.modules, "numpy._core._multiarray_umath", _ctypes)
+    found = software.collect(Path("/")).providers
+    assert found is not None
+    assert os.path.realpath(str(_ctypes.__file__)) == os.path.expanduser(found["NumPy's gemm"].path)
+
+
+def test_threads_are_those_of_each_pool() -> None:
+    pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
+    found = seen_by("import numpy", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    assert found.threads is not None
+    assert {1} >= {*found.threads.values()}
 
 
 def test_interpreter_and_c_library_are_named(look: Look) -> None:

@@ -52,6 +52,7 @@ EXPLAINED = Explanation(
     parts=["everything on the CPU"],
     evidence=["held back by the CPU quota for 40.0% of its time in podman, 0.0% in host"],
     causes=["in podman alone: the CPU quota grants 0.5 of the 2 CPUs that threads may run on (cpu-quota)"],
+    noise=["the CPU was slow beside 20.0% of the samples in podman, 0.0% in host"],
     next_experiment="primbench study --arm host --arm podman:cpus=0.5 --arm podman --primitive gemm",
 )  # fmt: skip
 
@@ -271,19 +272,26 @@ def test_effects_are_called_what_they_are() -> None:
         for numpy in ("2.0", "1.0")
     )
     found = comparison(compared(SLOWER), effect="stack effect", differences={"numpy cpu": difference(one, other)})
+    assert not any("the machines differ" in line for line in lines(found))
+    other = replace(other, machine=replace(other.machine, cpu_model="another"))
+    found = comparison(compared(SLOWER), effect="stack effect", differences={"numpy cpu": difference(one, other)})
+    assert f"the machines differ, too; host | podman: machine.cpu_model {HERE.machine.cpu_model} | another" in lines(
+        found
+    )
     (line,) = [line for line in lines(found) if "stack effect" in line]
     assert "a difference is a stack effect, none of the container alone; host | podman:" in line
     assert "software.packages.a 2.0 | 1.0" in line
     assert line.endswith("; and 2 more")
 
 
-def test_an_explanation_has_numbers_causes_and_the_next_command() -> None:
+def test_an_explanation_has_numbers_causes_noise_and_the_next_command() -> None:
     shown = lines(comparison(compared(SLOWER, explanation=EXPLAINED)))
     assert [
         f"gemm m=64 n=32 k=16 float32 on numpy cpu: everything on the CPU moved: {EXPLAINED.evidence[0]}",
         f"can cause it: {EXPLAINED.causes[0]}",
+        f"or what others on the machine did to gemm m=64 n=32 k=16 float32 on numpy cpu: {EXPLAINED.noise[0]}",
         f"next: {EXPLAINED.next_experiment}",
-    ] == shown[-3:]
+    ] == shown[-4:]
 
 
 def test_the_worst_case_is_explained_first_and_says_what_is_next() -> None:
@@ -306,13 +314,13 @@ def test_the_worst_case_is_explained_first_and_says_what_is_next() -> None:
 def test_waiting_without_a_verdict_is_said() -> None:
     waited = replace(EXPLAINED, parts=[])
     assert any(
-        line.endswith(f"on numpy cpu: no difference is certain, but it was: {EXPLAINED.evidence[0]}")
+        line.endswith(f"on numpy cpu: no difference is certain: {EXPLAINED.evidence[0]}")
         for line in lines(comparison(compared(EQUIVALENT, explanation=waited)))
     )
 
 
 def test_no_known_cause_is_said() -> None:
-    bare = replace(EXPLAINED, evidence=[], causes=[], next_experiment=None)
+    bare = replace(EXPLAINED, evidence=[], causes=[], noise=[], next_experiment=None)
     shown = lines(comparison(*[compared(SLOWER, explanation=bare)] * 7))
     assert ["and 2 more cases: --json has all", "no known cause in what differs between the places"] == shown[-2:]
 
