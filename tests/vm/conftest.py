@@ -1,8 +1,9 @@
-"""A real machine of two NUMA nodes for the tests: QEMU's software emulation, which needs neither /dev/kvm nor rights.
+"""A real machine of two NUMA nodes, and a third of memory alone: QEMU's software emulation.
 
-Its root is this machine's own, read-only over 9p, under a file system in its memory that takes what is written: the
-same Python and the same installed package run in it as outside, and nothing of it stays. Its kernel is the
-distribution's, downloaded and unpacked but not installed. Times taken in it mean nothing; places and errors are real.
+It needs neither /dev/kvm nor rights. Its root is this machine's own, read-only over 9p, under a file system in its
+memory that takes what is written: the same Python and the same installed package run in it as outside, and nothing of
+it stays. Its kernel is the distribution's, downloaded and unpacked but not installed. Times taken in it mean nothing;
+places and errors are real.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ NODES = 2
 NODE_BYTES = 768 * 2**20
 CPUS_PER_NODE = 2
 DISTANCE = 21
+# As HBM or a CXL expander, at the second node: firmware tells by the HMAT whose CPUs are nearest.
+MEMORY_NODE, MEMORY_BYTES, INITIATOR = 2, 256 * 2**20, 1
+NEAR, FAR = 17, 28
 BOOT_TIMEOUT_S = 120
 BUILD_TIMEOUT_S = 240
 
@@ -127,13 +131,17 @@ def on_two_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 def _qemu(vmlinuz: Path, initramfs: Path, console: Path, line: int) -> list[str]:
     options = [
-        ("-M", "q35"),
+        ("-M", "q35,hmat=on"),
         ("-accel", "tcg,thread=single"),  # a thread of its own for each CPU costs half as much again
         ("-cpu", "max"),  # AVX2, for NumPy
-        ("-m", f"{NODES * NODE_BYTES // 2**20}M"),
+        ("-m", f"{(NODES * NODE_BYTES + MEMORY_BYTES) // 2**20}M"),
         ("-smp", f"{NODES * CPUS_PER_NODE},sockets={NODES},cores={CPUS_PER_NODE},threads=1"),
         *itertools.chain.from_iterable(map(_node, range(NODES))),
+        ("-object", f"memory-backend-ram,id=memory{MEMORY_NODE},size={MEMORY_BYTES}"),
+        ("-numa", f"node,nodeid={MEMORY_NODE},memdev=memory{MEMORY_NODE},initiator={INITIATOR}"),
         ("-numa", f"dist,src=0,dst=1,val={DISTANCE}"),
+        ("-numa", f"dist,src=0,dst={MEMORY_NODE},val={FAR}"),
+        ("-numa", f"dist,src=1,dst={MEMORY_NODE},val={NEAR}"),
         ("-kernel", str(vmlinuz)),
         ("-initrd", str(initramfs)),
         ("-append", "console=ttyS0 panic=-1 quiet tsc=reliable"),
@@ -154,7 +162,7 @@ def _node(node: int) -> list[tuple[str, str]]:
     cpus = f"cpus={first}-{first + CPUS_PER_NODE - 1}"
     return [
         ("-object", f"memory-backend-ram,id=memory{node},size={NODE_BYTES}"),
-        ("-numa", f"node,nodeid={node},{cpus},memdev=memory{node}"),
+        ("-numa", f"node,nodeid={node},{cpus},memdev=memory{node},initiator={node}"),
     ]
 
 

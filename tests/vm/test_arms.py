@@ -49,7 +49,7 @@ def test_a_host_arm_is_limited_by_a_group_of_its_own(on_two_nodes: Callable[...,
     assert 0 == done.returncode, done.stderr
     expected = {
         "status": [["ok", None]] * 2,
-        "limits": [[[2, 3], [1], 1.5, 512 * 2**20], [[0, 1, 2, 3], [0, 1], 1.5, None]],
+        "limits": [[[2, 3], [1], 1.5, 512 * 2**20], [[0, 1, 2, 3], [0, 1, 2], 1.5, None]],
         "version": ["v2"] * 2,
         "left": [],
         "as_before": True,

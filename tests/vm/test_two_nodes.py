@@ -1,4 +1,7 @@
-"""The commands on a machine that has two NUMA nodes: CPUs 0-1 and 2-3. Only places, errors and shapes: no times."""
+"""The commands on a machine that has NUMA nodes of CPUs 0-1 and 2-3, and a third of memory alone, near the second.
+
+Only places, errors and shapes: no times.
+"""
 
 from __future__ import annotations
 
@@ -121,8 +124,22 @@ def test_threads_and_memory_are_placed_apart(copied: Callable[..., tuple[Any, An
     assert (["1"], [1], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
 
 
+def test_a_node_of_memory_alone_has_the_threads_that_reach_it_best(copied: Callable[..., tuple[Any, Any]]) -> None:
+    placement, pages = copied("--numa-node", 2)
+    assert ([2, 3], "bind", [2], {}) == tuple(placement[field] for field in ("cpus", "rung", "memory_nodes", "reasons"))
+    assert (["2"], [2], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
+
+
+def test_threads_of_a_node_whose_memory_is_denied_have_pages_asked_for_nowhere(
+    copied: Callable[..., tuple[Any, Any]],
+) -> None:
+    placement, pages = copied("--cpu-node", 0, cgroup={"cpuset.cpus": "0-1", "cpuset.mems": "1"})
+    assert ([0, 1], []) == (placement["cpus"], placement["page_nodes"])
+    assert (["1"], [], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
+
+
 def test_a_node_that_is_not_there_is_refused_naming_those_that_are(refused: Callable[..., str]) -> None:
-    assert "--numa-node 5: this machine has nodes 0-1 " in refused("--numa-node", 5)
+    assert "--numa-node 5: this machine has nodes 0-2 " in refused("--numa-node", 5)
 
 
 def test_a_node_outside_the_control_group_is_refused_naming_what_is_allowed(refused: Callable[..., str]) -> None:
@@ -147,7 +164,7 @@ def without_numba(on_two_nodes: Run) -> None:
 @pytest.mark.usefixtures("without_numba")
 def test_every_pair_of_nodes_is_measured_on_the_nodes_it_names(primbench: Run, on_two_nodes: Run) -> None:
     said = json_of(primbench("numa", *NUMPY, "--rounds", 1, "--quiet", "--json", "-", "-o", "/run/numa.jsonl"))
-    pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    pairs = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     (matrix,) = said["matrices"]
     assert ("cpu", "h2h") == (matrix["device"], matrix["kind"])
     assert pairs == sorted((cell["cpu_node"], cell["memory_node"]) for cell in matrix["cells"])
@@ -167,26 +184,27 @@ def test_the_topology_as_a_table_a_document_and_a_picture(primbench: Run, on_two
     ended = primbench("topo", "--json", "/run/topology.json", "--svg", "/run/topology.svg")
     assert 0 == ended.returncode, ended
     rows = [line.split() for line in ended.stdout.splitlines()]
-    assert [["0", "0-1"], ["1", "2-3"]] == [row[:2] for row in rows if row[-1:] == ["yes"]]
+    assert [["0", "0-1"], ["1", "2-3"], ["2", "none,"]] == [row[:2] for row in rows if row[-1:] == ["yes"]]
 
     said = json_of(on_two_nodes("cat", "/run/topology.json"))
-    fields = ("id", "cpus", "distances", "has_memory", "allowed")
+    fields = ("id", "cpus", "distances", "has_memory", "allowed", "initiators")
     assert [
-        [0, [0, 1], {"0": 10, "1": 21}, True, True],
-        [1, [2, 3], {"0": 21, "1": 10}, True, True],
+        [0, [0, 1], {"0": 10, "1": 21, "2": 28}, True, True, []],
+        [1, [2, 3], {"0": 21, "1": 10, "2": 17}, True, True, []],
+        [2, [], {"0": 28, "1": 17, "2": 10}, True, True, [1]],
     ] == [[node[field] for field in fields] for node in said["nodes"]]
     assert [[[0], [1]], [[2], [3]]] == [package["cores"] for package in said["packages"]]
     assert all(0 < node["memory_bytes"] <= 768 * 2**20 for node in said["nodes"])
 
     picture = ElementTree.fromstring(on_two_nodes("cat", "/run/topology.svg").stdout)
     texts = {"".join(element.itertext()) for element in picture.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"node 0", "node 1"} <= texts
+    assert {"node 0", "node 1", "node 2"} <= texts
 
 
 def test_the_place_is_read_without_an_error(primbench: Run) -> None:
     said = json_of(primbench("env", "--json", "-"))
     assert (4, True) == (said["machine"]["cpus_total"], said["machine"]["numa_balancing"])
-    assert ("v2", None, [0, 1]) == tuple(
+    assert ("v2", None, [0, 1, 2]) == tuple(
         said["limits"][field] for field in ("cgroup_version", "cpu_quota", "memory_nodes_allowed")
     )
     assert ["allowed"] * 3 == [said["confinement"][call] for call in ("set_mempolicy", "mbind", "move_pages")]
