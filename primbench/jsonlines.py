@@ -7,11 +7,16 @@ import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from types import ModuleType
+from typing import IO, TYPE_CHECKING
 
 from primbench.errors import FileError
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 MAX_LINE_BYTES = 64 * 2**20
+MAX_UNPACKED_BYTES = 256 * 2**20  # a small file of xz can hold more than there is memory
 XZ = b"\xfd7zXZ\0"  # The .xz File Format, 2.1.1.1
 
 
@@ -30,17 +35,48 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Raises OSError; FileError where it is compressed and cannot be read."""
+    """Raises OSError; FileError, also when it is read, where it is compressed and cannot be."""
     if not is_compressed(path):
         return path.open("rb")
     try:
         import lzma
     except ImportError:
         raise FileError(f"{path}: this Python was built without lzma: {decompress(path)}") from None
-    try:
-        return io.BytesIO(lzma.open(path).read())
-    except (lzma.LZMAError, EOFError) as error:
-        raise FileError(f"{path}: not a whole file of xz: {error}") from None
+    return io.BufferedReader(_Unpacked(path, lzma))
+
+
+class _Unpacked(io.RawIOBase):
+    """What a file of xz holds, as it is asked for."""
+
+    def __init__(self, path: Path, lzma: ModuleType) -> None:
+        """lzma: the module. Raises OSError."""
+        self._path = path
+        self._file = lzma.open(path)
+        self._damaged = (lzma.LZMAError, EOFError, MemoryError)
+        self._left_bytes = MAX_UNPACKED_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Raises FileError where there is less of it than there should be, or too much."""
+        with memoryview(buffer) as room:
+            try:
+                piece = self._file.read1(room.nbytes)
+            except self._damaged as error:
+                raise FileError(f"{self._path}: not a whole file of xz: {error or type(error).__name__}") from None
+            room[: len(piece)] = piece
+        self._left_bytes -= len(piece)
+        if self._left_bytes < 0:
+            most, way_out = MAX_UNPACKED_BYTES >> 20, decompress(self._path)
+            raise FileError(
+                f"{self._path}: holds more than {most} MiB: if it is what you expect, {way_out}, and name that"
+            )
+        return len(piece)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def decompress(path: str | os.PathLike[str]) -> str:

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from primbench import environment, record
+from primbench import environment, jsonlines, record
 from primbench.errors import FileError, InvalidRequest, OutputError
 from primbench.measurement import GpuReading, HostReading, Measurement, Method, Samples, Trace
 from primbench.placement import EffectivePlacement, Placement
@@ -251,6 +251,17 @@ def test_a_compressed_file_is_read_and_half_of_one_refused(tmp_path: Path) -> No
         read(tmp_path / "half.jsonl.xz")
     with pytest.raises(FileError, match=r"is compressed, and cannot be added to: xz --decompress "):
         Writer(tmp_path / "kept.jsonl.xz", None)
+
+
+def test_a_small_compressed_file_that_holds_far_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "small.jsonl.xz"
+    path.write_bytes(lzma.compress(HEAD + bytes(100 * 2**20), preset=0))
+    assert ":2: longer than 64 MiB: not a line of a results file" == refusal(path)
+    monkeypatch.setattr(jsonlines, "MAX_UNPACKED_BYTES", 2**20)
+    path.write_bytes(lzma.compress(HEAD + LINE * (2**20 // len(LINE))))
+    assert refusal(path).startswith(": holds more than 1 MiB: if it is what you expect, xz --decompress ")
 
 
 def test_line_ends_of_another_system_are_read(tmp_path: Path) -> None:
