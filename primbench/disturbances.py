@@ -55,7 +55,7 @@ def _of_host(host: HostReading) -> Iterator[str]:
     waited_s = host.cpu_pressure_some_s if host.waited_s is None else host.waited_s
     if waited_s is not None and waited_s > WAITED_FRACTION * host.duration_s:
         who = "tasks of this machine" if host.waited_s is None else "it"
-        yield f"{who} waited for a CPU during {format_percent(waited_s / host.duration_s)} of its time"
+        yield f"{who} waited for a CPU during {format_percent(host.share(waited_s))} of its time"
         return
     switches = host.involuntary_switches
     if switches >= FEWEST_SWITCHES and switches > SWITCHES_PER_S * host.cpu_time_s:

@@ -8,6 +8,7 @@ import msgspec
 
 from primbench import stats
 from primbench.errors import InvalidRequest
+from primbench.quantities import Amount, Seconds, Time, Whole
 
 DEFAULT_MAX_NOISE = 0.005
 DEFAULT_MIN_TIME_S = 0.1
@@ -55,11 +56,11 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     came next; none where the host has no part in the time, or several processes have.
     """
 
-    samples_s: Annotated[list[Annotated[float, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=1)]
-    calls_per_sample: int
+    samples_s: Annotated[list[Time], msgspec.Meta(min_length=1)]
+    calls_per_sample: Whole
     taken_by: str
     stopped: Literal["noise", "max time", "count"]
-    loops_s: list[tuple[int, float]] = []
+    loops_s: list[tuple[Whole, Time]] = []
 
     @property
     def median_s(self) -> float:
@@ -84,7 +85,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     busy_s: Samples
-    kernels_per_call: float
+    kernels_per_call: Amount
     kernels: list[str]
     launch_to_start_s: Samples | None = None
 
@@ -92,8 +93,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     """Another process that holds this GPU. memory_bytes: None where the driver hides it, as it does in containers."""
 
-    pid: int
-    memory_bytes: int | None = None
+    pid: Whole
+    memory_bytes: Whole | None = None
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,17 +108,17 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     missing: field -> why it could not be read.
     """
 
-    sm_clock_hz: float | None = None
-    memory_clock_hz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
+    sm_clock_hz: Amount | None = None
+    memory_clock_hz: Amount | None = None
+    power_w: Amount | None = None
+    temperature_c: Amount | None = None
     clocks_event_reasons: list[str] | None = None
-    energy_j: float | None = None
-    energy_time_s: float | None = None
+    energy_j: Amount | None = None
+    energy_time_s: Seconds | None = None
     foreign_processes: list[GpuProcess] | None = None
-    held_back_s: dict[str, float] | None = None
-    pcie_replays: int | None = None
-    ecc_errors_uncorrected: int | None = None
+    held_back_s: dict[str, Seconds] | None = None
+    pcie_replays: Whole | None = None
+    ecc_errors_uncorrected: Whole | None = None
     missing: dict[str, str] = {}
 
 
@@ -130,11 +131,11 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     sampled_of: how many pages the buffers have, where ``by_node`` counts a sample; None where it counts all.
     """
 
-    by_node: dict[int, int]
-    asked: list[int]
+    by_node: dict[Whole, Whole]
+    asked: list[Whole]
     misplaced: bool
     read_by: Literal["numa_maps", "move_pages"]
-    sampled_of: int | None = None
+    sampled_of: Whole | None = None
 
 
 class HostReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,17 +149,21 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     may run on.
     """
 
-    duration_s: float
-    cpu_time_s: float
-    voluntary_switches: int
-    involuntary_switches: int
-    cpu_pressure_some_s: float | None = None
-    waited_s: float | None = None
-    throttled_s: float | None = None
-    quota_periods: int | None = None
-    throttled_periods: int | None = None
-    slow_cpus: list[int] | None = None
+    duration_s: Time
+    cpu_time_s: Time
+    voluntary_switches: Whole
+    involuntary_switches: Whole
+    cpu_pressure_some_s: Seconds | None = None
+    waited_s: Seconds | None = None
+    throttled_s: Seconds | None = None
+    quota_periods: Whole | None = None
+    throttled_periods: Whole | None = None
+    slow_cpus: list[Whole] | None = None
     missing: dict[str, str] = {}
+
+    def share(self, time_s: float | None) -> float | None:
+        """Of the duration; None where it is unknown, or the clock saw no time pass."""
+        return time_s / self.duration_s if time_s is not None and self.duration_s else None
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,19 +188,19 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     device_s: Samples | None = None
     batch_s: Samples | None = None
     others: dict[str, Samples] = {}
-    refused_calls: dict[str, int] | None = None
+    refused_calls: dict[str, Whole] | None = None
     trace: Trace | None = None
     missing: dict[str, str] = {}
     verified: bool | None = None
-    error: float | None = None
-    tolerance: float | None = None
-    input_sets: int = 1
-    input_sets_bytes: int = 0
-    nodes_per_call: float | None = None
+    error: Amount | None = None
+    tolerance: Amount | None = None
+    input_sets: Whole = 1
+    input_sets_bytes: Whole = 0
+    nodes_per_call: Amount | None = None
     algorithm: str | None = None
-    flop: int | None = None
-    bytes_moved: int | None = None
-    phases_s: dict[str, float] = {}
+    flop: Whole | None = None
+    bytes_moved: Whole | None = None
+    phases_s: dict[str, Seconds] = {}
     gpu: GpuReading | None = None
     host: HostReading | None = None
     pages: Pages | None = None

@@ -26,6 +26,7 @@ from primbench.placenodes import (
     reachable,
     words_of,
 )
+from primbench.quantities import Whole
 from primbench.refusedcalls import refused_calls_named
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.topology import Node, memory_nodes, node_of_pci
@@ -53,13 +54,13 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     threads: of each library's thread pool; None leaves it to the library.
     """
 
-    cpus: tuple[int, ...] | None = None
-    numa_node: int | Literal["auto"] | None = None
-    cpu_node: int | None = None
+    cpus: tuple[Whole, ...] | None = None
+    numa_node: Whole | Literal["auto"] | None = None
+    cpu_node: Whole | None = None
     cpu_kind: str | None = None
-    mem_nodes: tuple[int, ...] | None = None
+    mem_nodes: tuple[Whole, ...] | None = None
     mem_policy: Literal["bind", "preferred", "interleave", "local"] | None = None
-    threads: int | None = None
+    threads: Whole | None = None
 
     def __post_init__(self) -> None:
         if self.cpus is not None and (not self.cpus or min(self.cpus) < 0):
@@ -101,12 +102,12 @@ class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):
     reasons: field -> why it is not known, or not as asked.
     """
 
-    cpus: list[int]
+    cpus: list[Whole]
     memory_policy: str | None
-    memory_nodes: list[int] | None
+    memory_nodes: list[Whole] | None
     rung: Literal["bind", "first touch", "none"]
-    page_nodes: list[int] = []
-    threads: int | None = None
+    page_nodes: list[Whole] = []
+    threads: Whole | None = None
     reasons: dict[str, str] = {}
 
     @property

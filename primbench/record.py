@@ -26,6 +26,7 @@ from primbench.locks import holder, lock
 from primbench.measurement import Measurement, Method
 from primbench.placement import EffectivePlacement, Placement
 from primbench.problem import Problem, Value, build
+from primbench.quantities import Time, Whole
 
 if TYPE_CHECKING:
     import pandas
@@ -49,7 +50,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     method: Method = Method()
     placement: Placement = Placement()
     labels: dict[str, str] = {}
-    process: int = 0
+    process: Whole = 0
     arm: str = ""
 
     @property
@@ -78,9 +79,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="r
     status: Literal["ok", "skipped", "failed"]
     reason: str | None = None
     measurement: Measurement | None = None
-    worker: int | None = None
+    worker: Whole | None = None
     started_utc: str
-    duration_s: float
+    duration_s: Time
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="worker"):
@@ -89,8 +90,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="w
     arm: as it was asked for; None outside of studies.
     """
 
-    worker: int
-    pid: int
+    worker: Whole
+    pid: Whole
     backend: str
     device: str
     environment: Environment
@@ -110,9 +111,9 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     arms: list[Arm]
     cases: list[Case]
-    pairs: int
+    pairs: Whole
     until_settled: bool = False
-    seed: int = 0
+    seed: Whole = 0
     other_builds: bool = False
     notes: list[str] = []
 
@@ -242,7 +243,9 @@ class Writer:
 
     def _hold(self) -> None:
         try:
-            reason = None if lock(self._file) else f"{holder(self._file)} is writing to it: wait for its end"
+            reason = (
+                None if lock(self._file) is not False else f"{holder(self._file)} is writing to it: wait for its end"
+            )
         except OSError as error:
             reason = f"cannot be locked: {error.strerror}"
         if reason is not None:

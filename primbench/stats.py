@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+_LARGEST_LOG = 709.0  # of a float
 _Z95 = 1.959963984540054  # 97.5 % point of the standard normal
 _Z95_ONE_SIDED = 1.6448536269514722  # 95 % point
 _Z90_ONE_SIDED = 1.2815515655446004  # 90 % point
@@ -72,14 +73,14 @@ class LogRatio(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        return math.exp(self.log)
+        return _exp(self.log)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float] | None:
         """Of the ratio; None for a single value, which has none."""
         if self.error is None or self.freedom is None:
             return None
         half_width = _t_point(self.freedom, (1 + confidence) / 2) * self.error
-        return math.exp(self.log - half_width), math.exp(self.log + half_width)
+        return _exp(self.log - half_width), _exp(self.log + half_width)
 
     def p(self) -> float | None:
         """How often scatter alone would take a ratio of 1 at least as far from 1 as this: two-sided."""
@@ -107,7 +108,12 @@ class LogRatio(NamedTuple):
         """
         if self.error is None or self.freedom is None:
             return None
-        return math.exp((_t_point(self.freedom, 0.975) + _t_point(self.freedom, 0.8)) * self.error)
+        return _exp((_t_point(self.freedom, 0.975) + _t_point(self.freedom, 0.8)) * self.error)
+
+
+def _exp(log: float) -> float:
+    """Of what processes that differ by orders of magnitude leave open, as far as a float goes."""
+    return math.exp(log) if log < _LARGEST_LOG else math.inf
 
 
 def _t_point(freedom: float, q: float) -> float:
@@ -127,7 +133,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> LogRatio:
     """
     if not a:
         raise ValueError("ratio of no pairs")
-    mean, variance = _mean_and_variance([math.log(one / other) for one, other in zip(a, b, strict=True)])
+    mean, variance = _mean_and_variance([math.log(one) - math.log(other) for one, other in zip(a, b, strict=True)])
     return LogRatio(mean) if variance is None else LogRatio(mean, math.sqrt(variance / len(a)), len(a) - 1)
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from primbench import cores, cpusets, pci
 from primbench.cores import Cache, CpuKind, Package
+from primbench.quantities import Whole
 from primbench.sysfiles import (
     attempt,
     labelled_value,
@@ -40,13 +41,13 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     gpu: PCI address of the GPU whose own memory this node is, as on Grace-Hopper and POWER9.
     """
 
-    id: int
-    cpus: list[int]
+    id: Whole
+    cpus: list[Whole]
     has_memory: bool
     allowed: bool | None
-    initiators: list[int] = []
-    memory_bytes: int | None = None
-    distances: dict[int, int] = {}
+    initiators: list[Whole] = []
+    memory_bytes: Whole | None = None
+    distances: dict[Whole, Whole] = {}
     gpu: str | None = None
 
     @property
@@ -62,7 +63,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     peer: str
     kind: str
-    lanes: int | None = None
+    lanes: Whole | None = None
     peer_access: bool | None = None
 
 
@@ -79,15 +80,15 @@ class GpuPlace(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     uuid: str | None = None
     pci_address: str | None = None
-    node_by_sysfs: int | None = None
-    node_by_nvml: int | None = None
-    local_cpus: list[int] | None = None
-    cpus_by_nvml: list[int] | None = None
-    memory_node: int | None = None
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
+    node_by_sysfs: Whole | None = None
+    node_by_nvml: Whole | None = None
+    local_cpus: list[Whole] | None = None
+    cpus_by_nvml: list[Whole] | None = None
+    memory_node: Whole | None = None
+    pcie_generation: Whole | None = None
+    pcie_generation_max: Whole | None = None
+    pcie_width: Whole | None = None
+    pcie_width_max: Whole | None = None
     links: list[Link] | None = None
     missing: dict[str, str] = {}
 
@@ -112,9 +113,9 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     packages: list[Package] | None = None
     cpu_kinds: list[CpuKind] | None = None
     last_level_caches: list[Cache] | None = None
-    offline_cpus: list[int] | None = None
-    cpus_allowed: list[int] | None = None
-    memory_nodes_allowed: list[int] | None = None
+    offline_cpus: list[Whole] | None = None
+    cpus_allowed: list[Whole] | None = None
+    memory_nodes_allowed: list[Whole] | None = None
     cpuset: str | None = None
     gpus: list[GpuPlace] | None = None
     missing: dict[str, str] = {}

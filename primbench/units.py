@@ -149,7 +149,7 @@ def format_percent(fraction: float | None) -> str:
     if fraction is None:
         return "-"
     percent = 100 * fraction
-    decimals = max(1, -math.floor(math.log10(abs(percent)))) if percent else 1
+    decimals = max(1, -math.floor(math.log10(abs(percent)))) if percent and math.isfinite(percent) else 1
     return f"{percent:.{decimals}f}%"
 
 

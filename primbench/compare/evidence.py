@@ -98,8 +98,7 @@ _READINGS = (
 
 def _share(field: str) -> Callable[[Measurement], float | None]:
     def of(measurement: Measurement) -> float | None:
-        value = getattr(measurement.host, field) if measurement.host else None
-        return value / measurement.host.duration_s if measurement.host and value is not None else None
+        return measurement.host.share(getattr(measurement.host, field)) if measurement.host else None
 
     return of
 

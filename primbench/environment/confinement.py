@@ -13,6 +13,7 @@ import msgspec
 
 from primbench import mempolicy, runtime
 from primbench.environment.reading import Reader, read_all
+from primbench.quantities import Seconds, Whole
 from primbench.runtime import Runtime
 from primbench.sysfiles import labelled_value, read_mounts, utf8, whole_number
 
@@ -46,7 +47,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
     runtime: Runtime | None = None
     seccomp: str | None = None
-    seccomp_filters: int | None = None
+    seccomp_filters: Whole | None = None
     no_new_privileges: bool | None = None
     speculation_store_bypass: str | None = None
     speculation_indirect_branch: str | None = None
@@ -60,7 +61,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     set_mempolicy: str | None = None
     mbind: str | None = None
     move_pages: str | None = None
-    system_call_s: float | None = None
+    system_call_s: Seconds | None = None
     missing: dict[str, str] = {}
 
 

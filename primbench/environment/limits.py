@@ -11,6 +11,7 @@ import msgspec
 
 from primbench.cgroups import cgroup_folders, cgroup_version
 from primbench.environment.reading import Reader, read_all
+from primbench.quantities import Amount, Seconds, Whole
 from primbench.sysfiles import labelled_value, parse_cpu_list, whole_number
 
 _V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
@@ -28,21 +29,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     shm_bytes, shm_free_bytes: of /dev/shm. processes_max: of the control groups, the smallest.
     """
 
-    cpus_allowed: list[int]
-    memory_nodes_allowed: list[int] | None = None
-    cpu_quota: float | None = None
-    cpu_period_s: float | None = None
-    memory_limit_bytes: int | None = None
+    cpus_allowed: list[Whole]
+    memory_nodes_allowed: list[Whole] | None = None
+    cpu_quota: Amount | None = None
+    cpu_period_s: Seconds | None = None
+    memory_limit_bytes: Whole | None = None
     cgroup_version: str | None = None
-    periods: int | None = None
-    throttled_periods: int | None = None
-    throttled_s: float | None = None
-    out_of_memory_kills: int | None = None
-    memlock_bytes: int | None = None
-    open_files: int | None = None
-    processes_max: int | None = None
-    shm_bytes: int | None = None
-    shm_free_bytes: int | None = None
+    periods: Whole | None = None
+    throttled_periods: Whole | None = None
+    throttled_s: Seconds | None = None
+    out_of_memory_kills: Whole | None = None
+    memlock_bytes: Whole | None = None
+    open_files: Whole | None = None
+    processes_max: Whole | None = None
+    shm_bytes: Whole | None = None
+    shm_free_bytes: Whole | None = None
     missing: dict[str, str] = {}
 
 

@@ -15,6 +15,7 @@ import msgspec
 from primbench import cores, pci
 from primbench.cores import Cache, CpuKind
 from primbench.environment.reading import Reader, read_all, word
+from primbench.quantities import Seconds, Whole
 from primbench.sysfiles import labelled_value, read_cpu_list, read_number, whole_number
 
 if TYPE_CHECKING:
@@ -41,20 +42,20 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str
     os_name: str | None = None
     cpu_model: str | None = None
-    cpus_total: int | None = None
-    memory_bytes: int | None = None
-    memory_available_bytes: int | None = None
+    cpus_total: Whole | None = None
+    memory_bytes: Whole | None = None
+    memory_available_bytes: Whole | None = None
     virtualization: str | None = None
     kernel_parameters: list[str] | None = None
     mitigations: dict[str, str] | None = None
     cpu_kinds: list[CpuKind] | None = None
     last_level_caches: list[Cache] | None = None
     clocksource: str | None = None
-    clock_s: float | None = None
-    clock_resolution_s: float | None = None
+    clock_s: Seconds | None = None
+    clock_resolution_s: Seconds | None = None
     governor: str | None = None
     turbo: bool | None = None
-    deepest_idle_s: float | None = None
+    deepest_idle_s: Seconds | None = None
     transparent_hugepage: str | None = None
     transparent_hugepage_defrag: str | None = None
     transparent_hugepage_shmem: str | None = None

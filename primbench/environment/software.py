@@ -17,6 +17,7 @@ import msgspec
 from primbench.environment.configuration import cache_folders, configuration_files, homely, variables
 from primbench.environment.libraries import Library, libraries, preloads, providers
 from primbench.environment.reading import Reader, read_all
+from primbench.quantities import Whole
 
 # Distributions whose version can move a result.
 _PACKAGE = re.compile(
@@ -42,7 +43,7 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     version: str | None = None
     architecture: str | None = None
-    threads: int | None = None
+    threads: Whole | None = None
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     preloads: dict[str, list[Library]] | None = None
     providers: dict[str, Library] | None = None
     blas: list[Blas] | None = None
-    threads: dict[str, int] | None = None
+    threads: dict[str, Whole] | None = None
     variables: dict[str, str] = {}
     files: dict[str, str] = {}
     caches: dict[str, str] = {}

@@ -14,7 +14,7 @@ FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels
 
 LAYERS = [
     "errors units dtypes pins",
-    "streams sysfiles jsonlines locks",
+    "streams sysfiles jsonlines locks quantities",
     "cgroups cores cpusets pci refusedcalls",
     "problem measurement mempolicy stats random hostmemory launcher runtime seal",
     "nvml nvml_state cpuspeed",

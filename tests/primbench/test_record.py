@@ -52,11 +52,12 @@ texts = st.text(max_size=20)
 floats = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 2**63 - 1)
 reasons = st.dictionaries(texts, texts, max_size=3)
+amounts, seconds = st.floats(-1e30, 1e30), st.floats(0, 1e9)
 times = st.lists(st.floats(0, 1e6), min_size=1, max_size=5)
 samples = st.builds(Samples, samples_s=times, calls_per_sample=counts, taken_by=texts)
-traces = st.builds(Trace, busy_s=samples, kernels_per_call=floats, kernels=st.lists(texts, max_size=3))
-gpus = st.builds(GpuReading, sm_clock_hz=st.none() | floats, energy_j=st.none() | floats, missing=reasons)
-hosts = st.builds(HostReading, duration_s=floats, cpu_time_s=floats, voluntary_switches=counts, missing=reasons)
+traces = st.builds(Trace, busy_s=samples, kernels_per_call=amounts, kernels=st.lists(texts, max_size=3))
+gpus = st.builds(GpuReading, sm_clock_hz=st.none() | amounts, energy_j=st.none() | amounts, missing=reasons)
+hosts = st.builds(HostReading, duration_s=seconds, cpu_time_s=seconds, voluntary_switches=counts, missing=reasons)
 measurements = st.builds(
     Measurement,
     device_s=st.none() | samples,
@@ -64,9 +65,9 @@ measurements = st.builds(
     trace=st.none() | traces,
     missing=reasons,
     verified=st.none() | st.booleans(),
-    error=st.none() | floats,
+    error=st.none() | amounts,
     flop=st.none() | counts,
-    phases_s=st.dictionaries(texts, floats, max_size=3),
+    phases_s=st.dictionaries(texts, seconds, max_size=3),
     gpu=st.none() | gpus,
     host=st.none() | hosts,
 )
@@ -94,7 +95,7 @@ records = st.builds(
     measurement=st.none() | measurements,
     worker=st.none() | counts,
     started_utc=texts,
-    duration_s=floats,
+    duration_s=seconds,
 )
 
 
@@ -190,6 +191,8 @@ HOSTILE = {
     "deep": (HEAD + LINE.replace(b'"status"', b'"more":' + DEEP + b',"status"'), ":2: .*recursion"),
     "NaN": (HEAD + LINE.replace(b"1.5", b"NaN"), ":2: .*malformed"),
     "infinity": (HEAD + LINE.replace(b"1.5", b"1e999"), ":2: .*out of range"),
+    "a time beyond all": (HEAD + LINE.replace(b"1.5", b"1e308"), ":2: .*<= 1000000000.0"),
+    "a number of 20 digits": (HEAD + LINE.replace(b'"worker":0', b'"worker":99999999999999999999'), ":2: .*worker"),
     "a number for a list": (HEAD + LINE.replace(b'{"m":1,"n":2,"k":3}', b"17"), r":2: .*parameters"),
     "an unknown status": (HEAD + LINE.replace(b'"failed"', b'"odd"'), r":2: .*status"),
     "an unknown kind": (HEAD + LINE.replace(b'"record"', b'"study"'), r":2: .*kind"),

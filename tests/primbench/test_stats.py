@@ -211,3 +211,9 @@ def test_the_minimum_detectable_ratio_is_found_in_four_of_five_tries(count: int)
     logs = rng.normal(math.log(least), 0.01, (SESSIONS, count))
     found = sum((stats.paired(list(np.exp(each)), [1.0] * count).p() or 0) < 0.05 for each in logs) / SESSIONS
     assert 0.77 < found < 0.87
+
+
+def test_what_differs_by_orders_of_magnitude_leaves_the_ratio_open() -> None:
+    found = paired([1e9, 1e-300, 5e-324], [1e-300, 1e9, 1e9])
+    assert (0.0, math.inf) == found.interval()
+    assert math.inf == found.minimum_detectable()
