@@ -13,8 +13,8 @@ from pathlib import Path
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
-def lock(descriptor: int) -> bool:
-    """Whether the file is this process's now, until it closes it; so it is where the file system has no locks.
+def lock(descriptor: int) -> bool | None:
+    """Whether the file is this process's now, until it closes it; None where the file system has no locks.
 
     On NFS the file has to be open for writing. Raises OSError.
     """
@@ -25,6 +25,7 @@ def lock(descriptor: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
+        return None
     return True
 
 

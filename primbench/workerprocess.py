@@ -18,6 +18,7 @@ from primbench.protocol import Outcome, Ready, Refusal, Start
 from primbench.ranks import Ranks, readable
 from primbench.record import Case
 from primbench.runtimes.applied import mismatch, outside
+from primbench.runtimes.leftovers import sweep
 from primbench.runtimes.refusals import refusal
 from primbench.runtimes.supervise import Order
 
@@ -44,6 +45,7 @@ class WorkerProcess:
         arm is BackendUnavailable, too, and WorkerError where it cannot be started.
         """
         self._ranks = ranks
+        self._in_arm = arm is not None
         self._unread = b""
         sockets = ranks.sockets if ranks else ()
         peers = tuple(peer.fileno() for peer in sockets)
@@ -79,6 +81,8 @@ class WorkerProcess:
     def end(self) -> None:
         """Kill the worker and everything it started."""
         self._child.end()
+        if self._in_arm and self._child.was_killed:
+            sweep()
         if self._ranks:
             self._ranks.end()
 

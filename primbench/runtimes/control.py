@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import secrets
-import signal
-import time
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,20 +13,19 @@ from primbench.arms import Arm
 from primbench.cgroups import cgroup_folders
 from primbench.errors import BackendUnavailable
 from primbench.runtimes.launch import answer
+from primbench.runtimes.leftovers import remove_groups
 from primbench.sysfiles import format_cpu_list
 
 PERIOD_US = 100_000
-REMOVED_WITHIN_S = 5.0
 _PROCESSES = "cgroup.procs"
 _SUBTREE = "cgroup.subtree_control"
 _WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # what is asked for, not who asks
 
 
 class _Group(NamedTuple):
-    """A control group of our own. home: where this process is. enabled: controllers that its parent now has."""
+    """A control group of our own. enabled: controllers that its parent now has."""
 
     folder: Path
-    home: Path
     enabled: list[str]
 
 
@@ -41,11 +37,11 @@ class Limits(NamedTuple):
 
 
 @contextlib.contextmanager
-def limited(arm: Arm, root: Path = Path("/")) -> Iterator[Limits]:
+def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Limits]:
     """Makes groups with the limits of an arm, or says how systemd does where groups may not be made here.
 
-    This process stays outside: what clears up must not be killed for want of memory, nor use up the quota. Raises
-    BackendUnavailable where neither will do.
+    name: of the groups. This process stays outside: what clears up must not be killed for want of memory, nor use up
+    the quota. Raises BackendUnavailable where neither will do.
     """
     controllers = _controllers(arm)
     if not controllers:
@@ -55,7 +51,7 @@ def limited(arm: Arm, root: Path = Path("/")) -> Iterator[Limits]:
     limits = Limits([], lambda: _enter(groups))
     try:
         try:
-            _make(controllers, arm, root, groups)
+            _make(controllers, arm, name, root, groups)
         except (OSError, ValueError) as error:
             _leave(groups)
             if isinstance(error, OSError) and error.errno in _WRONG:
@@ -81,16 +77,15 @@ def _controllers(arm: Arm) -> list[str]:
     ]
 
 
-def _make(controllers: Sequence[str], arm: Arm, root: Path, groups: list[_Group]) -> None:
+def _make(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_Group]) -> None:
     """Fills ``groups`` as they are made, so that they can be removed after an error, too."""
-    name = f"primbench-{secrets.token_hex(6)}"
     on_v2 = []
     for controller in controllers:
         own = cgroup_folders(controller, root)[0]
         if (own / "cgroup.controllers").exists():
             on_v2.append(controller)
         else:
-            groups.append(_Group(own / name, own, []))
+            groups.append(_Group(own / name, []))
             _fill(groups[-1], _v1_limits(controller, arm, own))
     if on_v2:
         _make_on_v2(on_v2, arm, name, root, groups)
@@ -101,7 +96,7 @@ def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, gro
     above = cgroup_folders(controllers[0], root)
     for parent in above:
         enabled = [each for each in controllers if each not in (parent / _SUBTREE).read_text().split()]
-        groups.append(_Group(parent / name, above[0], enabled))
+        groups.append(_Group(parent / name, enabled))
         try:
             for controller in enabled:
                 _write(parent / _SUBTREE, f"+{controller}")
@@ -114,12 +109,16 @@ def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, gro
 
 
 def _fill(group: _Group, limits: Mapping[str, str]) -> None:
-    """Goes in and out: only then it is known whether a process may."""
+    """Lets a process in: only then it is known whether one may. Not this one, which has to outlive the limits."""
     group.folder.mkdir()
     for file, value in limits.items():
         _write(group.folder / file, value)
-    _write(group.folder / _PROCESSES, "0")
-    (group.home / _PROCESSES).write_text("0")
+    tried = subprocess.run(
+        ["sh", "-c", 'echo 0 > "$1"', "sh", group.folder / _PROCESSES],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if tried.returncode > 0:
+        raise PermissionError(errno.EPERM, tried.stderr.strip() or "no process may enter", str(group.folder))
 
 
 def _write(path: Path, value: str) -> None:
@@ -163,17 +162,9 @@ def _leave(groups: list[_Group]) -> None:
     """Ends what is left in them, too."""
     while groups:
         group = groups.pop()
-        with contextlib.suppress(OSError):
-            (group.home / _PROCESSES).write_text("0")
-        deadline = time.monotonic() + REMOVED_WITHIN_S
-        while group.folder.exists() and time.monotonic() < deadline:
-            for process in (group.folder / _PROCESSES).read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(process), signal.SIGKILL)
-            try:
-                group.folder.rmdir()
-            except OSError:  # its processes are still ending
-                time.sleep(0.02)
+        remove_groups([group.folder])
+        if any(group.folder.parent.glob("primbench-*")):
+            continue  # another one's limits would end with the controller
         for controller in group.enabled:
             with contextlib.suppress(OSError):
                 (group.folder.parent / _SUBTREE).write_text(f"-{controller}")

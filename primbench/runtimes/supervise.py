@@ -11,12 +11,9 @@ import os
 import re
 import resource
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -30,12 +27,11 @@ from primbench.protocol import Refusal
 from primbench.runtimes import launch
 from primbench.runtimes.control import limited
 from primbench.runtimes.launch import Launch
+from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 
 STEP_TIMEOUT_S = 60.0
 GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has ended
-CLEARED_WITHIN_S = 10.0
 _HINT = re.compile(r"(Run|See) '.* --help'")
-_GONE = ("no such", "does not exist", "cannot connect")  # in the words of those who are to remove something
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +48,9 @@ def main() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup, and then for the worker, too
             signal.signal(number, lambda *_: None)
     try:
-        with tempfile.TemporaryDirectory(prefix="primbench-") as folder:
-            status = run(order, Path(folder))
+        sweep()
+        with launch_folder() as folder:
+            status = run(order, folder)
     except PrimbenchError as refusal:
         os.write(1, protocol.encode(Refusal(reason=str(refusal), placement=False)) + b"\n")
         sys.exit(refusal.exit_code)
@@ -66,16 +63,17 @@ def run(order: Order, folder: Path) -> int:
     Raises BackendUnavailable or InvalidRequest where it cannot be started.
     """
     launched = launch(order.arm, folder, gpus=order.gpus)
+    note(folder, ToDo(after=launched.after, environment=launched.environment))
     try:
         for step in launched.before:
             _make(order.arm, step, launched)
         if order.arm.runtime != "host":
             return _attend(order.arm, launched.worker, launched)
-        with limited(order.arm) as limits:
+        with limited(order.arm, folder.name) as limits:
             return _attend(order.arm, [*limits.in_front, *launched.worker], launched, limits.enter)
     finally:
         for step in launched.after:
-            _clear(step, launched)
+            clear(step, launched.environment)
 
 
 def _make(arm: Arm, command: Sequence[str], launched: Launch) -> None:
@@ -153,24 +151,6 @@ def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
         worker.stdin.write(said)
         worker.stdin.flush()
     return bool(said)
-
-
-def _clear(command: Sequence[str], launched: Launch) -> None:
-    """Until it works or there is nothing to clear: what is being removed already is in the way for a while."""
-    if shutil.which(command[0]) is None:
-        return
-    deadline = time.monotonic() + CLEARED_WITHIN_S
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                env=launched.environment, timeout=STEP_TIMEOUT_S, check=False,
-            )  # fmt: skip
-            if done.returncode == 0 or any(words in done.stderr.lower() for words in _GONE):
-                return
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.2)
 
 
 def end_as(status: int) -> NoReturn:

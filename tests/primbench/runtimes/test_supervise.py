@@ -13,13 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from primbench.arms import parse_arm
+from primbench.arms import Arm, parse_arm
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.measurement import Method
 from primbench.protocol import Start
 from primbench.record import Case, Record, Worker
 from primbench.runtimes.control import properties
 from primbench.session import Session
+from primbench.sysfiles import read_mounts
 from primbench.workerprocess import WorkerProcess
 
 START = Start(backend="numpy", device="cpu")
@@ -78,6 +79,59 @@ def test_a_worker_that_is_killed_is_said_to_be_and_replaced(folder: Path) -> Non
     assert isinstance(second, Worker)
     assert isinstance(after, Record)
     assert (1, "ok") == (second.worker, after.status)
+
+
+def control_groups(name: str) -> list[Path]:
+    tops = [Path(mount.point) for mount in read_mounts(Path("/")) if mount.kind.startswith("cgroup")]
+    return [path for top in tops for path in top.rglob(name)]
+
+
+def with_limit(words: str) -> Arm:
+    """Skips where no control group can be made."""
+    arm = parse_arm(f"host:{words}")
+    try:
+        WorkerProcess(START, arm=parse_arm("host:memory=4GiB")).end()
+    except BackendUnavailable as refusal:
+        pytest.skip(f"a limit on the host needs root or systemd: {refusal}")
+    return arm
+
+
+def test_what_a_killed_supervisor_leaves_is_cleared_by_the_next_one_and_no_more(folder: Path) -> None:
+    arm = with_limit("memory=4GiB")
+    running = WorkerProcess(START, arm=arm)
+    (kept,) = folder.iterdir()
+    killed = WorkerProcess(START, arm=arm)
+    (left,) = set(folder.iterdir()) - {kept}
+    assert control_groups(left.name)
+    (folder / "primbench-of-somebody").mkdir()
+    supervisors = {each.pid: each for each in psutil.Process().children() if "supervise" in " ".join(each.cmdline())}
+    supervisors[max(supervisors)].kill()
+    wait_until(lambda: not psutil.pid_exists(killed.ready.pid))
+    assert left.exists()
+    with Session(arms={"here": parse_arm("host:name=here")}) as session:
+        assert ["ok"] == [each.status for each in session.run([CASE]) if isinstance(each, Record)]
+    assert {kept.name, "primbench-of-somebody"} == {path.name for path in folder.iterdir()}
+    assert [] == control_groups(left.name)
+    assert control_groups(kept.name)
+    killed.end()
+    running.end()
+    assert ["primbench-of-somebody"] == [path.name for path in folder.iterdir()]
+    assert [] == control_groups(kept.name)
+
+
+def test_a_limit_of_nothing_is_refused_and_leaves_nothing(folder: Path) -> None:
+    before = control_groups("primbench-*")
+    with pytest.raises(BackendUnavailable, match="of memory may be too little"):
+        WorkerProcess(START, arm=with_limit("memory=1B"))
+    assert [] == list(folder.iterdir())
+    assert set(control_groups("primbench-*")) <= set(before)
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + ENDED_WITHIN_S
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_what_the_runtime_cannot_do_is_the_reason(folder: Path) -> None:
@@ -139,7 +193,7 @@ def test_what_is_in_the_way_of_clearing_is_waited_for(client: Callable[[str], Pa
 
 FRONT = """\
 import sys
-from primbench.arms import parse_arm
+from primbench.arms import Arm, parse_arm
 from primbench.protocol import Start
 from primbench.workerprocess import WorkerProcess
 print(WorkerProcess(Start(backend="numpy", device="cpu"), arm=parse_arm("host")).ready.pid, flush=True)

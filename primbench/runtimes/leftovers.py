@@ -1,0 +1,119 @@
+"""What a launch makes, and what is left of it where whoever was to clear it away was killed.
+
+The folder of a launch is locked as long as its supervisor lives. Of one that is not, the container, the control groups,
+which are called as it is, and the folder itself are removed by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from primbench.locks import lock
+from primbench.sysfiles import read_mounts
+
+_PREFIX = "primbench-"
+_TO_DO = "to-clear.json"
+_STEP_TIMEOUT_S = 60.0
+_CLEARED_WITHIN_S = 10.0
+_REMOVED_WITHIN_S = 5.0
+_GONE = ("no such", "does not exist", "cannot connect")  # in the words of those who are to remove something
+
+
+class ToDo(msgspec.Struct, frozen=True, kw_only=True):
+    """after, environment: as ``Launch`` has them."""
+
+    after: list[list[str]] = []
+    environment: dict[str, str] | None = None
+
+
+@contextlib.contextmanager
+def launch_folder() -> Iterator[Path]:
+    """Of this process alone, and removed with all that is in it."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, open(Path(name) / _TO_DO, "wb") as held:
+        lock(held.fileno())
+        _note(held.fileno(), ToDo())
+        yield Path(name)
+
+
+def note(folder: Path, to_do: ToDo) -> None:
+    """What is to be done before the folder may go, should this process not come to it."""
+    with open(folder / _TO_DO, "rb+") as file:
+        _note(file.fileno(), to_do)
+
+
+def _note(descriptor: int, to_do: ToDo) -> None:
+    os.pwrite(descriptor, msgspec.json.encode(to_do) + b"\n", 0)  # longer each time: never cut
+
+
+def sweep() -> None:
+    """Clear away what killed supervisors of this user left here."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+            _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Raises OSError, ValueError or msgspec.MsgspecError where it is none of ours."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        return  # only what nobody else can have written to says what is to be run
+    with open(folder / _TO_DO, "rb+") as file:
+        if lock(file.fileno()) is not True or any(Path(m.point).is_relative_to(folder) for m in read_mounts(Path("/"))):
+            return
+        to_do = msgspec.json.decode(file.read(), type=ToDo)
+        for command in to_do.after:
+            clear(command, to_do.environment)
+        for mount in read_mounts(Path("/")):
+            if mount.kind in ("cgroup", "cgroup2"):
+                remove_groups(_called(folder.name, mount.point))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _called(name: str, top: str) -> Iterator[Path]:
+    for at, names, _ in os.walk(top):
+        if name in names:
+            yield Path(at) / name
+
+
+def remove_groups(groups: Iterator[Path] | Sequence[Path]) -> None:
+    """Control groups without groups in them. Ends the processes that are left there, too."""
+    for group in groups:
+        deadline = time.monotonic() + _REMOVED_WITHIN_S
+        while group.exists() and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                for process in (group / "cgroup.procs").read_text().split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(process), signal.SIGKILL)
+            try:
+                group.rmdir()
+            except OSError:  # its processes are still ending
+                time.sleep(0.02)
+
+
+def clear(command: Sequence[str], environment: Mapping[str, str] | None) -> None:
+    """Until it works or there is nothing to clear: what is being removed already is in the way for a while."""
+    if shutil.which(command[0]) is None:
+        return
+    deadline = time.monotonic() + _CLEARED_WITHIN_S
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                env=environment, timeout=_STEP_TIMEOUT_S, check=False,
+            )  # fmt: skip
+            if done.returncode == 0 or any(words in done.stderr.lower() for words in _GONE):
+                return
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.2)
