@@ -57,7 +57,14 @@ times = st.lists(st.floats(0, 1e6), min_size=1, max_size=5)
 samples = st.builds(Samples, samples_s=times, calls_per_sample=counts, taken_by=texts)
 traces = st.builds(Trace, busy_s=samples, kernels_per_call=amounts, kernels=st.lists(texts, max_size=3))
 gpus = st.builds(GpuReading, sm_clock_hz=st.none() | amounts, energy_j=st.none() | amounts, missing=reasons)
-hosts = st.builds(HostReading, duration_s=seconds, cpu_time_s=seconds, voluntary_switches=counts, missing=reasons)
+hosts = st.builds(
+    HostReading,
+    duration_s=seconds,
+    cpu_time_s=seconds,
+    voluntary_switches=counts,
+    involuntary_switches=counts,
+    missing=reasons,
+)
 measurements = st.builds(
     Measurement,
     device_s=st.none() | samples,

@@ -214,6 +214,6 @@ def test_the_minimum_detectable_ratio_is_found_in_four_of_five_tries(count: int)
 
 
 def test_what_differs_by_orders_of_magnitude_leaves_the_ratio_open() -> None:
-    found = paired([1e9, 1e-300, 5e-324], [1e-300, 1e9, 1e9])
+    found = stats.paired([1e9, 1e-300, 5e-324], [1e-300, 1e9, 1e9])
     assert (0.0, math.inf) == found.interval()
     assert math.inf == found.minimum_detectable()
