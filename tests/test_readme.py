@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import subprocess
@@ -48,10 +49,15 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
         return name, made.params
 
 
+@functools.cache
+def kept(study: str) -> record.Results:
+    return record.read(STUDIES / f"h200-{study}-docker-podman-cupy.jsonl.xz")
+
+
 @pytest.mark.parametrize(("study", "launches"), [("launch", True), ("host", False)])
 def test_the_first_table_is_that_of_the_kept_studies(study: str, launches: bool) -> None:
     """Launches are those of the longer one."""
-    comparison = compare(record.read(STUDIES / f"h200-{study}-docker-podman-cupy.jsonl.xz"))
+    comparison = compare(kept(study))
     assert comparison.again is not None
     arms = [*comparison.arms, comparison.again]
     for number, case in enumerate(comparison.again.cases):
@@ -69,7 +75,7 @@ def test_the_first_table_is_that_of_the_kept_studies(study: str, launches: bool)
 
 
 def test_what_leaving_out_slow_samples_did_is_that_of_the_kept_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    results, found = record.read(STUDIES / "h200-launch-docker-podman-cupy.jsonl.xz"), []
+    results, found = kept("launch"), []
     for _ in range(2):
         again = compare(results).again
         assert again is not None
