@@ -1,0 +1,49 @@
+"""What `primbench --help` and `primbench list` cost beside `import click`, which they cannot do without.
+
+Promised by primbench/cli/__init__.py: the help costs little more than click itself. Takes 20 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+COMMANDS = {
+    "import click": ("-c", "import click"),
+    "primbench --help": ("-m", "primbench", "--help"),
+    "primbench list": ("-m", "primbench", "list"),
+}
+
+
+def taken(arguments: tuple[str, ...]) -> tuple[float, float]:
+    """Wall and CPU time of a fresh Python, in seconds."""
+    before, start = cpu_s(), time.perf_counter()
+    subprocess.run([sys.executable, "-P", *arguments], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start, cpu_s() - before
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=21)
+    rounds = parser.parse_args().rounds
+    for arguments in COMMANDS.values():
+        taken(arguments)  # writes what Python keeps compiled
+    times = [{name: taken(arguments) for name, arguments in COMMANDS.items()} for _ in range(rounds)]
+    print(f"medians of {rounds} rounds; ratios within rounds, to the first")
+    for name in COMMANDS:
+        wall, cpu = (statistics.median(each[name][kind] for each in times) for kind in (0, 1))
+        ratios = [statistics.median(each[name][kind] / each["import click"][kind] for each in times) for kind in (0, 1)]
+        print(f"{name:17} {1e3 * wall:5.0f} ms ({ratios[0]:.2f}), of CPU time {1e3 * cpu:5.0f} ms ({ratios[1]:.2f})")
+
+
+if __name__ == "__main__":
+    main()
