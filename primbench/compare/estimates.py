@@ -146,7 +146,7 @@ def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[Ar
     flat = [each for arm in arms for case in arm.cases for each in case.estimates]
     q: dict[int, float | None] = {}
     for family in ([each for each in flat if each.judges], [each for each in flat if not each.judges]):
-        known = [each for each in family if each.q is not None]
+        known = [each for each in family if each.q is not None and not each.is_too_busy]
         adjusted = stats.benjamini_hochberg([each.q for each in known if each.q is not None])
         q |= {id(each): value for each, value in zip(known, adjusted, strict=True)}
     floors = {

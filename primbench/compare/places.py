@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from primbench.compare.comparison import Effect
-from primbench.compare.sides import Side
+from primbench.compare.sides import Side, Turn
 from primbench.environment.difference import Change, Difference, Part, PartDifference, difference
+from primbench.record import Worker
 
 OF_ONE_PLACE: tuple[Part, ...] = ("machine", "stack", "limits")
 """What is not to change from one process of a side to the next."""
@@ -19,15 +20,23 @@ _CALLED = re.compile(r"software\.(providers|preloads)\.")
 
 def differences(baseline: Side, side: Side) -> dict[str, Difference]:
     """Backend and device -> what differs between the workers of two sides, process by process."""
-    found = {}
+    found: dict[str, Difference] = {}
     for served in dict.fromkeys((record.case.backend, record.case.device) for record in baseline.records):
         one, other = baseline.workers_of(*served), side.workers_of(*served)
         if one and other:
-            both = one.keys() & other.keys()
-            first = next(iter(one.values())), next(iter(other.values()))
-            pairs = [(one[process], other[process]) for process in sorted(both)] or [first]
+            pairs = _side_by_side(one, other) or [(one[0][1], other[0][1])]
             found[" ".join(served)] = _merged([difference(a.environment, b.environment) for a, b in pairs])
     return found
+
+
+def _side_by_side(
+    one: Sequence[tuple[Turn, Worker]], other: Sequence[tuple[Turn, Worker]]
+) -> list[tuple[Worker, Worker]]:
+    """Every worker beside the first one that the other side had in the same turn."""
+    first_of_one, first_of_other = dict(reversed(one)), dict(reversed(other))
+    pairs = [(worker, first_of_other[turn]) for turn, worker in one if turn in first_of_other]
+    replaced = [(turn, worker) for turn, worker in other if worker is not first_of_other[turn]]
+    return pairs + [(first_of_one[turn], worker) for turn, worker in replaced if turn in first_of_one]
 
 
 def _merged(found: Sequence[Difference]) -> Difference:
@@ -46,15 +55,18 @@ def _merged_part(found: Sequence[PartDifference]) -> PartDifference:
 
 def mixed(side: Side) -> Iterator[tuple[Change, int, int]]:
     """What a side's own workers differ in from its first one, in how many of how many: it is not one place."""
+    like: dict[tuple[str, str, int], list[Worker]] = {}
     for served in dict.fromkeys((record.case.backend, record.case.device) for record in side.records):
-        workers = [*side.workers_of(*served).values()]
+        for (ranks, _), worker in side.workers_of(*served):
+            like.setdefault((*served, ranks), []).append(worker)
+    for first, *others in like.values():
         changes: dict[str, Change] = {}
         counts: Counter[str] = Counter()
-        for other in workers[1:]:
-            for change in changes_of({"": difference(workers[0].environment, other.environment)}, *OF_ONE_PLACE):
+        for other in others:
+            for change in changes_of({"": difference(first.environment, other.environment)}, *OF_ONE_PLACE):
                 changes.setdefault(change.field, change)
                 counts[change.field] += 1
-        yield from ((change, counts[field], len(workers)) for field, change in changes.items())
+        yield from ((change, counts[field], 1 + len(others)) for field, change in changes.items())
 
 
 def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Effect | None:

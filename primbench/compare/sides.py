@@ -43,6 +43,8 @@ FEWEST_BEYOND = 10  # samples beyond a quantile of the tail
 
 Values = dict[str, dict[int, float]]
 """Metric -> process -> seconds."""
+Turn = tuple[int, int]
+"""Ranks and process."""
 
 
 def margin_of(primitive: str, metric: str) -> float:
@@ -145,17 +147,18 @@ class Side:
         """What workers asked of their place and did not get, each once."""
         return list(dict.fromkeys(lack for worker in self.used for lack in worker.placement.lacks))
 
-    def workers_of(self, backend: str, device: str) -> dict[int, Worker]:
-        """Process -> the first worker of it that served the backend on the device."""
-        found: dict[int, Worker] = {}
-        for record in self.records:
-            if (record.case.backend, record.case.device) == (backend, device) and record.worker in self.workers:
-                found.setdefault(record.case.process, self.workers[record.worker])
-        return found
+    def workers_of(self, backend: str, device: str) -> list[tuple[Turn, Worker]]:
+        """Those that served the backend on the device, each once; of several in one turn all but the last had to go."""
+        turns = {
+            record.worker: (record.case.ranks, record.case.process)
+            for record in self.records
+            if (record.case.backend, record.case.device) == (backend, device)
+        }
+        return [(turn, self.workers[number]) for number, turn in turns.items() if number in self.workers]
 
     def worker_of(self, backend: str, device: str) -> Worker | None:
         """The first of them."""
-        return next(iter(self.workers_of(backend, device).values()), None)
+        return next((worker for _, worker in self.workers_of(backend, device)), None)
 
 
 def sides_of(results: Results) -> dict[str, Side]:

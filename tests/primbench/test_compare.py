@@ -501,6 +501,20 @@ def test_a_side_of_two_machines_is_told_and_names_the_effect(made_study: MadeStu
     assert ("container effect", ["host", "podman"]) == (first(together).effect, [*together.mixed]), "pair by pair"
 
 
+def test_a_second_worker_of_one_process_is_looked_at_too(made_study: MadeStudy) -> None:
+    """As where a run was gone on with elsewhere."""
+    results = made_study(["host", "podman"], [case()], scattered(1.1), pairs=1)
+    worker = replace(
+        results.workers[-1], worker=2, environment=replace(HERE, machine=replace(HERE.machine, kernel="2.6"))
+    )
+    resumed = replace(
+        results, workers=[*results.workers, worker], records=[*results.records, replace(results.records[-1], worker=2)]
+    )
+    found = compare(resumed)
+    (mixed,) = [each for each in found.mixed["podman"] if each.change.field == "machine.kernel"]
+    assert ("machine effect", "2.6", 1, 2) == (first(found).effect, mixed.change.b, mixed.workers, mixed.of)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_place_that_was_not_had_is_noted_and_is_a_cause_where_there_are_others(
     made_study: MadeStudy, count: int
