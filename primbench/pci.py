@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from primbench.sysfiles import attempt, labelled_value, read_cpu_list, read_number, sysfs_address, whole_number
+from primbench.sysfiles import attempt, labelled_value, read_cpu_list, read_number, sysfs_address, trimmed, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ def gpu_addresses(root: Path) -> list[str]:
 
 def _is_gpu(path: Path) -> bool:
     vendor, kind = (path / "vendor").read_text(), (path / "class").read_text()
-    return (vendor.strip(), path.name) == (_NVIDIA, sysfs_address(path.name)) and kind.startswith(_DISPLAY_CONTROLLER)
+    return (trimmed(vendor), path.name) == (_NVIDIA, sysfs_address(path.name)) and kind.startswith(_DISPLAY_CONTROLLER)
 
 
 def memory_nodes_of_gpus(root: Path) -> dict[int, str]:
@@ -61,7 +61,7 @@ def _local_cpus(root: Path, address: str) -> list[int]:
 def _generation(name: str) -> Callable[[Path, str], int]:
     def read(root: Path, address: str) -> int:
         path = root / "sys/bus/pci/devices" / address / name
-        speed, _, unit = path.read_text().strip().partition(" ")
+        speed, _, unit = trimmed(path.read_text()).partition(" ")
         if speed.removesuffix(".0") not in _GENERATIONS or not unit.startswith("GT/s"):
             raise ValueError(f"{path}: expected a speed such as 16.0 GT/s PCIe, found {speed[:40]!r}")
         return _GENERATIONS[speed.removesuffix(".0")]

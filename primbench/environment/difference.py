@@ -53,7 +53,7 @@ _LOADS_CUDA_LATE = re.compile(r"cupy(-.+)?|numba-cuda|cuda-.+")
 _NOT_LOADED = "one of the two had not loaded it"
 # Counters and moments, and what other fields are judged by.
 _IGNORED = re.compile(
-    r"time_utc|software\.imported|machine\.memory_available_bytes|nodes\[\d+\]\.(allowed|memory_bytes|distances\.\d+|gpu)"
+    r"time_utc|software\.imported|machine\.memory_available_bytes|nodes\[\d+\]\.(allowed|initiators|memory_bytes|distances\.\d+|gpu)"
     r"|limits\.(periods|throttled_periods|throttled_s|out_of_memory_kills|shm_free_bytes)"
 )
 

@@ -230,10 +230,8 @@ READERS = {
     "virtualization": Reader("/proc/cpuinfo flags, /sys/class/dmi/id, /proc/version", _virtualization),
     "kernel_parameters": Reader("/proc/cmdline", _kernel_parameters),
     "mitigations": Reader(f"{_CPU}/vulnerabilities", _mitigations),
-    "cpu_kinds": Reader(
-        f"{_CPU}/cpu*/cpu_capacity, {_CPU}/cpu*/cpufreq/cpuinfo_max_freq, /sys/devices/cpu_*/cpus", cores.cpu_kinds
-    ),
-    "last_level_caches": Reader(f"{_CPU}/cpu*/cache", cores.last_level_caches),
+    "cpu_kinds": Reader(f"/sys/devices/cpu_*/cpus, {_CPU}/cpuN/cpu_capacity or cpufreq", cores.cpu_kinds),
+    "last_level_caches": Reader(f"{_CPU}/cpuN/cache", cores.last_level_caches),
     "clocksource": Reader("/sys/devices/system/clocksource", _clocksource),
     "clock_s": Reader("time.perf_counter_ns(), measured", _clock_s),
     "clock_resolution_s": Reader("time.perf_counter_ns(), measured", _clock_resolution_s),

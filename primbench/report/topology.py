@@ -11,6 +11,7 @@ from primbench.units import format_bytes, format_frequency
 
 # Most GPUs have no node for their own memory, and NVML says so in the way it says "unknown".
 USUALLY_ABSENT = ("memory_node",)
+MOST_GROUPS = 8
 
 
 def text(found: Topology) -> str:
@@ -51,12 +52,13 @@ def _kind(kind: CpuKind) -> str:
 
 
 def _caches(caches: Sequence[Cache]) -> list[str]:
-    """A line for each size, with the CPUs that share one, group after group."""
+    """A line for each size, with the CPUs that share one, group after group; the first ones where there are many."""
     alike: dict[tuple[int, int | None], list[str]] = {}
     for cache in caches:
         alike.setdefault((cache.level, cache.size_bytes), []).append(format_cpu_list(cache.cpus))
     return [
-        f"last-level cache: {len(groups)} L{level} of {format_bytes(size)}: CPUs {'; '.join(groups)}"
+        f"last-level cache: {len(groups)} L{level} of {format_bytes(size)}: CPUs {'; '.join(groups[:MOST_GROUPS])}"
+        + "; ..." * (len(groups) > MOST_GROUPS)
         for (level, size), groups in alike.items()
     ]
 

@@ -47,6 +47,11 @@ def test_slow_cores_within_one_monitor_are_a_kind_of_their_own(tree: Callable[[s
     assert {"performance": [*range(8)], "efficiency": [*range(8, 14)], "efficiency-2": [14, 15]} == named(root)
 
 
+def test_monitors_alone_tell_kinds(tree: Callable[[str], Path]) -> None:
+    quick, slow = cpu_kinds(without(tree("intel-hybrid"), "cpuinfo_max_freq"))
+    assert ([*range(8)], [*range(8, 16)], None) == (quick.cpus, slow.cpus, quick.max_frequency_hz)
+
+
 def test_monitors_that_name_some_cpus_alone_tell_no_kinds(tree: Callable[[str], Path]) -> None:
     root = tree("intel-hybrid")
     write(root, {"sys/devices/cpu_atom/cpus": "8\n"})

@@ -272,6 +272,7 @@ def unexplained(found: Topology) -> list[str]:
     names = [name for name in found.__struct_fields__ if getattr(found, name) is None and name not in found.missing]
     for node in found.nodes or []:
         lacking = {"memory_bytes": node.memory_bytes is None, "distances": not node.distances}
+        lacking["allowed"] = node.allowed is None
         names += [name for name in lacking if lacking[name] != (f"nodes.{node.id}.{name}" in found.missing)]
     for gpu in found.gpus or []:
         names += [name for name in gpu.__struct_fields__ if (getattr(gpu, name) is None) != (name in gpu.missing)]

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import topology
-from primbench.cores import Package
+from primbench.cores import Cache, Package
 from primbench.doctor import Place
 from primbench.report.topology import pcie, sockets, text, unknowns, use
 from primbench.topology import GpuPlace, Link, Node, Topology
@@ -42,6 +42,36 @@ def test_nodes_with_their_distances_and_what_may_be_used(tree: Callable[[str], P
     head = ["2 sockets, 32 cores, 64 threads (2 a core)"]
     head += ["allowed here: CPUs 16-19, memory of node 1 (cgroup v2 cpuset.cpus.effective)"]
     assert head == text(found).splitlines()[:2]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "intel-hybrid",
+            [
+                "performance: CPUs 0-7 (up to 4.9 GHz, by cpu_core)",
+                "efficiency: CPUs 8-15 (up to 3.6 GHz, by cpu_atom)",
+                "last-level cache: 1 L3 of 25 MiB: CPUs 0-15",
+            ],
+        ),
+        ("epyc-ccx", ["last-level cache: 8 L3 of 16 MiB: CPUs 0-1; 2-3; 4-5; 6-7; 8-9; 10-11; 12-13; 14-15"]),
+    ],
+)
+def test_kinds_of_cpus_and_groups_that_share_a_cache(name: str, lines: list[str], tree: Callable[[str], Path]) -> None:
+    assert lines == text(topology.collect(tree(name), gpus=False)).splitlines()[1 : 1 + len(lines)]
+
+
+def test_many_caches_are_not_all_named() -> None:
+    caches = [Cache(level=3, size_bytes=2**20, cpus=[cpu]) for cpu in range(9)]
+    assert "last-level cache: 9 L3 of 1 MiB: CPUs 0; 1; 2; 3; 4; 5; 6; 7; ...\n" == text(
+        Topology(last_level_caches=caches)
+    )
+
+
+def test_memory_without_cpus_names_the_node_near_it(tree: Callable[[str], Path]) -> None:
+    shown = rows(topology.collect(tree("hbm-and-cxl"), gpus=False), "node")
+    assert [["2", "none, near node 0"], ["3", "none, near node 1"], ["4", "none"]] == [row[:2] for row in shown[3:]]
 
 
 def test_nodes_name_the_gpus_near_them_and_those_whose_memory_they_are(tree: Callable[[str], Path]) -> None:
@@ -131,6 +161,7 @@ def test_absence_of_nvml_is_told_once() -> None:
 
 def test_sockets_are_counted() -> None:
     assert "1 socket, 1 core, 1 thread" == sockets([Package(id=0, cores=[[0]])])
+    assert "sockets unknown, 1 core, 1 thread" == sockets([Package(id=None, cores=[[0]])])
     assert "2 sockets, 2 cores, 8 threads (4 a core)" == sockets(
         [Package(id=0, cores=[[0, 1, 2, 3]]), Package(id=8, cores=[[4, 5, 6, 7]])]
     )
