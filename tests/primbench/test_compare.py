@@ -794,6 +794,65 @@ def test_a_cause_works_the_way_that_was_seen_and_comes_last_where_it_cannot_do_s
     assert [] == told("podman", 0.5)
 
 
+def causes_of(made_study: MadeStudy, ratio: float, one: dict[str, Any], other: dict[str, Any], **how: Any) -> list[str]:
+    """one, other: what of the software, or by "limits" and "machine" of these, is other than here."""
+
+    def changed(name: str, changes: dict[str, Any]) -> environment.Environment:
+        groups = {
+            group: replace(getattr(HERE, group), **changes.pop(group))
+            for group in ("limits", "machine")
+            if group in changes
+        }
+        return place(name, software=changes, **groups)
+
+    environments = {"host": changed("host", dict(one)), "podman": changed("podman", dict(other))}
+    cases = [case(**how)]
+    (explanation,) = explained(made_study, cases, scattered(ratio), environments=environments).values()
+    return [*explanation.causes]
+
+
+ONE_THREAD: dict[str, Any] = {"threads": {"openblas": 1}, "variables": {"OMP_NUM_THREADS": "1"}}
+TWO_THREADS: dict[str, Any] = {"threads": {"openblas": 2}, "variables": {}}
+REFERENCE_BLAS: dict[str, Any] = {"providers": {"NumPy's gemm": Library(path="/usr/lib/libblas.so.3", build_id="aa")}}
+OPENBLAS: dict[str, Any] = {"providers": {"NumPy's gemm": Library(path="/usr/lib/libopenblas.so.0", build_id="bb")}}
+
+
+def test_fewer_threads_are_named_with_the_variable_that_sets_them(made_study: MadeStudy) -> None:
+    words = "threads.openblas is 2 in host and 1 in podman; OMP_NUM_THREADS is none in host and 1 in podman"
+    assert [f"fewer threads in podman: {words}"] == causes_of(made_study, 2.0, TWO_THREADS, ONE_THREAD)
+    (faster,) = causes_of(made_study, 0.2, TWO_THREADS, ONE_THREAD)
+    assert faster.startswith("fewer threads in podman: "), "they may have been in each other's way"
+    (more,) = causes_of(made_study, 0.5, ONE_THREAD, TWO_THREADS)
+    assert more.startswith("more threads in podman: ")
+
+
+def test_a_cause_that_suffices_comes_before_threads_that_do_not(made_study: MadeStudy) -> None:
+    blas, threads = causes_of(made_study, 17.0, TWO_THREADS | OPENBLAS, ONE_THREAD | REFERENCE_BLAS)
+    assert blas == (
+        "another BLAS: NumPy's gemm is libopenblas.so.0, build id bb in host and libblas.so.3, build id aa in podman"
+    )
+    assert threads.endswith("; that makes a ratio of 2.83, no more")
+
+
+def test_a_blas_is_no_cause_of_what_does_not_multiply(made_study: MadeStudy) -> None:
+    assert [] == causes_of(made_study, 1.5, OPENBLAS, REFERENCE_BLAS, primitive="launch")
+
+
+def test_the_machine_comes_before_its_cpus_and_these_before_their_threads(made_study: MadeStudy) -> None:
+    here = TWO_THREADS | {"limits": {"cpus_allowed": [0, 1]}, "machine": {"cpu_model": "Xeon"}}
+    there = ONE_THREAD | {"limits": {"cpus_allowed": [3]}, "machine": {"cpu_model": "EPYC"}}
+    found = causes_of(made_study, 2.0, here, there)
+    assert "another machine: cpu_model is Xeon in host and EPYC in podman" == found[0]
+    assert "fewer CPUs in podman: cpus_allowed is 0-1 in host and 3 in podman" == found[1]
+    assert found[2].startswith("fewer threads in podman: ")
+
+
+def test_a_variable_that_one_arm_sets_and_no_library_reads_is_named_without_its_value(made_study: MadeStudy) -> None:
+    arms = ["host", "host:env.SETTING_OF_A_USER=secret,name=podman"]
+    found = explained(made_study, [case()], scattered(1.4), arms=arms)["gemm"]
+    assert ["the variable SETTING_OF_A_USER is set in podman"] == found.causes
+
+
 @pytest.mark.parametrize(
     ("arm", "fields", "without"),
     [
