@@ -504,9 +504,9 @@ def test_a_side_of_two_machines_is_told_and_names_the_effect(made_study: MadeStu
 def test_a_second_worker_of_one_process_is_looked_at_too(made_study: MadeStudy) -> None:
     """As where a run was gone on with elsewhere."""
     results = made_study(["host", "podman"], [case()], scattered(1.1), pairs=1)
-    worker = replace(
-        results.workers[-1], worker=2, environment=replace(HERE, machine=replace(HERE.machine, kernel="2.6"))
-    )
+    last = results.workers[-1]
+    machine = replace(last.environment.machine, kernel="2.6")
+    worker = replace(last, worker=2, environment=replace(last.environment, machine=machine))
     resumed = replace(
         results, workers=[*results.workers, worker], records=[*results.records, replace(results.records[-1], worker=2)]
     )
