@@ -9,7 +9,6 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.errors import InvalidRequest, UnsupportedCase
@@ -111,6 +110,8 @@ def _told(rank: int, refusal: str) -> str:
 
 def host_identity() -> str:
     """The same for two processes that see each other's /proc."""
+    from pathlib import Path
+
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -1,6 +1,7 @@
 """A Problem is one primitive at one size; a kernel is how one backend computes it.
 
-Both register themselves when their file in ``kernels/`` is imported. The command line, ``primbench list``
+Both register themselves when their file in ``kernels/`` is imported; PRIMITIVE_BACKEND.py beside PRIMITIVE.py is for
+kernels alone. The command line, ``primbench list``
 and the conformance test are derived from what is registered here.
 """
 
@@ -72,6 +73,11 @@ class Problem(ABC):
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 
     def __init_subclass__(cls, *, name: str) -> None:
+        package, _, file = cls.__module__.rpartition(".")
+        if package == "primbench.kernels" and _holds_kernels_alone(file):
+            raise TypeError(
+                f"primitive {name!r}: {file}.py, by its name, holds kernels alone, and is not looked at for it"
+            )
         if name in _problems and _problems[name].__module__ != cls.__module__:
             raise TypeError(f"primitive {name!r} is defined in {_problems[name].__module__} and {cls.__module__}")
         cls.primitive = name
@@ -197,17 +203,34 @@ def described(step: Step, **attributes: Any) -> Step:
 
 
 @functools.cache  # else the folder is looked through for every problem of a suite
+def _files() -> list[str]:
+    package = importlib.import_module("primbench.kernels")
+    return [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
+
+
+def _holds_kernels_alone(file: str) -> bool:
+    """Whether it is called PRIMITIVE_BACKEND, beside PRIMITIVE."""
+    return any(file.startswith(f"{other}_") for other in _files())
+
+
+@functools.cache
+def load_problems() -> None:
+    """Import the files that define problems, which for the help are half of its time with all others."""
+    for file in _files():
+        if not _holds_kernels_alone(file):
+            importlib.import_module(f"primbench.kernels.{file}")
+
+
+@functools.cache
 def load_all() -> None:
     """Import every file of ``primbench.kernels``; an import error in one of them is raised, not hidden."""
-    package = importlib.import_module("primbench.kernels")
-    for module in pkgutil.iter_modules(package.__path__):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"primbench.kernels.{module.name}")
+    for file in _files():
+        importlib.import_module(f"primbench.kernels.{file}")
 
 
 def primitives() -> dict[str, type[Problem]]:
     """Every primitive by name, in alphabetical order."""
-    load_all()
+    load_problems()
     return dict(sorted(_problems.items()))
 
 

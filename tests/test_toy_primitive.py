@@ -31,7 +31,7 @@ def tree(example: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "tests/kernels/test_conformance.py", folder)
     (folder / "primbench/kernels/toy.py").write_text(example)
     wrong = example.replace("np.multiply(x, 2,", "np.multiply(x, 3,").replace('"scale"', '"thrice"')
-    (folder / "primbench/kernels/toy_wrong.py").write_text(wrong)
+    (folder / "primbench/kernels/thrice.py").write_text(wrong)
     return folder
 
 

@@ -68,6 +68,13 @@ def test_the_folder_of_kernels_is_looked_through_once(monkeypatch: pytest.Monkey
     assert "gemm" in problem.primitives()
 
 
+def test_a_problem_that_would_not_be_found_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"gemm_wide\.py, by its name, holds kernels alone"):
+        type("Wide", (Problem,), {"__module__": "primbench.kernels.gemm_wide"}, name="wide")
+    problem.load_all()
+    assert set(problem.primitives()) == {name for name, _ in problem._kernels}
+
+
 def test_two_files_may_not_define_one_primitive_or_kernel() -> None:
     define()
     foreign = type("foreign", (), {"__module__": "elsewhere"})
