@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.places import changes_of
@@ -125,7 +125,8 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
 
 def _first(comparison: Comparison) -> Iterator[str]:
     """What has to be known before any verdict."""
-    yield from (_single(comparison), _mixed(comparison), _too_busy(comparison), _itself(comparison))
+    sentences = [[_single(comparison)], _mixed(comparison), [_too_busy(comparison)], [_itself(comparison)]]
+    yield from (_end(filter(None, each)) for each in sentences)
 
 
 def _single(comparison: Comparison) -> str:
@@ -143,18 +144,18 @@ def _single(comparison: Comparison) -> str:
     return (
         f"ONE PROCESS A SIDE CANNOT TELL in {len(single)} of {sum(len(each.cases) for each in comparison.all_arms)} "
         f"cases, since processes of one place differ, too: {arm.name} took {shown_ratio(found.ratio)} times as long as "
-        f"{comparison.baseline} in {name_of(case.case)}; to know, {more}.\n"
+        f"{comparison.baseline} in {name_of(case.case)}; to know, {more}."
     )
 
 
-def _mixed(comparison: Comparison) -> str:
+def _mixed(comparison: Comparison) -> list[str]:
     """Where a side was not one place, line by line."""
-    return "".join(
+    return [
         f"NOT ONE PLACE: {name} ran with {'; '.join(map(_of_workers, found[:MOST_CHANGES]))}"
         f"{f'; and {len(found) - MOST_CHANGES} more: --json has all' if len(found) > MOST_CHANGES else ''}. "
-        "What it differs by may be this: measure it anew in one place.\n"
+        "What it differs by may be this: measure it anew in one place."
         for name, found in comparison.mixed.items()
-    )
+    ]
 
 
 def _of_workers(found: Mixed) -> str:
@@ -177,7 +178,7 @@ def _too_busy(comparison: Comparison) -> str:
     return (
         f"TOO BUSY TO TELL in {len(busy)} of {sum(len(each.cases) for each in comparison.all_arms)} cases: something "
         f"else took the CPUs; {comparison.baseline} waited for one during {here} of its time, {arm.name} during "
-        f"{there}, in {name_of(worst.case)}. Quiet the machine, or keep CPUs of it for the arms alone (bind-cpus=).\n"
+        f"{there}, in {name_of(worst.case)}. Quiet the machine, or keep CPUs of it for the arms alone (bind-cpus=)."
     )
 
 
@@ -188,13 +189,13 @@ def _itself(comparison: Comparison) -> str:
     primary = [(case, case.primary) for case in comparison.again.cases if case.primary]
     unequal = [(case, found) for case, found in primary if not found.is_equivalent]
     if not unequal:
-        return f"{comparison.baseline} against itself: equivalent in all {len(primary)} cases.\n" if primary else ""
+        return f"{comparison.baseline} against itself: equivalent in all {len(primary)} cases." if primary else ""
     worst, found = max(unequal, key=lambda each: abs(each[1].ratio - 1))
     most = " ".join(filter(None, (shown_ratio(found.ratio), found.interval and shown_interval(found.interval))))
     return (
         f"NOT VALID in {len(unequal)} of {len(primary)} cases: {comparison.baseline} is not shown to be equivalent to "
         f"itself, by {most} in {name_of(worst.case)}. There only what lies beyond is called different: quiet the "
-        "machine, or run more pairs.\n"
+        "machine, or run more pairs."
     )
 
 
@@ -279,5 +280,5 @@ def _explanations(arm: ArmComparison) -> Iterator[str]:
         yield from (f"next: {command}" for command in list(nexts)[:1])
 
 
-def _end(notes: Sequence[str]) -> str:
+def _end(notes: Iterable[str]) -> str:
     return "".join(f"{plain.printable(note)}\n" for note in notes)
