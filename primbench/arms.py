@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from primbench.confidential import hidden, is_secret
 from primbench.errors import InvalidRequest
 from primbench.placement import Placement
 from primbench.sysfiles import format_cpu_list, parse_cpu_list
@@ -25,7 +26,9 @@ RUNTIMES = ("host", "docker", "podman", "apptainer", "charliecloud", "enroot", "
 
 _CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NEXT_KEY = re.compile(r",(?=[A-Za-z][\w.-]*=)")  # other commas belong to a value, such as a list
+_NEXT_KEY = re.compile(
+    r",(?=[A-Za-z][\w.-]*=|env\.[A-Za-z_]\w*(?:,|$))"
+)  # other commas belong to a value, such as a list
 _ENV = "env."
 
 
@@ -39,7 +42,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     those. cap_add, cap_drop: capabilities, as "SYS_NICE".
     network, ipc: "private" or "host"; network also "none". cgroup: "private", or "host" for the control groups of who
     starts the worker. root: the host's files are bound, or lie below an overlay. no_new_privileges: whether a program
-    is denied more than whoever starts it has. variables: set in the worker's environment.
+    is denied more than whoever starts it has. variables: set in the worker's environment. passed: names of those that
+    are there as they are where the study is started: no file and no list of processes has their values.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     root: Literal["bind", "overlay"] | None = None
     no_new_privileges: Literal["yes", "no"] | None = None
     variables: dict[str, str] = {}
+    passed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises InvalidRequest for values that mean nothing in any runtime."""
@@ -77,7 +82,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         for capability in self.cap_add + self.cap_drop:
             if not _CAPABILITY.fullmatch(capability):
                 raise InvalidRequest(f"arm {self.name}: capability {capability!r}: its name, such as SYS_NICE")
-        for variable, value in self.variables.items():
+        for variable, value in [*self.variables.items(), *((name, "") for name in self.passed)]:
             if not _VARIABLE.fullmatch(variable) or "\0" in value:
                 raise InvalidRequest(f"arm {self.name}: env.{variable}: a variable's name, such as env.OMP_NUM_THREADS")
 
@@ -106,13 +111,14 @@ def parse_arm(text: str) -> Arm:
     runtime, colon, settings = text.partition(":")
     if colon and not settings:
         raise InvalidRequest(f"arm {text!r}: after the colon come settings, as in {runtime}:cpus=2")
-    pairs = []
+    where = f"arm {hidden(text)!r}"
+    pairs: list[tuple[str, str | None]] = []
     for setting in _NEXT_KEY.split(settings) if settings else []:
         key, equals, value = setting.partition("=")
-        if not equals:
-            raise InvalidRequest(f"arm {text!r}: {setting!r} is no KEY=VALUE; the keys are {_known()}")
-        pairs.append((key, value))
-    return _arm(runtime, pairs, f"arm {text!r}")
+        if not equals and not key.startswith(_ENV):
+            raise InvalidRequest(f"{where}: {setting!r} is no KEY=VALUE; the keys are {_known()}")
+        pairs.append((key, value if equals else None))
+    return _arm(runtime, pairs, where)
 
 
 def arm_of(table: Mapping[str, Any]) -> Arm:
@@ -124,10 +130,10 @@ def arm_of(table: Mapping[str, Any]) -> Arm:
     return _arm(runtime, pairs, f"[[arm]] of {runtime}")
 
 
-def _pairs(key: str, value: Any) -> Iterable[tuple[str, str]]:
+def _pairs(key: str, value: Any) -> Iterable[tuple[str, str | None]]:
     """What a line of a table would be in words."""
     if key == "env" and isinstance(value, dict):
-        return [(f"{_ENV}{variable}", _word(variable, each)) for variable, each in value.items()]
+        return [(f"{_ENV}{name}", None if each is True else _word(name, each)) for name, each in value.items()]
     if isinstance(value, list):
         return [(key, "+".join(_word(key, each) for each in value))]
     return [(key, _word(key, value))]
@@ -143,7 +149,7 @@ def _word(key: str, value: Any) -> str:
     return str(value)
 
 
-def _arm(runtime: str, pairs: Iterable[tuple[str, str]], where: str) -> Arm:
+def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> Arm:
     if runtime not in RUNTIMES:
         raise InvalidRequest(f"{where}: runtime {runtime!r}: there are {', '.join(RUNTIMES)}")
     fields: dict[str, Any] = {}
@@ -153,8 +159,10 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str]], where: str) -> Arm:
         if key in seen:
             raise InvalidRequest(f"{where}: {key} is given twice")
         seen.add(key)
-        if key.startswith(_ENV):
-            fields.setdefault("variables", {})[key.removeprefix(_ENV)] = value
+        if value is None:
+            fields["passed"] = (*fields.get("passed", ()), key.removeprefix(_ENV))
+        elif key.startswith(_ENV):
+            fields.setdefault("variables", {})[_not_secret(key, where)] = value
         elif key in _PLACEMENT:
             placement[_PLACEMENT[key].field] = _parsed(_PLACEMENT[key].parse, key, value, where)
         elif key in _FIELDS:
@@ -165,6 +173,17 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str]], where: str) -> Arm:
     if "name" not in fields:
         fields["name"] = _words(Arm(name=runtime, runtime=runtime, **fields))
     return Arm(runtime=runtime, **fields)
+
+
+def _not_secret(key: str, where: str) -> str:
+    """The name of the variable. Raises InvalidRequest where its value is not to be written down."""
+    name = key.removeprefix(_ENV)
+    if is_secret(name):
+        raise InvalidRequest(
+            f"{where}: {key}: its value would stand in files and in lists of processes: set {name} in the environment, "
+            f"and write {key} without a value ({key} = true in a table)"
+        )
+    return name
 
 
 def _parsed(parse: Callable[[str], Any], key: str, value: str, where: str) -> Any:
@@ -197,6 +216,7 @@ def _words(arm: Arm) -> str:
             if key != "name" and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
                 settings.append(f"{key}={setting.write(value)}")
     settings += [f"{_ENV}{name}={value}" for name, value in arm.variables.items()]
+    settings += [f"{_ENV}{name}" for name in arm.passed]
     return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from primbench import backends as backend_files
 from primbench import environment
+from primbench.confidential import HIDDEN, hidden, is_secret
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, OutputError
 from primbench.measurement import Method
@@ -167,9 +168,9 @@ def header(command: list[str], labels: Mapping[str, str]) -> Header:
     """The first line of a results file made here and now."""
     return Header(
         schema_version=SCHEMA_VERSION,
-        command=[utf8(argument) for argument in command],
+        command=[hidden(utf8(argument)) for argument in command],
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        labels={utf8(name): utf8(value) for name, value in labels.items()},
+        labels={utf8(name): HIDDEN if is_secret(name) else hidden(utf8(value)) for name, value in labels.items()},
         environment=environment.collect(gpus=False),
     )
 

@@ -10,9 +10,11 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from primbench import runtimes
 from primbench.arms import Arm, arm_of, parse_arm
 from primbench.cli import compare as comparing
 from primbench.cli.compare import fail_on_option
+from primbench.cli.consent import check_own
 from primbench.cli.measuring import Begun, Entries, measure_and_report, resuming, run_cases, writing
 from primbench.cli.options import (
     TIMEOUT,
@@ -48,7 +50,7 @@ ALONE = ("processes", "dry_run", "roof", "against", "time_unit")
 PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus", "threads")
 """Options that arms have instead."""
 BEGUN_WITH = {
-    "suite", "arms", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "max_noise",
+    "suite", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "max_noise",
     "min_time", "max_time", "seed", "check", "output", "labels", "runtime", "runner", "no_new_privileges", "quota",
 }  # fmt: skip
 """What a results file keeps, and --resume does not take anew."""
@@ -190,10 +192,13 @@ def refuse_beside_resume() -> None:
 
 
 def resumed(held: Results, values: dict[str, Any]) -> Study:
-    """Raises InvalidRequest where the file holds no study."""
+    """Raises InvalidRequest where the file holds no study, or arms that are not to be run or cannot be."""
     study = held.header.study
     if study is None:
         raise InvalidRequest(f"{values['resume']}: not of a study: go on with the command that began it")
+    check_own(values["resume"], study.arms, values.get("arms", ()))
+    for arm in study.arms:
+        runtimes.check(arm)
     until_settled = values["until"] is not None or (study.until_settled and values["pairs"] is None)
     whole = len(whole_pairs(study, held.records))
     more = MOST_UNTIL if _ends_itself(values) and whole >= study.pairs else 0

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from primbench.confidential import hidden, is_secret
 from primbench.sysfiles import utf8
 
 _VARIABLE = re.compile(
@@ -15,7 +16,6 @@ _VARIABLE = re.compile(
     r"|FLEXIBLAS|GLIBC_TUNABLES|LD_(AUDIT|BIND_NOW|LIBRARY_PATH|PRELOAD)"
     r"|PYTHON(DEVMODE|MALLOC|OPTIMIZE|PATH|TRACEMALLOC)|PYTHON_(GIL|JIT)"
 )
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 _NAMES_A_HOST = {"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_RAS_ADDR"}
 # What NVIDIA's images say of themselves: no library reads it.
 _LABELS = {"CUDA_VERSION", "CUDNN_VERSION", "NCCL_VERSION", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"}
@@ -34,7 +34,7 @@ _CACHES = {
 
 def variables() -> dict[str, str]:
     """Those that libraries read and that can change speed; never one that names a secret or a host."""
-    return {name: homely(value) for name, value in sorted(os.environ.items()) if is_recorded(name)}
+    return {name: recorded(value) for name, value in sorted(os.environ.items()) if is_recorded(name)}
 
 
 def is_recorded(name: str) -> bool:
@@ -44,7 +44,12 @@ def is_recorded(name: str) -> bool:
 
 def is_for_libraries(name: str) -> bool:
     """Whether a variable is of those that libraries read, and no secret."""
-    return _VARIABLE.fullmatch(name) is not None and not _SECRET.search(name)
+    return _VARIABLE.fullmatch(name) is not None and not is_secret(name)
+
+
+def recorded(value: str) -> str:
+    """The value of a variable, as it is told."""
+    return hidden(homely(value))
 
 
 def homely(text: str) -> str:

@@ -103,7 +103,8 @@ def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Dif
     idle = _idle(a.software, b.software)
     for found in _changes("", _comparable(a, b), _comparable(b, a)):
         change = _of_same_work(found, idle) if same_work else _of_other_work(found)
-        changes[next(part for fields, part in _PARTS.items() if re.fullmatch(fields, change.field, re.DOTALL))].append(change)
+        part = next(part for fields, part in _PARTS.items() if re.fullmatch(fields, change.field, re.DOTALL))
+        changes[part].append(change)
     if any(change.kind == "differs" for change in changes["machine"]):
         chosen = [change for change in changes["stack"] if _CHOSEN_FOR_THE_CPU.fullmatch(change.field)]
         changes["stack"] = [change for change in changes["stack"] if change not in chosen]

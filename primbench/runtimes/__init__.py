@@ -6,6 +6,7 @@ its version; and ``launch(arm, folder, gpus=...)``, with a folder of its own tha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -41,12 +42,20 @@ RUNTIMES = {
 
 
 def check(arm: Arm) -> None:
-    """Raises InvalidRequest where the runtime cannot meet what the arm asks for, whether it is installed or not."""
+    """Raises InvalidRequest where the runtime cannot meet what the arm asks for, whether it is installed or not.
+
+    So it does where a variable is not set here that the arm is to have from here.
+    """
     if arm.on_host_root and not RUNTIMES[arm.runtime].starts_host_root:
         raise InvalidRequest(
             f"arm {arm.name}: {arm.runtime} starts images of its own only: add image=NAME, as `{arm.runtime} list` "
             "has it"
         )
+    for name in arm.passed:
+        if name not in os.environ:
+            raise InvalidRequest(
+                f"arm {arm.name}: {name} is not set here, and no file keeps its value: set it in the environment"
+            )
     for field, key in settings_of(arm).items():
         if field not in RUNTIMES[arm.runtime].settings:
             able = [name for name, runtime in RUNTIMES.items() if field in runtime.settings]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from primbench.arms import Arm, in_words, settings_of
 from primbench.cgroups import cgroup_version
 from primbench.environment import confinement
-from primbench.environment.configuration import homely, is_recorded
+from primbench.environment.configuration import is_recorded, recorded
 from primbench.placement import THREAD_VARIABLES
 from primbench.protocol import Ready
 from primbench.sysfiles import attempt, format_cpu_list
@@ -146,7 +146,7 @@ def _variables(arm: Arm, ready: Ready, here: Outside) -> str | None:
     set_by_placement = THREAD_VARIABLES if arm.placement.threads is not None else ()
     for name, value in arm.variables.items():
         read_back = is_recorded(name) and not _OF_RUNTIMES.fullmatch(name) and name not in set_by_placement
-        if read_back and held.get(name) not in (value, homely(value)) and "~" not in held.get(name, ""):
+        if read_back and held.get(name) not in (value, recorded(value)) and "~" not in held.get(name, ""):
             return f"{name}={held[name]}" if name in held else f"no {name}"
     return None
 

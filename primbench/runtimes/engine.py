@@ -11,7 +11,7 @@ from pathlib import Path
 
 from primbench.arms import Arm
 from primbench.runtimes.hostroot import bound_folders, caches
-from primbench.runtimes.launch import gpu_files, module, options, variables
+from primbench.runtimes.launch import env_options, gpu_files, module, options, variables
 from primbench.sysfiles import format_cpu_list
 
 SETTINGS = frozenset(
@@ -43,7 +43,7 @@ def container(arm: Arm, folder: Path, *, private_network: str) -> list[str]:
                 ("--ipc", arm.ipc),
             ]
         ),
-        *(f"--env={name}={value}" for name, value in variables(arm, folder).items()),
+        *env_options(arm, variables(arm, folder)),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from primbench.arms import Arm
-from primbench.runtimes.launch import Launch, answer, module, variables, version
+from primbench.runtimes.launch import Launch, answer, env_options, module, variables, version
 
 SETTINGS = frozenset({"image", "variables"})
 
@@ -19,5 +19,4 @@ def found() -> tuple[str | None, str]:
 def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
     """Its hook passes the GPUs that a variable names."""
     inside = ({"NVIDIA_VISIBLE_DEVICES": "all"} if gpus else {}) | variables(arm, folder)
-    given = [f"--env={name}={value}" for name, value in inside.items()]
-    return Launch(worker=["enroot", "start", *given, str(arm.image), *module(arm)])
+    return Launch(worker=["enroot", "start", *env_options(arm, inside), str(arm.image), *module(arm)])

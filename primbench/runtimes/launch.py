@@ -57,8 +57,14 @@ def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -
     else:
         passed = {name: value for name, value in passed.items() if "/" not in value}
     links = ",".join(os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES)
+    given = {name: environ[name] for name in arm.passed}
     told = {"PRIMBENCH_RUNTIME": arm.runtime, "PRIMBENCH_HOST_NAMESPACES": links}
-    return dict(sorted((passed | arm.variables | told).items()))
+    return dict(sorted((passed | arm.variables | given | told).items()))
+
+
+def env_options(arm: Arm, inside: Mapping[str, str]) -> list[str]:
+    """``--env`` for each variable: one that is passed on without its value, which the program has in its own ones."""
+    return [f"--env={name}" if name in arm.passed else f"--env={name}={value}" for name, value in inside.items()]
 
 
 def gpu_files(root: Path = Path("/")) -> list[str]:

@@ -168,7 +168,7 @@ def test_a_placement_that_contradicts_itself_is_refused() -> None:
         ({"runtime": 1}, "a name in quotes"),
         ({"cpus": True}, "cpus = True: neither a text nor a number: write it in quotes, as --arm has it"),
         ({"seccomp": False}, "seccomp = False: neither a text nor a number"),
-        ({"env": {"A": True}}, "A = True: neither a text nor a number"),
+        ({"env": {"A": False}}, "A = False: neither a text nor a number"),
         ({"cpuset": [[1]]}, r"cpuset = \[1\]: neither a text nor a number"),
         ({"runtime": "runc", "no-new-privileges": 1}, "no-new-privileges=1: there are yes, no"),
         ({"env": "A=1"}, "unknown key 'env'"),
@@ -181,6 +181,29 @@ def test_tables_that_mean_nothing_are_refused(table: dict[str, Any], reason: str
 
 
 def test_every_field_of_an_arm_has_a_key() -> None:
-    fields = set(Arm.__struct_fields__) - {"name", "runtime", "placement"}
+    fields = set(Arm.__struct_fields__) - {"name", "runtime", "placement", "passed"}
     assert fields == set(SETTING_KEYS)
     assert len(Placement.__struct_fields__) == len(PLACEMENT_KEYS)
+
+
+def test_a_variable_without_a_value_is_passed_on() -> None:
+    arm = parse_arm("host:env.HF_TOKEN,cpus=2,env.MINE,env.OMP_NUM_THREADS=1")
+    assert (("HF_TOKEN", "MINE"), {"OMP_NUM_THREADS": "1"}) == (arm.passed, arm.variables)
+    assert "host:cpus=2,env.OMP_NUM_THREADS=1,env.HF_TOKEN,env.MINE" == arm.name
+    assert arm == parse_arm(format_arm(arm))
+    assert ("HF_TOKEN",) == arm_of({"runtime": "host", "env": {"HF_TOKEN": True}}).passed
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["host:env.HF_TOKEN=hunter2", "host:env.HF_TOKEN=hunter2,nosuch=1", "host:nosuch,env.HF_TOKEN=hunter2", "table"],
+)
+def test_a_secret_is_refused_and_not_repeated(words: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        arm_of({"env": {"HF_TOKEN": "hunter2"}}) if words == "table" else parse_arm(words)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_refused_secret_comes_with_the_way_out() -> None:
+    with pytest.raises(InvalidRequest, match=r"set HF_TOKEN .*, and write env\.HF_TOKEN without a value"):
+        parse_arm("host:env.HF_TOKEN=hunter2")

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels", "primbench.suites": ROOT / "suites"}
 
 LAYERS = [
-    "errors units dtypes pins",
+    "errors units dtypes pins confidential",
     "streams sysfiles jsonlines locks quantities",
     "cgroups cores cpusets pci refusedcalls",
     "problem measurement mempolicy stats random hostmemory launcher runtime seal",

@@ -364,3 +364,28 @@ def test_a_device_specification_that_only_root_may_read_says_nothing_to_others(t
     (tmp_path / "etc/cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu")
     (tmp_path / "etc/cdi/nvidia.yaml").chmod(0)
     assert not cdi_names_gpus(tmp_path)
+
+
+@pytest.mark.parametrize("runtime", ["host", "docker", "podman", "apptainer", "charliecloud", "enroot", "runc"])
+def test_no_list_of_processes_has_the_value_of_a_variable_that_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runtime: str
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hunter2")
+    image = ",image=mine" if runtime == "enroot" else ""
+    arm = parse_arm(f"{runtime}:env.MY_TOKEN{image}")
+    assert "hunter2" not in repr(arm)
+    launched = runtimes.launch(arm, tmp_path, gpus=False)
+    commands = [*launched.before, launched.worker, *launched.after]
+    assert "hunter2" not in repr(commands)
+    has_option = any("--env=MY_TOKEN" in command for command in commands)
+    configuration = tmp_path / "config.json"
+    in_file = configuration.exists() and "MY_TOKEN=hunter2" in configuration.read_text()
+    assert has_option or in_file or "hunter2" in (launched.environment or {}).values()
+
+
+def test_a_variable_to_be_passed_on_that_is_not_set_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MY_TOKEN", raising=False)
+    with pytest.raises(
+        InvalidRequest, match="MY_TOKEN is not set here, and no file keeps its value: set it in the env"
+    ):
+        runtimes.check(parse_arm("host:env.MY_TOKEN"))

@@ -1,0 +1,58 @@
+"""Whose arms these are: a study's file says what is run when it is gone on with, and it may be somebody else's."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from primbench.arms import HOST_IMAGE, Arm, format_arm
+from primbench.cli import say
+from primbench.confidential import hidden
+from primbench.errors import InvalidRequest
+from primbench.placement import THREAD_VARIABLES
+from primbench.study import AGAIN
+
+_FILTERS = (None, "default", "unconfined", "docker", "podman")  # which are no files
+
+
+def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
+    """Nothing for arms that the command line names again; else those that choose programs are shown, and asked about.
+
+    Raises InvalidRequest where it names others than the file's, and where nobody says yes.
+    """
+    begun_with = [arm for arm in arms if not arm.name.endswith(AGAIN)]
+    if named:
+        if list(named) != begun_with:
+            raise InvalidRequest("--arm and --resume: a study goes on with the arms and cases it was begun with")
+        return
+    choosing = [arm for arm in begun_with if _chooses(arm)]
+    if not choosing:
+        return
+    for arm in choosing:
+        say(f"{path} has this run: {_words(arm)}", err=True)
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        if not click.confirm("Run it?", err=True):
+            raise InvalidRequest(f"{path}: its arms are not run")
+        return
+    again = shlex.join([word for arm in begun_with for word in ("--arm", _words(arm))])
+    raise InvalidRequest(
+        f"{path}: images, variables and filters of its arms can have any program run: where they are yours, name them "
+        f"again: {again}"
+    )
+
+
+def _chooses(arm: Arm) -> bool:
+    """Whether it has other programs run than those that are here, or changes which ones are."""
+    counts = [name in THREAD_VARIABLES and value.isdecimal() for name, value in arm.variables.items()]
+    return arm.image not in (None, HOST_IMAGE) or bool(arm.passed) or not all(counts) or arm.seccomp not in _FILTERS
+
+
+def _words(arm: Arm) -> str:
+    try:
+        return hidden(format_arm(arm))
+    except InvalidRequest:  # that only a file can hold
+        return hidden(msgspec.json.encode(arm).decode())

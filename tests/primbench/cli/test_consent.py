@@ -1,0 +1,105 @@
+"""A study's file says what is run when it is gone on with: what is asked of who does so, and what the file keeps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from primbench.measurement import Measurement, Samples
+from primbench.problem import build
+from primbench.record import Case, Line, Results, encode
+
+Refusal = Callable[..., str]
+TIMES = Measurement(batch_s=Samples(samples_s=[1e-3] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise"))
+HARMLESS = ["host", "host:cpus=2,env.OMP_NUM_THREADS=1", "docker:seccomp=unconfined"]
+CHOOSING = [
+    "docker:image=mine",
+    "host:env.PYTHONPATH=/tmp/x",
+    "host:env.OMP_NUM_THREADS=/tmp/x.so",
+    "host:env.MY_TOKEN",
+    "podman:seccomp=/tmp/profile.json",
+]
+
+
+@pytest.fixture
+def written(made_study: Callable[..., Results], tmp_path: Path) -> Callable[..., Path]:
+    """``written(*arms)``: the file of a study of two pairs that is whole."""
+
+    def write(*arms: str) -> Path:
+        case = Case(
+            primitive="gemm",
+            parameters=build("gemm", {"m": 64, "n": 64, "k": 64}).parameters(),
+            backend="numpy",
+            device="cpu",
+        )
+        results = made_study(arms, [case], lambda arm, case, pair: TIMES, pairs=2)
+        lines: list[Line] = [results.header, *results.workers, *results.records]
+        path = tmp_path / "study.jsonl"
+        path.write_bytes(b"".join(map(encode, lines)))
+        return path
+
+    return write
+
+
+def test_arms_that_choose_nothing_are_gone_on_with(invoke: Callable[..., Result], written: Callable[..., Path]) -> None:
+    done = invoke("study", "--resume", written(*HARMLESS), "--fail-on", "never")
+    assert (0, "") == (done.exit_code, done.stderr), done.output
+
+
+@pytest.mark.parametrize("arm", CHOOSING)
+def test_arms_that_choose_programs_are_shown_and_named_again(
+    monkeypatch: pytest.MonkeyPatch, invoke: Callable[..., Result], written: Callable[..., Path], arm: str
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hunter2")
+    path = written("host", arm)
+    refused = invoke("study", "--resume", path)
+    assert (2, "") == (refused.exit_code, refused.stdout)
+    assert [f"{path} has this run: {arm}"] == refused.stderr.splitlines()[:-1]
+    assert f"where they are yours, name them again: --arm host --arm {arm}" in refused.stderr
+    done = invoke("study", "--resume", path, "--arm", "host", "--arm", arm, "--fail-on", "never")
+    assert 0 == done.exit_code, done.output
+
+
+def test_other_arms_than_the_files_are_refused(refusal: Refusal, written: Callable[..., Path]) -> None:
+    path = written("host", CHOOSING[0])
+    assert "--arm and --resume: a study goes on with the arms" in refusal("study", "--resume", path, "--arm", "host")
+
+
+def test_a_variable_that_was_passed_on_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, refusal: Refusal, written: Callable[..., Path]
+) -> None:
+    monkeypatch.delenv("MY_TOKEN", raising=False)
+    arms = ("--arm", "host", "--arm", "host:env.MY_TOKEN")
+    reason = refusal("study", "--resume", written("host", "host:env.MY_TOKEN"), *arms)
+    assert "MY_TOKEN is not set here, and no file keeps its value: set it in the environment" in reason
+
+
+def test_a_secret_is_in_no_file_and_no_table(tmp_path: Path) -> None:
+    path, suite = tmp_path / "study.jsonl", tmp_path / "tiny.toml"
+    suite.write_text("gemm = [{ m = 4, n = 4, k = 4 }]\n")
+    words: list[Any] = [
+        sys.executable,
+        "-P",
+        "-m",
+        "primbench",
+        "study",
+        suite,
+        "--device",
+        "cpu",
+        "--backend",
+        "numpy",
+    ]
+    words += ["--arm", "host", "--arm", "host:env.MY_TOKEN", "--pairs", "1", "--min-time", "1ms", "--max-time", "5ms"]
+    words += ["--label", "api_key=hunter2", "--label", "from=https://me:hunter2@there/x", "-o", path]
+    environment = os.environ | {"MY_TOKEN": "hunter2", "NCCL_SOCKET_URL": "tcp://me:hunter2@there:1"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert "host:env.MY_TOKEN against host" in done.stdout, done.stderr
+    assert "hunter2" not in done.stdout + done.stderr + path.read_text()
+    assert "tcp://***@there:1" in path.read_text()
