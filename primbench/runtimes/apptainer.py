@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from primbench.arms import Arm
-from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
+from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
 from primbench.runtimes.launch import Launch, answer, module, options, variables, version
 from primbench.sysfiles import format_cpu_list
 
@@ -26,7 +26,7 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
     image, rest = str(arm.image), confinement(arm)
     if arm.on_host_root:
         image = str(make_skeleton(folder))
-        rest += [f"--bind={bound}:{bound}:ro" for bound in bound_folders()]
+        rest += [f"--bind={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)]
         rest += [f"--bind={caches(folder)}"]
     elif gpus:
         rest += ["--nv"]

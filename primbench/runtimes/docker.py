@@ -29,7 +29,7 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
             tar.add(make_skeleton(folder), arcname=".")
         before.append(["docker", "import", str(archive), image])
         after.append(["docker", "rmi", "--force", image])
-        rest += engine.binds(folder) + (engine.devices() if gpus else [])
+        rest += engine.binds(arm, folder) + (engine.devices() if gpus else [])
     elif gpus:
         rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else ["--gpus=all"]
     assert image is not None

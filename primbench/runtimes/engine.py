@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.arms import Arm
-from primbench.runtimes.hostroot import bound_folders, caches
+from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.launch import env_options, gpu_files, module, options, variables
 from primbench.sysfiles import format_cpu_list
 
@@ -47,10 +47,10 @@ def container(arm: Arm, folder: Path, *, private_network: str) -> list[str]:
     ]
 
 
-def binds(folder: Path) -> list[str]:
+def binds(arm: Arm, folder: Path) -> list[str]:
     """Those of the host's root."""
     own = caches(folder)
-    return [*(f"--volume={bound}:{bound}:ro" for bound in bound_folders()), f"--volume={own}:{own}"]
+    return [*(f"--volume={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)), f"--volume={own}:{own}"]
 
 
 def devices() -> list[str]:

@@ -6,10 +6,18 @@ So the same Python, libraries and files are inside as outside, and only the cont
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import primbench
+from primbench.arms import Arm
+from primbench.errors import InvalidRequest
+from primbench.sysfiles import read_mounts
+
+OF_CONTAINERS = (Path("/etc/hostname"), Path("/etc/hosts"), Path("/etc/resolv.conf"))
+"""What container engines write for each container, and mount there."""
 
 # A container has its own of these, or has no use for them; /var may hold the file systems of other containers.
 _LEFT_OUT = {"proc", "sys", "dev", "run", "tmp", "var", "boot", "mnt", "media", "lost+found"}
@@ -25,6 +33,35 @@ def bound_folders(root: Path = Path("/")) -> list[Path]:
     needed |= {folder for name in _SEARCHED for folder in os.environ.get(name, "").split(":") if folder}
     folders = top | {Path(folder) for folder in needed if os.path.isabs(folder) and os.path.isdir(folder)}
     return sorted(folder for folder in folders if folder != Path("/") and not folders & set(folder.parents))
+
+
+def mounted_below(folders: Iterable[Path], root: Path = Path("/")) -> list[Path]:
+    """Where in the folders other file systems are mounted, the outer ones first.
+
+    A runtime that binds a folder binds these with it, and makes none of them read-only by making the folder so: they
+    are bound once more, each for itself. What cannot be entered cannot be bound, nor be written to.
+    """
+    within, found = {*folders}, dict[Path, None]()
+    for mount in read_mounts(root):
+        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), mount.point))
+        if within & {*point.parents} and mount.kind != "autofs" and os.path.lexists(point):
+            found[point] = None
+    return sorted(found, key=lambda point: len(point.parts))
+
+
+def read_only(arm: Arm, but: Iterable[Path] = ()) -> list[Path]:
+    """What is bound read-only by runtimes that name it as FROM:TO:ro. but: what the runtime itself puts there.
+
+    Raises InvalidRequest where such a word cannot say it.
+    """
+    folders = bound_folders()
+    points = [*folders, *(point for point in mounted_below(folders) if point not in {*but})]
+    for point in points:
+        if re.search("[:,\n]", str(point)):
+            raise InvalidRequest(
+                f"arm {arm.name}: {arm.runtime} cannot bind {point} read-only, for its name: unmount it, or take runc"
+            )
+    return points
 
 
 def make_skeleton(folder: Path) -> Path:

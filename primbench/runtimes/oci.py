@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from primbench.environment import confinement
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.control import PERIOD_US
-from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
+from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
 from primbench.runtimes.launch import PATH, Launch, answer, gpu_files, module, variables, version
-from primbench.sysfiles import format_cpu_list, read_mounts
+from primbench.sysfiles import format_cpu_list
 
 SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
 
@@ -158,23 +159,20 @@ def _mounts(arm: Arm, folder: Path) -> list[dict[str, Any]]:
 
 
 def _of_the_host(arm: Arm, folder: Path) -> list[dict[str, Any]]:
-    """Its folders, and what workers may write to."""
-    shown = _overlays(folder) if arm.root == "overlay" else [_bind(str(each), "ro") for each in bound_folders()]
-    return [*shown, _bind(str(caches(folder)), "rw")]
+    """Its folders, what is mounted in them, and what workers may write to."""
+    folders = bound_folders()
+    shown = _overlays(folder, folders) if arm.root == "overlay" else [_bind(str(each), "ro") for each in folders]
+    return [*shown, *(_bind(str(each), "ro") for each in mounted_below(folders)), _bind(str(caches(folder)), "rw")]
 
 
-def _overlays(folder: Path) -> list[dict[str, Any]]:
+def _overlays(folder: Path, lower: Sequence[Path]) -> list[dict[str, Any]]:
     """The host's folders over an empty one, which needs no place to write to: the binds are read-only, too.
 
-    An overlay holds nothing of what is mounted further down, such as a driver's libraries: that is bound.
+    An overlay holds nothing of what is mounted further down, such as a driver's libraries: only a bind does.
     """
-    empty, lower = folder / "empty", bound_folders()
+    empty = folder / "empty"
     empty.mkdir()
-    inner = [mount.point for mount in read_mounts(Path("/")) if {*Path(mount.point).parents} & {*lower}]
-    return [
-        *(_mount(str(each), "overlay", ["ro", f"lowerdir={each}:{empty}"]) for each in lower),
-        *(_bind(point, "ro") for point in inner if os.path.lexists(point)),
-    ]
+    return [_mount(str(each), "overlay", ["ro", f"lowerdir={each}:{empty}"]) for each in lower]
 
 
 def _bind(point: str, how: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
     name = engine.new_name()
     rest = engine.container(arm, folder, private_network="private")
     if arm.on_host_root:
-        rest += engine.binds(folder) + (engine.devices() if gpus else [])
+        rest += engine.binds(arm, folder) + (engine.devices() if gpus else [])
         image = ["--rootfs", str(make_skeleton(folder))]
     else:
         image = [str(arm.image)]

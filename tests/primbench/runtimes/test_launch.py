@@ -16,8 +16,8 @@ from primbench import runtimes
 from primbench.arms import RUNTIMES, Arm, parse_arm
 from primbench.environment.confinement import capabilities
 from primbench.errors import FileError, InvalidRequest
-from primbench.runtimes import engine, oci
-from primbench.runtimes.hostroot import bound_folders, caches
+from primbench.runtimes import engine, hostroot
+from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
 from primbench.runtimes.launch import Launch, cdi_names_gpus, gpu_files, variables
 from primbench.sysfiles import Mount
 
@@ -95,7 +95,8 @@ def test_docker_gets_the_hosts_root_as_an_image_of_links_and_empty_folders(tmp_p
         assert [] == [each.name for each in tar if not each.isdir() and not each.issym()]
         assert {f".{bound}" for bound in bound_folders()} <= set(tar.getnames())
     own = caches(tmp_path)
-    binds = [*(f"--volume={bound}:{bound}:ro" for bound in bound_folders()), f"--volume={own}:{own}"]
+    shown = read_only(parse_arm("docker"), OF_CONTAINERS)
+    binds = [*(f"--volume={bound}:{bound}:ro" for bound in shown), f"--volume={own}:{own}"]
     made = found.before[1]
     assert binds == [word for word in made if word.startswith("--volume=")]
     assert ["--device=/dev/nvidia0", "--device=/dev/nvidiactl"] == [word for word in made if word[:9] == "--device="]
@@ -127,7 +128,8 @@ def test_apptainer(tmp_path: Path) -> None:
 
 def test_apptainer_on_the_hosts_root_needs_no_libraries_of_the_driver(tmp_path: Path) -> None:
     words = launched("apptainer:seccomp=unconfined", tmp_path, gpus=True).worker
-    binds = [f"--bind={bound}:{bound}:ro" for bound in bound_folders()] + [f"--bind={caches(tmp_path)}"]
+    shown = read_only(parse_arm("apptainer"), OF_CONTAINERS)
+    binds = [f"--bind={bound}:{bound}:ro" for bound in shown] + [f"--bind={caches(tmp_path)}"]
     assert [*binds, str(tmp_path / "root"), sys.executable, *MODULE] == words[6:]
 
 
@@ -191,7 +193,8 @@ def test_runc_gets_a_configuration(tmp_path: Path) -> None:
     read_only = [
         each["destination"] for each in written["mounts"] if "rbind" in each["options"] and "ro" in each["options"]
     ]
-    assert [str(bound) for bound in bound_folders()] == read_only
+    bound = bound_folders()
+    assert [str(each) for each in (*bound, *mounted_below(bound))] == read_only
 
 
 def test_runc_knows_the_filters_of_docker_and_podman(tmp_path: Path) -> None:
@@ -231,13 +234,42 @@ def test_an_overlay_has_each_folder_of_the_host_and_what_is_mounted_in_it(
 ) -> None:
     inner = str(next(path for path in Path("/usr").iterdir() if path.is_dir()))
     mounts = [Mount("/", point, "ext4", "rw") for point in ("/", "/usr", inner, "/usr/absent", "/var/lib", "/usrlocal")]
-    monkeypatch.setattr(oci, "read_mounts", lambda root: mounts)
+    monkeypatch.setattr(hostroot, "read_mounts", lambda root: mounts)
     found = configuration("runc:root=overlay", tmp_path / "bundle")["mounts"]
     overlays = {each["destination"]: each["options"] for each in found if each["type"] == "overlay"}
     assert [str(folder) for folder in bound_folders()] == [*overlays]
     assert ["ro", f"lowerdir=/usr:{tmp_path}/bundle/empty"] == overlays["/usr"]
     binds = [each["destination"] for each in found if each["type"] == "bind"]
     assert [inner, str(tmp_path / "bundle/caches")] == binds
+
+
+def test_what_is_mounted_in_a_bound_folder_is_read_only_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outer ones first; a space in a name is an octal number to the kernel."""
+    spaced = tmp_path / "a b"
+    spaced.mkdir()
+    points = ["/", "/usr", "/usr/lib/x86", "/usr/lib", "/usr/absent", str(spaced).replace(" ", r"\040"), "/etc/hosts"]
+    monkeypatch.setattr(os.path, "lexists", lambda path: str(path) != "/usr/absent")
+    monkeypatch.setattr(hostroot, "read_mounts", lambda root: [Mount("/", point, "tmpfs", "rw") for point in points])
+    monkeypatch.setattr(hostroot, "bound_folders", lambda: [Path("/etc"), Path("/usr"), tmp_path])
+    below = [Path("/etc/hosts"), Path("/usr/lib"), Path("/usr/lib/x86"), spaced]
+    assert sorted(below) == sorted(mounted_below([Path("/etc"), Path("/usr"), tmp_path]))
+    found = [f"{each}:{each}:ro" for each in ("/etc", "/usr", tmp_path, "/usr/lib", "/usr/lib/x86", spaced)]
+    for option in (f"--volume={each}" for each in found):
+        assert option in launched("podman", tmp_path).before[0]
+    assert "--volume=/etc/hosts:/etc/hosts:ro" not in launched("podman", tmp_path).before[0]
+    for option in (f"--bind={each}" for each in found):
+        assert option in launched("apptainer", tmp_path).worker
+
+
+def test_a_mount_that_cannot_be_named_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strange = tmp_path / "a:b"
+    strange.mkdir()
+    monkeypatch.setattr(hostroot, "read_mounts", lambda root: [Mount("/", str(strange), "tmpfs", "rw")])
+    monkeypatch.setattr(hostroot, "bound_folders", lambda: [tmp_path])
+    with pytest.raises(InvalidRequest, match=r"podman cannot bind .*/a:b read-only, for its name"):
+        launched("podman", tmp_path)
 
 
 def configuration(text: str, folder: Path) -> Any:
