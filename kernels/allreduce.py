@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import itemsize_bytes, numpy_dtype
-from primbench.errors import InvalidRequest, UnsupportedCase
+from primbench.errors import InvalidField, UnsupportedCase
 from primbench.group import ALONE, Group
-from primbench.problem import Problem, Reference, Step, check_sizes, kernel, option, size
+from primbench.problem import Problem, Reference, Step, kernel, option, size
 from primbench.random import POOL_SIZE
 
 if TYPE_CHECKING:
@@ -48,15 +48,11 @@ class Allreduce(Problem, name="allreduce"):
     op: str = option("sum", "reduction", ("sum",))
     in_place: bool = option(True, "the sum overwrites the input")
 
-    def __post_init__(self) -> None:
-        check_sizes(self)
-        for name, value, known in (("dtype", self.dtype, tuple(EXACT)), ("op", self.op, ("sum",))):
-            if value not in known:
-                raise InvalidRequest(f"allreduce {name}={value!r}: one of {', '.join(known)}")
+    def settle(self) -> None:
         if self.bytes % itemsize_bytes(self.dtype):
-            raise InvalidRequest(f"allreduce bytes={self.bytes}: {self.dtype} takes {itemsize_bytes(self.dtype)} each")
+            raise InvalidField(f"allreduce bytes={self.bytes}: {self.dtype} takes {itemsize_bytes(self.dtype)} each")
         if self.ranks > EXACT[self.dtype]:
-            raise InvalidRequest(f"allreduce ranks={self.ranks}: {self.dtype} sums are exact up to {EXACT[self.dtype]}")
+            raise InvalidField(f"allreduce ranks={self.ranks}: {self.dtype} sums are exact up to {EXACT[self.dtype]}")
 
     @property
     def count(self) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, Reference, Step, check_sizes, described, kernel, option, size
+from primbench.errors import InvalidField, UnsupportedCase
+from primbench.problem import Problem, Reference, Step, described, kernel, option, size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from primbench.problem import Array
 
 ANYWHERE = -1
-MOST_NODES = 1024
+LAST_NODE = 1023
 STRIDE_BYTES = 128  # two cache lines, as x86 fetches them in pairs; one of POWER
 _WORDS = STRIDE_BYTES // 8
 
@@ -30,17 +30,14 @@ class Chase(Problem, name="chase"):
     """
 
     bytes: int = size("of the buffer", unit="B")
-    node: int = option(ANYWHERE, "memory node of the buffer; -1 is any")
+    node: int = option(ANYWHERE, "memory node of the buffer; -1 is any", least=ANYWHERE, most=LAST_NODE)
 
     example_sizes = ((4096,), (131_072,), (256,))
     on_gpus = False
 
-    def __post_init__(self) -> None:
-        check_sizes(self)
+    def settle(self) -> None:
         if self.bytes % STRIDE_BYTES or self.bytes < 2 * STRIDE_BYTES:
-            raise InvalidRequest(f"chase bytes={self.bytes}: a multiple of {STRIDE_BYTES}, at least {2 * STRIDE_BYTES}")
-        if not ANYWHERE <= self.node < MOST_NODES:
-            raise InvalidRequest(f"chase node={self.node}: a memory node, or -1 for any")
+            raise InvalidField(f"chase bytes={self.bytes}: a multiple of {STRIDE_BYTES}, at least {2 * STRIDE_BYTES}")
 
     @property
     def places(self) -> int:

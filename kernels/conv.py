@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
-from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, Reference, check_sizes, fields_of, option, size
+from primbench.errors import InvalidField, UnsupportedCase
+from primbench.problem import Problem, Reference, option, size
 from primbench.random import random_array
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ class Conv(Problem, name="conv"):
     k: int = size("filters, the channels of the output")
     r: int = size("height of a filter")
     s: int = size("width of a filter")
-    pad_h: int = option(0, "rows of zeros above and below")
-    pad_w: int = option(0, "columns of zeros left and right")
-    stride_h: int = option(1, "rows from one output to the next")
-    stride_w: int = option(1, "columns from one output to the next")
-    dilation_h: int = option(1, "rows from one tap of a filter to the next")
-    dilation_w: int = option(1, "columns from one tap of a filter to the next")
-    groups: int = option(1, "parts of the channels that are convolved each by itself")
+    pad_h: int = option(0, "rows of zeros above and below", least=0)
+    pad_w: int = option(0, "columns of zeros left and right", least=0)
+    stride_h: int = option(1, "rows from one output to the next", least=1)
+    stride_w: int = option(1, "columns from one output to the next", least=1)
+    dilation_h: int = option(1, "rows from one tap of a filter to the next", least=1)
+    dilation_w: int = option(1, "columns from one tap of a filter to the next", least=1)
+    groups: int = option(1, "parts of the channels that are convolved each by itself", least=1)
     direction: str = option("forward", "what is computed", ("forward", "bwd_data", "bwd_weights"))
     dtype: str = option("float32", "storage type", ("float32", "float16", "bfloat16", "int8"))
     math_mode: str = option("ieee", "tf32 rounds float32 inputs to 10 bits for the tensor cores", ("ieee", "tf32"))
@@ -88,37 +88,26 @@ class Conv(Problem, name="conv"):
     algo: str = option(
         "auto", "the library's own choice, or the kernel that primbench brings", ("auto", "implicit_gemm")
     )
-    workspace_bytes: int = option(0, "most memory that a library may take beside the arrays; 0: its own limit")
+    workspace_bytes: int = option(0, "most memory that a library may take beside the arrays; 0: its own limit", least=0)
 
-    def __post_init__(self) -> None:
-        check_sizes(self)
-        self._check_options()
+    def settle(self) -> None:
         for name, axis in zip(("h", "w"), self.axes, strict=True):
             if axis.reach > axis.image + 2 * axis.pad:
-                raise InvalidRequest(
+                raise InvalidField(
                     f"conv {'r' if name == 'h' else 's'}={axis.taps}: the filter reaches {axis.reach} pixels, the "
                     f"padded image has {axis.image + 2 * axis.pad}: a larger {name} or pad_{name}, or a smaller filter"
                 )
         for name in ("c", "k"):
             if getattr(self, name) % self.groups:
-                raise InvalidRequest(f"conv groups={self.groups}: {name}={getattr(self, name)} is no multiple of it")
+                raise InvalidField(f"conv groups={self.groups}: {name}={getattr(self, name)} is no multiple of it")
         if self.math_mode == "tf32" and self.dtype != "float32":
-            raise InvalidRequest(f"conv math_mode='tf32' with dtype {self.dtype}: tf32 is a mode of float32")
+            raise InvalidField(f"conv math_mode='tf32' with dtype={self.dtype!r}: tf32 is a mode of float32")
         if self.dtype == "int8" and self.direction != "forward":
-            raise InvalidRequest(f"conv direction={self.direction!r} with dtype int8: int8 is for forward alone")
+            raise InvalidField(f"conv direction={self.direction!r} with dtype='int8': int8 is for forward alone")
         if self.algo == "implicit_gemm" and (self.math_mode == "tf32" or self.workspace_bytes):
-            raise InvalidRequest(
+            raise InvalidField(
                 "conv algo='implicit_gemm' has no tf32 mode and takes no workspace: leave both as they are"
             )
-
-    def _check_options(self) -> None:
-        for field in fields_of(self):
-            value, choices = getattr(self, field.name), field.metadata.get("choices")
-            if choices and value not in choices:
-                raise InvalidRequest(f"conv {field.name}={value!r}: one of {', '.join(choices)}")
-            lowest = 0 if field.name.startswith(("pad", "workspace")) else 1
-            if type(field.default) is int and (type(value) is not int or value < lowest):
-                raise InvalidRequest(f"conv {field.name}={value!r}: a whole number of at least {lowest}")
 
     @property
     def sum_dtype(self) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
-from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, Reference, Step, check_sizes, kernel, option, size
+from primbench.errors import InvalidField, UnsupportedCase
+from primbench.problem import Problem, Reference, Step, kernel, option, size
 from primbench.random import random_array, sample
 
 if TYPE_CHECKING:
@@ -55,23 +54,18 @@ class Gemm(Problem, name="gemm"):
     alpha: float = option(1.0, "factor of the product")
     beta: float = option(0.0, "factor of the added matrix")
 
-    def __post_init__(self) -> None:
-        check_sizes(self)
-        if self.dtype not in DTYPES:
-            raise InvalidRequest(f"gemm dtype={self.dtype!r}: one of {', '.join(DTYPES)}")
+    def settle(self) -> None:
         allowed = ACCUMULATE[self.dtype]
         if not self.accumulate:
             object.__setattr__(self, "accumulate", allowed[0])
         if self.accumulate not in allowed:
-            raise InvalidRequest(
-                f"gemm accumulate={self.accumulate!r} with dtype {self.dtype}: one of {', '.join(allowed)}"
+            raise InvalidField(
+                f"gemm accumulate={self.accumulate!r} with dtype={self.dtype!r}: one of {', '.join(allowed)}"
             )
         if self.math_mode == "tf32" and self.dtype != "float32":
-            raise InvalidRequest(f"gemm math_mode='tf32' with dtype {self.dtype}: tf32 is a mode of float32")
-        if not (math.isfinite(self.alpha) and math.isfinite(self.beta)):
-            raise InvalidRequest(f"gemm alpha={self.alpha}, beta={self.beta}: finite numbers")
+            raise InvalidField(f"gemm math_mode='tf32' with dtype={self.dtype!r}: tf32 is a mode of float32")
         if self.dtype == "int8" and (self.alpha, self.beta) != (1.0, 0.0):
-            raise InvalidRequest("gemm int8: only alpha=1 and beta=0")
+            raise InvalidField("gemm dtype='int8': only alpha=1 and beta=0")
 
     @property
     def out_dtype(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from primbench.errors import InvalidRequest, Unverifiable
+from primbench.errors import InvalidField, Unverifiable
 from primbench.problem import Problem, Reference, option
 from primbench.random import random_array
 
@@ -39,28 +39,21 @@ class Launch(Problem, name="launch"):
 
     call: str = option("dispatch", "what is called", CALLS)
     parameter_bytes: int = option(0, "of the kernel: 0, or a multiple of 8 from 16 to 4096")
-    nodes: int = option(0, "kernels of a graph that a call replays; 0 launches one without a graph")
+    nodes: int = option(0, "kernels of a graph that a call replays; 0 launches one without a graph", least=0)
     seal: str = option("none", "system calls that are refused to calls made once more", SEALS)
 
     example_sizes = ((),)  # it has none
     has_tails = True
 
-    def __post_init__(self) -> None:
-        if self.call not in CALLS:
-            raise InvalidRequest(f"launch call={self.call!r}: one of {', '.join(CALLS)}")
+    def settle(self) -> None:
         size, nodes = self.parameter_bytes, self.nodes
-        if type(size) is not int or size not in (0, *range(16, MAX_PARAMETER_BYTES + 1, 8)):
-            raise InvalidRequest(f"launch parameter_bytes={size!r}: 0, or a multiple of 8 from 16 to 4096")
+        if size not in (0, *range(16, MAX_PARAMETER_BYTES + 1, 8)):
+            raise InvalidField(f"launch parameter_bytes={size!r}: 0, or a multiple of 8 from 16 to 4096")
         if size and self.call not in TAKE_PARAMETERS:
-            raise InvalidRequest(
-                f"launch parameter_bytes={size} with call={self.call!r}: ask for --call {', '.join(TAKE_PARAMETERS)}"
-            )
-        if type(nodes) is not int or nodes < 0:
-            raise InvalidRequest(f"launch nodes={nodes!r}: a whole number, 0 for no graph")
+            takers = " or ".join(f"call={each!r}" for each in TAKE_PARAMETERS)
+            raise InvalidField(f"launch parameter_bytes={size} with call={self.call!r}: ask for {takers}")
         if nodes and self.call in OF_CPUS:
-            raise InvalidRequest(f"launch nodes={nodes} with call={self.call!r}: a graph holds kernels only")
-        if self.seal not in SEALS:
-            raise InvalidRequest(f"launch seal={self.seal!r}: one of {', '.join(SEALS)}")
+            raise InvalidField(f"launch nodes={nodes} with call={self.call!r}: a graph holds kernels only")
 
     def bytes_moved(self) -> None:
         """The few there are say nothing."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Reference, Step, check_sizes, kernel, option, size
+from primbench.errors import InvalidField
+from primbench.problem import Problem, Reference, Step, kernel, option, size
 from primbench.random import random_array, sample
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FROM_HOST = ("h2d", "bidirectional", "h2h")
 TO_HOST = ("d2h", "bidirectional", "h2h")
 ANYWHERE = -1
 NONE = -1
-MOST_NODES = 1024
+LAST_NODE = 1023
 SAMPLED = 2**22
 
 
@@ -53,35 +53,29 @@ class Memcpy(Problem, name="memcpy"):
     memory: str = option(
         "auto", "kind of host memory", ("auto", *dict.fromkeys(kind for kinds in MEMORY.values() for kind in kinds))
     )
-    peer: int = option(NONE, "number of the GPU that p2p copies to; -1 is none")
-    gpus: int = option(1, "so many GPUs at once, each with its own copy, from the device's number on")
-    src_node: int = option(ANYWHERE, "memory node to copy from, on the host; -1 leaves it to --numa-node")
-    dst_node: int = option(ANYWHERE, "memory node to copy to, on the host; -1 leaves it to --numa-node")
+    peer: int = option(NONE, "number of the GPU that p2p copies to; -1 is none", least=NONE)
+    gpus: int = option(1, "so many GPUs at once, each with its own copy, from the device's number on", least=1)
+    src_node: int = option(
+        ANYWHERE, "memory node to copy from, on the host; -1 leaves it to --numa-node", least=ANYWHERE, most=LAST_NODE
+    )
+    dst_node: int = option(
+        ANYWHERE, "memory node to copy to, on the host; -1 leaves it to --numa-node", least=ANYWHERE, most=LAST_NODE
+    )
 
     check_again = True
     has_tails = True
     example_sizes = ((4096,), (131_073,), (1,))  # the driver treats pageable copies up to 64 KiB differently
 
-    def __post_init__(self) -> None:
-        check_sizes(self)
-        if self.direction not in ("auto", *MEMORY):
-            raise InvalidRequest(f"memcpy direction={self.direction!r}: one of auto, {', '.join(MEMORY)}")
-        if self.gpus < 1:
-            raise InvalidRequest(f"memcpy gpus={self.gpus}: a whole number of at least 1")
-        for name in ("src_node", "dst_node"):
-            if not ANYWHERE <= getattr(self, name) < MOST_NODES:
-                raise InvalidRequest(f"memcpy {name}={getattr(self, name)}: a memory node, or -1 for any")
-        if self.direction != "auto":
-            self._settle()
-
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Fill in the memory, and refuse what this direction has no place for."""
+        if self.direction == "auto":
+            return
         kinds = MEMORY[self.direction]
         if self.memory == "auto":
             object.__setattr__(self, "memory", kinds[0])
         if self.memory not in kinds:
-            raise self._nonsense("memory", f"only {', '.join(kinds)}; ask for that, or for another --direction")
-        if (self.peer == NONE) == (self.direction == "p2p") or self.peer < NONE:
+            raise self._nonsense("memory", f"only {', '.join(kinds)}; ask for that, or for another direction")
+        if (self.peer == NONE) == (self.direction == "p2p"):
             raise self._nonsense("peer", "p2p needs the number of another GPU, from 0, and nothing else takes one")
         if self.gpus > 1 and (self.direction in ("p2p", "h2h") or self.memory == "pageable"):
             raise self._nonsense(
@@ -92,8 +86,8 @@ class Memcpy(Problem, name="memcpy"):
             if getattr(self, name) != ANYWHERE and not placeable:
                 raise self._nonsense(name, "a node is for pinned or pageable host memory on that side")
 
-    def _nonsense(self, name: str, allowed: str) -> InvalidRequest:
-        return InvalidRequest(f"memcpy {self.direction} {name}={getattr(self, name)!r}: {allowed}")
+    def _nonsense(self, name: str, allowed: str) -> InvalidField:
+        return InvalidField(f"memcpy direction={self.direction!r} {name}={getattr(self, name)!r}: {allowed}")
 
     def on(self, device: str) -> Memcpy:
         if self.direction != "auto":

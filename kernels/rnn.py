@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
-from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Reference, check_sizes, fields_of, option, size
+from primbench.errors import InvalidField
+from primbench.problem import Problem, Reference, option, size
 from primbench.random import POOL_SIZE, random_array, sample
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Rnn(Problem, name="rnn"):
     seq_len: int = size("steps")
     cell: str = option("vanilla", "vanilla (ReLU), lstm or gru", tuple(GATES))
     direction: str = option("forward_inference", "what is computed", DIRECTIONS)
-    layers: int = option(1, "layers, each reading the one below")
+    layers: int = option(1, "layers, each reading the one below", least=1)
     bidirectional: bool = option(False, "a second network from the last step to the first in every layer")
     dtype: str = option("float32", "storage type", ("float32", "float16", "bfloat16"))
     math_mode: str = option("ieee", "tf32 rounds float32 inputs to 10 bits for the tensor cores", ("ieee", "tf32"))
@@ -70,16 +70,9 @@ class Rnn(Problem, name="rnn"):
         ("auto", "fused", "stepwise", *CUDNN_ALGORITHMS),
     )
 
-    def __post_init__(self) -> None:
-        check_sizes(self)
-        for field in fields_of(self):
-            choices, value = field.metadata.get("choices"), getattr(self, field.name)
-            if choices and value not in choices:
-                raise InvalidRequest(f"rnn {field.name}={value!r}: one of {', '.join(choices)}")
-        if type(self.layers) is not int or self.layers < 1:
-            raise InvalidRequest(f"rnn layers={self.layers!r}: a whole number of at least 1")
+    def settle(self) -> None:
         if self.math_mode == "tf32" and self.dtype != "float32":
-            raise InvalidRequest(f"rnn math_mode='tf32' with dtype {self.dtype}: tf32 is a mode of float32")
+            raise InvalidField(f"rnn math_mode='tf32' with dtype={self.dtype!r}: tf32 is a mode of float32")
 
     @property
     def _states(self) -> tuple[str, ...]:

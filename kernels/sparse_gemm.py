@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
-from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, Reference, Step, check_sizes, described, kernel, option, size
+from primbench.errors import InvalidField, UnsupportedCase
+from primbench.problem import Problem, Reference, Step, described, kernel, option, size
 from primbench.random import random_array, sample
 
 if TYPE_CHECKING:
@@ -35,17 +35,14 @@ class SparseGemm(Problem, name="sparse_gemm"):
     m: int = size("rows of A and C")
     n: int = size("columns of B and C")
     k: int = size("columns of A, rows of B")
-    sparsity: float = option(0.9, "fraction of A that is zero")
+    sparsity: float = option(0.9, "fraction of A that is zero", least=0, most=1)
     dtype: str = option("float32", "storage type of A, B and C", DTYPES)
 
-    def __post_init__(self) -> None:
-        check_sizes(self)
-        if not 0 <= self.sparsity < 1:
-            raise InvalidRequest(f"sparse_gemm sparsity={self.sparsity}: at least 0 and below 1")
-        if self.dtype not in DTYPES:
-            raise InvalidRequest(f"sparse_gemm dtype={self.dtype!r}: one of {', '.join(DTYPES)}")
+    def settle(self) -> None:
+        if self.sparsity == 1:
+            raise InvalidField(f"sparse_gemm sparsity={self.sparsity}: below 1, or A has nothing to multiply")
         if max(self.m, self.k) >= INDEX_LIMIT or self.nonzeros >= INDEX_LIMIT:
-            raise InvalidRequest(
+            raise InvalidField(
                 f"sparse_gemm m={self.m}, k={self.k}, sparsity={self.sparsity}: 32-bit indices reach 2^31 rows, "
                 "columns and non-zeros: ask for smaller sizes or more sparsity"
             )

@@ -2,6 +2,7 @@
 
 PrimbenchError              exit code 1
 |-- InvalidRequest          exit code 2: the request itself is wrong
+|   |-- InvalidField        a field or argument that cannot be so
 |   |-- BackendUnavailable  a named backend is not installed or does not reach the device
 |   |-- PlacementError      CPUs, a memory node or a device that cannot be had
 |   `-- FileError           a suite or results file that cannot be read
@@ -26,6 +27,10 @@ class PrimbenchError(Exception):
 
 class InvalidRequest(PrimbenchError):
     exit_code = 2
+
+
+class InvalidField(InvalidRequest):
+    """Names fields and arguments as Python has them, NAME=VALUE; the command line words those as its options."""
 
 
 class BackendUnavailable(InvalidRequest):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from primbench.errors import InvalidRequest, UnsupportedCase
+from primbench.errors import InvalidField, InvalidRequest, UnsupportedCase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 Value = int | float | str | bool
+LARGEST = 2**63 - 1  # number that every reader of JSON holds as one
 Step = Callable[[], Any]
 """Enqueues the work once and returns the output. Allocates and waits for nothing.
 
@@ -82,6 +84,18 @@ class Problem(ABC):
             raise TypeError(f"primitive {name!r} is defined in {_problems[name].__module__} and {cls.__module__}")
         cls.primitive = name
         _problems[name] = cls
+
+    def __post_init__(self) -> None:
+        """Raises InvalidField for what no field of this kind, or no such problem, can be."""
+        for field in fields_of(self):
+            _check(self, field)
+        self.settle()
+
+    def settle(self) -> None:  # noqa: B027 - most fields mean nothing to each other
+        """Fill in what fields leave to others by object.__setattr__, and raise InvalidField where two do not agree.
+
+        Each by itself is of its type by then, one of its choices, and within its limits.
+        """
 
     def flop(self) -> int | None:
         """Floating-point (or integer) operations of one call; None where no count makes sense."""
@@ -156,23 +170,65 @@ def size(help: str, unit: Literal["", "B"] = "", default: int | None = None) -> 
 
     One in bytes is read and shown with its unit, as 4KiB.
     """
-    metadata = {"help": help, "size": True, "unit": unit}
+    metadata = {"help": help, "size": True, "unit": unit, "least": 1}
     if default is None:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def option(default: Value, help: str, choices: Sequence[str] = ()) -> Any:  # noqa: A002
-    """A field with a default; a bool becomes a flag, ``choices`` are checked on the command line."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+def option(
+    default: Value,
+    help: str,  # noqa: A002
+    choices: Sequence[str] = (),
+    *,
+    least: int | None = None,
+    most: int | None = None,
+) -> Any:
+    """A field with a default, of the type of that. A bool becomes a flag; least and most are the limits of a number."""
+    metadata = {"help": help, "choices": tuple(choices), "least": least, "most": most}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def check_sizes(problem: Problem) -> None:
-    """Raise InvalidRequest unless every size field is a whole number of at least 1."""
-    for field in fields_of(problem):
-        value = getattr(problem, field.name)
-        if field.metadata.get("size") and (type(value) is not int or value < 1):
-            raise InvalidRequest(f"{problem.primitive} {field.name}={value!r}: a size is a whole number of at least 1")
+def _check(problem: Problem, field: dataclasses.Field[Any]) -> None:
+    """Raise InvalidField unless the value is one that the field can have; a whole number becomes a float."""
+    value: Any = getattr(problem, field.name)
+    kind = int if field.metadata.get("size") else type(field.default)
+    if type(value) is int and abs(value) > LARGEST:
+        raise InvalidField(f"{problem.primitive} {field.name}: a number of {value.bit_length()} bits, 63 are the most")
+    if kind is float and type(value) is int:
+        value = float(value)
+        object.__setattr__(problem, field.name, value)
+    fits = type(value) is kind and _is_within(value, field)
+    if not fits:
+        raise InvalidField(f"{problem.primitive} {field.name}={value!r}: {_expected(kind, field)}")
+
+
+def _is_within(value: Any, field: dataclasses.Field[Any]) -> bool:
+    choices = field.metadata.get("choices")
+    if isinstance(value, str):
+        return not choices or value in choices
+    if isinstance(value, bool):
+        return True
+    least, most = _limits(field)
+    return math.isfinite(value) and least <= value <= most
+
+
+def _expected(kind: type, field: dataclasses.Field[Any]) -> str:
+    if kind is bool:
+        return "True or False"
+    if kind is str:
+        choices = field.metadata.get("choices")
+        return f"one of {', '.join(map(str, filter(None, choices)))}" if choices else "a text"
+    noun = {int: "a whole number", float: "a finite number"}[kind]
+    least, most = _limits(field)
+    if least == -math.inf:
+        return noun
+    return f"{noun} of at least {least}" if most == math.inf else f"{noun} from {least} to {most}"
+
+
+def _limits(field: dataclasses.Field[Any]) -> tuple[float, float]:
+    least, most = (field.metadata.get(name) for name in ("least", "most"))
+    return -math.inf if least is None else least, math.inf if most is None else most
 
 
 def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
@@ -268,21 +324,9 @@ def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
     missing = [name for name in required(cls) if name not in parameters]
     if missing:
         raise InvalidRequest(f"{primitive} needs {', '.join(missing)}")
-    for name, value in parameters.items():
-        _check_value(primitive, fields[name], value)
     return cls(**parameters)
 
 
 def required(cls: type[Problem]) -> list[str]:
     """The fields without which there is no problem."""
     return [field.name for field in fields_of(cls) if field.default is dataclasses.MISSING]
-
-
-def _check_value(primitive: str, field: dataclasses.Field[Any], value: Value) -> None:
-    kind = int if field.metadata.get("size") else type(field.default)
-    fits = type(value) is kind or (kind is float and type(value) is int)
-    if not fits:
-        raise InvalidRequest(f"{primitive} {field.name}={value!r}: expected {kind.__name__}")
-    choices = field.metadata.get("choices")
-    if choices and value not in choices:
-        raise InvalidRequest(f"{primitive} {field.name}={value!r}: one of {', '.join(choices)}")

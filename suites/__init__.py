@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import FileError, InvalidRequest
+from primbench.errors import FileError, InvalidField, InvalidRequest
 from primbench.problem import Problem, Value, build, primitives, problem_class
 
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ def _problems(row: _Row, replaced: Mapping[str, Sequence[Value]]) -> Iterator[Pr
         except InvalidRequest as error:
             changed = " with " + ", ".join(f"{field}={fields[field]!r}" for field in replaced)
             reason = str(error).removeprefix(f"{row.primitive} ")
-            raise InvalidRequest(f"{row.where}{changed if replaced else ''}: {cut(reason)}") from None
+            kind = InvalidField if replaced else InvalidRequest  # what the file says is not worded as an option
+            raise kind(f"{row.where}{changed if replaced else ''}: {cut(reason)}") from None
 
 
 def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:

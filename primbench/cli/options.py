@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from primbench import backends, units
 from primbench.arms import parse_arm
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidField, InvalidRequest, PlacementError
 from primbench.measurement import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
 from primbench.placement import Placement
 from primbench.running import ALL
@@ -34,7 +35,13 @@ class GroupedOption(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """Lists its options by group; its arguments stand in the usage line."""
+    """Lists its options by group; its arguments stand in the usage line. Errors name its options, as they are typed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (InvalidField, PlacementError) as error:
+            raise type(error)(as_options(str(error), self.params)) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -45,6 +52,26 @@ class GroupedCommand(click.Command):
         for heading, rows in groups.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+
+def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
+    """NAME=VALUE of an InvalidField as it is written on the command line, where that has such an option."""
+    options: dict[str, click.Option] = {}
+    for each in parameters:
+        if isinstance(each, click.Option):
+            options |= dict.fromkeys(
+                [str(each.name), *(flag.lstrip("-").replace("-", "_") for flag in each.opts)], each
+            )
+
+    def option(written: re.Match[str]) -> str:
+        found, value = options.get(written["name"]), written["value"].strip("'")
+        if found is None:
+            return written[0]
+        if found.is_flag:
+            return found.opts[0] if value == "True" else (found.secondary_opts or found.opts)[0]
+        return f"{found.opts[0]} {value}".rstrip()
+
+    return re.sub(r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)", option, message)
 
 
 class FileName(click.Path):

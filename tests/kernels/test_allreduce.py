@@ -73,7 +73,7 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
     ("expected", "fields"),
     [
         ("bytes=1001: float32 takes 4 each", {"bytes": 1001}),
-        ("ranks=0: a size is a whole number", {"bytes": 1024, "ranks": 0}),
+        ("ranks=0: a whole number of at least 1", {"bytes": 1024, "ranks": 0}),
         ("dtype='float8_e4m3': one of", {"bytes": 1024, "dtype": "float8_e4m3"}),
         ("op='max': one of sum", {"bytes": 1024, "op": "max"}),
         ("ranks=128: int8 sums are exact up to 127", {"bytes": 1024, "ranks": 128, "dtype": "int8"}),

@@ -70,7 +70,12 @@ def test_load_is_the_time_of_one() -> None:
 
 @pytest.mark.parametrize(
     ("size_bytes", "node", "reason"),
-    [(1000, -1, "a multiple of 128"), (128, -1, "at least 256"), (0, -1, "at least 1"), (256, 1024, "a memory node")],
+    [
+        (1000, -1, "a multiple of 128"),
+        (128, -1, "at least 256"),
+        (0, -1, "at least 1"),
+        (256, 1024, "a whole number from -1 to 1023"),
+    ],
 )
 def test_what_is_no_chain_is_refused(size_bytes: int, node: int, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):

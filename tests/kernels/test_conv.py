@@ -172,7 +172,7 @@ def test_the_tolerance_lets_rounding_pass_and_nothing_else(direction: str) -> No
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"n": 0}, "n=0: a size is a whole number"),
+        ({"n": 0}, "n=0: a whole number"),
         ({"r": 6}, r"r=6: the filter reaches 6 pixels, the padded image has 5: a larger h or pad_h"),
         ({"s": 3, "dilation_w": 3}, r"s=3: the filter reaches 7 pixels, the padded image has 5: a larger w"),
         ({"stride_h": 0}, "stride_h=0: a whole number of at least 1"),
@@ -186,7 +186,10 @@ def test_the_tolerance_lets_rounding_pass_and_nothing_else(direction: str) -> No
         ({"layout": "chwn"}, "layout='chwn'"),
         ({"dtype": "bfloat16", "math_mode": "tf32"}, "tf32 is a mode of float32"),
         ({"dtype": "int8", "math_mode": "tf32"}, "tf32 is a mode of float32"),
-        ({"dtype": "int8", "direction": "bwd_data"}, "direction='bwd_data' with dtype int8: int8 is for forward alone"),
+        (
+            {"dtype": "int8", "direction": "bwd_data"},
+            "direction='bwd_data' with dtype='int8': int8 is for forward alone",
+        ),
         ({"dtype": "int8", "direction": "bwd_weights"}, "int8 is for forward alone"),
         ({"algo": "winograd"}, "algo='winograd': one of auto, implicit_gemm"),
         ({"algo": "implicit_gemm", "math_mode": "tf32"}, "'implicit_gemm' has no tf32 mode"),

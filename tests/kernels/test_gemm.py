@@ -52,13 +52,13 @@ def test_the_default_accumulation_is_filled_in() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"m": 0}, "m=0: a size is a whole number"),
+        ({"m": 0}, "m=0: a whole number"),
         ({"n": -3}, "n=-3"),
         ({"dtype": "float128"}, "dtype='float128': one of float64"),
         ({"dtype": "bfloat16", "math_mode": "tf32"}, "tf32 is a mode of float32"),
-        ({"accumulate": "float16"}, "accumulate='float16' with dtype float32"),
+        ({"accumulate": "float16"}, "accumulate='float16' with dtype='float32'"),
         ({"dtype": "int8", "beta": 1.0}, "only alpha=1"),
-        ({"alpha": float("nan")}, "finite numbers"),
+        ({"alpha": float("nan")}, "a finite number"),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, object], message: str) -> None:

@@ -44,22 +44,28 @@ def test_a_record_says_what_was_copied() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bytes": 0}, "bytes=0: a size is a whole number"),
+        ({"bytes": 0}, "bytes=0: a whole number"),
         ({"direction": "sideways"}, "direction='sideways': one of auto, h2d"),
-        ({"direction": "d2h", "memory": "write_combined"}, "d2h memory='write_combined': only pinned, framework"),
-        ({"direction": "bidirectional", "memory": "pageable"}, "bidirectional memory='pageable': only pinned"),
-        ({"direction": "d2d", "memory": "pinned"}, "d2d memory='pinned': only device"),
-        ({"direction": "p2p"}, "p2p peer=-1: p2p needs the number of another GPU"),
-        ({"direction": "h2d", "peer": 1}, "h2d peer=1: .* nothing else takes one"),
-        ({"direction": "p2p", "peer": -2}, "p2p peer=-2"),
-        ({"direction": "p2p", "peer": 1, "gpus": 2}, "p2p gpus=2: several copy at once in h2d"),
+        (
+            {"direction": "d2h", "memory": "write_combined"},
+            "memory='write_combined': only pinned, framework",
+        ),
+        (
+            {"direction": "bidirectional", "memory": "pageable"},
+            "bidirectional' memory='pageable': only",
+        ),
+        ({"direction": "d2d", "memory": "pinned"}, "direction='d2d' memory='pinned': only device"),
+        ({"direction": "p2p"}, "direction='p2p' peer=-1: p2p needs the number of another GPU"),
+        ({"direction": "h2d", "peer": 1}, "direction='h2d' peer=1: .* nothing else takes one"),
+        ({"direction": "p2p", "peer": -2}, "peer=-2: a whole number of at least -1"),
+        ({"direction": "p2p", "peer": 1, "gpus": 2}, "direction='p2p' gpus=2: several copy at once in h2d"),
         ({"direction": "h2d", "memory": "pageable", "gpus": 2}, "gpus=2"),
         ({"direction": "h2h", "gpus": 2}, "gpus=2"),
         ({"gpus": 0}, "gpus=0: a whole number"),
         ({"direction": "h2d", "dst_node": 0}, "dst_node=0: a node is for"),
         ({"direction": "d2h", "src_node": 0}, "src_node=0: a node is for"),
         ({"direction": "h2d", "memory": "framework", "src_node": 0}, "src_node=0: a node is for pinned or pageable"),
-        ({"direction": "h2h", "src_node": 1024}, "src_node=1024: a memory node"),
+        ({"direction": "h2h", "src_node": 1024}, "src_node=1024: a whole number from -1 to 1023"),
         ({"direction": "h2h", "dst_node": -2}, "dst_node=-2"),
     ],
     ids=str,
@@ -70,7 +76,7 @@ def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_direction_left_open_is_refused_once_the_device_is_known() -> None:
-    with pytest.raises(InvalidRequest, match="h2h memory='pinned': only pageable; ask for that"):
+    with pytest.raises(InvalidRequest, match="direction='h2h' memory='pinned': only pageable; ask for that"):
         Memcpy(8, memory="pinned").on("cpu")
 
 

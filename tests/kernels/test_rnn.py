@@ -219,7 +219,7 @@ def test_a_probe_has_fewer_steps_of_the_same_kind() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seq_len": 0}, "seq_len=0: a size is a whole number"),
+        ({"seq_len": 0}, "seq_len=0: a whole number of at least 1"),
         ({"cell": "elman"}, "cell='elman': one of vanilla, lstm, gru"),
         ({"direction": "forward"}, "direction='forward': one of forward_inference"),
         ({"layers": 0}, "layers=0: a whole number of at least 1"),

@@ -120,14 +120,14 @@ def test_types_that_a_cpu_library_lacks_are_refused_with_one_it_has(backend_name
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"k": 0}, "k=0: a size is a whole number"),
-        ({"sparsity": 1.0}, "sparsity=1.0: at least 0 and below 1"),
+        ({"k": 0}, "k=0: a whole number of at least 1"),
+        ({"sparsity": 1.0}, "sparsity=1.0: below 1"),
         ({"sparsity": -0.1}, "sparsity=-0.1"),
         ({"sparsity": float("nan")}, "sparsity=nan"),
         ({"dtype": "int8"}, "dtype='int8': one of float64"),
         ({"m": 2**20, "k": 2**20}, "m=1048576, k=1048576, sparsity=0.9: 32-bit indices reach 2\\^31"),
         ({"k": 2**31, "sparsity": 0.999999}, "k=2147483648, sparsity=0.999999: 32-bit"),
-        ({"m": 10**400}, "ask for smaller sizes or more sparsity"),
+        ({"m": 10**400}, "sparse_gemm m: a number of 1329 bits, 63 are the most"),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, object], message: str) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 from primbench import problem
-from primbench.errors import InvalidRequest, UnsupportedCase
+from primbench.errors import InvalidField, InvalidRequest, UnsupportedCase
 from primbench.problem import Problem, Reference, Step, build, kernel, option, size
 
 
@@ -91,11 +93,11 @@ def test_two_files_may_not_define_one_primitive_or_kernel() -> None:
     [
         ({}, "scale needs n"),
         ({"n": 3, "q": 1}, "no field 'q': its fields are n, dtype, factor, inverse"),
-        ({"n": 2.0}, "n=2.0: expected int"),
-        ({"n": True}, "n=True: expected int"),
+        ({"n": 2.0}, "n=2.0: a whole number of at least 1"),
+        ({"n": True}, "n=True: a whole number of at least 1"),
         ({"n": 2, "dtype": "float16"}, "one of float32, float64"),
-        ({"n": 2, "inverse": 1}, "inverse=1: expected bool"),
-        ({"n": 2, "factor": "3"}, "factor='3': expected float"),
+        ({"n": 2, "inverse": 1}, "inverse=1: True or False"),
+        ({"n": 2, "factor": "3"}, "factor='3': a finite number"),
     ],
 )
 def test_build_names_the_field_that_is_wrong(fields: dict[str, Any], message: str) -> None:
@@ -104,9 +106,30 @@ def test_build_names_the_field_that_is_wrong(fields: dict[str, Any], message: st
         build("scale", fields)
 
 
-def test_build_takes_a_whole_number_for_a_float() -> None:
+def test_a_whole_number_for_a_float_becomes_one() -> None:
     define()
-    assert build("scale", {"n": 2, "factor": 3}).parameters()["factor"] == 3
+    factor = build("scale", {"n": 2, "factor": 3}).parameters()["factor"]
+    assert (3.0, float) == (factor, type(factor))
+
+
+WRONG: dict[type, list[Any]] = {
+    int: [1.5, 2.0, True, "1", None, -2, 2**63, 10**5000],
+    float: ["1", True, None, math.nan, math.inf, 2**63],
+    bool: [0, 1, "yes", None],
+    str: [3, True, None, ["float32"], "FLOAT32"],
+}
+FIELDS = [(name, each.name) for name, cls in problem.primitives().items() for each in problem.fields_of(cls)]
+
+
+@pytest.mark.parametrize(("primitive", "name"), FIELDS)
+def test_every_field_is_checked_whoever_makes_the_problem(primitive: str, name: str) -> None:
+    cls = problem.primitives()[primitive]
+    sizes = [each.name for each in problem.fields_of(cls) if each.metadata.get("size")]
+    right: Any = dict(zip(sizes, itertools.cycle(next(iter(cls.example_sizes), (8,))), strict=False))
+    (field,) = (each for each in problem.fields_of(cls) if each.name == name)
+    for wrong in WRONG[int if name in sizes else type(field.default)]:
+        with pytest.raises(InvalidField, match=rf"^{primitive} {name}[=:]"):
+            cls(**right | {name: wrong})
 
 
 def test_an_unknown_primitive_is_answered_with_those_there_are() -> None:

@@ -142,7 +142,7 @@ def test_sigterm_leaves_what_was_measured(tmp_path: Path) -> None:
 REFUSED = [
     (("--rounds", "0"), "Invalid value for '--rounds'"),
     (("--bytes", "7"), "Invalid value for '--bytes'"),
-    (("--bytes", "0B"), "a size is a whole number of at least 1"),
+    (("--bytes", "0B"), "--bytes 0: a whole number of at least 1"),
     (("--json", "/nosuch/x.json"), "there is no folder /nosuch"),
     (("--json", "x", "-o", "x"), "asked to hold two things"),
     (("--device", "gpu0"), "--device gpu0: cpu, cuda:N (N from 0) or all"),
