@@ -15,6 +15,7 @@ from primbench import environment, stats
 from primbench.compare import ArmComparison, Comparison, Estimate, compare, compare_files
 from primbench.compare.estimates import ITSELF, SINGLE, TOO_BUSY, judged
 from primbench.compare.sides import BANDWIDTH, KERNEL, LAUNCH, margin_of
+from primbench.cores import CpuKind
 from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
 from primbench.measurement import GpuReading, HostReading, Measurement, Method, Pages, Samples
@@ -739,6 +740,20 @@ def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them
     ]
     where = "--primitive gemm --backend numpy --device cpu"
     assert f"primbench study --arm host --arm podman:cpus=0.5 --arm podman {where}" == found.next_experiment
+
+
+def test_slower_cpus_in_one_place_are_named(made_study: MadeStudy) -> None:
+    quick = CpuKind(name="performance", cpus=[0, 1], told_by="cpu_core")
+    slow = CpuKind(name="efficiency", cpus=[2, 3], told_by="cpu_atom")
+    machine = replace(HERE.machine, cpu_kinds=[quick, slow])
+    limits = {cpus: replace(HERE.limits, cpus_allowed=list(cpus)) for cpus in ((0, 1), (2, 3))}
+    found = explained(
+        made_study, [case()], scattered(1.8, arm="podman:cpuset=2-3"), arms=["host", "podman:cpuset=2-3"],
+        environments={"host": place(machine=machine, limits=limits[0, 1]),
+                      "podman:cpuset=2-3": place("podman", machine=machine, limits=limits[2, 3])},
+    )["gemm"]  # fmt: skip
+    slower = "threads may run on efficiency CPUs alone: this machine has quicker ones (cpu-kinds)"
+    assert f"in podman:cpuset=2-3 alone: {slower}" in found.causes, found.causes
 
 
 def test_a_refused_memory_policy_is_quoted_where_there_are_nodes_to_choose(made_study: MadeStudy) -> None:
