@@ -36,7 +36,7 @@ _PARTS: dict[str, Part] = {
 _VARIES = re.compile(
     r"machine\.(clock_s|clock_resolution_s)|confinement\.(system_call_s|namespaces\.mnt)"
     r"|software\.(python_executable|caches\..+|variables\.(CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|.+_(DEBUG|DIR|HOME"
-    r"|PATH)|LD_LIBRARY_PATH|PYTHONPATH|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)))"
+    r"|PATH)|LD_(AUDIT|LIBRARY_PATH|PRELOAD)|PYTHONPATH|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)))"
     r"|devices\.gpus\[\d+\]\.(uuid|pci_address|pcie_generation|pcie_replays|ecc_errors_uncorrected)"
     r"|software\.libraries\.(lib(crypto|ssl|z|bz2|lzma|uuid|expat|sqlite3|readline|ncursesw?|tinfo)|(msgspec|psutil)/.+)"
 )
@@ -236,7 +236,7 @@ def _provider(file: Library, other: Library | None) -> str:
     (build,) = _builds([file], [other] if other else [])
     if is_c_library(file):
         return "the C library"
-    return build if other is not None and [build] == _builds([other], [file]) else f"{file.name}, {_build(file)}"
+    return build if other is not None and [build] == _builds([other], [file]) else f"{file.path}, {_build(file)}"
 
 
 def _kernels(blas: list[Blas], name: str) -> list[str]:

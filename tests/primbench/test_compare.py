@@ -844,7 +844,8 @@ def test_fewer_threads_are_named_with_the_variable_that_sets_them(made_study: Ma
 def test_a_cause_that_suffices_comes_before_threads_that_do_not(made_study: MadeStudy) -> None:
     blas, threads = causes_of(made_study, 17.0, TWO_THREADS | OPENBLAS, ONE_THREAD | REFERENCE_BLAS)
     assert blas == (
-        "another BLAS: NumPy's gemm is libopenblas.so.0, build id bb in host and libblas.so.3, build id aa in podman"
+        "another BLAS: NumPy's gemm is /usr/lib/libopenblas.so.0, build id bb in host and /usr/lib/libblas.so.3, "
+        "build id aa in podman"
     )
     assert threads.endswith("; that makes a ratio of 2.83, no more")
 

@@ -55,13 +55,13 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
         {"software.providers": GLIBC | {"NumPy's gemm": {"path": "/lib/libblas.so.3", "build_id": "cd"}}},
         "against-blas",
         "warning",
-        "NumPy's gemm is libopenblas.so.0, build id ab here and libblas.so.3, build id cd in other.json",
+        "NumPy's gemm is /lib/libopenblas.so.0, build id ab here and /lib/libblas.so.3, build id cd in other.json",
     ),
     (
         {"software.providers": OPENBLAS | {"malloc": {"path": "/x.so", "build_id": "ef"}}},
         "against-preloads",
         "warning",
-        "malloc is the C library here and x.so, build id ef in other.json",
+        "malloc is the C library here and /x.so, build id ef in other.json",
     ),
     (
         {"software.blas": [{"name": "openblas", "path": "/o", "architecture": "Zen"}]},

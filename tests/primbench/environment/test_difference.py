@@ -158,7 +158,10 @@ def test_whose_functions_are_called_is_told_by_build(here: Environment) -> None:
     assert difference(place("a.so", "aa"), place("b.so", "aa")).stack.changes[1:] == []
     assert difference(place("a.so", None, 5), place("a.so", "aa", 5)).stack.changes[1:] == []
     (*_, change_of_malloc) = difference(place("a.so", "aa"), place("b.so", None, 7)).stack.changes
-    assert ("a.so, build id aa", "b.so, version not known, 7 B") == (change_of_malloc.a, change_of_malloc.b)
+    assert ("/usr/lib/a.so, build id aa", "/usr/lib/b.so, version not known, 7 B") == (
+        change_of_malloc.a,
+        change_of_malloc.b,
+    )
 
 
 def test_what_was_not_recorded_is_unknown(here: Environment) -> None:
