@@ -154,7 +154,7 @@ def held_in_the_middle(front: subprocess.Popen[bytes], path: Path) -> Process:
 def layout(printed: str) -> list[tuple[str, ...]]:
     """Of the tables: what is set against what, the columns and the cases; neither numbers nor what is told below.
 
-    A metric other than a case's first has a row only where it is slower or faster.
+    Which metric decided is a matter of numbers, and others have a row only where they are slower or faster.
     """
     found: list[tuple[str, ...]] = []
     for line in printed.splitlines():
@@ -162,7 +162,7 @@ def layout(printed: str) -> list[tuple[str, ...]]:
         if " against " in line:
             found.append((cells[0], cells[1]))
         elif len(cells) == COLUMNS:
-            found.append(tuple(cells) if cells[0] == "case" else (cells[0], cells[1]))
+            found.append(tuple(cells) if cells[0] == "case" else (cells[0],))
     return found
 
 
