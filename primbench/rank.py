@@ -20,10 +20,11 @@ from msgspec.structs import replace
 
 from primbench.channel import Channel
 from primbench.collective import measure_on
-from primbench.errors import VerificationError
+from primbench.errors import BackendUnavailable, VerificationError
 from primbench.group import Group, Refused
 from primbench.protocol import Enlist
 from primbench.record import Case
+from primbench.refusedcalls import refused_calls_named
 from primbench.worker import agree_on_devices, begin, die_with_parent, one_line, own_streams
 
 
@@ -50,7 +51,7 @@ def serve(channel: Channel, local_rank: int) -> NoReturn:
     group = Group(enlisted.rank, enlisted.size, [channel], enlisted.start.address)
     try:
         start = replace(enlisted.start, device=agree_on_devices(group, str(enlisted.start.device), local_rank))
-        with group.refusing_together():
+        with group.refusing_together(), refused_calls_named(BackendUnavailable):
             backend, _ = begin(start)
         group.agree()
     except Refused:  # rank 0 says so of every case

@@ -38,10 +38,11 @@ def main() -> None:
     source, sink = own_streams()
     start = protocol.decode_start(source.readline())
     try:
-        placement.check_cpus(start.placement)  # before ranks are started in an arm
-        group = enlist(start)
-        refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.ranks > 1 else None
-        backend, ready = begin(start)
+        with refused_calls_named(BackendUnavailable):
+            placement.check_cpus(start.placement)  # before ranks are started in an arm
+            group = enlist(start)
+            refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.ranks > 1 else None
+            backend, ready = begin(start)
     except (BackendUnavailable, PlacementError) as refusal:
         say(sink, Refusal(reason=str(refusal), placement=isinstance(refusal, PlacementError)))
         return
@@ -80,7 +81,6 @@ def say(sink: BinaryIO, message: protocol.Answer) -> None:
     sink.flush()
 
 
-@refused_calls_named(BackendUnavailable)
 def begin(start: Start) -> tuple[Backend, Ready]:
     """Place this process, open the backend, and look around."""
     if start.protocol_version != protocol.PROTOCOL_VERSION:
