@@ -49,7 +49,7 @@ def check(arm: Arm) -> None:
     if arm.on_host_root and not RUNTIMES[arm.runtime].starts_host_root:
         raise InvalidRequest(
             f"arm {arm.name}: {arm.runtime} starts images of its own only: add image=NAME, as `{arm.runtime} list` "
-            "has it"
+            "has it, or image=FILE.sqsh"
         )
     for name in arm.passed:
         if name not in os.environ:

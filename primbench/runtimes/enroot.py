@@ -9,6 +9,9 @@ from primbench.runtimes.launch import Launch, answer, env_options, module, varia
 
 SETTINGS = frozenset({"image", "variables"})
 
+SCRIPT = '#!/bin/sh\nexec "$@"\n'
+"""Of a container: a shell is given it, and the command as its arguments."""
+
 
 def found() -> tuple[str | None, str]:
     """Why it cannot be used, or None, and its version."""
@@ -17,6 +20,12 @@ def found() -> tuple[str | None, str]:
 
 
 def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
-    """Its hook passes the GPUs that a variable names."""
+    """Its hook passes the GPUs that a variable names.
+
+    An image's own /etc/rc would hand the command to the image's entry point: a script of ours takes its place.
+    """
+    script = folder / "rc"
+    script.write_text(SCRIPT)
     inside = ({"NVIDIA_VISIBLE_DEVICES": "all"} if gpus else {}) | variables(arm, folder)
-    return Launch(worker=["enroot", "start", *env_options(arm, inside), str(arm.image), *module(arm)])
+    options = env_options(arm, inside)
+    return Launch(worker=["enroot", "start", "--rc", str(script), *options, str(arm.image), *module(arm)])

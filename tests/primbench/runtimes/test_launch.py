@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -152,13 +153,27 @@ def test_charliecloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_enroot(tmp_path: Path) -> None:
     found = launched("enroot:image=torch+25", tmp_path, gpus=True)
     expected = [
-        *("enroot", "start", "--env=NVIDIA_VISIBLE_DEVICES=all"),
+        *("enroot", "start", "--rc", str(tmp_path / "rc"), "--env=NVIDIA_VISIBLE_DEVICES=all"),
         *given("--env", "enroot:image=torch+25", tmp_path),
         *("torch+25", "python3", *MODULE),
     ]
     assert expected == found.worker
     with pytest.raises(InvalidRequest, match="add image=NAME"):
         launched("enroot", tmp_path)
+
+
+@pytest.mark.parametrize("image", ["primbench", "/images/primbench.sqsh"])
+def test_the_script_that_enroot_gives_a_shell_runs_the_command_and_nothing_of_the_image(
+    image: str, tmp_path: Path
+) -> None:
+    """enroot-switchroot(1): a shell, the script, and what follows the image's name."""
+    _, _, option, script, *rest = launched(f"enroot:image={image}", tmp_path).worker
+    assert ("--rc", 2) == (option, len(Path(script).read_text().splitlines()))
+    assert ["python3", *MODULE] == rest[rest.index(image) + 1 :]
+    code = "import sys; print(sys.argv[1:], sys.stdin.read())"
+    command = ["/bin/sh", script, sys.executable, "-c", code, "a b", "$HOME"]
+    done = subprocess.run(command, input="said", capture_output=True, text=True, check=True)
+    assert "['a b', '$HOME'] said\n" == done.stdout
 
 
 def test_the_host(tmp_path: Path) -> None:
