@@ -11,20 +11,26 @@ from primbench.cli import say
 def command() -> None:
     """List the runtimes that an arm of a study may name, which of them work here, and what each can set.
 
+    A container that does nothing is started by each that is installed.
+
     \b
     An arm in words: host, podman, docker:cpus=2,seccomp=unconfined,
     podman:image=NAME,cpuset=0-3+8,memory=4GiB,env.OMP_NUM_THREADS=1
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from tabulate import tabulate
 
     from primbench import runtimes
     from primbench.arms import PLACEMENT_KEYS, SETTING_KEYS
+    from primbench.runtimes.trial import works_here
 
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(works_here, runtimes.RUNTIMES))
     rows = []
-    for name, runtime in runtimes.RUNTIMES.items():
-        reason, version = runtime.found()
+    for (name, runtime), (words, version) in zip(runtimes.RUNTIMES.items(), found, strict=True):
         able = [key for field, key in SETTING_KEYS.items() if field in runtime.settings]
-        rows.append([name, version or "-", "yes" if reason is None else f"no: {reason}", ", ".join(able)])
+        rows.append([name, version or "-", words, ", ".join(able)])
     say(
         tabulate(
             rows, ["runtime", "version", "works here", "sets"], tablefmt="simple", maxcolwidths=[None, None, 40, 40]

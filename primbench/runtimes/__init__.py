@@ -1,13 +1,13 @@
 """Where workers run besides here: one file a runtime, each of which turns an arm into programs and arguments.
 
 A runtime file has SETTINGS, the fields of an arm that it can meet; ``found()``, why it cannot be used or None, and
-its version; and ``launch(arm, folder, gpus=...)``, with a folder of its own that is removed afterwards.
+its version; and ``launch(arm, folder, command, gpus=...)``, with a folder of its own that is removed afterwards.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,11 +15,11 @@ from typing import NamedTuple, Protocol
 from primbench.arms import Arm, settings_of
 from primbench.errors import InvalidRequest
 from primbench.runtimes import apptainer, charliecloud, docker, enroot, host, oci, podman
-from primbench.runtimes.launch import Launch
+from primbench.runtimes.launch import Launch, module
 
 
 class _Launching(Protocol):
-    def __call__(self, arm: Arm, folder: Path, *, gpus: bool) -> Launch: ...
+    def __call__(self, arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch: ...
 
 
 class Runtime(NamedTuple):
@@ -64,10 +64,12 @@ def check(arm: Arm) -> None:
             )
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, *, gpus: bool, command: Sequence[str] | None = None) -> Launch:
     """How its worker is started. folder: an empty one, kept until the worker has ended. gpus: whether it needs them.
+
+    command: in place of the worker.
 
     Raises InvalidRequest where the runtime cannot meet what the arm asks for.
     """
     check(arm)
-    return RUNTIMES[arm.runtime].launch(arm, folder, gpus=gpus)
+    return RUNTIMES[arm.runtime].launch(arm, folder, command or module(arm), gpus=gpus)

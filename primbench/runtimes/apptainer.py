@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.arms import Arm
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
-from primbench.runtimes.launch import Launch, answer, module, options, variables, version
+from primbench.runtimes.launch import Launch, answer, options, variables, version
 from primbench.sysfiles import format_cpu_list
 
 SETTINGS = frozenset(
@@ -21,7 +22,7 @@ def found() -> tuple[str | None, str]:
     return reason, version(line)
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
     """Its variables go by way of its own, since options would split values at commas."""
     image, rest = str(arm.image), confinement(arm)
     if arm.on_host_root:
@@ -32,7 +33,7 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
         rest += ["--nv"]
     inside = {f"APPTAINERENV_{name}": value for name, value in variables(arm, folder).items()}
     return Launch(
-        worker=["apptainer", "--silent", "exec", "--cleanenv", "--no-home", "--pwd=/", *rest, image, *module(arm)],
+        worker=["apptainer", "--silent", "exec", "--cleanenv", "--no-home", "--pwd=/", *rest, image, *command],
         environment=dict(os.environ) | inside,
     )
 

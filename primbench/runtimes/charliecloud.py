@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.arms import Arm
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
-from primbench.runtimes.launch import PATH, Launch, answer, module, variables, version
+from primbench.runtimes.launch import PATH, Launch, answer, variables, version
 
 SETTINGS = frozenset({"image", "variables"})
 
@@ -19,7 +20,7 @@ def found() -> tuple[str | None, str]:
     return reason, version(line)
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
     """The host's devices are there as they are. What is in ch-run's environment is in the worker's.
 
     What is bound may be written to, as by the user.
@@ -31,6 +32,4 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
     elif "CH_IMAGE_STORAGE" in os.environ:
         chosen = [f"--storage={os.environ['CH_IMAGE_STORAGE']}"]  # where an image's name is looked up
     environment = {"PATH": PATH, "USER": getpass.getuser()} | variables(arm, folder)
-    return Launch(
-        worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *module(arm)], environment=environment
-    )
+    return Launch(worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *command], environment=environment)

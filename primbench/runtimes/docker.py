@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.arms import Arm
@@ -18,7 +19,7 @@ def found() -> tuple[str | None, str]:
     return answer(["docker", "version", "--format", "{{.Server.Version}}"])
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
     name = engine.new_name()
     rest = engine.container(arm, folder, private_network="bridge")
     before, after, image = [], [engine.remove("docker", name)], arm.image
@@ -34,7 +35,7 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
         rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else ["--gpus=all"]
     assert image is not None
     return Launch(
-        before=[*before, engine.create("docker", name, arm, rest, [image])],
+        before=[*before, engine.create("docker", name, rest, [image], command)],
         worker=engine.start("docker", name),
         after=after,
     )

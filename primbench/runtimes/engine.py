@@ -11,7 +11,7 @@ from pathlib import Path
 
 from primbench.arms import Arm
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
-from primbench.runtimes.launch import env_options, gpu_files, module, options, variables
+from primbench.runtimes.launch import env_options, gpu_files, options, variables
 from primbench.sysfiles import format_cpu_list
 
 SETTINGS = frozenset(
@@ -58,14 +58,14 @@ def devices() -> list[str]:
     return [f"--device={path}" for path in gpu_files()]
 
 
-def create(client: str, name: str, arm: Arm, rest: Sequence[str], image: Sequence[str]) -> list[str]:
+def create(client: str, name: str, rest: Sequence[str], image: Sequence[str], command: Sequence[str]) -> list[str]:
     """image: as the client takes it, with the options that only a kind of image has.
 
     Its entry point would print to the stream that results travel on.
     """
-    python, *arguments = module(arm)
+    program, *arguments = command
     made = [client, "create", "--interactive", "--rm", "--pull=never", f"--name={name}", *rest]
-    return [*made, f"--entrypoint={python}", *image, *arguments]
+    return [*made, f"--entrypoint={program}", *image, *arguments]
 
 
 def start(client: str, name: str) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.arms import Arm
-from primbench.runtimes.launch import Launch, answer, env_options, module, variables, version
+from primbench.runtimes.launch import Launch, answer, env_options, variables, version
 
 SETTINGS = frozenset({"image", "variables"})
 
@@ -19,7 +20,7 @@ def found() -> tuple[str | None, str]:
     return reason, version(line)
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
     """Its hook passes the GPUs that a variable names.
 
     An image's own /etc/rc would hand the command to the image's entry point: a script of ours takes its place.
@@ -28,4 +29,4 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
     script.write_text(SCRIPT)
     inside = ({"NVIDIA_VISIBLE_DEVICES": "all"} if gpus else {}) | variables(arm, folder)
     options = env_options(arm, inside)
-    return Launch(worker=["enroot", "start", "--rc", str(script), *options, str(arm.image), *module(arm)])
+    return Launch(worker=["enroot", "start", "--rc", str(script), *options, str(arm.image), *command])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.arms import Arm
-from primbench.runtimes.launch import Launch, module, variables
+from primbench.runtimes.launch import Launch, variables
 
 SETTINGS = frozenset({"cpus", "cpuset", "mems", "memory_bytes", "variables"})
 
@@ -17,5 +18,5 @@ def found() -> tuple[str | None, str]:
     return None, platform.release()
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
-    return Launch(worker=module(arm), environment=variables(arm, folder))
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+    return Launch(worker=[*command], environment=variables(arm, folder))

@@ -22,7 +22,7 @@ from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.control import PERIOD_US
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
-from primbench.runtimes.launch import PATH, Launch, answer, gpu_files, module, variables, version
+from primbench.runtimes.launch import PATH, Launch, answer, gpu_files, variables, version
 from primbench.sysfiles import format_cpu_list
 
 SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
@@ -57,7 +57,7 @@ def found(program: str, root: Path = Path("/")) -> tuple[str | None, str]:
     return reason, version(line)
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
     """Raises InvalidRequest for what there is only with an engine on top, FileError for a filter that is none."""
     name = engine.new_name()
     if arm.on_host_root:
@@ -68,7 +68,9 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
         raise InvalidRequest(
             f"arm {arm.name}: image={arm.image}: {arm.runtime} starts a folder, named in full, or host"
         )
-    (folder / "config.json").write_bytes(msgspec.json.encode(configuration(arm, folder, tree, name, gpus=gpus)))
+    (folder / "config.json").write_bytes(
+        msgspec.json.encode(configuration(arm, folder, tree, name, command, gpus=gpus))
+    )
     program = [arm.runtime, "--root", str(folder / "state")]
     if arm.cgroup == "host" and arm.runtime == "crun":
         program.append("--cgroup-manager=disabled")
@@ -77,7 +79,9 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
     )
 
 
-def configuration(arm: Arm, folder: Path, tree: Path, name: str, *, gpus: bool) -> dict[str, Any]:
+def configuration(
+    arm: Arm, folder: Path, tree: Path, name: str, command: Sequence[str], *, gpus: bool
+) -> dict[str, Any]:
     """What config.json holds. folder: the launch's. tree: the root. Raises as ``launch`` does."""
     if arm.network == "private":
         raise InvalidRequest(f"arm {arm.name}: network=private: {arm.runtime} sets up no network: use none or host")
@@ -109,7 +113,7 @@ def configuration(arm: Arm, folder: Path, tree: Path, name: str, *, gpus: bool) 
         "process": {
             "terminal": False,
             "user": {"uid": 0, "gid": 0},
-            "args": module(arm),
+            "args": [*command],
             "cwd": "/",
             "env": environment,
             "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _capabilities(arm)),

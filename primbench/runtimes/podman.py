@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.arms import Arm
@@ -17,7 +18,7 @@ def found() -> tuple[str | None, str]:
     return answer(["podman", "version", "--format", "{{.Client.Version}}"])
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
     """GPUs by a specification of their devices where there is one: what ``--gpus`` asks for, Podman 4 ignores."""
     name = engine.new_name()
     rest = engine.container(arm, folder, private_network="private")
@@ -29,7 +30,7 @@ def launch(arm: Arm, folder: Path, *, gpus: bool) -> Launch:
         if gpus:
             rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else engine.devices()
     return Launch(
-        before=[engine.create("podman", name, arm, rest, image)],
+        before=[engine.create("podman", name, rest, image, command)],
         worker=engine.start("podman", name),
         after=[[*engine.remove("podman", name), "--time=0"]],  # it would wait for a worker that heeds no SIGTERM
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 from pathlib import Path
 
 from primbench import cpusets
@@ -29,6 +30,9 @@ _NO_ROOM = r"SIGKILL|memory limit(?!.*(permission denied|not permitted))"
 _NO_SUCH_CPU = r"cpuset\.(cpus|mems)"
 _NO_HYBRID = r"cgroups in hybrid mode not supported"  # in crun's words, also below an engine
 
+_NO_MORE_FILES = r"RLIMIT_NOFILE|rlimit type 7\b"  # getrlimit(2)
+_NO_NETWORK = r"/dev/net/tun|slirp4netns|pasta|netavark|CNI|network \w+ not found"
+
 _IMAGES_OF = {
     "docker": "`docker images` lists those that are here, `docker pull` fetches one",
     "podman": "`podman images` lists those that are here, `podman pull` fetches one",
@@ -46,6 +50,10 @@ _GPUS_BY = {
     "apptainer": "it was asked for them by --nv: see whether /dev/nvidia* and libcuda.so.1 are on this machine",
     "charliecloud": "its /dev is this machine's; `ch-fromhost --nvidia` puts the driver's libraries into an image",
     "enroot": "its hook takes them from this machine by nvidia-container-cli: install that",
+}
+_FILES_BY = {
+    "podman": 'below [containers] in containers.conf, set default_ulimits = ["nofile={0}:{0}"]',
+    "docker": "start dockerd with --default-ulimit=nofile={0}:{0}",
 }
 _RUNC_BY = {"podman": ', by runtime = "runc" below [engine] in containers.conf'}
 _CHOOSES_GPUS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
@@ -84,7 +92,12 @@ def _mend(arm: Arm, said: str) -> str | None:
         return _cpus_and_nodes(Path("/"))
     if re.search(_NO_HYBRID, said):
         return f"{NEEDS_RUNC}{_RUNC_BY.get(arm.runtime, '')}"
-    return "--verbose shows all that it said" if "died of exit status" in said else None
+    if re.search(_NO_MORE_FILES, said) and arm.runtime in _FILES_BY:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        return f"no more than {most} open files may be had here: {_FILES_BY[arm.runtime].format(most)}"
+    if re.search(_NO_NETWORK, said) and arm.network != "none":
+        return f"a network of its own cannot be had: {arm.runtime}:network=none or network=host does without"
+    return "--verbose shows all that it said" if "worker died of exit status" in said else None
 
 
 def _cpus_and_nodes(root: Path) -> str | None:

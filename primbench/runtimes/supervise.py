@@ -35,10 +35,11 @@ _HINT = re.compile(r"(Run|See) '.* --help'")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """arm: to start a worker in. gpus: whether it needs them."""
+    """arm: to start a worker in. gpus: whether it needs them. command: in place of the worker."""
 
     arm: Arm
     gpus: bool
+    command: list[str] | None = None
 
 
 def main() -> None:
@@ -62,7 +63,7 @@ def run(order: Order, folder: Path) -> int:
 
     Raises BackendUnavailable or InvalidRequest where it cannot be started.
     """
-    launched = launch(order.arm, folder, gpus=order.gpus)
+    launched = launch(order.arm, folder, gpus=order.gpus, command=order.command)
     note(folder, ToDo(after=launched.after, environment=launched.environment))
     try:
         for step in launched.before:

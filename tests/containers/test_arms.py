@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +19,12 @@ from msgspec.structs import replace
 
 from primbench import runtimes
 from primbench.arms import Arm, parse_arm
+from primbench.cgroups import cgroup_version
 from primbench.errors import BackendUnavailable
 from primbench.measurement import Method
 from primbench.protocol import Start
 from primbench.record import Case, Record, Worker
+from primbench.runtimes.trial import refused, works_here
 from primbench.session import Session
 from primbench.workerprocess import WorkerGone, WorkerProcess
 
@@ -30,6 +34,7 @@ OCI = ["docker", "podman"]
 CONTAINERS = [*OCI, "apptainer", "charliecloud"]
 EVERYWHERE = [*CONTAINERS, "runc", "host"]
 MIB = 2**20
+ASKED_BY_PODMAN = 2**20  # open files, unless its configuration says otherwise
 CPU = max(os.sched_getaffinity(0))
 GEMM = Case(
     primitive="gemm",
@@ -217,10 +222,48 @@ def test_a_gpu_that_is_not_there_ends_the_arm_in_one_line(runtime: str, traces: 
         WorkerProcess(Start(backend="torch", device="cuda:0"), arm=arm(runtime))
 
 
-@pytest.mark.parametrize("runtime", CONTAINERS, indirect=True)
-def test_a_runtime_that_runs_here_is_found_to_do_so(runtime: str) -> None:
-    reason, version = runtimes.RUNTIMES[runtime].found()
-    assert reason is None
+@pytest.mark.parametrize("runtime", ["podman", "apptainer", "charliecloud", "runc"], indirect=True)
+def test_a_runtime_that_starts_a_container_works_here(runtime: str, traces: Callable[[], list[str]]) -> None:
+    words, version = works_here(runtime)
+    assert "yes" == words
+    assert version[0].isdigit()
+
+
+@pytest.mark.parametrize("runtime", ["docker"], indirect=True)
+def test_a_daemon_without_the_usual_network_starts_containers_with_another(
+    runtime: str, traces: Callable[[], list[str]]
+) -> None:
+    words, _ = works_here(runtime)
+    assert words.startswith("no: ")
+    assert words.endswith(": a network of its own cannot be had: docker:network=none or network=host does without")
+    assert refused(parse_arm("docker:network=none")) is None
+
+
+REFUSED = {
+    'runtime = "runc"': (
+        'runtime = "crun"',
+        "a machine whose control groups are v1 and v2 at once: use runc",
+    ),
+    "default_ulimits = ": ("#", 'below [containers] in containers.conf, set default_ulimits = ["nofile='),
+}
+
+
+@pytest.mark.parametrize("setting", REFUSED)
+@pytest.mark.parametrize("runtime", ["podman"], indirect=True)
+def test_a_runtime_that_is_installed_and_starts_nothing_does_not_work_here(
+    runtime: str, setting: str, tmp_path_factory: pytest.TempPathFactory, traces: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setting.startswith("runtime") and (cgroup_version() != "hybrid" or shutil.which("crun") is None):
+        pytest.skip("crun, of another architecture of control groups, starts containers here, or is not installed")
+    if setting.startswith("default") and resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= ASKED_BY_PODMAN:
+        pytest.skip("root may have as many open files here as Podman asks for")
+    other, told = REFUSED[setting]
+    path = tmp_path_factory.mktemp("configuration") / "containers.conf"
+    path.write_text(Path(os.environ["CONTAINERS_CONF"]).read_text().replace(setting, other))
+    monkeypatch.setenv("CONTAINERS_CONF", str(path))
+    words, version = works_here(runtime)
+    assert words.startswith("no: ")
+    assert told in words
     assert version[0].isdigit()
 
 

@@ -91,7 +91,7 @@ OF_CONTAINERS = ("/proc", "/dev", "/sys")
 
 def parts_of(arm: Arm, folder: Path) -> dict[str, Any]:
     folder.mkdir()
-    written = oci.configuration(arm, folder, folder / "root", "same", gpus=False)
+    written = oci.configuration(arm, folder, folder / "root", "same", [], gpus=False)
     found = {**written.pop("process"), **written.pop("linux"), **written}
     for mount in found.pop("mounts"):
         if mount["destination"].startswith(OF_CONTAINERS):

@@ -1,4 +1,4 @@
-"""`primbench arms`, where the runtimes are whatever this machine has."""
+"""`primbench arms` where no runtime is installed; tests/containers/test_arms.py has them start containers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from click.testing import Result
 from primbench.arms import RUNTIMES
 
 
+@pytest.fixture(autouse=True)
+def no_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
 def test_every_runtime_is_listed_with_what_it_can_set(invoke: Callable[..., Result]) -> None:
     result = invoke("arms")
     assert 0 == result.exit_code
@@ -22,10 +27,7 @@ def test_every_runtime_is_listed_with_what_it_can_set(invoke: Callable[..., Resu
     assert "cpus" not in rows["charliecloud"]
 
 
-def test_what_is_not_installed_is_said_to_be(
-    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_what_is_not_installed_is_said_to_be(invoke: Callable[..., Result]) -> None:
     found = invoke("arms").stdout
     for program in ("docker", "podman", "apptainer", "ch-run", "enroot", "crun", "runc"):
         assert f"{program} is not installed" in found

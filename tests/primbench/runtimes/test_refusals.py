@@ -54,6 +54,19 @@ MENDED = [
     ("podman:memory=1MiB", "worker was killed by SIGKILL: the kernel's out-of-memory killer", "1 MiB of memory may be"),
     ("podman", "worker died of exit status 3: nobody knows", "--verbose shows"),
     (
+        "podman",
+        "crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted",
+        'ulimits = ["nofile=',
+    ),
+    (
+        "docker",
+        "container init: error setting rlimit type 7: operation not permitted",
+        "--default-ulimit=",
+    ),
+    ("podman", "open(/dev/net/tun): No such file or directory", "podman:network=none or network=host does without"),
+    ("podman", "could not find slirp4netns, the network namespace can't be configured", "network=none or network=host"),
+    ("docker", "Error response from daemon: network bridge not found", "docker:network=none or network=host does"),
+    (
         "docker:image=mine",
         "worker died of exit status 1: OSError: /usr/lib/python3.12/torch/lib/libtorch.so: cannot open: No such file",
         "libtorch.so: cannot open",
