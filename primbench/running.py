@@ -78,16 +78,18 @@ def plan(
     method: Method,
     placement: Placement,
     processes: int,
+    elsewhere: bool = False,
 ) -> list[Case]:
     """Every problem on every backend and device asked for, all of it once a process.
 
     Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
     ("cpu" or "cuda") is for such devices only, and one on a backend without a kernel for it is skipped when it is run.
+    elsewhere: nothing runs on what is installed here, and so a backend need not be that is named.
     Raises InvalidRequest where none is left, or a backend has a kernel for none.
     """
     listed, ask = list(entries), functools.cache(ask_a_worker)
     primitives = list(dict.fromkeys(problem.primitive for problem, _ in listed))
-    _check_backends(primitives, backends)
+    _check_backends(primitives, backends, elsewhere=elsewhere)
     places = {primitive: _places(primitive, backends, device, ask) for primitive in primitives}
     order = list(dict.fromkeys(place for chosen in places.values() for place in chosen))
     cases = [
@@ -135,6 +137,12 @@ def _places(primitive: str, backends: Sequence[str], device: str | None, ask: As
             reasons = (f"{name}: {backend_files.missing(name)}" for name in backends_of(primitive))
             raise BackendUnavailable(f"{primitive} has no backend on a CPU here: {'; '.join(reasons)}")
         return [(name, "cpu") for name in chosen]
+    if any(map(backend_files.missing, named)):  # they are elsewhere, and no worker here can tell of their devices
+        if device == ALL:
+            raise InvalidRequest(
+                f"--device all: which, {named[0]} tells, and it is not installed here: name one, as cuda:0"
+            )
+        return [(name, device or "cuda:0") for name in named]
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]
     if device == ALL:
@@ -145,12 +153,12 @@ def _places(primitive: str, backends: Sequence[str], device: str | None, ask: As
     return [(name, place) for place in devices for name in names]
 
 
-def _check_backends(primitives: Sequence[str], backends: Sequence[str]) -> None:
+def _check_backends(primitives: Sequence[str], backends: Sequence[str], *, elsewhere: bool = False) -> None:
     for name in backends:
         if name == ALL:
             continue
         reason = backend_files.missing(name)
-        if reason is not None:
+        if reason is not None and not elsewhere:
             raise BackendUnavailable(f"--backend {name}: {reason}")
         if primitives and not any(name in backends_of(primitive) for primitive in primitives):
             having = sorted({other for primitive in primitives for other in backends_of(primitive)})

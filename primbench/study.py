@@ -17,9 +17,11 @@ from msgspec.structs import replace
 
 from primbench import runtimes
 from primbench.arms import Arm
+from primbench.backends import missing
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.placement import Placement
 from primbench.record import Case, Record, Results, Study, Worker
+from primbench.running import ALL
 from primbench.session import Session
 
 if TYPE_CHECKING:
@@ -48,6 +50,19 @@ _BUILD = {
 def with_itself(arms: Sequence[Arm]) -> list[Arm]:
     """The arms and the first one once more, whose difference from itself is what the study cannot see below."""
     return [*arms, *(replace(first, name=first.name + AGAIN) for first in arms[:1])]
+
+
+def having(backends: Sequence[str], arms: Sequence[Arm]) -> tuple[list[Arm], str | None]:
+    """The arms that may have all backends that are named, and what to tell of those that are left out.
+
+    On this machine's files is what is installed here, in an image anything. All arms, where none has one.
+    """
+    absent = [f"--backend {name}: {reason}" for name in backends if name != ALL and (reason := missing(name))]
+    inside = [arm for arm in arms if not arm.on_host_root]
+    if not absent or not inside or len(inside) == len(arms):
+        return list(arms), None
+    out = ", ".join(arm.name for arm in arms if arm.on_host_root)
+    return inside, f"{'; '.join(absent)}: {out} {'is' if ',' not in out else 'are'} left out"
 
 
 def check_arms(arms: Sequence[Arm]) -> None:

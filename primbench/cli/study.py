@@ -37,7 +37,17 @@ from primbench.problem import primitives
 from primbench.record import Results, Study
 from primbench.running import header, plan
 from primbench.session import Session
-from primbench.study import LEAST_PAIRS, check_arms, check_build, is_settled, run, to_run, whole_pairs, with_itself
+from primbench.study import (
+    LEAST_PAIRS,
+    check_arms,
+    check_build,
+    having,
+    is_settled,
+    run,
+    to_run,
+    whole_pairs,
+    with_itself,
+)
 from primbench.suites import MOST_PAIRS
 
 DEFAULT_SIZES = "small"
@@ -139,8 +149,7 @@ def _asked(suite: str | None, values: dict[str, Any]) -> Study:
     if said.pairs is not None and not (values["pairs"] or values["until"] or values["time_budget"]):
         values = values | {"pairs": said.pairs}
     entries = [(entry.problem, entry.labels) for entry in suites.read(source, only=values["primitives"] or None)]
-    chosen = with_itself(arms) if values["itself"] else arms
-    return study_of(chosen, entries, values, Placement(), said.title if said.arms else "")
+    return study_of(arms, entries, values, Placement(), said.title if said.arms else "")
 
 
 def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:
@@ -154,6 +163,16 @@ def study_of(
     arms: Sequence[Arm], entries: Entries, values: dict[str, Any], placement: Placement, title: str = ""
 ) -> Study:
     """Raises InvalidRequest where the arms cannot be compared or the cases not be had."""
+    arms, left_out = having(values["backends"], arms)
+    if values.get("itself"):
+        arms = with_itself(arms)
+    if left_out is not None:
+        if len(arms) < 2:
+            raise InvalidRequest(
+                f"{left_out}, and {arms[0].name} alone is nothing to compare: install it here, or name another arm "
+                "with an image"
+            )
+        say(f"{left_out}, and {arms[0].name} is what others are compared with", err=True)
     check_arms(arms)
     if is_default("max_time"):
         least_s = 0.0 if is_default("min_time") else values["min_time"]
@@ -165,6 +184,7 @@ def study_of(
         method=method_of({"dry_run": False} | values),
         placement=placement,
         processes=1,
+        elsewhere=not any(arm.on_host_root for arm in arms),
     )
     return Study(
         title=title,

@@ -332,3 +332,48 @@ def test_a_study_of_another_machine_is_not_gone_on_with(
 
 def test_only_a_study_can_be_gone_on_with(measured: Any, refusal: Callable[..., str]) -> None:
     assert "not of a study: go on with the command that began it" in refusal("study", "--resume", measured[0])
+
+
+@pytest.fixture
+def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)  # Python's own word for a module that cannot be imported
+
+
+@pytest.mark.usefixtures("no_cupy")
+def test_a_backend_of_one_image_alone_is_nothing_to_compare(suite: Path, refusal: Callable[..., str]) -> None:
+    told = refusal("study", suite, "--backend", "cupy", "--arm", "host", "--arm", "podman:image=mine")
+    assert told.startswith("--backend cupy: module 'cupy' is not installed: ")
+    assert told.endswith(
+        ": host is left out, and podman:image=mine alone is nothing to compare: install it here, or name another arm "
+        "with an image"
+    )
+    versus = refusal("gemm", "-m", 4, "-n", 4, "-k", 4, "--backend", "cupy", "--versus", "podman:image=mine")
+    assert told == versus
+
+
+@pytest.mark.usefixtures("no_cupy")
+def test_a_backend_of_no_arm_is_refused(suite: Path, refusal: Callable[..., str]) -> None:
+    told = refusal("study", suite, "--backend", "cupy", "--arm", "host", "--arm", "podman")
+    assert told.startswith("--backend cupy: module 'cupy' is not installed: pip install")
+    assert "left out" not in told
+
+
+@pytest.mark.usefixtures("no_cupy")
+def test_a_backend_that_images_alone_may_have_is_asked_for_there(
+    suite: Path, tmp_path: Path, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of them has it, only it can tell: here there are no such images."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path, arms = tmp_path / "results.jsonl", ("podman:image=a", "podman:image=b,cpus=2")
+    asked = ("--backend", "cupy", "--device", "cpu", "--pairs", 1, *(each for arm in arms for each in ("--arm", arm)))
+    result = invoke("study", suite, *asked, "--arm", "host", "--self", *QUICK, "-o", path)
+    assert 1 == result.exit_code
+    first, *others = result.stderr.splitlines()
+    assert first.endswith(": host is left out, and podman:image=a is what others are compared with")
+    assert {f"{arm} runs nothing with cupy on cpu" for arm in (*arms, arms[0] + AGAIN)} == {
+        line.split(": ")[0] for line in others
+    }
+    study = record.read(path).header.study
+    assert study is not None
+    assert [*arms, arms[0] + AGAIN] == [arm.name for arm in study.arms]
+    assert {("cupy", "cpu")} == {(case.backend, case.device) for case in study.cases}
