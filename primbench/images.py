@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ import msgspec
 
 from primbench import pins, runtimes
 from primbench.errors import BackendUnavailable, ImageError, InvalidRequest
-from primbench.runtimes.launch import answer
+from primbench.runtimes.launch import PATH, answer
 from primbench.wheel import installed, pack_wheel
 
 DEFAULT_BASE = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
@@ -29,6 +29,10 @@ DEFAULT_BASE = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
 DEFAULT_TAG = "primbench"
 ENDS_WITHIN_S = 10.0
 _RECIPES = ("Containerfile", "primbench.def", "install.sh")
+_FOR_CH_IMAGE = re.compile(
+    r"CH_.+|HOME|USER|LANG|LC_ALL|TERM|TMPDIR|(https?|ftp|no|all)_proxy|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[^\s-]\S*")
 
 
@@ -131,7 +135,8 @@ def _check_extras(extras: Sequence[str], distribution: importlib.metadata.Distri
 def _run(command: Sequence[str], folder: Path) -> float:
     """How long it took, in seconds. It ends with this process, unless that is killed."""
     begun = time.monotonic()
-    with subprocess.Popen(command, cwd=folder, env=_environment(), stdin=subprocess.DEVNULL, stdout=2) as process:
+    environment = environment_of(command[0])
+    with subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=2) as process:
         try:
             status = process.wait()
         except BaseException:
@@ -146,8 +151,16 @@ def _run(command: Sequence[str], folder: Path) -> float:
     return time.monotonic() - begun
 
 
-def _environment() -> dict[str, str]:
-    return {"USER": getpass.getuser()} | os.environ  # Charliecloud insists on it
+def environment_of(program: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """ch-image is a program in Python, and hands all it has to what it runs in the image: it gets what is meant for it.
+
+    Its Python is the one beside it, if there is one, and no virtual environment's.
+    """
+    if program != "ch-image":
+        return dict(environ)
+    own = os.path.dirname(shutil.which(program, path=environ.get("PATH")) or "")
+    passed = {name: value for name, value in environ.items() if _FOR_CH_IMAGE.fullmatch(name)}
+    return {"USER": getpass.getuser()} | passed | {"PATH": f"{own}:{PATH}" if own else PATH}
 
 
 def _engine(client: str) -> _Builder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from primbench.cli import say
@@ -11,7 +13,7 @@ from primbench.images import BUILDERS, DEFAULT_BASE, DEFAULT_TAG
 BUILD_HELP = """Build an image with the primbench that is running, and the versions of libraries that are here.
 
 What the base brought stays if it will do. Extras are those of `pip install primbench[...]`, and bring CUDA's libraries:
-torch, cuda13. Images are what arms other than host may name: `primbench study --arm podman:image=NAME`.
+torch, cuda13. Images are what arms other than host may name: `--arm podman:image=NAME`.
 
 Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
 """
@@ -51,4 +53,5 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
     if json_path != "-":
         size = f"size unknown ({made.missing['size_bytes']})" if made.missing else format_bytes(made.size_bytes)
         say(f"{made.name}: {size} with its base {base}, built in {format_time(made.build_s)}")
-        say(f"primbench study --arm host --arm {runtime}:image={made.name}")
+        arm = f"{runtime}:image={made.name}"
+        say(shlex.join(["primbench", "study", "containers", "--arm", "host", "--arm", arm]))

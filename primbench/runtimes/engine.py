@@ -48,9 +48,14 @@ def container(arm: Arm, folder: Path, *, private_network: str) -> list[str]:
 
 
 def binds(arm: Arm, folder: Path) -> list[str]:
-    """Those of the host's root."""
+    """Those of the host's root.
+
+    The folder is new, and an engine that sees other files than these has none of that name: as a mount, unlike a
+    volume, it must be there.
+    """
     own = caches(folder)
-    return [*(f"--volume={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)), f"--volume={own}:{own}"]
+    mount = f"--mount=type=bind,source={own},target={own}"
+    return [mount, *(f"--volume={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS))]
 
 
 def devices() -> list[str]:

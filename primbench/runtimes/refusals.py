@@ -30,6 +30,7 @@ _NO_ROOM = r"SIGKILL|memory limit(?!.*(permission denied|not permitted))"
 _NO_SUCH_CPU = r"cpuset\.(cpus|mems)"
 _NO_HYBRID = r"cgroups in hybrid mode not supported"  # in crun's words, also below an engine
 
+_OTHER_FILES = r"bind source path does not exist|mounts denied|path \S+ is not shared from the host"
 _NO_MORE_FILES = r"RLIMIT_NOFILE|rlimit type 7\b"  # getrlimit(2)
 _NO_NETWORK = r"/dev/net/tun|slirp4netns|pasta|netavark|CNI|network \w+ not found"
 
@@ -92,6 +93,12 @@ def _mend(arm: Arm, said: str) -> str | None:
         return _cpus_and_nodes(Path("/"))
     if re.search(_NO_HYBRID, said):
         return f"{NEEDS_RUNC}{_RUNC_BY.get(arm.runtime, '')}"
+    if re.search(_OTHER_FILES, said) and arm.on_host_root:
+        return (
+            f"who starts containers for {arm.runtime} sees other files than are here, as on another machine, in a "
+            "virtual one or outside of this container: name one of this machine (DOCKER_HOST, `docker context ls`), "
+            "or an image of its own by image=NAME"
+        )
     if re.search(_NO_MORE_FILES, said) and arm.runtime in _FILES_BY:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         return f"no more than {most} open files may be had here: {_FILES_BY[arm.runtime].format(most)}"

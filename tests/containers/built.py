@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from primbench.images import DEFAULT_BASE
+from primbench.images import DEFAULT_BASE, environment_of
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PROGRAMS = ("sh", "awk", "cat", "chmod", "cp", "env", "id", "ln", "ls", "mkdir", "mv", "rm", "sed", "sleep", "true")
@@ -117,10 +117,11 @@ def base_archive(base: Path, work: Path) -> Path:
 
 
 class Built(NamedTuple):
-    """said: what --json held. environment: in which the runtime finds the image."""
+    """said: what --json held. study: the command that was printed. environment: where the runtime finds the image."""
 
     runtime: str
     said: Any
+    study: str
     environment: dict[str, str]
 
     @property
@@ -154,14 +155,15 @@ def built(request: pytest.FixtureRequest, work: Path, base: Path, base_archive: 
     elif engine.name == "charliecloud":
         if shutil.which("ch-image") is None:
             pytest.skip("ch-image is not installed: apt-get install charliecloud-builders")
-        # Its Python is the system's, whatever else comes first here.
-        environment |= {"CH_IMAGE_STORAGE": str(work / "ch-image"), "PATH": f"/usr/sbin:/usr/bin:{os.environ['PATH']}"}
+        environment |= {"CH_IMAGE_STORAGE": str(work / "ch-image")}
         environment |= {"CH_IMAGE_CACHE": "disabled"}  # a git repository of every file, made anew
-        done(["ch-image", "import", base_archive, DEFAULT_BASE], environment)
+        done(["ch-image", "import", base_archive, DEFAULT_BASE], environment_of("ch-image", environment))
     else:
         done([engine.name, "import", base_archive, DEFAULT_BASE], environment)
-    command = [*PRIMBENCH, "image", "build", "--runtime", engine.name, *arguments, "--json", "-"]
-    return Built(engine.name, json.loads(done(command, environment | for_building)), environment)
+    said = work / f"{engine.name}-built.json"
+    command = [*PRIMBENCH, "image", "build", "--runtime", engine.name, *arguments, "--json", str(said)]
+    *_, study = done(command, environment | for_building).splitlines()
+    return Built(engine.name, json.loads(said.read_text()), study, environment)
 
 
 def with_all_capabilities(work: Path) -> Path:

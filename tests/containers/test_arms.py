@@ -275,3 +275,24 @@ def test_a_docker_client_without_a_server_is_not_docker(docker: Any, monkeypatch
     assert "Cannot connect to the Docker daemon" in reason
     with pytest.raises(BackendUnavailable, match="Cannot connect to the Docker daemon"):
         WorkerProcess(Start(backend="numpy", device="cpu"), arm=parse_arm("docker"))
+
+
+ASKS = """
+from primbench.arms import parse_arm
+from primbench.runtimes.trial import refused
+print(refused(parse_arm("docker:network=none")))
+"""
+
+
+@pytest.mark.parametrize("runtime", ["docker"], indirect=True)
+def test_a_daemon_that_sees_other_files_is_found_out_before_its_arm_starts(
+    runtime: str, tmp_path_factory: pytest.TempPathFactory, traces: Callable[[], list[str]]
+) -> None:
+    """What is mounted in a mount namespace of one's own, the daemon outside of it does not see."""
+    own = str(tmp_path_factory.mktemp("own"))
+    hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', own]
+    command = [*hidden, sys.executable, "-P", "-c", ASKS]
+    environment = {**os.environ, "TMPDIR": own}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert "docker create: " in done.stdout
+    assert "who starts containers for docker sees other files than are here" in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 
 import primbench
+from primbench import record
 
 from .built import OLD, PRIMBENCH, Built, done
+from .traces import ALONE
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +32,17 @@ def test_the_image_starts_primbench(built: Built) -> None:
     sizes = ("-m", "16", "-n", "24", "-k", "8", "--max-time", "20ms", "--backend", "numpy")
     (record,) = json.loads(built.start("gemm", *sizes, "--json", "-"))["records"]
     assert ("ok", True) == (record["status"], record["measurement"]["verified"])
+
+
+def test_the_command_that_it_prints_compares_host_and_image(found_by_runtime: Built, tmp_path: Path) -> None:
+    program, *asked = shlex.split(found_by_runtime.study)
+    assert "primbench" == program
+    if found_by_runtime.runtime in ALONE:  # the test's daemon has no other network
+        asked[-1] += ",network=none"
+    path = tmp_path / "results.jsonl"
+    quick = ("--primitive", "launch", "--pairs", "1", "--device", "cpu", "--backend", "numpy", "--max-time", "10ms")
+    done([*PRIMBENCH, *asked, *quick, "--fail-on", "never", "-o", path], found_by_runtime.environment)
+    assert {"ok"} == {each.status for each in record.read(path).records}
 
 
 def test_what_the_base_brought_stays(found_by_runtime: Built) -> None:

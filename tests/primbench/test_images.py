@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from primbench import images, pins
 from primbench.errors import BackendUnavailable, InvalidRequest
-from primbench.images import BUILDERS, Request
+from primbench.images import BUILDERS, Request, environment_of
+from primbench.runtimes.launch import PATH
 from primbench.wheel import installed
 
 
@@ -63,6 +65,21 @@ def test_apptainer_replaces_no_folder(tmp_path: Path) -> None:
 def test_what_is_no_name_of_an_image_is_refused(asked: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest, match="the name of an image"):
         command("podman", **asked)
+
+
+def test_ch_image_gets_what_is_meant_for_it_and_the_python_beside_it(tmp_path: Path) -> None:
+    """It hands its environment to what it runs in the image."""
+    program = tmp_path / "ch-image"
+    program.touch(0o755)
+    environ = {
+        "PATH": f"/venv/bin:{tmp_path}", "PYTHONPATH": "/mine", "VIRTUAL_ENV": "/venv", "LD_PRELOAD": "/x.so",
+        "CH_IMAGE_STORAGE": "/images", "https_proxy": "http://proxy", "HOME": "/root", "HF_TOKEN": "secret",
+    }  # fmt: skip
+    found = environment_of("ch-image", environ)
+    assert getpass.getuser() == found.pop("USER")
+    kept = {name: environ[name] for name in ("CH_IMAGE_STORAGE", "https_proxy", "HOME")}
+    assert kept | {"PATH": f"{tmp_path}:{PATH}"} == found
+    assert environ == environment_of("podman", environ)
 
 
 def test_the_base_is_this_python() -> None:

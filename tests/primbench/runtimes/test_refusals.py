@@ -63,6 +63,7 @@ MENDED = [
         "container init: error setting rlimit type 7: operation not permitted",
         "--default-ulimit=",
     ),
+    ("docker", 'invalid mount config for type "bind": bind source path does not exist: /x', "sees other files than"),
     ("podman", "open(/dev/net/tun): No such file or directory", "podman:network=none or network=host does without"),
     ("podman", "could not find slirp4netns, the network namespace can't be configured", "network=none or network=host"),
     ("docker", "Error response from daemon: network bridge not found", "docker:network=none or network=host does"),
