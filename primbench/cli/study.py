@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from primbench import runtimes
 from primbench.arms import Arm, arm_of, parse_arm
 from primbench.cli import compare as comparing
+from primbench.cli import say
 from primbench.cli.compare import fail_on_option
 from primbench.cli.consent import check_own
 from primbench.cli.measuring import Begun, Entries, measure_and_report, resuming, run_cases, writing
