@@ -7,7 +7,7 @@ it has not got.
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import sys
 import time
 
@@ -54,15 +54,15 @@ def refused(arm: Arm, within_s: float = STARTS_WITHIN_S) -> str | None:
 def _said(child: Child, within_s: float) -> str | None:
     """By the child, or how it died; None where all went well."""
     deadline, heard = time.monotonic() + within_s, b""
-    poll = select.poll()
-    poll.register(child.stdout, select.POLLIN)
-    while poll.poll(max(0.0, deadline - time.monotonic()) * 1e3):
-        chunk = os.read(child.stdout, 1 << 16)
-        if not chunk:
-            break
-        heard += chunk
-    else:
-        return f"no container has started and ended within {within_s:g} s"
+    with selectors.PollSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, deadline - time.monotonic())):
+            chunk = os.read(child.stdout, 1 << 16)
+            if not chunk:
+                break
+            heard += chunk
+        else:
+            return f"no container has started and ended within {within_s:g} s"
     cause = child.cause_of_death()
     if not child.has_failed:
         return None

@@ -24,7 +24,7 @@ from primbench.errors import BackendUnavailable
 from primbench.measurement import Method
 from primbench.protocol import Start
 from primbench.record import Case, Record, Worker
-from primbench.runtimes.trial import refused, works_here
+from primbench.runtimes.trial import works_here
 from primbench.session import Session
 from primbench.workerprocess import WorkerGone, WorkerProcess
 
@@ -222,21 +222,11 @@ def test_a_gpu_that_is_not_there_ends_the_arm_in_one_line(runtime: str, traces: 
         WorkerProcess(Start(backend="torch", device="cuda:0"), arm=arm(runtime))
 
 
-@pytest.mark.parametrize("runtime", ["podman", "apptainer", "charliecloud", "runc"], indirect=True)
+@pytest.mark.parametrize("runtime", [*CONTAINERS, "runc"], indirect=True)
 def test_a_runtime_that_starts_a_container_works_here(runtime: str, traces: Callable[[], list[str]]) -> None:
     words, version = works_here(runtime)
     assert "yes" == words
     assert version[0].isdigit()
-
-
-@pytest.mark.parametrize("runtime", ["docker"], indirect=True)
-def test_a_daemon_without_the_usual_network_starts_containers_with_another(
-    runtime: str, traces: Callable[[], list[str]]
-) -> None:
-    words, _ = works_here(runtime)
-    assert words.startswith("no: ")
-    assert words.endswith(": a network of its own cannot be had: docker:network=none or network=host does without")
-    assert refused(parse_arm("docker:network=none")) is None
 
 
 REFUSED = {
