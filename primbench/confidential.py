@@ -10,7 +10,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _OF_ADDRESS = re.compile(r"(?<=://)[^/\s?#]*(?=@)")
-_NAMED = re.compile(r"([\w.-]+)=(.+?)(?=,[A-Za-z][\w.-]*=|[&#]|$)", re.DOTALL)
+_NAMED = re.compile(r"(?<![\w.-])([\w.-]+)=(.+?)(?=,[A-Za-z][\w.-]*=|[&#]|$)", re.DOTALL)
 HIDDEN = "***"
 
 

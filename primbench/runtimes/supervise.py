@@ -64,7 +64,8 @@ def run(order: Order, folder: Path) -> int:
     Raises BackendUnavailable or InvalidRequest where it cannot be started.
     """
     launched = launch(order.arm, folder, gpus=order.gpus, command=order.command)
-    note(folder, ToDo(after=launched.after, environment=launched.environment))
+    if launched.after:  # an environment holds what is to stand in no file, and is not kept for nothing
+        note(folder, ToDo(after=launched.after, environment=launched.environment))
     try:
         for step in launched.before:
             _make(order.arm, step, launched)
