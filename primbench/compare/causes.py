@@ -42,7 +42,7 @@ UPSTREAM = {
     "against-nccl": "other settings of NCCL",
     "against-variables": "other variables",
 }
-MOST_CHANGES = 3
+MOST_CHANGES = 4
 _TOLD_BY_DOCTOR = re.compile(r"limits\.cpu_(quota|period_s)|software\.python_build")  # of one place by itself
 _TOLD_AS_DIFFERENCE = {"preloads"}
 _THREADS = re.compile(r"software\.threads\..+")

@@ -201,7 +201,8 @@ def _comparable(environment: Environment, other: Environment) -> dict[str, Any]:
 def _loaded(software: Software, other: Software) -> dict[str, Any]:
     """What is not recorded is not known."""
     unread = [name for name in ("preloads", "providers", "threads") if getattr(software, name) is None]
-    found: dict[str, Any] = {"missing": dict.fromkeys(unread, "not recorded") | software.missing}
+    missing = dict.fromkeys(unread, "not recorded") | software.missing
+    found: dict[str, Any] = {"missing": missing}
     if software.libraries is not None:
         theirs = other.libraries or {}
         found["libraries"] = {name: _builds(files, theirs.get(name, [])) for name, files in software.libraries.items()}
@@ -216,6 +217,8 @@ def _loaded(software: Software, other: Software) -> dict[str, Any]:
         found["blas"] = sorted(" ".join(filter(None, [each.name, each.version])) for each in software.blas)
         chosen = {each.name for each in software.blas if each.architecture}
         found["kernels"] = {name: _kernels(software.blas, name) for name in chosen}
+    else:
+        missing["kernels"] = missing.get("blas", "not recorded")
     return found
 
 

@@ -189,9 +189,12 @@ class _Found(ctypes.Structure):
 
 
 def _file_of(function: str, scope: ctypes.CDLL) -> str:
-    address = ctypes.cast(getattr(scope, function), ctypes.c_void_p)
+    try:
+        address = ctypes.cast(getattr(scope, function), ctypes.c_void_p)
+        look_up: Callable[..., int] = ctypes.CDLL(None).dladdr
+    except AttributeError as error:  # a program that is linked statically
+        raise LookupError(f"{error}") from None
     found = _Found()
-    look_up: Callable[..., int] = ctypes.CDLL(None).dladdr
     if not look_up(address, ctypes.byref(found)) or not found.file:
         raise LookupError(f"dladdr knows no file of {function}")
     return os.path.realpath(os.fsdecode(found.file))

@@ -162,10 +162,10 @@ def _threads(root: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for pool in _pools():
         found[pool["internal_api"]] = max(pool["num_threads"], found.get(pool["internal_api"], 0))
-    if torch := sys.modules.get("torch"):
-        found["torch"] = torch.get_num_threads()
-    if numba := sys.modules.get("numba"):
-        found["numba"] = numba.config.NUMBA_NUM_THREADS
+    if ask := getattr(sys.modules.get("torch"), "get_num_threads", None):
+        found["torch"] = ask()
+    if config := getattr(sys.modules.get("numba"), "config", None):
+        found["numba"] = config.NUMBA_NUM_THREADS
     return found
 
 

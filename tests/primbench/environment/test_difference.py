@@ -166,6 +166,9 @@ def test_whose_functions_are_called_is_told_by_build(here: Environment) -> None:
 
 def test_what_was_not_recorded_is_unknown(here: Environment) -> None:
     old = changed(here, "software", preloads=None, providers=None, threads=None)
+    without = changed(here, "software", blas=None, missing={"blas": "module 'threadpoolctl' is absent"})
+    there = changed(here, "software", blas=[Blas(name="openblas", path="/o", version="0.3", architecture="Zen")])
+    assert {None} == {difference(without, there).stack.same, difference(there, without).stack.same}
     assert {None} == {difference(old, here).stack.same, difference(here, old).stack.same}
     assert difference(old, old).stack.same is True
 
