@@ -1,0 +1,18 @@
+"""A hundred faults, the same ones every time. More by hand: see driver.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_a_hundred_faults_cost_no_finished_case_and_leave_nothing_behind() -> None:
+    command = [sys.executable, "-m", "tests.faults.driver", "--count", "100"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stderr), done.stdout
