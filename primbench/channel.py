@@ -34,7 +34,7 @@ class Channel:
             raise _gone(error) from None
 
     def receive(self, kind: type[_Kind]) -> _Kind:
-        """Raises EOFError where the other end is gone, msgspec.MsgspecError where it says something else."""
+        """Raises EOFError where the other end is gone, one of UNREADABLE where it says something else."""
         while not self.has_line:
             try:
                 chunk = self.connection.recv(1 << 16)

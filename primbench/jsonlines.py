@@ -10,10 +10,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING
 
+import msgspec
+
 from primbench.errors import FileError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for what is no JSON, or not of the kind that is due."""
 
 MAX_LINE_BYTES = 64 * 2**20
 MAX_UNPACKED_BYTES = 256 * 2**20  # a small file of xz can hold more than there is memory

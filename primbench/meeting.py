@@ -20,6 +20,7 @@ import msgspec
 
 from primbench.channel import Channel
 from primbench.errors import WorkerError
+from primbench.jsonlines import UNREADABLE
 
 COME_TIMEOUT_S = 120.0  # a file system that many hosts load Python from is slow
 ANSWER_TIMEOUT_S = 10.0
@@ -145,7 +146,7 @@ class _Guests:
             is_known = _is_proof(hello.proof, self._secret, "follower", guest.drawn, hello)
             proof = _proof(self._secret, "leader", guest.drawn, hello) if is_known else None
             connection.sendall(_line(Welcome(proof)))
-        except (OSError, msgspec.MsgspecError, UnicodeError):
+        except (OSError, UnicodeError, *UNREADABLE):
             is_known = False
         if not is_known:
             self._turn_away(connection)
@@ -191,7 +192,7 @@ def _joined(address: tuple[str, int], secret: bytes, rank: int, number: int) -> 
             raise NotOurs
         connection.settimeout(None)
         return Channel(connection)
-    except (msgspec.MsgspecError, UnicodeError):
+    except (UnicodeError, *UNREADABLE):
         connection.close()
         raise NotOurs from None
     except BaseException:

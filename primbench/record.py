@@ -21,7 +21,7 @@ import msgspec
 from primbench.arms import Arm
 from primbench.environment import Environment
 from primbench.errors import FileError, OutputError, PrimbenchError
-from primbench.jsonlines import decompress, is_compressed, whole_lines
+from primbench.jsonlines import UNREADABLE, decompress, is_compressed, whole_lines
 from primbench.locks import holder, lock
 from primbench.measurement import Measurement, Method
 from primbench.placement import EffectivePlacement, Placement
@@ -113,7 +113,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     cases: list[Case]
     pairs: Whole
     until_settled: bool = False
-    seed: Whole = 0
+    seed: int = 0
     other_builds: bool = False
     notes: list[str] = []
 
@@ -179,7 +179,7 @@ class _Version(msgspec.Struct, tag_field="kind", tag="header"):
 
 _decode_version = msgspec.json.Decoder(_Version).decode
 _decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PrimbenchError)
+_UNREADABLE = (*UNREADABLE, PrimbenchError)
 
 
 def read(path: str | os.PathLike[str]) -> Results:

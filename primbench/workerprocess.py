@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from primbench import __version__, protocol
 from primbench.arms import Arm
 from primbench.children import Child
 from primbench.errors import BackendUnavailable, PlacementError, WorkerError
+from primbench.jsonlines import UNREADABLE
 from primbench.protocol import Outcome, Ready, Refusal, Start
 from primbench.ranks import Ranks, readable
 from primbench.record import Case
@@ -97,7 +97,7 @@ class WorkerProcess:
             stopped = self._ranks and self._ranks.stopped()
             because = f": {stopped}" if stopped else ""
             raise WorkerGone(f"no answer within {timeout_s:g} s{option}{because}") from None
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise WorkerGone(f"worker spoke out of turn: {error}") from None
         if isinstance(answer, Refusal):
             raise (PlacementError if answer.placement else BackendUnavailable)(answer.reason)

@@ -36,13 +36,25 @@ def _parsed(source: str, content: bytes) -> dict[str, Any]:
         text = content.decode()
         if sum(line.count(".") ** 2 for line in text.split("\n")) > MAX_SQUARED_DOTS:
             raise FileError(f"{source}: too many dotted keys: a suite needs none but defaults.PRIMITIVE")
-        return tomllib.loads(text)
+        found = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise FileError(f"{source}: not UTF-8 text (byte {error.start})") from None
     except RecursionError:
         raise FileError(f"{source}: nested too deeply for a suite") from None
     except ValueError as error:  # TOMLDecodeError, and integers of more digits than Python converts
         raise FileError(f"{source}: not TOML: {cut(str(error))}") from None
+    if _has_larger(found):
+        raise FileError(f"{source}: holds a number of more than 64 bits, which TOML has not")
+    return found
+
+
+def _has_larger(value: Any) -> bool:
+    """Whether there is an integer that Python may not even be able to print."""
+    if isinstance(value, dict):
+        return any(map(_has_larger, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_larger, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def cut(quoted: str) -> str:

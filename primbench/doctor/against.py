@@ -20,7 +20,7 @@ from primbench.doctor.software import driver_library, library_copies
 from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, difference
 from primbench.errors import FileError
-from primbench.jsonlines import opened
+from primbench.jsonlines import UNREADABLE, opened
 from primbench.sysfiles import format_cpu_list
 from primbench.units import format_bytes, format_time
 
@@ -34,7 +34,6 @@ class _Place(msgspec.Struct):
 _RESULTS = re.compile(rb'\{\s*"kind"\s*:\s*"header"')
 _START_BYTES = 4096
 _MAX_BYTES = 2**26  # of a document: the largest machine's has some 100 kB, and a device file never ends
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def read(path: str) -> Place:
@@ -53,9 +52,9 @@ def read(path: str) -> Place:
         for worker in results.workers:
             return Place(environment=worker.environment, opened=f"{worker.backend} {worker.device}")
         return Place(environment=results.header.environment)
-    with contextlib.suppress(*_UNREADABLE):
+    with contextlib.suppress(*UNREADABLE):
         return msgspec.json.decode(text, type=_Place).place
-    with contextlib.suppress(*_UNREADABLE):
+    with contextlib.suppress(*UNREADABLE):
         return Place(environment=msgspec.json.decode(text, type=Environment))
     raise FileError(
         f"{path}: none of what can be compared with: a file by `primbench doctor --json` or `env --json`, or a results "

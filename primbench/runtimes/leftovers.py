@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from primbench.jsonlines import UNREADABLE
 from primbench.locks import lock
 from primbench.sysfiles import read_mounts
 
@@ -59,12 +60,12 @@ def _note(descriptor: int, to_do: ToDo) -> None:
 def sweep() -> None:
     """Clear away what killed supervisors of this user left here."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+        with contextlib.suppress(OSError, ValueError, *UNREADABLE):
             _sweep(folder)
 
 
 def _sweep(folder: Path) -> None:
-    """Raises OSError, ValueError or msgspec.MsgspecError where it is none of ours."""
+    """Raises one of these where it is none of ours."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         return  # only what nobody else can have written to says what is to be run
