@@ -44,8 +44,9 @@ def failed_if_skipped(node: pytest.Item | pytest.Collector, report: pytest.TestR
         report.longrepr = f"{node.nodeid}: skipped where nothing that CI installs somewhere may be missing: {reason}"
 
 
-# Real containers, and a machine of two nodes: minutes, root's rights, a kernel that is downloaded. By name alone.
-BY_NAME = [ROOT / "tests/containers", ROOT / "tests/vm"]
+# Real containers, and a machine of two nodes: minutes, root's rights, a kernel that is downloaded. Injected faults:
+# minutes. By name alone.
+BY_NAME = [ROOT / "tests/containers", ROOT / "tests/faults", ROOT / "tests/vm"]
 
 
 def left_out(config: pytest.Config) -> list[Path]:
@@ -67,7 +68,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.path.relpath(folder, session.config.invocation_params.dir) for folder in left_out(session.config)
     )
     if folders and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
-        terminal.write_line(f"real containers and machines are left to CI, and run when asked for: pytest {folders}")
+        terminal.write_line(
+            f"real containers, machines and a hundred faults are left to CI, and run when asked for: pytest {folders}"
+        )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,6 +17,6 @@ def test_containers_and_machines_are_left_out_with_a_word_at_the_start() -> None
     assert 0 == found.returncode, found.stdout + found.stderr
     first, *tests = found.stdout.splitlines()
     assert "left to CI" in first
-    assert first.endswith(": pytest tests/containers tests/vm")
+    assert first.endswith(": pytest tests/containers tests/faults tests/vm")
     assert any(each.startswith("tests/test_readme.py") for each in tests)
-    assert not any(each.startswith(("tests/containers/", "tests/vm/")) for each in tests)
+    assert not any(each.startswith(("tests/containers/", "tests/faults/", "tests/vm/")) for each in tests)
