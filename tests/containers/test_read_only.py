@@ -58,14 +58,11 @@ def test_what_is_mounted_among_the_hosts_files_is_read_only(
     mounted: list[Path],
     traces: Callable[[], list[str]],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asking = [sys.executable, "-P", "-c", ASKED, *map(str, mounted)]
-    for name in ("engine", "apptainer", "oci"):
-        monkeypatch.setattr(f"primbench.runtimes.{name}.module", lambda arm: asking)
     folder = tmp_path / "launch"
     folder.mkdir()
-    launched = runtimes.launch(parse_arm(in_words(runtime, *settings)), folder, gpus=False)
+    launched = runtimes.launch(parse_arm(in_words(runtime, *settings)), folder, gpus=False, command=asking)
 
     def run(command: list[str]) -> subprocess.CompletedProcess[str]:
         environment = launched.environment
