@@ -117,7 +117,7 @@ def test_roof_of_nothing_that_is_measured_adds_no_case(invoke: Callable[..., Res
 REFUSED = [
     (["deepbench", "--only", "gemn"], f"primitive 'gemn': there are {', '.join(primitives())}"),
     (["deepbench", "--set", "x"], "deepbench: no entry of set 'x': it holds gemm 'training', "),
-    (["deepbench", "--dtype", "float3"], "dtype='float3': one of float64, "),
+    (["deepbench", "--dtype", "float3"], "--dtype float3: one of float64, "),
     (
         ["nosuch"],
         "suite 'nosuch': there are small, medium, large, deepbench, quick, roof, sizes, containers, numa, and",

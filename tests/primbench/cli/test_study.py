@@ -312,7 +312,14 @@ def test_bad_request_says_what_is_wrong(arguments: tuple[str, ...], reason: str,
 
 
 def test_resuming_takes_no_other_arms_or_cases(begun: Any, refusal: Callable[..., str]) -> None:
-    for asked in (ARMS, ("quick",), ("--seed", 1), ("--max-time", "1s"), ("--label", "a=b"), ("--other-builds",)):
+    for asked in (
+        ("--arm", "host"),
+        ("quick",),
+        ("--seed", 1),
+        ("--max-time", "1s"),
+        ("--label", "a=b"),
+        ("--other-builds",),
+    ):
         reason = refusal("study", "--resume", begun[0], *asked)
         assert "and --resume: a study goes on with the arms and cases it was begun with" in reason
 
