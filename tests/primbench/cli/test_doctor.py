@@ -109,7 +109,7 @@ def test_against_says_which_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     invoke("--json", str(there))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     shown = invoke("--against", str(there)).stdout
-    assert f"against-variables: OMP_NUM_THREADS is 1 here and none in {there}" in " ".join(shown.split())
+    assert f"against-threads: OMP_NUM_THREADS is 1 here and none in {there}" in " ".join(shown.split())
 
 
 def test_against_says_so_where_nothing_differs(tmp_path: Path) -> None:
