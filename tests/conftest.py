@@ -44,9 +44,8 @@ def failed_if_skipped(node: pytest.Item | pytest.Collector, report: pytest.TestR
         report.longrepr = f"{node.nodeid}: skipped where nothing that CI installs somewhere may be missing: {reason}"
 
 
-# Real containers, and a machine of two nodes: minutes, root's rights, a kernel that is downloaded. Injected faults:
-# minutes. By name alone.
-BY_NAME = [ROOT / "tests/containers", ROOT / "tests/faults", ROOT / "tests/vm"]
+# What takes minutes, and what asks for root's rights or downloads a kernel, is run by name alone.
+BY_NAME = [ROOT / "tests" / name for name in ("containers", "faults", "fuzz", "vm")]
 
 
 def left_out(config: pytest.Config) -> list[Path]:
@@ -69,7 +68,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     )
     if folders and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
         terminal.write_line(
-            f"real containers, machines and a hundred faults are left to CI, and run when asked for: pytest {folders}"
+            f"containers, machines, faults and fuzzing are left to CI, and run when asked for: pytest {folders}"
         )
 
 
