@@ -60,7 +60,7 @@ class WorkerProcess:
         try:
             self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)
             if arm is not None:
-                _check(arm, self.ready)
+                _check(arm, start, self.ready)
         except BaseException as error:
             self.end()
             if arm is not None and isinstance(error, WorkerGone | BackendUnavailable):
@@ -146,12 +146,12 @@ def _child(arm: Arm | None, start: Start, peers: Sequence[int], verbose: bool) -
     return Child("worker", "primbench.runtimes.supervise", [order], verbose=verbose, clears_up=True)
 
 
-def _check(arm: Arm, ready: Ready) -> None:
+def _check(arm: Arm, start: Start, ready: Ready) -> None:
     """Raises BackendUnavailable: results of two versions, or of a place not as asked for, are not to be compared."""
     inside = ready.environment.primbench_version
     if inside != __version__:
         raise BackendUnavailable(
             f"arm {arm.name}: image {arm.image} has primbench {inside}, this is {__version__}: build the image again"
         )
-    if found := mismatch(arm, ready, outside()):
+    if found := mismatch(arm, start.placement, ready, outside()):
         raise BackendUnavailable(f"arm {arm.name}: {found}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ MADE_BY = {
     "process_start": ("clone", "clone3", "vfork", "execve", "wait4"),
 }
 DEARER = 1.05  # times as much is another cost of a system call
+MOST_BYTES = 2**20  # of a profile; those of engines have 20000
 ROOM = 2.0  # for the scatter of what is added to a call
 _NOT_FILES = ("default", "unconfined", "docker", "podman")
 
@@ -90,10 +92,15 @@ def _filtered(case: CaseComparison, side: Side) -> Filtered | None:
 
 
 def _may_filter(setting: str | None, calls: Sequence[str]) -> bool:
-    """False only where a profile is still there to be read, and names none of the calls."""
+    """False only where a profile is still there to be read, and names none of the calls.
+
+    The name may be of a file that somebody else made: what is no plain file, or large, is none.
+    """
     if setting is None or setting in _NOT_FILES:
         return True
     try:
+        if not os.path.isfile(setting) or os.path.getsize(setting) > MOST_BYTES:
+            return True
         rules = msgspec.json.decode(Path(setting).read_bytes(), type=_Profile).syscalls
     except (OSError, msgspec.MsgspecError):
         return True

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from primbench.arms import Arm, in_words, settings_of
 from primbench.cgroups import cgroup_version
 from primbench.environment import confinement
 from primbench.environment.configuration import is_recorded, recorded
-from primbench.placement import THREAD_VARIABLES
+from primbench.placement import THREAD_VARIABLES, Placement
 from primbench.protocol import Ready
 from primbench.sysfiles import attempt, format_cpu_list
 from primbench.units import format_bytes
@@ -42,13 +44,15 @@ def outside(root: Path = Path("/")) -> Outside:
     )
 
 
-def mismatch(arm: Arm, ready: Ready, here: Outside) -> str | None:
+def mismatch(arm: Arm, placement: Placement, ready: Ready, here: Outside) -> str | None:
     """The first setting that a worker has not got, with what it found and the way out; None where it has them all.
 
-    What could not be read back is none. Neither are image, cgroup and root, which are not.
+    placement: what the worker itself was asked for, which may be of all arms alike. What could not be read back is no
+    mismatch; image, cgroup and root are not.
     """
+    placed = replace(arm, placement=placement)
     for field in settings_of(arm):
-        found = _FOUND[field](arm, ready, here) if field in _FOUND else None
+        found = _FOUND[field](placed, ready, here) if field in _FOUND else None
         if found is not None:
             return f"{in_words(arm, field)}: the worker found {found}: {_way_out(arm, field, here)}"
     return None

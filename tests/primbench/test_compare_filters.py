@@ -95,6 +95,7 @@ def test_a_filter_is_no_cause(
 def test_of_calls_that_workers_do_not_time_a_profile_of_ones_own_is_named_unless_it_leaves_them_out(
     causes: Callable[..., list[str]], tmp_path: Path
 ) -> None:
+    assert causes("thread_wake", 1.5, ["host", "podman:seccomp=/dev/zero"], OPEN, FILTERED), "it is not read"
     profile = tmp_path / "profile.json"
     arms = ["host", f"podman:seccomp={profile}"]
     (told,) = causes("thread_wake", 1.5, arms, OPEN, FILTERED)

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.arms import parse_arm
+from primbench.placement import Placement
 from primbench.protocol import Ready, Start
 from primbench.runtimes.applied import Outside, mismatch
 from primbench.workerprocess import WorkerProcess
@@ -67,8 +68,13 @@ def read_back(found: Ready) -> Callable[..., Ready]:
     ],
 )
 def test_what_is_as_asked_is_no_mismatch(asked: str, read_back: Callable[..., Ready]) -> None:
-    variables = {"OMP_NUM_THREADS": "2", "CUDA_CACHE_PATH": "/cache"}
-    assert mismatch(parse_arm(asked), read_back(variables=variables), USER) is None
+    arm, variables = parse_arm(asked), {"OMP_NUM_THREADS": "2", "CUDA_CACHE_PATH": "/cache"}
+    assert mismatch(arm, arm.placement, read_back(variables=variables), USER) is None
+
+
+def test_a_placement_of_all_arms_narrows_what_an_arm_asks_for(read_back: Callable[..., Ready]) -> None:
+    arm, variables = parse_arm("docker:cpuset=0-3,env.OMP_NUM_THREADS=7"), {"OMP_NUM_THREADS": "2"}
+    assert mismatch(arm, Placement(cpus=(1,), threads=2), read_back(variables=variables), USER) is None
 
 
 V1 = "without root podman sets no limits on control groups v1: start it as root, or boot Linux with v2 alone"
@@ -104,14 +110,16 @@ V1 = "without root podman sets no limits on control groups v1: start it as root,
 def test_what_is_not_as_asked_is_named_with_what_was_found_and_the_way_out(
     asked: str, changes: dict[str, Any], told: str, read_back: Callable[..., Ready]
 ) -> None:
-    said = mismatch(parse_arm(asked), read_back(**changes), USER)
+    arm = parse_arm(asked)
+    said = mismatch(arm, arm.placement, read_back(**changes), USER)
     assert (said or "").startswith(told)
 
 
 @pytest.mark.parametrize("field", ["cpu_quota", "memory_limit_bytes", "memory_nodes_allowed", "shm_bytes"])
 def test_what_cannot_be_read_back_is_no_mismatch(field: str, read_back: Callable[..., Ready]) -> None:
     unknown = read_back(**{field: None, "missing": {field: "not mounted here"}})
-    assert mismatch(parse_arm("podman:cpus=0.5,cpuset=1,mems=1,memory=512MiB,shm=256MiB"), unknown, USER) is None
+    limited = parse_arm("podman:cpus=0.5,cpuset=1,mems=1,memory=512MiB,shm=256MiB")
+    assert mismatch(limited, Placement(), unknown, USER) is None
     blind = read_back(seccomp=None, seccomp_filters=None, capabilities=None, namespaces=None, no_new_privileges=None)
     asked = parse_arm("runc:seccomp=unconfined,cap-add=SYS_ADMIN,network=host,ipc=host,no-new-privileges=no")
-    assert mismatch(asked, blind, Outside(False, None, None, None)) is None
+    assert mismatch(asked, Placement(), blind, Outside(False, None, None, None)) is None
