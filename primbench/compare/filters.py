@@ -35,7 +35,13 @@ class _Rule(msgspec.Struct):
 class _Profile(msgspec.Struct):
     """What Docker, Podman and the section seccomp of an OCI configuration have in common."""
 
+    default: str = msgspec.field(name="defaultAction", default="")
     syscalls: list[_Rule] = []
+
+    def looks_at(self, calls: Sequence[str]) -> bool:
+        """The kernel remembers of a call whether it is always allowed."""
+        named = any(name in calls for rule in self.syscalls for name in rule.names)
+        return named or self.default != "SCMP_ACT_ALLOW"
 
 
 class Filtered(NamedTuple):
@@ -92,7 +98,7 @@ def _filtered(case: CaseComparison, side: Side) -> Filtered | None:
 
 
 def _may_filter(setting: str | None, calls: Sequence[str]) -> bool:
-    """False only where a profile is still there to be read, and names none of the calls.
+    """False only where a profile is still there to be read, and lets all the calls pass.
 
     The name may be of a file that somebody else made: what is no plain file, or large, is none.
     """
@@ -101,10 +107,9 @@ def _may_filter(setting: str | None, calls: Sequence[str]) -> bool:
     try:
         if not os.path.isfile(setting) or os.path.getsize(setting) > MOST_BYTES:
             return True
-        rules = msgspec.json.decode(Path(setting).read_bytes(), type=_Profile).syscalls
+        return msgspec.json.decode(Path(setting).read_bytes(), type=_Profile).looks_at(calls)
     except (OSError, msgspec.MsgspecError):
         return True
-    return any(name in calls for rule in rules for name in rule.names)
 
 
 def _most(calls: Sequence[str], here: Filtered, there: Filtered, case_s: float) -> float:

@@ -100,6 +100,6 @@ def test_of_calls_that_workers_do_not_time_a_profile_of_ones_own_is_named_unless
     arms = ["host", f"podman:seccomp={profile}"]
     (told,) = causes("thread_wake", 1.5, arms, OPEN, FILTERED)
     assert told.startswith(f"in {arms[1]} a seccomp filter looks at futex (seccomp={profile}, ")
-    for names, count in ((["futex"], 1), (["getppid"], 0)):
-        profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": names}]}))
+    for default, names, count in (("ALLOW", "futex", 1), ("ALLOW", "getppid", 0), ("LOG", "getppid", 1)):
+        profile.write_text(json.dumps({"defaultAction": f"SCMP_ACT_{default}", "syscalls": [{"names": [names]}]}))
         assert count == len(causes("thread_wake", 1.5, arms, OPEN, FILTERED))
