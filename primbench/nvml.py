@@ -87,7 +87,7 @@ def pci_address(device: str) -> str:
     try:
         return _pci_address(board)
     except LookupError as error:
-        raise PlacementError(f"--device {device}: {error}") from None
+        raise PlacementError(f"device={device}: {error}") from None
 
 
 def identity(device: str) -> Gpu:
@@ -142,7 +142,7 @@ def find(device: str) -> Device:
         names = ", ".join(f"cuda:{index}" for index in range(len(devices))) or "none"
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         because = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
-        raise PlacementError(f"--device {device}: the GPUs to be seen here are {names}{because}")
+        raise PlacementError(f"device={device}: the GPUs to be seen here are {names}{because}")
     return devices[int(found[1])]
 
 

@@ -64,31 +64,31 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         if self.cpus is not None and (not self.cpus or min(self.cpus) < 0):
-            raise PlacementError(f"--cpus {format_cpu_list(self.cpus)!r}: at least one CPU number, such as 0-3")
+            raise PlacementError(f"cpus={format_cpu_list(self.cpus)!r}: at least one CPU number, such as 0-3")
         if self.mem_nodes is not None and (not self.mem_nodes or min(self.mem_nodes) < 0):
-            raise PlacementError(f"--mem-node {format_cpu_list(self.mem_nodes)!r}: at least one node, such as 0 or 0,1")
+            raise PlacementError(f"mem_nodes={format_cpu_list(self.mem_nodes)!r}: at least one node, such as 0 or 0,1")
         if self.cpu_kind is not None and re.fullmatch(r"[a-z][a-z0-9-]{0,40}", self.cpu_kind) is None:
-            raise PlacementError(f"--cpu-kind {self.cpu_kind!r}: a name that primbench topo shows, such as performance")
+            raise PlacementError(f"cpu_kind={self.cpu_kind!r}: a name that primbench topo shows, such as performance")
         if self.threads is not None and self.threads < 1:
-            raise PlacementError(f"--threads {self.threads}: a whole number of at least 1")
+            raise PlacementError(f"threads={self.threads}: a whole number of at least 1")
         self._refuse_contradictions()
 
     def _refuse_contradictions(self) -> None:
-        own_cpus = self.cpus is not None or self.cpu_node is not None
-        if self.cpus is not None and (self.cpu_node is not None or self.cpu_kind is not None):
-            other = "--cpu-node" if self.cpu_node is not None else "--cpu-kind"
-            raise PlacementError(f"--cpus with {other}: both say where threads run; leave one out")
-        if self.numa_node is not None and own_cpus and self.mem_nodes is not None:
-            threads = "--cpus" if self.cpus is not None else "--cpu-node"
+        cpus = None if self.cpus is None else f"cpus={format_cpu_list(self.cpus)}"
+        node = None if self.cpu_node is None else f"cpu_node={self.cpu_node}"
+        memory = None if self.mem_nodes is None else f"mem_nodes={format_cpu_list(self.mem_nodes)}"
+        if cpus and (node or self.cpu_kind):
+            other = node or f"cpu_kind={self.cpu_kind}"
+            raise PlacementError(f"{cpus} with {other}: both say where threads run; leave one out")
+        if self.numa_node is not None and (cpus or node) and memory:
+            asked = f"numa_node={self.numa_node} with {cpus or node} and {memory}"
+            raise PlacementError(f"{asked}: it has nothing left to say; leave it out")
+        if self.mem_policy == "local" and memory:
             raise PlacementError(
-                f"--numa-node {self.numa_node} with {threads} and --mem-node: it has nothing left to say; leave it out"
+                f"mem_policy=local with {memory}: local memory is that of the CPU that touches it; leave one out"
             )
-        if self.mem_policy == "local" and self.mem_nodes is not None:
-            raise PlacementError(
-                "--mem-policy local with --mem-node: local memory is that of the CPU that touches it; leave one out"
-            )
-        if self.mem_policy not in (None, "local") and self.numa_node is None and self.mem_nodes is None:
-            raise PlacementError(f"--mem-policy {self.mem_policy} needs nodes: add --mem-node LIST or --numa-node N")
+        if self.mem_policy not in (None, "local") and self.numa_node is None and memory is None:
+            raise PlacementError(f"mem_policy={self.mem_policy}: it needs nodes; name those of memory, or one for all")
 
 
 class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +154,7 @@ def read_threads() -> int | None:
 
 
 def _node_of(placement: Placement, device: str, root: Path, reasons: dict[str, str]) -> Node | None:
-    """The node of --numa-node, or None: none was asked for, or "auto" finds none and gives the reason."""
+    """The node of ``numa_node``, or None: none was asked for, or "auto" finds none and gives the reason."""
     asked = placement.numa_node
     if asked is None:
         return None
@@ -165,17 +165,17 @@ def _node_of(placement: Placement, device: str, root: Path, reasons: dict[str, s
 
 def _device_node(device: str, root: Path) -> int:
     if device == "cpu":
-        raise PlacementError("--numa-node auto: a CPU run has no device whose node it could take")
+        raise PlacementError("numa_node=auto: a CPU run has no device whose node it could take")
     address = nvml.pci_address(device)
     node = node_of_pci(address, root)
     if node is None:
-        raise PlacementError(f"--numa-node auto: the kernel does not know the node of {device} ({address}: -1)")
+        raise PlacementError(f"numa_node=auto: the kernel does not know the node of {device} ({address}: -1)")
     return node
 
 
 def _numa_node(asked: int, placement: Placement, root: Path) -> Node:
     """The node, if what it is to give, memory or CPUs or both, is in this process's reach."""
-    option = f"--numa-node {asked}"
+    option = f"numa_node={asked}"
     node = existing(asked, option, root)
     if placement.mem_nodes is None and node.has_memory:
         check_allowed(node, option, root)
@@ -191,7 +191,7 @@ def _cpus_of(
     cpus, option = _cpus_of_node(placement, node, root, reasons)
     if placement.cpu_kind is None:
         return cpus, option
-    options = f"{option} --cpu-kind {placement.cpu_kind}".strip()
+    options = f"{option} cpu_kind={placement.cpu_kind}".strip()
     return of_kind(placement.cpu_kind, cpus, options, root), options
 
 
@@ -199,11 +199,11 @@ def _cpus_of_node(
     placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
 ) -> tuple[Collection[int] | None, str]:
     if placement.cpus is not None:
-        return placement.cpus, "--cpus " + format_cpu_list(placement.cpus)
+        return placement.cpus, "cpus=" + format_cpu_list(placement.cpus)
     asked, of_threads = placement.cpu_node, node
-    option = f"--numa-node {node.id}" if node else ""
+    option = f"numa_node={node.id}" if node else ""
     if asked is not None:
-        option = f"--cpu-node {asked}"
+        option = f"cpu_node={asked}"
         of_threads = existing(asked, option, root)
     if of_threads is None:
         return None, ""
@@ -211,7 +211,7 @@ def _cpus_of_node(
         return reachable(near, option), option
     if asked is not None or (placement.mem_nodes is not None and placement.numa_node != "auto"):
         others = words_of(each for each in nodes_of(option, root) if each.cpus)
-        raise PlacementError(f"{option}: it has no CPUs to run on: use {others}, or --mem-node for its memory")
+        raise PlacementError(f"{option}: it has no CPUs to run on: use {others}, or ask for its memory alone")
     reasons["cpus"] = f"node {of_threads.id} has no CPUs, and the kernel tells none near it: only memory is bound to it"
     return None, ""
 
@@ -225,7 +225,7 @@ def _policy_of(
     policy = placement.mem_policy or "bind"
     if placement.mem_nodes is not None:
         for asked in placement.mem_nodes:
-            check_memory(asked, f"--mem-node {format_cpu_list(placement.mem_nodes)}", root)
+            check_memory(asked, f"mem_nodes={format_cpu_list(placement.mem_nodes)}", root)
         return policy, sorted(set(placement.mem_nodes))
     if node is None:
         return None, []
@@ -240,7 +240,7 @@ def check_cpus(placement: Placement) -> None:
     available = os.sched_getaffinity(0)
     if placement.cpus is not None and not available.issuperset(placement.cpus):
         asked = format_cpu_list(placement.cpus)
-        raise PlacementError(f"--cpus {asked}: this process may run on CPUs {format_cpu_list(available)} only")
+        raise PlacementError(f"cpus={asked}: this process may run on CPUs {format_cpu_list(available)} only")
 
 
 def _bind_threads(cpus: Collection[int], asked: str) -> None:
@@ -287,14 +287,14 @@ def _touches(near: list[Node], asked_nodes: list[int]) -> bool:
 
 
 def _memory_by_number(placement: Placement) -> str:
-    """The options that ask for memory with no leave to fall back, as the user wrote them; "" where there is none."""
+    """The fields that ask for memory with no leave to fall back; "" where there is none."""
     options = []
     if isinstance(placement.numa_node, int) and placement.mem_nodes is None:
-        options.append(f"--numa-node {placement.numa_node}")
+        options.append(f"numa_node={placement.numa_node}")
     if placement.mem_nodes is not None:
-        options.append(f"--mem-node {format_cpu_list(placement.mem_nodes)}")
+        options.append(f"mem_nodes={format_cpu_list(placement.mem_nodes)}")
     if placement.mem_policy is not None and placement.numa_node != "auto":
-        options.append(f"--mem-policy {placement.mem_policy}")
+        options.append(f"mem_policy={placement.mem_policy}")
     return " ".join(options)
 
 

@@ -68,13 +68,13 @@ def of_kind(asked: str, cpus: Collection[int] | None, option: str, root: Path) -
     missing: dict[str, str] = {}
     kinds = attempt(missing, "kinds", lambda: cpu_kinds(root))
     if kinds is None:
-        raise PlacementError(f"--cpu-kind {asked}: this machine does not tell its kinds of CPUs ({missing['kinds']})")
+        raise PlacementError(f"cpu_kind={asked}: this machine does not tell its kinds of CPUs ({missing['kinds']})")
     if not kinds:
-        raise PlacementError(f"--cpu-kind {asked}: all CPUs of this machine are of one kind; leave it out")
+        raise PlacementError(f"cpu_kind={asked}: all CPUs of this machine are of one kind; leave it out")
     of_it = next((kind.cpus for kind in kinds if kind.name == asked), None)
     if of_it is None:
         names = ", ".join(f"{kind.name} (CPUs {format_cpu_list(kind.cpus)})" for kind in kinds)
-        raise PlacementError(f"--cpu-kind {asked}: this machine has {names}")
+        raise PlacementError(f"cpu_kind={asked}: this machine has {names}")
     some = os.sched_getaffinity(0) if cpus is None else cpus
     if not set(some) & set(of_it):
         raise PlacementError(

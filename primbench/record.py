@@ -233,7 +233,7 @@ class Writer:
         try:
             self._file = os.open(path, flags, 0o666)
         except FileExistsError:
-            raise FileError(f"{path}: exists; add to it with --resume {path}, or name another file") from None
+            raise FileError(f"{path}: exists; name another file") from None
         except OSError as error:
             raise FileError(f"{path}: {error.strerror}") from None
         self._hold()

@@ -16,7 +16,7 @@ from primbench import backends as backend_files
 from primbench import environment
 from primbench.confidential import HIDDEN, hidden, is_secret
 from primbench.environment.devices import has_gpu_node
-from primbench.errors import BackendUnavailable, InvalidRequest, OutputError
+from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, OutputError
 from primbench.measurement import Method
 from primbench.placement import Placement
 from primbench.problem import Problem, backends_of, problem_class
@@ -139,8 +139,8 @@ def _places(primitive: str, backends: Sequence[str], device: str | None, ask: As
         return [(name, "cpu") for name in chosen]
     if any(map(backend_files.missing, named)):  # they are elsewhere, and no worker here can tell of their devices
         if device == ALL:
-            raise InvalidRequest(
-                f"--device all: which, {named[0]} tells, and it is not installed here: name one, as cuda:0"
+            raise InvalidField(
+                f"device=all: {named[0]} would tell which, and is not installed here: name one, as cuda:0"
             )
         return [(name, device or "cuda:0") for name in named]
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
@@ -159,7 +159,7 @@ def _check_backends(primitives: Sequence[str], backends: Sequence[str], *, elsew
             continue
         reason = backend_files.missing(name)
         if reason is not None and not elsewhere:
-            raise BackendUnavailable(f"--backend {name}: {reason}")
+            raise BackendUnavailable(f"backend={name}: {reason}")
         if primitives and not any(name in backends_of(primitive) for primitive in primitives):
             having = sorted({other for primitive in primitives for other in backends_of(primitive)})
             raise InvalidRequest(
@@ -169,7 +169,7 @@ def _check_backends(primitives: Sequence[str], backends: Sequence[str], *, elsew
 
 def _check_device(device: str | None) -> None:
     if device not in (None, "cpu", ALL) and not re.fullmatch(r"cuda:\d{1,3}", device):
-        raise InvalidRequest(f"--device {device}: cpu, cuda:N (N from 0) or all")
+        raise InvalidField(f"device={device}: cpu, cuda:N (N from 0) or all")
 
 
 def header(command: list[str], labels: Mapping[str, str]) -> Header:

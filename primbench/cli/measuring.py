@@ -19,7 +19,7 @@ from primbench.cli.outputs import check_outputs, report
 from primbench.cli.progress import progress
 from primbench.environment import Environment, collect
 from primbench.environment.difference import difference
-from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
+from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
 from primbench.followers import Leader, follow
 from primbench.problem import Problem
 from primbench.record import Case, Header, Record, Results, Worker, Writer
@@ -173,6 +173,8 @@ def writing(output: str | None, begun: Begun | None, first: Header) -> Iterator[
     elif output is None:
         yield None
     else:
+        if os.path.lexists(output):
+            raise FileError(f"{output}: exists; add to it with --resume {output}, or name another file")
         with closing(Writer(output, first)) as writer:
             yield writer
 

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from primbench import backends, units
 from primbench.arms import parse_arm
-from primbench.errors import InvalidField, InvalidRequest, PlacementError
+from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
 from primbench.measurement import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
 from primbench.placement import Placement
 from primbench.running import ALL
@@ -40,7 +40,7 @@ class GroupedCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (InvalidField, PlacementError) as error:
+        except (InvalidField, BackendUnavailable, PlacementError) as error:
             raise type(error)(as_options(str(error), self.params)) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -54,6 +54,9 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(rows)
 
 
+_PLAIN = re.compile(r"'([\w.:+-]+)'")  # needs no quotes
+
+
 def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
     """NAME=VALUE of an InvalidField as it is written on the command line, where that has such an option."""
     options: dict[str, click.Option] = {}
@@ -64,12 +67,13 @@ def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
             )
 
     def option(written: re.Match[str]) -> str:
-        found, value = options.get(written["name"]), written["value"].strip("'")
+        found, value = options.get(written["name"]), written["value"]
         if found is None:
             return written[0]
         if found.is_flag:
             return found.opts[0] if value == "True" else (found.secondary_opts or found.opts)[0]
-        return f"{found.opts[0]} {value}".rstrip()
+        plain = _PLAIN.fullmatch(value)
+        return f"{found.opts[0]} {plain[1] if plain else value}".rstrip()
 
     return re.sub(r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)", option, message)
 

@@ -449,7 +449,7 @@ def test_mig_instance_is_itself_and_lies_on_its_board(ask: Ask, stub: str) -> No
 
 def test_device_out_of_range_is_told_which_there_are(ask: Ask, stub: str) -> None:
     question = "nvml.pci_address('cuda:2')"
-    expected = "PlacementError: --device cuda:2: the GPUs to be seen here are cuda:0, cuda:1"
+    expected = "PlacementError: device=cuda:2: the GPUs to be seen here are cuda:0, cuda:1"
     assert [expected] == ask(stub, question, STUB_NAMES="H,H")
     (answer,) = ask(stub, question, STUB_NAMES="H,H", CUDA_VISIBLE_DEVICES="1")
     assert answer.endswith("cuda:0 (CUDA_VISIBLE_DEVICES=1)")
@@ -463,7 +463,7 @@ def test_other_names_of_devices_are_refused(ask: Ask, stub: str, device: str) ->
 
 def test_pci_address_that_nvml_refuses_is_said(ask: Ask, stub: str) -> None:
     (answer,) = ask(stub, "nvml.pci_address('cuda:0')", STUB_FAIL="nvmlDeviceGetPciInfo_v3=999")
-    assert answer.startswith("PlacementError: --device cuda:0: nvmlDeviceGetPciInfo: NVMLError_Unknown (999)")
+    assert answer.startswith("PlacementError: device=cuda:0: nvmlDeviceGetPciInfo: NVMLError_Unknown (999)")
 
 
 @pytest.mark.parametrize("failing", ["nvmlInitWithFlags=9", "nvmlDeviceGetCount_v2=999"])

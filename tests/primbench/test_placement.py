@@ -159,11 +159,11 @@ def test_cpus_of_a_kind_are_bound_on_all_nodes_or_on_one(tmp_path: Path, node: i
     [
         (
             {"cpu_kind": "quick"},
-            f"--cpu-kind quick: this machine has performance (CPUs {FIRST}), efficiency (CPUs {SLOW})",
+            f"cpu_kind=quick: this machine has performance (CPUs {FIRST}), efficiency (CPUs {SLOW})",
         ),
         (
             {"cpu_kind": "efficiency", "cpu_node": 1},
-            f"--cpu-node 1 --cpu-kind efficiency: CPUs of that kind are {SLOW}, and the choice here is {FIRST}",
+            f"cpu_node=1 cpu_kind=efficiency: CPUs of that kind are {SLOW}, and the choice here is {FIRST}",
         ),
     ],
     ids=str,
@@ -179,15 +179,15 @@ def test_kinds_that_are_one_or_not_told_are_said(tmp_path: Path) -> None:
     root = kinds(tmp_path)
     (tmp_path / f"sys/devices/system/cpu/cpu{FIRST}/cpu_capacity").write_text("400")
     said = place({"cpu_kind": "performance"}, root)["said"]
-    assert said == "--cpu-kind performance: all CPUs of this machine are of one kind; leave it out"
+    assert said == "cpu_kind=performance: all CPUs of this machine are of one kind; leave it out"
     (tmp_path / "sys/devices/system/cpu/cpu5000/cpu_capacity").unlink()
     said = place({"cpu_kind": "performance"}, root)["said"]
-    assert said.startswith("--cpu-kind performance: this machine does not tell its kinds of CPUs (")
+    assert said.startswith("cpu_kind=performance: this machine does not tell its kinds of CPUs (")
 
 
 def test_absent_node_is_refused_with_those_there_are(tmp_path: Path) -> None:
     root = machine(tmp_path, {0: format_cpu_list(MINE), 1: ""}, memory="0-1", allowed="0-1")
-    expected = "--numa-node 5: this machine has nodes 0-1 (from /sys/devices/system/node/online)"
+    expected = "numa_node=5: this machine has nodes 0-1 (from /sys/devices/system/node/online)"
     assert expected == place({"numa_node": 5}, root)["said"]
 
 
@@ -203,7 +203,7 @@ def test_node_whose_cpus_are_out_of_reach_is_refused(tmp_path: Path) -> None:
 
 def test_machine_that_hides_its_nodes_is_said(tmp_path: Path) -> None:
     expected = (
-        f"--numa-node 0: this machine does not tell its nodes ({tmp_path}/{NODE} is absent: a kernel without NUMA, "
+        f"numa_node=0: this machine does not tell its nodes ({tmp_path}/{NODE} is absent: a kernel without NUMA, "
         "or hidden)"
     )
     assert expected == place({"numa_node": 0}, str(tmp_path))["said"]
@@ -211,7 +211,7 @@ def test_machine_that_hides_its_nodes_is_said(tmp_path: Path) -> None:
 
 def test_unavailable_cpus_are_refused_with_those_allowed() -> None:
     found = place({"cpus": [FIRST, 5000]})
-    assert f"--cpus {FIRST},5000: this process may run on CPUs {format_cpu_list(MINE)} only" == found["said"]
+    assert f"cpus={FIRST},5000: this process may run on CPUs {format_cpu_list(MINE)} only" == found["said"]
     assert format_cpu_list(MINE) == found["cpus_allowed"]
 
 
@@ -241,7 +241,7 @@ def test_node_without_cpus_binds_threads_to_those_that_reach_it_best(tmp_path: P
 def test_near_cpus_out_of_reach_are_refused(tmp_path: Path) -> None:
     machine(tmp_path, {0: "5000", 2: ""}, memory="0,2", allowed="0,2")
     said = place({"numa_node": 2}, with_initiator(tmp_path, 2, 0))["said"]
-    assert f"--numa-node 2: it has CPUs 5000, and this process may run on {format_cpu_list(MINE)} only" == said
+    assert f"numa_node=2: it has CPUs 5000, and this process may run on {format_cpu_list(MINE)} only" == said
 
 
 @pytest.mark.parametrize("allowed", ["1", ""])
@@ -277,7 +277,7 @@ def test_policy_that_cannot_be_read_back_is_unknown() -> None:
 def test_denied_mempolicy_with_cpus_elsewhere_cannot_be_met(tmp_path: Path) -> None:
     root = machine(tmp_path, {0: format_cpu_list(MINE), 1: ""}, memory="0-1", allowed="0-1")
     said = place({"cpus": [FIRST], "numa_node": 1}, root, deny="set_mempolicy")["said"]
-    assert "--numa-node 1: memory cannot be bound there" in said
+    assert "numa_node=1: memory cannot be bound there" in said
     assert "EPERM" in said
 
 
@@ -327,7 +327,7 @@ def test_threads_and_memory_are_placed_apart(tmp_path: Path) -> None:
 def test_denied_memory_of_another_node_is_refused_with_the_way_out(tmp_path: Path) -> None:
     root = machine(tmp_path, {0: format_cpu_list(MINE), 1: ""}, memory="0-1", allowed="0-1")
     said = place({"cpu_node": 0, "mem_nodes": [1]}, root, deny="set_mempolicy,mbind")["said"]
-    assert said.startswith("--mem-node 1: memory cannot be bound there (set_mempolicy: Operation not permitted: ")
+    assert said.startswith("mem_nodes=1: memory cannot be bound there (set_mempolicy: Operation not permitted: ")
     assert "allow it (docker run --cap-add SYS_NICE): EPERM" in said
     assert f"first touch by CPUs {format_cpu_list(MINE)} does not do" in said
 
@@ -343,7 +343,7 @@ def test_denied_turns_among_nodes_are_refused(tmp_path: Path) -> None:
     root = machine(tmp_path, {0: format_cpu_list(MINE), 1: ""}, memory="0-1", allowed="0-1")
     asked = {"mem_nodes": [0, 1], "mem_policy": "interleave"}
     said = place(asked, root, deny="set_mempolicy")["said"]
-    assert said.startswith("--mem-node 0-1 --mem-policy interleave: memory cannot be bound there")
+    assert said.startswith("mem_nodes=0-1 mem_policy=interleave: memory cannot be bound there")
 
 
 @needs_mempolicy
@@ -352,20 +352,20 @@ def test_a_node_that_the_kernel_leaves_out_unasked_is_seen(tmp_path: Path) -> No
     node = real_node()
     root = machine(tmp_path, {node: format_cpu_list(MINE), 900: ""}, memory=f"{node},900", allowed=f"{node},900")
     said = place({"mem_nodes": [node, 900]}, root)["said"]
-    assert said.startswith(f"--mem-node {node},900: memory cannot be bound there (bind)")
+    assert said.startswith(f"mem_nodes={node},900: memory cannot be bound there (bind)")
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"cpu_node": 5}, "--cpu-node 5: this machine has nodes 0-2"),
-        ({"cpu_node": 1}, "--cpu-node 1: it has no CPUs to run on: use nodes 0,2, or --mem-node for its memory"),
-        ({"numa_node": 1, "mem_nodes": [0]}, "--numa-node 1: it has no CPUs to run on"),
-        ({"cpu_node": 2}, "--cpu-node 2: it has CPUs 5000, and this process may run on"),
-        ({"mem_nodes": [0, 5]}, "--mem-node 0,5: this machine has nodes 0-2"),
-        ({"mem_nodes": [2]}, "--mem-node 2: node 2 has no memory; there is memory for this process on node 0"),
-        ({"mem_nodes": [0, 1]}, "--mem-node 0-1: this process may use memory of node 0 only (from Mems_allowed_list"),
-        ({"numa_node": 0, "mem_nodes": [1]}, "--mem-node 1: this process may use memory of node 0 only"),
+        ({"cpu_node": 5}, "cpu_node=5: this machine has nodes 0-2"),
+        ({"cpu_node": 1}, "cpu_node=1: it has no CPUs to run on: use nodes 0,2, or ask for its memory alone"),
+        ({"numa_node": 1, "mem_nodes": [0]}, "numa_node=1: it has no CPUs to run on"),
+        ({"cpu_node": 2}, "cpu_node=2: it has CPUs 5000, and this process may run on"),
+        ({"mem_nodes": [0, 5]}, "mem_nodes=0,5: this machine has nodes 0-2"),
+        ({"mem_nodes": [2]}, "mem_nodes=2: node 2 has no memory; there is memory for this process on node 0"),
+        ({"mem_nodes": [0, 1]}, "mem_nodes=0-1: this process may use memory of node 0 only (from Mems_allowed_list"),
+        ({"numa_node": 0, "mem_nodes": [1]}, "mem_nodes=1: this process may use memory of node 0 only"),
     ],
     ids=str,
 )
@@ -426,7 +426,7 @@ def test_auto_falls_back_where_its_node_is_out_of_reach(tmp_path: Path, monkeypa
     machine(tmp_path, {0: format_cpu_list(MINE), 1: "5000"}, memory="0-1", allowed="0-1")
     found = auto(tmp_path, monkeypatch, "1\n")
     assert (found.rung, found.cpus) == ("none", MINE)
-    assert "--numa-node 1: it has CPUs 5000" in found.reasons["numa_node"]
+    assert "numa_node=1: it has CPUs 5000" in found.reasons["numa_node"]
 
 
 def test_auto_binds_to_the_node_of_the_gpu(tmp_path: Path) -> None:
@@ -447,11 +447,11 @@ placement.apply = lambda asked, device, root: apply(asked, "cuda:0", root)
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"cpus": (0,), "cpu_node": 0}, "--cpus with --cpu-node"),
-        ({"numa_node": 0, "cpu_node": 0, "mem_nodes": (1,)}, "--numa-node 0 with --cpu-node and --mem-node"),
-        ({"numa_node": "auto", "cpus": (0,), "mem_nodes": (1,)}, "--numa-node auto with --cpus and --mem-node"),
-        ({"mem_nodes": (1,), "mem_policy": "local"}, "--mem-policy local with --mem-node"),
-        ({"cpu_node": 1, "mem_policy": "bind"}, "--mem-policy bind needs nodes: add --mem-node LIST"),
+        ({"cpus": (0,), "cpu_node": 0}, "cpus=0 with cpu_node=0"),
+        ({"numa_node": 0, "cpu_node": 0, "mem_nodes": (1,)}, "numa_node=0 with cpu_node=0 and mem_nodes=1"),
+        ({"numa_node": "auto", "cpus": (0,), "mem_nodes": (1,)}, "numa_node=auto with cpus=0 and mem_nodes=1"),
+        ({"mem_nodes": (1,), "mem_policy": "local"}, "mem_policy=local with mem_nodes=1"),
+        ({"cpu_node": 1, "mem_policy": "bind"}, "mem_policy=bind: it needs nodes"),
     ],
     ids=str,
 )

@@ -144,7 +144,7 @@ def test_cpus_that_cannot_be_had_are_refused_before_a_rank_is_started(monkeypatc
     parameters = build("allreduce", {"bytes": 8, "ranks": 40}).parameters()
     asked = Placement(cpus=tuple(range(1000)))
     case = Case(primitive="allreduce", parameters=parameters, backend="numpy", device="cpu", placement=asked)
-    with session.Session() as opened, pytest.raises(PlacementError, match="--cpus 0-999: this process may run on CPUs"):
+    with session.Session() as opened, pytest.raises(PlacementError, match="cpus=0-999: this process may run on CPUs"):
         next(opened.run([case]))
     assert [] == started
 

@@ -113,7 +113,7 @@ def test_a_device_that_is_none_is_refused(device: str) -> None:
 
 @pytest.mark.usefixtures("two_backends")
 def test_a_named_backend_must_be_there() -> None:
-    with pytest.raises(BackendUnavailable, match="--backend cupy: no cupy here"):
+    with pytest.raises(BackendUnavailable, match="backend=cupy: no cupy here"):
         choose("gemm", ["numpy", "cupy"], "cpu")
 
 

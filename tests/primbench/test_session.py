@@ -95,7 +95,7 @@ def test_an_unreachable_device_is_an_error_or_a_skip_as_asked() -> None:
 
 def test_a_place_that_cannot_be_had_is_an_error() -> None:
     nowhere = replace(CASE, placement=Placement(cpus=(99_999,)))
-    with pytest.raises(PlacementError, match="--cpus 99999"):
+    with pytest.raises(PlacementError, match="cpus=99999"):
         of([nowhere], Session(skip_unavailable=True))
 
 
@@ -103,7 +103,7 @@ def test_a_place_that_cannot_be_had_is_a_skip_where_that_is_asked() -> None:
     nowhere = replace(CASE, placement=Placement(cpus=(99_999,)))
     _, records = of([nowhere, CASE], Session(skip_misplaced=True))
     assert [("skipped", None), ("ok", 0)] == [(record.status, record.worker) for record in records]
-    assert "--cpus 99999" in (records[0].reason or "")
+    assert "cpus=99999" in (records[0].reason or "")
 
 
 def test_a_worker_tells_what_it_would_choose() -> None:
