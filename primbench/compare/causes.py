@@ -86,11 +86,16 @@ def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cau
 
 
 def _not_placed(baseline: Side, side: Side) -> Iterator[Cause]:
-    """What one side alone asked of its place and did not get; where there is one memory node it could get no other."""
+    """What one side alone asked of its place and did not get."""
     for each, other in ((side, baseline), (baseline, side)):
-        if any(len(worker.environment.nodes or []) > 1 for worker in each.used):
+        if _has_choice_of_memory(each):
             lacking = (lack for lack in each.lacks if lack not in other.lacks)
             yield from (Cause(f"{each.name} was not placed as asked: {lack}") for lack in lacking)
+
+
+def _has_choice_of_memory(side: Side) -> bool:
+    """Where there is one memory node, a process can get no other."""
+    return any(len(worker.environment.nodes or []) > 1 for worker in side.used)
 
 
 def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:
@@ -158,7 +163,7 @@ def _settings(parts: Sequence[Part], case: CaseComparison, baseline: Side, side:
             yield Cause(f"the variable {name} is set in {' and otherwise in '.join(where)}")
     workers = [each.worker_of(case.case.backend, case.case.device) for each in (baseline, side)]
     one, other = (_memory_of(worker.placement) if worker else "" for worker in workers)
-    if one != other and not _OF_MEMORY.isdisjoint(parts):
+    if one != other and not _OF_MEMORY.isdisjoint(parts) and any(map(_has_choice_of_memory, (baseline, side))):
         yield Cause(f"memory is taken {other} in {side.name} and {one} in {baseline.name}")
 
 
