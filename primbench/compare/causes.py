@@ -149,8 +149,8 @@ def _bounds(check: str, changes: Sequence[Change]) -> tuple[float, float]:
     """So many threads save no more than their number, but for larger caches; in each other's way they cost any time."""
     if check != "against-threads":
         return 0.0, math.inf
-    lost = max((one / other for one, other in _counts(changes)), default=1.0) ** 1.5
-    gained = min((one / other for one, other in _counts(changes)), default=1.0) ** 1.5
+    shares = [max(1, one) / max(1, other) for one, other in _counts(changes)] or [1.0]
+    lost, gained = max(shares) ** 1.5, min(shares) ** 1.5
     return (0.0 if lost > 1 else gained), (math.inf if gained < 1 else lost)
 
 

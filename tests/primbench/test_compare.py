@@ -837,6 +837,7 @@ def test_fewer_threads_are_named_with_the_variable_that_sets_them(made_study: Ma
     assert [f"fewer threads in podman: {words}"] == causes_of(made_study, 2.0, TWO_THREADS, ONE_THREAD)
     (faster,) = causes_of(made_study, 0.2, TWO_THREADS, ONE_THREAD)
     assert faster.startswith("fewer threads in podman: "), "they may have been in each other's way"
+    assert causes_of(made_study, 2.0, TWO_THREADS, ONE_THREAD | {"threads": {"openblas": 0}}), "as a file may say"
     (more,) = causes_of(made_study, 0.5, ONE_THREAD, TWO_THREADS)
     assert more.startswith("more threads in podman: ")
 
