@@ -1,0 +1,223 @@
+"""What libraries, threads and CPUs do to a study in real containers: what it is called, and its first cause.
+
+The images differ in one file each, compiled here, or in one variable.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from primbench import record
+from primbench.compare import ArmComparison, compare
+from primbench.compare.causes import causes
+from primbench.compare.sides import sides_of
+from primbench.record import Record
+from primbench.sysfiles import format_cpu_list
+from primbench.wheel import installed, pack_wheel
+
+from .built import PYTHON
+from .conftest import Engine
+from .traces import in_words
+
+NEEDED = ("ml_dtypes", "msgspec", "psutil", "threadpoolctl", "packaging", "click")
+QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "50ms", "--fail-on", "never")
+QUIET = 0.05
+PRODUCT = "gemm = [{ m = 512, n = 512, k = 512 }]\n"  # large enough for several threads
+LESSER_PRODUCT = "gemm = [{ m = 192, n = 192, k = 192 }]\n"  # which a slow BLAS does in some milliseconds
+SMALL_PRODUCT = "gemm = [{ m = 16, n = 16, k = 16 }]\n"  # NumPy allocates what it returns
+
+SLOW_GEMM = """
+#include <stdint.h>
+void scipy_cblas_sgemm64_(int order, int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                          int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      float sum = 0;
+      for (int64_t l = 0; l < k; l++)
+        sum += (ta == 111 ? a[i * lda + l] : a[l * lda + i]) * (tb == 111 ? b[l * ldb + j] : b[j * ldb + l]);
+      c[i * ldc + j] = alpha * sum + (beta == 0 ? 0 : beta * c[i * ldc + j]);
+    }
+}
+"""
+SLOW_MALLOC = """
+#include <stddef.h>
+extern void *__libc_malloc(size_t);
+void *malloc(size_t size) {
+  for (volatile int turn = 0; turn < 50000; turn++);
+  return __libc_malloc(size);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(work: Path, base: Path) -> Path:
+    """The root file system of an image with primbench and NumPy."""
+    tree = work / "plain"
+    clone(base, tree)
+    packages = tree / "usr/local/lib" / PYTHON / "site-packages"
+    shutil.rmtree(packages / "scipy")
+    for name in NEEDED:
+        for file in importlib.metadata.files(name) or []:
+            if ".." not in file.parts:
+                (packages / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(Path(str(file.locate())), packages / file)
+    shutil.unpack_archive(pack_wheel(installed(), work), packages, "zip")
+    return tree
+
+
+def clone(tree: Path, copy: Path) -> None:
+    """Of files that nobody writes to."""
+    shutil.copytree(tree, copy, symlinks=True, copy_function=os.link)
+
+
+def compile_library(source: str, path: Path, *options: str | Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = ["gcc", "-O1", "-shared", "-fPIC", "-o", path, "-x", "c", "-", *options]
+    subprocess.run(command, input=source, text=True, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def with_other_blas(plain: Path, work: Path) -> Path:
+    """NumPy is linked to /usr/lib/libblas.so.3, which hands on to the wheel's own all but products of float32."""
+    tree = work / "other-blas"
+    clone(plain, tree)
+    (wheels,) = tree.glob("usr/local/lib/python*/site-packages/numpy.libs/libscipy_openblas64_-*.so")
+    renamed = wheels.name.replace("scipy", "wheel")
+    (tree / "usr/lib" / renamed).write_bytes(wheels.read_bytes().replace(wheels.name.encode(), renamed.encode()))
+    options = ("-Wl,--no-as-needed", f"-L{tree}/usr/lib", f"-l:{renamed}", "-Wl,-rpath,/usr/lib:$ORIGIN")
+    compile_library(SLOW_GEMM, tree / "usr/lib/libblas.so.3", "-Wl,--allow-shlib-undefined", *options)
+    for needed in wheels.parent.glob("lib*gfortran*"), wheels.parent.glob("lib*quadmath*"):
+        for each in needed:
+            os.link(each, tree / "usr/lib" / each.name)
+    wheels.unlink()
+    wheels.symlink_to("/usr/lib/libblas.so.3")
+    return tree
+
+
+@pytest.fixture(scope="module")
+def with_slow_malloc(plain: Path, work: Path) -> Path:
+    tree = work / "slow-malloc"
+    clone(plain, tree)
+    compile_library(SLOW_MALLOC, tree / "usr/local/lib/libpatient.so.1")
+    (tree / "etc/ld.so.preload").write_text("/usr/local/lib/libpatient.so.1\n")
+    return tree
+
+
+def study(folder: Path, suite: str, *arms: str) -> ArmComparison:
+    """The second arm against the first."""
+    (folder / "suite.toml").write_text(suite)
+    words = [word for arm in arms for word in ("--arm", arm)]
+    command = ["study", folder / "suite.toml", *words, "--pairs", 3, *QUICK, "-o", folder / "results.jsonl"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "primbench", *map(str, command)],
+        cwd="/", capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert (0, "") == (done.returncode, done.stderr)
+    (arm,) = compare(record.read(folder / "results.jsonl")).arms
+    return arm
+
+
+def first_cause(folder: Path, arm: ArmComparison) -> str:
+    """What stands first where the arm is slower, and would where the machine is too busy to tell."""
+    (case,), (differing,) = arm.cases, arm.differences.values()
+    if case.verdict == "slower":
+        assert case.explanation is not None
+        return case.explanation.causes[0]
+    one, other = sides_of(record.read(folder / "results.jsonl")).values()
+    return causes(["everything on the CPU"], replace(case, estimates=[]), differing, one, other)[0]
+
+
+def is_slower(folder: Path, arm: ArmComparison, *, by_far: bool) -> bool:
+    """True where it need not be: nothing is, on a machine too busy, and threads are quicker without one another."""
+    (case,) = arm.cases
+    if by_far:
+        return case.is_untellable or case.verdict == "slower"
+    records = record.read(folder / "results.jsonl").records
+    return case.verdict == "slower" or any(waited(each) > QUIET for each in records)
+
+
+def waited(found: Record) -> float:
+    """The share of its time for which a case waited for a CPU."""
+    assert found.measurement is not None
+    host = found.measurement.host
+    return host.waited_s / host.duration_s if host is not None and host.waited_s is not None else 0.0
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a test's own files are: in its tmp_path is only what primbench left."""
+    return tmp_path_factory.mktemp("study")
+
+
+@pytest.mark.parametrize("runtime", ["runc", "charliecloud"], indirect=True)
+def test_another_blas_makes_a_stack_effect_and_is_named(
+    runtime: str, plain: Path, with_other_blas: Path, folder: Path, traces: Callable[[], list[str]]
+) -> None:
+    arms = [in_words(runtime, f"image={tree}", f"name={tree.name}") for tree in (plain, with_other_blas)]
+    arm = study(folder, LESSER_PRODUCT, *arms)
+    assert "stack effect" == arm.effect
+    assert is_slower(folder, arm, by_far=True)
+    told = first_cause(folder, arm)
+    assert re.match(r"another BLAS: NumPy's gemm is /\S+/numpy.libs/libscipy_openblas64_-", told)
+    assert " in plain and /usr/lib/libblas.so.3, build id " in told
+
+
+@pytest.mark.parametrize("runtime", ["apptainer"], indirect=True)
+def test_a_slow_malloc_makes_a_stack_effect_and_is_named(
+    runtime: str, plain: Path, with_slow_malloc: Path, folder: Path, traces: Callable[[], list[str]]
+) -> None:
+    arms = [in_words(runtime, f"image={tree}", f"name={tree.name}") for tree in (plain, with_slow_malloc)]
+    arm = study(folder, SMALL_PRODUCT, *arms)
+    assert "stack effect" == arm.effect
+    assert is_slower(folder, arm, by_far=True)
+    told = first_cause(folder, arm)
+    assert "/etc/ld.so.preload is none in plain and libpatient.so.1, build id " in told
+    assert "malloc is the C library in plain and /usr/local/lib/libpatient.so.1, build id " in told
+
+
+@pytest.fixture
+def with_one_thread(podman: Engine, plain: Path) -> Iterator[str]:
+    """Podman's image of the same files, whose makers set a variable."""
+    name = "localhost/one-thread"
+    change = ("--change", "ENV OMP_NUM_THREADS=1")
+    environment = {**os.environ, **podman.environment}
+    with subprocess.Popen(["tar", "--create", "--directory", plain, "."], stdout=subprocess.PIPE) as packed:
+        command = ["podman", "import", *change, "-", name]
+        subprocess.run(command, stdin=packed.stdout, env=environment, check=True, capture_output=True, timeout=120)
+    yield name
+    subprocess.run(["podman", "rmi", name], env=environment, check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("runtime", ["podman"], indirect=True)
+def test_threads_that_an_image_sets_are_named(
+    runtime: str, with_one_thread: str, folder: Path, traces: Callable[[], list[str]]
+) -> None:
+    arms = [in_words(runtime, f"image={with_one_thread}", *more) for more in (
+        (f"env.OMP_NUM_THREADS={os.cpu_count()}", "name=all"), ("name=one",)
+    )]  # fmt: skip
+    arm = study(folder, PRODUCT, *arms)
+    assert "container effect" == arm.effect
+    assert is_slower(folder, arm, by_far=False)
+    told = f"fewer threads in one: threads.openblas is {os.cpu_count()} in all and 1 in one"
+    assert first_cause(folder, arm).startswith(told)
+
+
+@pytest.mark.parametrize("runtime", ["docker"], indirect=True)
+def test_a_cpuset_of_one_cpu_is_named(runtime: str, folder: Path, traces: Callable[[], list[str]]) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    arms = [in_words(runtime, "name=all"), in_words(runtime, f"cpuset={cpus[0]}", "name=one")]
+    arm = study(folder, PRODUCT, *arms)
+    assert "container effect" == arm.effect
+    told = f"fewer CPUs in one: cpus_allowed is {format_cpu_list(cpus)} in all and {cpus[0]} in one"
+    assert is_slower(folder, arm, by_far=False)
+    assert told == first_cause(folder, arm)
