@@ -1,4 +1,4 @@
-"""Whoever runs the tests starts no container and no virtual machine, and waits minutes for nothing, unasked; CI asks by name."""
+"""Whoever runs the tests starts no container and no virtual machine unasked, nor waits minutes; CI asks by name."""
 
 from __future__ import annotations
 
