@@ -9,8 +9,8 @@ True
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing takes longer to import than this, and Ctrl-C shows a traceback until __main__ has begun
 if TYPE_CHECKING:
     from primbench.errors import (
         BackendUnavailable,

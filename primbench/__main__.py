@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+# The module signal itself takes milliseconds to import, in which Ctrl-C would show a traceback.
+import _signal as signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
 
 from primbench.errors import INTERRUPTED, OutputError
@@ -26,9 +26,10 @@ def main() -> None:
 
 
 def _end_at_once(number: int, frame: object) -> None:
-    with contextlib.suppress(OSError):
+    try:
         os.write(2, b"Interrupted.\n")
-    os._exit(INTERRUPTED)
+    finally:
+        os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":
