@@ -57,7 +57,9 @@ def test_a_filter_on_what_is_timed_makes_it_slower_and_is_named(
     done = study(folder, "--pairs", 6, "--arm", "host", "--arm", in_words(runtime, f"seccomp={path}", "name=filtered"))
     assert (0, "") == (done.returncode, done.stderr)
     found = compared(folder)
-    assert found["getppid"].is_untellable or "slower" == found["getppid"].verdict, done.stdout
+    if found["getppid"].is_untellable:
+        pytest.skip("something else takes the CPUs: nothing is told, and so nothing explained")
+    assert "slower" == found["getppid"].verdict, done.stdout
     explanation = found["getppid"].explanation
     assert explanation is not None, done.stdout
     told = (
