@@ -110,7 +110,7 @@ def parse_arm(text: str) -> Arm:
     """The arm of a text such as "podman:image=primbench:cpu,cpus=2". Raises InvalidRequest."""
     runtime, colon, settings = text.partition(":")
     if colon and not settings:
-        raise InvalidRequest(f"arm {text!r}: after the colon come settings, as in {runtime}:cpus=2")
+        raise InvalidRequest(f"arm {text!r}: after the colon come settings, as in host:cpus=2")
     where = f"arm {hidden(text)!r}"
     pairs: list[tuple[str, str | None]] = []
     for setting in _NEXT_KEY.split(settings) if settings else []:

@@ -92,6 +92,7 @@ TEXTS: dict[str, Callable[[str], object]] = {
 @given(text=texts)
 @example(text="1" * 5000)
 @example(text="nan")
+@example(text="\x1e:")
 @example(text="1:99999999999999999999:2")
 def test_texts(kind: str, text: str) -> None:
     refused_in_a_line(partial(TEXTS[kind], text))
