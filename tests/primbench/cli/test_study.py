@@ -122,7 +122,7 @@ def test_a_file_says_arms_pairs_and_seed(invoke: Invoke, tmp_path: Path) -> None
 title = "mine"
 pairs = 1
 seed = 11
-arm = ["host", { runtime = "host", name = "narrow", cpus = 0.5 }]
+arm = ["host", { runtime = "host", name = "narrow", threads = 1 }]
 gemm = [{ m = 4, n = 4, k = 4 }]
 """
     )
@@ -131,7 +131,7 @@ gemm = [{ m = 4, n = 4, k = 4 }]
     study = record.read(path).header.study
     assert study is not None
     assert ("mine", 1, 11) == (study.title, study.pairs, study.seed)
-    assert [("host", None), ("narrow", 0.5)] == [(arm.name, arm.cpus) for arm in study.arms]
+    assert [("host", None), ("narrow", 1)] == [(arm.name, arm.placement.threads) for arm in study.arms]
 
 
 def test_arms_of_the_command_line_take_the_place_of_the_file(invoke: Invoke, tmp_path: Path) -> None:
