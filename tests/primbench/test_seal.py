@@ -75,7 +75,7 @@ def test_threads_wait_for_one_another_under_a_seal(refuses: Literal["ioctl", "al
             asked.wait()
             answered.set()
 
-        other = threading.Thread(target=answer)
+        other = threading.Thread(target=answer, daemon=True)
         other.start()
         with sealed.closed():
             asked.set()
@@ -101,7 +101,7 @@ def test_the_rest_of_the_process_is_not_sealed() -> None:
             looked.wait()
 
     before = filters()
-    threading.Thread(target=look).start()
+    threading.Thread(target=look, daemon=True).start()
     seal.run(work, "all")
     assert [os.getppid()] == seen
     assert before == filters()
