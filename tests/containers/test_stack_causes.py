@@ -15,23 +15,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from primbench import record
 from primbench.compare import ArmComparison, compare
-from primbench.compare.causes import causes
-from primbench.compare.sides import sides_of
-from primbench.record import Record
 from primbench.sysfiles import format_cpu_list
 from primbench.wheel import installed, pack_wheel
 
 from .built import PYTHON
 from .conftest import Engine
 from .traces import in_words
+from .verdicts import first_cause
 
 NEEDED = ("ml_dtypes", "msgspec", "psutil", "threadpoolctl", "packaging", "click")
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "50ms", "--fail-on", "never")
-QUIET = 0.05
 PRODUCT = "gemm = [{ m = 512, n = 512, k = 512 }]\n"  # large enough for several threads
 LESSER_PRODUCT = "gemm = [{ m = 192, n = 192, k = 192 }]\n"  # which a slow BLAS does in some milliseconds
 SMALL_PRODUCT = "gemm = [{ m = 16, n = 16, k = 16 }]\n"  # NumPy allocates what it returns
@@ -127,32 +123,6 @@ def study(folder: Path, suite: str, *arms: str) -> ArmComparison:
     return arm
 
 
-def first_cause(folder: Path, arm: ArmComparison) -> str:
-    """What stands first where the arm is slower, and would where the machine is too busy to tell."""
-    (case,), (differing,) = arm.cases, arm.differences.values()
-    if case.verdict == "slower":
-        assert case.explanation is not None
-        return case.explanation.causes[0]
-    one, other = sides_of(record.read(folder / "results.jsonl")).values()
-    return causes(["everything on the CPU"], replace(case, estimates=[]), differing, one, other)[0]
-
-
-def is_slower(folder: Path, arm: ArmComparison, *, by_far: bool) -> bool:
-    """True where it need not be: nothing is, on a machine too busy, and threads are quicker without one another."""
-    (case,) = arm.cases
-    if by_far:
-        return case.is_untellable or case.verdict == "slower"
-    records = record.read(folder / "results.jsonl").records
-    return case.verdict == "slower" or any(waited(each) > QUIET for each in records)
-
-
-def waited(found: Record) -> float:
-    """The share of its time for which a case waited for a CPU."""
-    assert found.measurement is not None
-    host = found.measurement.host
-    return host.waited_s / host.duration_s if host is not None and host.waited_s is not None else 0.0
-
-
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a test's own files are: in its tmp_path is only what primbench left."""
@@ -166,8 +136,7 @@ def test_another_blas_makes_a_stack_effect_and_is_named(
     arms = [in_words(runtime, f"image={tree}", f"name={tree.name}") for tree in (plain, with_other_blas)]
     arm = study(folder, LESSER_PRODUCT, *arms)
     assert "stack effect" == arm.effect
-    assert is_slower(folder, arm, by_far=True)
-    told = first_cause(folder, arm)
+    told = first_cause(arm.cases[0])
     assert re.match(r"another BLAS: NumPy's gemm is /\S+/numpy.libs/libscipy_openblas64_-", told)
     assert " in plain and /usr/lib/libblas.so.3, build id " in told
 
@@ -179,8 +148,7 @@ def test_a_slow_malloc_makes_a_stack_effect_and_is_named(
     arms = [in_words(runtime, f"image={tree}", f"name={tree.name}") for tree in (plain, with_slow_malloc)]
     arm = study(folder, SMALL_PRODUCT, *arms)
     assert "stack effect" == arm.effect
-    assert is_slower(folder, arm, by_far=True)
-    told = first_cause(folder, arm)
+    told = first_cause(arm.cases[0])
     assert "/etc/ld.so.preload is none in plain and libpatient.so.1, build id " in told
     assert "malloc is the C library in plain and /usr/local/lib/libpatient.so.1, build id " in told
 
@@ -207,9 +175,8 @@ def test_threads_that_an_image_sets_are_named(
     )]  # fmt: skip
     arm = study(folder, PRODUCT, *arms)
     assert "container effect" == arm.effect
-    assert is_slower(folder, arm, by_far=False)
     told = f"fewer threads in one: threads.openblas is {os.cpu_count()} in all and 1 in one"
-    assert first_cause(folder, arm).startswith(told)
+    assert first_cause(arm.cases[0]).startswith(told)
 
 
 @pytest.mark.parametrize("runtime", ["docker"], indirect=True)
@@ -219,5 +186,4 @@ def test_a_cpuset_of_one_cpu_is_named(runtime: str, folder: Path, traces: Callab
     arm = study(folder, PRODUCT, *arms)
     assert "container effect" == arm.effect
     told = f"fewer CPUs in one: cpus_allowed is {format_cpu_list(cpus)} in all and {cpus[0]} in one"
-    assert is_slower(folder, arm, by_far=False)
-    assert told == first_cause(folder, arm)
+    assert told == first_cause(arm.cases[0])
