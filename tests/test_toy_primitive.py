@@ -67,7 +67,6 @@ def test_it_is_in_the_list(tree: Path) -> None:
 def test_conformance_covers_it_and_fails_where_its_kernel_is_wrong(tree: Path) -> None:
     found = python(tree, "-m", "pytest", "-q", "-k", "scale or thrice", "-p", "no:cacheprovider", "test_conformance.py")
     assert 1 == found.returncode, found.stdout
-    assert "test_outputs_agree_with_the_reference[thrice-numpy-cpu]" in found.stdout
     assert "VerificationError: wrong result" in found.stdout
     assert re.search(r"^\w+ failed, 3 passed, ", found.stdout, re.MULTILINE), found.stdout
-    assert "[scale-numpy-cpu]" not in found.stdout
+    assert {"thrice"} == set(re.findall(r"^(?:SUB)?FAILED.*\[(\w+)-numpy-cpu\]", found.stdout, re.MULTILINE))
