@@ -19,8 +19,7 @@ class Cause(NamedTuple):
     def suffices_for(self, ratio: float) -> bool:
         return self.at_least <= ratio <= self.at_most
 
-    @property
-    def bounded(self) -> str:
-        """In words, with how far it goes."""
-        bound = f"{self.at_most:.3g}, no more" if self.at_most > 1 else f"{self.at_least:.3g}, no less"
+    def falling_short_of(self, ratio: float) -> str:
+        """In words, with how far it goes towards the ratio."""
+        bound = f"{self.at_most:.3g}, no more" if ratio > self.at_most else f"{self.at_least:.3g}, no less"
         return f"{self.words}; that makes a ratio of {bound}"

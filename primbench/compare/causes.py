@@ -32,6 +32,7 @@ UPSTREAM = {
     "against-kernel": "another Linux",
     "against-driver": "another driver",
     "against-cpus": "other CPUs",
+    "against-memory": "other memory",
     "against-threads": "other threads",
     "against-blas": "another BLAS",
     "against-preloads": "other libraries before all others",
@@ -43,8 +44,11 @@ UPSTREAM = {
     "against-variables": "other variables",
 }
 MOST_CHANGES = 4
-_TOLD_BY_DOCTOR = re.compile(r"limits\.cpu_(quota|period_s)|software\.python_build")  # of one place by itself
+_TOLD_BY_DOCTOR = re.compile(
+    r"limits\.cpu_(quota|period_s)|software\.python_build|confinement\.(set_mempolicy|mbind)"
+)  # of one place by itself
 _TOLD_AS_DIFFERENCE = {"preloads"}
+_TOLD_BY_WHAT_IT_GIVES = re.compile(r"LD_.+|CUDA_VISIBLE_DEVICES|(NVIDIA|PRIMBENCH)_.+")  # libraries, GPUs
 _THREADS = re.compile(r"software\.threads\..+")
 _OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
 ALIKE = 1.5  # times as much is no other reading
@@ -63,7 +67,7 @@ def causes(
         *_other_gpu(case, baseline, side),
         *(_differences(parts, case, differing, baseline, side) if differing else []),
         *filters(case, baseline, side),
-        *_settings(parts, case, baseline, side),
+        *_settings(parts, case, differing, baseline, side),
         *_not_placed(baseline, side),
         *_found_in_one_alone(parts, case, baseline, side),
     ]
@@ -71,7 +75,11 @@ def causes(
         return [each.words for each in found]
     towards = [(each, [ratio for ratio in ratios if each.works_towards(ratio)]) for each in found]
     enough = [each.words for each, fitting in towards if any(map(each.suffices_for, fitting))]
-    too_little = [each.bounded for each, fitting in towards if fitting and not any(map(each.suffices_for, fitting))]
+    too_little = [
+        each.falling_short_of(fitting[0])
+        for each, fitting in towards
+        if fitting and not any(map(each.suffices_for, fitting))
+    ]
     return [*enough, *too_little]
 
 
@@ -147,6 +155,8 @@ def _title(check: str, changes: Sequence[Change], side: Side) -> str:
 
 def _bounds(check: str, changes: Sequence[Change]) -> tuple[float, float]:
     """So many threads save no more than their number, but for larger caches; in each other's way they cost any time."""
+    if check == "against-memory":
+        return _bounds_of_memory(changes)
     if check != "against-threads":
         return 0.0, math.inf
     shares = [max(1, one) / max(1, other) for one, other in _counts(changes)] or [1.0]
@@ -154,11 +164,23 @@ def _bounds(check: str, changes: Sequence[Change]) -> tuple[float, float]:
     return (0.0 if lost > 1 else gained), (math.inf if gained < 1 else lost)
 
 
-def _settings(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
-    """What the arms asked for, or got, and no library is known to read."""
+def _bounds_of_memory(changes: Sequence[Change]) -> tuple[float, float]:
+    """Less of it makes nothing faster; of other nodes it can."""
+    limits = [(each.a or math.inf, each.b or math.inf) for each in changes if each.field == "limits.memory_limit_bytes"]
+    if len(limits) < len(changes):
+        return 0.0, math.inf
+    return (1.0, math.inf) if all(other < one for one, other in limits) else (0.0, 1.0)
+
+
+def _settings(
+    parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
+) -> Iterator[Cause]:
+    """What the arms asked for, or got, and no other cause tells."""
     variables = [each.arm.variables if each.arm else {} for each in (baseline, side)]
+    varying = {change.field for change in differing.stack.changes if change.kind == "varies"} if differing else set()
     for name in sorted({*variables[0], *variables[1]}):
-        if variables[0].get(name) != variables[1].get(name) and not is_for_libraries(name):
+        is_told = is_for_libraries(name) and f"software.variables.{name}" not in varying
+        if variables[0].get(name) != variables[1].get(name) and not (is_told or _TOLD_BY_WHAT_IT_GIVES.fullmatch(name)):
             where = [each.name for each, own in zip((baseline, side), variables, strict=True) if name in own]
             yield Cause(f"the variable {name} is set in {' and otherwise in '.join(where)}")
     workers = [each.worker_of(case.case.backend, case.case.device) for each in (baseline, side)]

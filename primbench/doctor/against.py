@@ -138,7 +138,7 @@ RULES = (
         "against-memory",
         r"limits\.(memory_limit_bytes|memory_nodes_allowed)|confinement\.(set_mempolicy|mbind)",
         "note",
-        ["copy"],
+        ["copy", "everything on the CPU"],
         "memory comes from other nodes, or less of it",
     ),
     Rule(

@@ -11,6 +11,7 @@ from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, PartDifference
 from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
+from primbench.report.topology import caches
 from primbench.sysfiles import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_time
 
@@ -20,6 +21,7 @@ _WORDS = {True: "yes", False: "no", None: "cannot be told"}
 def listing(environment: Environment, sources: Mapping[str, str]) -> str:
     """Groups of name, value and where it was read; what is unknown, with the reasons, at the end of each."""
     found = msgspec.to_builtins(environment, str_keys=True)
+    found["machine"]["last_level_caches"] = caches(environment.machine.last_level_caches or [])
     groups = {name: value for name, value in found.items() if isinstance(value, dict) and name != "missing"}
     rest = {name: value for name, value in found.items() if name not in groups}
     blocks = [_group("place", rest, sources), *(_group(name, value, sources) for name, value in groups.items())]

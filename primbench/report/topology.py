@@ -25,7 +25,7 @@ def summary(found: Topology) -> list[str]:
     """Sockets, cores and threads, and what of these is not to be used."""
     lines = [sockets(found.packages)] if found.packages else []
     lines += [_kind(kind) for kind in found.cpu_kinds or []]
-    lines += _caches(found.last_level_caches or [])
+    lines += [f"last-level cache: {words}" for words in caches(found.last_level_caches or [])]
     if found.offline_cpus:
         lines.append(f"offline: CPUs {format_cpu_list(found.offline_cpus)}")
     if found.cpus_allowed is not None:
@@ -51,13 +51,13 @@ def _kind(kind: CpuKind) -> str:
     return f"{kind.name}: CPUs {format_cpu_list(kind.cpus)} ({', '.join([*speed, f'by {kind.told_by}'])})"
 
 
-def _caches(caches: Sequence[Cache]) -> list[str]:
-    """A line for each size, with the CPUs that share one, group after group; the first ones where there are many."""
+def caches(found: Sequence[Cache]) -> list[str]:
+    """In words for each size, with the CPUs that share one, group after group; the first ones where there are many."""
     alike: dict[tuple[int, int | None], list[str]] = {}
-    for cache in caches:
+    for cache in found:
         alike.setdefault((cache.level, cache.size_bytes), []).append(format_cpu_list(cache.cpus))
     return [
-        f"last-level cache: {len(groups)} L{level} of {format_bytes(size)}: CPUs {'; '.join(groups[:MOST_GROUPS])}"
+        f"{len(groups)} L{level} of {format_bytes(size)}: CPUs {'; '.join(groups[:MOST_GROUPS])}"
         + "; ..." * (len(groups) > MOST_GROUPS)
         for (level, size), groups in alike.items()
     ]

@@ -840,6 +840,19 @@ def test_fewer_threads_are_named_with_the_variable_that_sets_them(made_study: Ma
     assert causes_of(made_study, 2.0, TWO_THREADS, ONE_THREAD | {"threads": {"openblas": 0}}), "as a file may say"
     (more,) = causes_of(made_study, 0.5, ONE_THREAD, TWO_THREADS)
     assert more.startswith("more threads in podman: ")
+    (more,) = causes_of(made_study, 0.1, ONE_THREAD, TWO_THREADS)
+    assert more.endswith("; that makes a ratio of 0.354, no less")
+
+
+def test_less_memory_makes_nothing_faster(made_study: MadeStudy) -> None:
+    less: dict[str, Any] = {"limits": {"memory_limit_bytes": 2**30}}
+    assert ["other memory: memory_limit_bytes is none in host and 1 GiB in podman"] == causes_of(
+        made_study, 1.5, {}, less
+    )
+    assert [] == causes_of(made_study, 0.5, {}, less)
+    assert len(causes_of(made_study, 0.5, less, {})) == 1
+    other_node: dict[str, Any] = {"limits": {"memory_limit_bytes": 2**30, "memory_nodes_allowed": [1]}}
+    assert len(causes_of(made_study, 0.5, {}, other_node)) == 1
 
 
 def test_a_cause_that_suffices_comes_before_threads_that_do_not(made_study: MadeStudy) -> None:
@@ -868,6 +881,15 @@ def test_a_variable_that_one_arm_sets_and_no_library_reads_is_named_without_its_
     arms = ["host", "host:env.SETTING_OF_A_USER=secret,name=podman"]
     found = explained(made_study, [case()], scattered(1.4), arms=arms)["gemm"]
     assert ["the variable SETTING_OF_A_USER is set in podman"] == found.causes
+
+
+def test_a_variable_that_need_not_be_alike_is_named_where_an_arm_sets_it(made_study: MadeStudy) -> None:
+    """Such as the path of a sitecustomize that makes Python slower."""
+    arms = ["host", "host:env.PYTHONPATH=/opt/site,env.LD_LIBRARY_PATH=/opt/lib,name=podman"]
+    there = place(software={"variables": {"PYTHONPATH": "/opt/site", "LD_LIBRARY_PATH": "/opt/lib"}})
+    environments = {"host": place(software={"variables": {}}), "podman": there}
+    found = explained(made_study, [case()], scattered(1.4), arms=arms, environments=environments)["gemm"]
+    assert ["the variable PYTHONPATH is set in podman"] == found.causes
 
 
 @pytest.mark.parametrize(

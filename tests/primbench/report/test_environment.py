@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import environment
+from primbench.cores import Cache
 from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, PartDifference
 from primbench.environment.libraries import Library
@@ -68,6 +69,13 @@ def test_groups_units_sources_and_unknowns(found: Environment) -> None:
     assert ["power_limit_w", "700", "W"] in devices
     assert ["ecc", "unknown:", "not", "supported"] in devices
     assert ["build_id", "unknown:", "not", "read"] in [line.split() for line in lines]
+
+
+def test_the_caches_of_a_large_machine_are_one_line(found: Environment) -> None:
+    caches = [Cache(level=3, size_bytes=2**25, cpus=[2 * number, 2 * number + 1]) for number in range(24)]
+    machine = replace(found.machine, last_level_caches=caches, missing={})
+    words = " ".join(listing(replace(found, machine=machine), {}).split())
+    assert "last_level_caches 24 L3 of 32 MiB: CPUs 0-1; 2-3; 4-5; 6-7; 8-9; 10-11; 12-13; 14-15; ... clock" in words
 
 
 def change(field: str, a: Any, b: Any, **others: Any) -> Change:
