@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r"TOKEN(?!IZ)|KEY|SECRET|PASS|PWD|CREDENTIAL|AUTH"
+    r"TOKEN(?!IZ)|KEY|SECRET|PASS|PWD|CREDENTIAL|AUTH(?!ORS?(?![A-Z]))"
     r"|(?<![A-Z])(BEARER|COOKIES?|JWT|PAT|SAS|SIG|SIGNATURE)(?![A-Z])",
     re.IGNORECASE,
 )

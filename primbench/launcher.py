@@ -82,13 +82,23 @@ def _address(variables: Mapping[str, str], launcher: str, size: int, local_size:
     if on_this_host or (launcher == "srun" and _number(variables, "SLURM_STEP_NUM_NODES", 0) == 1):
         return "127.0.0.1"  # whatever the name of this host, nobody else needs to reach it
     if variables.get("MASTER_ADDR"):
-        return variables["MASTER_ADDR"]
+        return _host(variables["MASTER_ADDR"])
     if launcher == "srun":
         # node[01-04,07],other: the node that starts the step, in SLURM_LAUNCH_NODE_IPADDR, need not be one of them.
         found = re.match(r"([^,\[]+)(?:\[([0-9]+)[^\]]*\]([^,\[]*))?", variables.get("SLURM_STEP_NODELIST", ""))
         if found is not None:
             return "".join(part or "" for part in found.groups())
     raise InvalidRequest(f"{size} processes by {launcher} on several hosts: set MASTER_ADDR to the host of rank 0")
+
+
+def _host(name: str) -> str:
+    try:
+        name.encode("idna")  # as a name is looked up
+    except UnicodeError:
+        raise InvalidRequest(
+            f"MASTER_ADDR={name!r} in the environment: no name of a host: a launcher sets it"
+        ) from None
+    return name
 
 
 def _port(variables: Mapping[str, str], secret: bytes) -> int:

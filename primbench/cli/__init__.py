@@ -95,7 +95,7 @@ class LazyGroup(click.Group):
             where = f"{error.filename}: " if error.filename else ""
             say(f"Error: {where}{error.strerror or error}", err=True)
             ctx.exit(1)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):  # the latter at a question
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
 

@@ -38,10 +38,10 @@ def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
         if not click.confirm("Run it?", err=True):
             raise InvalidRequest(f"{path}: its arms are not run")
         return
-    again = shlex.join([word for arm in begun_with for word in ("--arm", _words(arm))])
+    again = ["primbench", "study", "--resume", path, *(word for arm in begun_with for word in ("--arm", _words(arm)))]
     raise InvalidRequest(
         f"{path}: images, variables and filters of its arms can have any program run: where they are yours, name them "
-        f"again: {again}"
+        f"again: {shlex.join(again)}"
     )
 
 

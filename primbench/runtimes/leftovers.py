@@ -41,9 +41,10 @@ class ToDo(msgspec.Struct, frozen=True, kw_only=True):
 @contextlib.contextmanager
 def launch_folder() -> Iterator[Path]:
     """Of this process alone, and removed with all that is in it."""
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, open(Path(name) / _TO_DO, "wb") as held:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, open(Path(name) / "new", "wb") as held:
         lock(held.fileno())
         _note(held.fileno(), ToDo())
+        os.rename(held.name, Path(name) / _TO_DO)  # found by nobody before it is locked
         yield Path(name)
 
 

@@ -12,6 +12,7 @@ from primbench.confidential import hidden, is_secret
     [
         "HF_TOKEN", "NVIDIA_API_KEY", "DB_PWD", "GITHUB_PAT", "PAT", "MY_JWT", "SESSION_COOKIE", "COOKIES",
         "AZURE_STORAGE_SAS", "SAS_URL", "X_BEARER", "torch_hub_token", "X-Amz-Signature", "sig", "UCX_PASSWORD",
+        "AUTHORIZATION", "GIT_AUTH",
     ],
 )  # fmt: skip
 def test_names_of_secrets(name: str) -> None:
@@ -19,7 +20,16 @@ def test_names_of_secrets(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["OMP_NUM_THREADS", "PYTHONPATH", "LD_LIBRARY_PATH", "NCCL_PATTERN", "TOKENIZERS_PARALLELISM", "SASS_LEVEL"]
+    "name",
+    [
+        "OMP_NUM_THREADS",
+        "PYTHONPATH",
+        "LD_LIBRARY_PATH",
+        "NCCL_PATTERN",
+        "TOKENIZERS_PARALLELISM",
+        "SASS_LEVEL",
+        "author",
+    ],
 )
 def test_names_of_other_things(name: str) -> None:
     assert not is_secret(name)

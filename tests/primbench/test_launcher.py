@@ -70,6 +70,7 @@ def test_the_secret_is_that_of_the_job() -> None:
     [
         ("set MASTER_ADDR to the host of rank 0", MPIRUN | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}),
         ("set MASTER_ADDR", SRUN | {"SLURM_STEP_NODELIST": ""}),
+        ("MASTER_ADDR='a..b' in the environment", TORCHRUN | {"MASTER_ADDR": "a..b"}),
         ("RANK='x' in the environment", TORCHRUN | {"RANK": "x"}),
         ("RANK=4 of WORLD_SIZE=4 in the environment: ranks count from 0", TORCHRUN | {"RANK": "4"}),
         ("WORLD_SIZE='-4' in the environment", TORCHRUN | {"WORLD_SIZE": "-4"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def test_an_export_takes_the_place_of_the_table(ended: Path, invoke: Invoke) -> 
 )
 def test_what_an_ablation_was_begun_with_stays(ended: Path, option: tuple[str, ...], refusal: Refusal) -> None:
     assert f"{option[0]} and --resume" in refusal("ablate", "--resume", ended, *option)
+
+
+def test_arms_that_somebody_else_may_have_written_are_named_again_to_a_command_that_takes_them(
+    ended: Path, invoke: Invoke, refusal: Refusal
+) -> None:
+    ended.write_bytes(ended.read_bytes().replace(b'"seccomp":"docker"', b'"seccomp":"/tmp/theirs.json"'))
+    reason = refusal("ablate", "--resume", ended)
+    words = shlex.split(reason.partition("name them again: primbench ")[2])
+    assert words[:2] == ["study", "--resume"], reason
+    assert 0 == invoke(*words, "--fail-on", "never").exit_code
 
 
 def test_a_study_that_puts_no_container_together_is_not_gone_on_with(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -62,9 +63,22 @@ def test_arms_that_choose_programs_are_shown_and_named_again(
     refused = invoke("study", "--resume", path)
     assert (2, "") == (refused.exit_code, refused.stdout)
     assert [f"{path} has this run: {arm}"] == refused.stderr.splitlines()[:-1]
-    assert f"where they are yours, name them again: --arm host --arm {arm}" in refused.stderr
+    assert f"name them again: primbench study --resume {path} --arm host --arm {arm}\n" in refused.stderr
     done = invoke("study", "--resume", path, "--arm", "host", "--arm", arm, "--fail-on", "never")
     assert 0 == done.exit_code, done.output
+
+
+def test_ctrl_c_at_the_question_is_no_failure(written: Callable[..., Path]) -> None:
+    ours, theirs = os.openpty()
+    words: list[Any] = [sys.executable, "-P", "-m", "primbench", "study", "--resume", written("host", CHOOSING[0])]
+    with subprocess.Popen(words, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs) as asking:
+        os.close(theirs)
+        said = b""
+        while b"Run it?" not in said:
+            said += os.read(ours, 1024)
+        asking.send_signal(signal.SIGINT)
+    os.close(ours)
+    assert 130 == asking.returncode
 
 
 def test_other_arms_than_the_files_are_refused(refusal: Refusal, written: Callable[..., Path]) -> None:
