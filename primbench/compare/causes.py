@@ -33,6 +33,7 @@ UPSTREAM = {
     "against-driver": "another driver",
     "against-cpus": "other CPUs",
     "against-memory": "other memory",
+    "against-huge-pages": "other huge pages",
     "against-threads": "other threads",
     "against-blas": "another BLAS",
     "against-preloads": "other libraries before all others",
@@ -126,7 +127,7 @@ def _differences(
         if check in ruled:
             rule, changes = ruled[check]
             changes = [change for change in changes if not _TOLD_BY_DOCTOR.fullmatch(change.field)]
-            if changes and set(rule.distorts) & set(parts) and (check != "against-blas" or _multiplies(case)):
+            if changes and set(rule.distorts) & set(parts) and _concerns(check, case):
                 first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
                 words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
                 yield Cause(
@@ -135,9 +136,12 @@ def _differences(
                 )
 
 
-def _multiplies(case: CaseComparison) -> bool:
-    """By the BLAS that NumPy is linked to."""
-    return case.case.backend == "numpy" and case.case.primitive not in OWN_PARTS
+def _concerns(check: str, case: CaseComparison) -> bool:
+    """NumPy alone multiplies by the BLAS that it is linked to, and does nothing else in several threads."""
+    is_of_numpy, computes = case.case.backend == "numpy", case.case.primitive not in OWN_PARTS
+    if check == "against-blas":
+        return is_of_numpy and computes
+    return check != "against-threads" or computes or not is_of_numpy
 
 
 def _counts(changes: Sequence[Change]) -> list[tuple[int, int]]:

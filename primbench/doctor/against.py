@@ -63,6 +63,7 @@ def read(path: str) -> Place:
 
 
 CPU_PARTS: list[Part] = ["launch", "everything on the CPU"]
+WORK: list[Part] = ["kernel", *CPU_PARTS, "copy", "collective"]
 STACK = "results of the two compare stacks, not places"
 HARDWARE = "results of the two compare machines, not places"
 
@@ -96,7 +97,7 @@ RULES = (
     ),
     Rule("against-blas", r"software\.providers\.NumPy's gemm", "warning", ["everything on the CPU"], STACK),
     Rule("against-preloads", r"software\.(preloads\..+|providers\.malloc)", "warning", [*CPU_PARTS, "copy"], STACK),
-    Rule("against-libraries", r"software\.(libraries\..+|blas)", "warning", ["kernel", *CPU_PARTS], STACK),
+    Rule("against-libraries", r"software\.(libraries\..+|blas)", "warning", WORK, STACK),
     Rule(
         "against-cpu-kernels",
         r"software\.kernels\..+",
@@ -104,7 +105,7 @@ RULES = (
         ["everything on the CPU"],
         "a library takes other code for what it holds to be another CPU",
     ),
-    Rule("against-packages", r"software\.packages\..+", "warning", ["kernel", *CPU_PARTS], STACK),
+    Rule("against-packages", r"software\.packages\..+", "warning", WORK, STACK),
     Rule("against-python", r"software\.(python_.+|libc)", "warning", CPU_PARTS, STACK),
     Rule(
         "against-nccl",
@@ -117,21 +118,21 @@ RULES = (
         "against-threads",
         r"software\.(threads\..+|variables\..+_NUM_THREADS)",
         "warning",
-        ["everything on the CPU"],
-        "what is computed on the CPU takes turns where there are fewer",
+        ["everything on the CPU", "copy", "collective"],
+        "what is computed and copied on the CPU takes turns where there are fewer",
     ),
     Rule(
         "against-variables",
         r"software\.(variables|files)\..+",
         "warning",
-        ["launch", "kernel", "everything on the CPU"],
+        WORK,
         "libraries read them",
     ),
     Rule(
         "against-cpus",
         r"limits\.(cpu_quota|cpu_period_s|cpus_allowed)",
         "warning",
-        CPU_PARTS,
+        [*CPU_PARTS, "copy", "collective"],
         "a quota stops threads, and as many are started as there are CPUs",
     ),
     Rule(

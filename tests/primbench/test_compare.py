@@ -452,7 +452,7 @@ def test_arms_without_a_study_need_a_baseline(made_study: MadeStudy) -> None:
 def place(name: str = "host", **changes: Any) -> environment.Environment:
     runtime = Runtime(name=name, in_container=name != "host", evidence=[])
     confinement = replace(HERE.confinement, runtime=runtime, **changes.pop("confinement", {}))
-    software = replace(HERE.software, libraries={"libcublas": [library("ab")]}, **changes.pop("software", {}))
+    software = replace(HERE.software, **{"libraries": {"libcublas": [library("ab")]}} | changes.pop("software", {}))
     return replace(HERE, confinement=confinement, software=software, **changes)
 
 
@@ -866,6 +866,34 @@ def test_a_cause_that_suffices_comes_before_threads_that_do_not(made_study: Made
 
 def test_a_blas_is_no_cause_of_what_does_not_multiply(made_study: MadeStudy) -> None:
     assert [] == causes_of(made_study, 1.5, OPENBLAS, REFERENCE_BLAS, primitive="launch")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "backend", "words"),
+    [
+        ({}, {"variables": {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-ERMS"}}, "numpy", "other variables: GLIBC_TUNABLES"),
+        (
+            {"libraries": {"libc": [library("aa")]}},
+            {"libraries": {"libc": [library("bb")]}},
+            "numpy",
+            "other libraries",
+        ),
+        (TWO_THREADS, ONE_THREAD, "torch", "fewer threads in podman"),
+        (TWO_THREADS, ONE_THREAD, "numpy", None),
+        (
+            {"machine": {"transparent_hugepage": "always"}},
+            {"machine": {"transparent_hugepage": "madvise"}},
+            "numpy",
+            "other huge pages",
+        ),
+    ],
+)
+def test_what_differs_makes_copies_slower_too(
+    made_study: MadeStudy, one: dict[str, Any], other: dict[str, Any], backend: str, words: str | None
+) -> None:
+    copies = {"primitive": "memcpy", "parameters": {"direction": "h2h"}, "backend": backend}
+    found = causes_of(made_study, 1.5, {"variables": {}, **one}, {"variables": {}, **other}, **copies)
+    assert ([words] if words else []) == [cause[: len(words or "")] for cause in found]
 
 
 def test_the_machine_comes_before_its_cpus_and_these_before_their_threads(made_study: MadeStudy) -> None:
