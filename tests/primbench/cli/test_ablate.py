@@ -73,12 +73,12 @@ def test_what_an_ablation_was_begun_with_stays(ended: Path, option: tuple[str, .
 
 
 def test_arms_that_somebody_else_may_have_written_are_named_again_to_a_command_that_takes_them(
-    ended: Path, invoke: Invoke, refusal: Refusal
+    ended: Path, invoke: Invoke
 ) -> None:
     ended.write_bytes(ended.read_bytes().replace(b'"seccomp":"docker"', b'"seccomp":"/tmp/theirs.json"'))
-    reason = refusal("ablate", "--resume", ended)
-    words = shlex.split(reason.partition("name them again: primbench ")[2])
-    assert words[:2] == ["study", "--resume"], reason
+    refused = invoke("ablate", "--resume", ended)
+    words = shlex.split(refused.stderr.partition("name them again: primbench ")[2])
+    assert (2, ["study", "--resume"]) == (refused.exit_code, words[:2]), refused.stderr
     assert 0 == invoke(*words, "--fail-on", "never").exit_code
 
 
