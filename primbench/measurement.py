@@ -161,9 +161,12 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     slow_cpus: list[Whole] | None = None
     missing: dict[str, str] = {}
 
-    def share(self, time_s: float | None) -> float | None:
-        """Of the duration; None where it is unknown, or the clock saw no time pass."""
-        return time_s / self.duration_s if time_s is not None and self.duration_s else None
+    def share(self, waited_s: float | None) -> float | None:
+        """Of the duration, which pressure exceeds: the kernel adds it up every 2 s, with some of the time before.
+
+        None where it is unknown, or the clock saw no time pass.
+        """
+        return min(1.0, waited_s / self.duration_s) if waited_s is not None and self.duration_s else None
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):

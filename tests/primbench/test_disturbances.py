@@ -49,6 +49,10 @@ DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
         host(waited_s=None, cpu_pressure_some_s=0.28),
         ["tasks of this machine waited for a CPU during 35.0% of its time"],
     ),
+    "more pressure than time": (
+        host(waited_s=None, cpu_pressure_some_s=0.95),
+        ["tasks of this machine waited for a CPU during 100.0% of its time"],
+    ),
     "slow CPU": (
         Measurement(batch_s=replace(TIMES, loops_s=[(0, 25e-6), (1, 25e-6), (2, 40e-6), (4, 41e-6)])),
         ["its CPU was slow beside 50.0% of its samples: a shared core, or its clock"],
