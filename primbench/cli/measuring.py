@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report
 from primbench.cli.progress import progress
 from primbench.environment import Environment, collect
-from primbench.environment.difference import difference
+from primbench.environment.difference import Change, difference
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
 from primbench.followers import Leader, follow
 from primbench.problem import Problem
@@ -29,6 +30,7 @@ from primbench.running import ALL, check_kept, header, keep, left_to_do, plan
 from primbench.session import Session
 
 MOST_CHANGES = 4
+SAME_MEMORY = 0.01
 SIGNALLED = 128  # and the number of the signal, as a shell would say it
 
 Run = Callable[[Session, Iterable[Case], Callable[[str], None]], Iterable[Worker | Record]]
@@ -154,7 +156,8 @@ def _of_its_machine(resume: str | None, workers: Sequence[Worker]) -> Callable[[
 
 def _check_machine(path: str, begun: Environment, now: Environment) -> None:
     """Settings of the machine and its kernel count, too: records of one file are of one place."""
-    changes = [each for each in difference(begun, now).machine.changes if each.kind == "differs"]
+    found = difference(begun, now).machine.changes
+    changes = [each for each in found if each.kind == "differs" and not _is_same_memory(each)]
     if changes:
         words = ", ".join(f"{each.field} was {shown(each.field, each.a)}, is {shown(each.field, each.b)}"
                           for each in changes[:MOST_CHANGES])  # fmt: skip
@@ -163,6 +166,11 @@ def _check_machine(path: str, begun: Environment, now: Environment) -> None:
             f"--resume {path}: begun on another machine or kernel, or with other settings: {words}{more}; measure into "
             "a file of its own with -o, and set the two side by side by `primbench compare`"
         )
+
+
+def _is_same_memory(change: Change) -> bool:
+    """A kernel keeps some of it for itself, which is not the same after every start."""
+    return change.field == "machine.memory_bytes" and math.isclose(change.a, change.b, rel_tol=SAME_MEMORY)
 
 
 @contextmanager
