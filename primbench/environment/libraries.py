@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -188,7 +189,21 @@ class _Found(ctypes.Structure):
     )
 
 
+class _Loaded(ctypes.Structure):
+    """The head of dl_phdr_info, dl_iterate_phdr(3)."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("file", ctypes.c_char_p))
+
+
 def _file_of(function: str, scope: ctypes.CDLL) -> str:
+    """A program that is loaded at a fixed address, as Debian's Python, has a stub that the loader gives out for it."""
+    file = _file_at(function, scope)
+    if file == os.path.realpath("/proc/self/exe"):
+        return next((path for path in _loaded_after_the_program() if _defines(path, function)), file)
+    return file
+
+
+def _file_at(function: str, scope: ctypes.CDLL) -> str:
     try:
         address = ctypes.cast(getattr(scope, function), ctypes.c_void_p)
         look_up: Callable[..., int] = ctypes.CDLL(None).dladdr
@@ -198,6 +213,26 @@ def _file_of(function: str, scope: ctypes.CDLL) -> str:
     if not look_up(address, ctypes.byref(found)) or not found.file:
         raise LookupError(f"dladdr knows no file of {function}")
     return os.path.realpath(os.fsdecode(found.file))
+
+
+def _defines(path: str, function: str) -> bool:
+    try:
+        return path == _file_at(function, ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY))
+    except (LookupError, OSError):  # it has none, nor has what it brings along; or is no file, as the kernel's own
+        return False
+
+
+def _loaded_after_the_program() -> list[str]:
+    """Files in the order in which the loader looks through them: what is preloaded comes first."""
+    files: list[str] = []
+
+    def note(loaded: Any, size: int, nothing: int | None) -> int:
+        files.append(os.path.realpath(os.fsdecode(loaded.contents.file or b"")))
+        return 0
+
+    called = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)
+    ctypes.CDLL(None).dl_iterate_phdr(called(note), None)
+    return files[1:]
 
 
 def _under(root: Path, path: str) -> Path:

@@ -178,7 +178,7 @@ def test_file_without_a_title_is_called_by_its_path(tmp_path: Path) -> None:
         ("gemm entry 1: set is not a string", "gemm = [{ m = 1, n = 1, k = 1, set = ['a', 'b'] }]"),
         ("gemm entry 1: device is neither cpu nor cuda", "gemm = [{ m = 1, n = 1, k = 1, device = 'cuda:0' }]"),
         ("gemm entry 1: 'm' is not a number", "gemm = [{ m = 1979-05-27, n = 1, k = 1 }]"),
-        ("gemm entry 1: 'm' is not a number", f"gemm = [{{ m = 0x1{'0' * 9999}, n = 1, k = 1 }}]"),
+        ("holds a number of more than 64 bits", f"gemm = [{{ m = 0x1{'0' * 9999}, n = 1, k = 1 }}]"),
         ("gemm entry 1: has no field 'hidden'", "defaults.gemm.hidden = 2\ngemm = [{ m = 1, n = 1, k = 1 }]"),
         ("gemm entry 1 is not a table", "gemm = [1]"),
         ("gemm is not a list of entries", "[gemm]\nm = 1"),
