@@ -303,6 +303,12 @@ PLACEMENT_KEYS = tuple(_PLACEMENT)
 """What the worker sees to by itself."""
 
 
+def with_placement_keys(message: str) -> str:
+    """Where a placement is refused, its fields by the keys that an arm has for them: "cpus" is a quota there."""
+    key_of = {setting.field: key for key, setting in _PLACEMENT.items()}
+    return re.sub(rf"\b({'|'.join(key_of)})=", lambda found: f"{key_of[found[1]]}=", message)
+
+
 def settings_of(arm: Arm) -> dict[str, str]:
     """The fields that an arm asks its runtime for, each with its key."""
     return {field: key for field, key in SETTING_KEYS.items() if getattr(arm, field) not in (None, (), {})}

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from primbench import __version__, protocol
-from primbench.arms import Arm
+from primbench.arms import Arm, with_placement_keys
 from primbench.children import Child
 from primbench.errors import BackendUnavailable, PlacementError, WorkerError
 from primbench.jsonlines import UNREADABLE
@@ -65,6 +65,8 @@ class WorkerProcess:
             self.end()
             if arm is not None and isinstance(error, WorkerGone | BackendUnavailable):
                 raise BackendUnavailable(refusal(arm, str(error))) from None
+            if arm is not None and isinstance(error, PlacementError):
+                raise PlacementError(with_placement_keys(str(error))) from None
             raise
 
     @property

@@ -94,9 +94,10 @@ def remove_groups(groups: Iterator[Path] | Sequence[Path]) -> None:
         deadline = time.monotonic() + _REMOVED_WITHIN_S
         while group.exists() and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
-                for process in (group / "cgroup.procs").read_text().split():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(process), signal.SIGKILL)
+                for process in map(int, (group / "cgroup.procs").read_text().split()):
+                    if process:  # 0 is one of another PID namespace, and would be all of this process's group
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(process, signal.SIGKILL)
             try:
                 group.rmdir()
             except OSError:  # its processes are still ending

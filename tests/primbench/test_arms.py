@@ -7,7 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from primbench.arms import PLACEMENT_KEYS, RUNTIMES, SETTING_KEYS, Arm, arm_of, format_arm, parse_arm
+from primbench.arms import (
+    PLACEMENT_KEYS,
+    RUNTIMES,
+    SETTING_KEYS,
+    Arm,
+    arm_of,
+    format_arm,
+    parse_arm,
+    with_placement_keys,
+)
 from primbench.errors import InvalidRequest, PlacementError
 from primbench.placement import Placement
 
@@ -50,6 +59,12 @@ def test_placement_stands_beside_the_limits() -> None:
     assert Placement(numa_node=1, threads=2, cpus=(0, 1, 4)) == found.placement
     assert 1.5 == found.cpus
     assert Placement(numa_node="auto") == parse_arm("host:numa-node=auto").placement
+
+
+def test_a_refused_placement_is_named_by_the_keys_of_an_arm() -> None:
+    told = "bind-cpus=99, mem-node=0-1: this process may run on CPUs 0-1 only"
+    assert told == with_placement_keys(told.replace("bind-cpus", "cpus").replace("mem-node", "mem_nodes"))
+    assert "cpu-kind=xx: all CPUs" == with_placement_keys("cpu_kind=xx: all CPUs")
 
 
 @pytest.mark.parametrize("text", ["host", "podman", "docker:cpus=2", "podman:cpuset=0-1,env.CUDA_VISIBLE_DEVICES=0,1"])
