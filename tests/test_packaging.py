@@ -51,8 +51,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that the repository stays as it is."""
     if not (ROOT / "README.md").exists():
         pytest.skip("README.md is not there, and pyproject.toml names it")
-    for module in ("build", "setuptools"):
-        if find_spec(module) is None:
+    for module in ("build", "setuptools"):  # by a file of theirs: a folder that a build left has the name of the first
+        if (spec := find_spec(module)) is None or spec.origin is None:
             pytest.skip(f"module {module!r} is not installed, and building without isolation needs it")
     copy = tmp_path_factory.mktemp("source")
     tracked = [*SOURCES, "pyproject.toml", "README.md", "LICENSE"]

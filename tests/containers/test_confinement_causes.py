@@ -84,8 +84,8 @@ def test_a_filter_that_denies_binding_is_one_line_with_the_call_and_the_way_out(
     denied = in_words(runtime, f"seccomp={path}", f"bind-cpus={cpu}", "name=denied")
     done = study(folder, "--pairs", 1, "--arm", "host", "--arm", denied)
     told = (
-        f"denied runs nothing with numpy on cpu: --cpus {cpu}: sched_setaffinity is refused with EPERM (Operation not "
-        "permitted): a seccomp filter stands before this process: allow the call in its profile, or use "
+        f"denied runs nothing with numpy on cpu: bind-cpus={cpu}: sched_setaffinity is refused with EPERM (Operation "
+        "not permitted): a seccomp filter stands before this process: allow the call in its profile, or use "
         "seccomp=unconfined"
     )
     assert [told] == done.stderr.splitlines()

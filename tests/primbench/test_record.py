@@ -207,7 +207,7 @@ HOSTILE = {
     "half a surrogate pair": (HEAD + LINE.replace(b"numpy", b"\\ud800"), ":2: .*surrogate"),
     "no UTF-8": (HEAD + LINE.replace(b"numpy", b"\xff"), ":2: .*utf-8"),
     "a method out of bounds": (HEAD + LINE.replace(b":0.005", b":5"), ":2: .*max_noise=5.0"),
-    "a placement out of bounds": (HEAD + LINE.replace(b'"cpus":null', b'"cpus":[-1]'), ":2: .*--cpus"),
+    "a placement out of bounds": (HEAD + LINE.replace(b'"cpus":null', b'"cpus":[-1]'), ":2: .*cpus="),
     "a blank line within": (HEAD + b"\n" + LINE, ":2: not a line"),
 }
 
