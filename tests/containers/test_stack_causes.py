@@ -133,7 +133,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_another_blas_makes_a_stack_effect_and_is_named(
     runtime: str, plain: Path, with_other_blas: Path, folder: Path, traces: Callable[[], list[str]]
 ) -> None:
-    arms = [in_words(runtime, f"image={tree}", f"name={tree.name}") for tree in (plain, with_other_blas)]
+    trees = (plain, with_other_blas)  # of one thread each: two of OpenBLAS that share a CPU take turns of 4 ms
+    arms = [in_words(runtime, f"image={tree}", "threads=1", f"name={tree.name}") for tree in trees]
     arm = study(folder, LESSER_PRODUCT, *arms)
     assert "stack effect" == arm.effect
     told = first_cause(arm.cases[0])
