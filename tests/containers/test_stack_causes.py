@@ -28,7 +28,7 @@ from .verdicts import first_cause
 
 NEEDED = ("ml_dtypes", "msgspec", "psutil", "threadpoolctl", "packaging", "click")
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "50ms", "--fail-on", "never")
-PRODUCT = "gemm = [{ m = 512, n = 512, k = 512 }]\n"  # large enough for several threads
+PRODUCT = "gemm = [{ m = 1024, n = 1024, k = 1024 }]\n"  # long enough for Linux to give each thread a CPU
 LESSER_PRODUCT = "gemm = [{ m = 192, n = 192, k = 192 }]\n"  # which a slow BLAS does in some milliseconds
 SMALL_PRODUCT = "gemm = [{ m = 16, n = 16, k = 16 }]\n"  # NumPy allocates what it returns
 
@@ -113,7 +113,7 @@ def study(folder: Path, suite: str, *arms: str) -> ArmComparison:
     """The second arm against the first."""
     (folder / "suite.toml").write_text(suite)
     words = [word for arm in arms for word in ("--arm", arm)]
-    command = ["study", folder / "suite.toml", *words, "--pairs", 3, *QUICK, "-o", folder / "results.jsonl"]
+    command = ["study", folder / "suite.toml", *words, "--pairs", 5, *QUICK, "-o", folder / "results.jsonl"]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "primbench", *map(str, command)],
         cwd="/", capture_output=True, text=True, timeout=240, check=False,
