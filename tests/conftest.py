@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -63,6 +64,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    # What is started inherits ignored signals: of a shell's background job Ctrl-C, under nohup the end of a terminal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     folders = " ".join(
         os.path.relpath(folder, session.config.invocation_params.dir) for folder in left_out(session.config)
     )

@@ -48,7 +48,6 @@ class Run:
             stderr=subprocess.PIPE,
             text=True,
             process_group=0,
-            preexec_fn=heed_ctrl_c,
         )
         self.fronts.append(front)
         return front
@@ -64,11 +63,6 @@ class Run:
 
     def wait_until_all_gone(self) -> None:
         wait_until(lambda: not self.processes())
-
-
-def heed_ctrl_c() -> None:
-    """What a shell starts in the background, as these tests may be, ignores it, and hands that down."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def has_mark(process: psutil.Process, folder: str) -> bool:

@@ -394,10 +394,6 @@ def test_an_interrupt_within_a_line_takes_it_back(tmp_path: Path, monkeypatch: p
 
     path = written(tmp_path, HEAD)
     monkeypatch.setattr(os, "write", write_a_part_and_interrupt)
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with none
-    try:
-        with closing(Writer(path, None)) as writer, pytest.raises(KeyboardInterrupt):
-            writer.write(RECORD)
-    finally:
-        signal.signal(signal.SIGINT, handler)
+    with closing(Writer(path, None)) as writer, pytest.raises(KeyboardInterrupt):
+        writer.write(RECORD)
     assert HEAD == path.read_bytes()

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -146,7 +145,7 @@ def test_ctrl_c_while_starting_is_one_line(tmp_path: Path) -> None:
     for module in ("primbench.streams", "primbench.cli", "click", "primbench.cli.schema", "msgspec"):
         found = subprocess.run(
             [*PROGRAM.split(), "schema"], capture_output=True, text=True, timeout=60, check=False,
-            env={**os.environ, "PYTHONPATH": str(tmp_path), "INTERRUPT_AT": module}, preexec_fn=heed_ctrl_c,
+            env={**os.environ, "PYTHONPATH": str(tmp_path), "INTERRUPT_AT": module},
         )  # fmt: skip
         assert (130, "", "Interrupted.\n") == (found.returncode, found.stdout, found.stderr), module
 
@@ -159,11 +158,6 @@ class Interrupting(importlib.abc.MetaPathFinder):
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Interrupting())
 """
-
-
-def heed_ctrl_c() -> None:
-    """What a shell starts in the background, as tests may be, ignores it, and hands that down."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_an_error_of_several_lines_is_told_in_one(refusal: Callable[..., str]) -> None:

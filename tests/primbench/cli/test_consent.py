@@ -69,17 +69,10 @@ def test_arms_that_choose_programs_are_shown_and_named_again(
     assert 0 == done.exit_code, done.output
 
 
-def heed_ctrl_c() -> None:
-    """Which a shell's background job, such as tests may be, ignores, and what it starts with it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_ctrl_c_at_the_question_is_no_failure(written: Callable[..., Path]) -> None:
     ours, theirs = os.openpty()
     words: list[Any] = [sys.executable, "-P", "-m", "primbench", "study", "--resume", written("host", CHOOSING[0])]
-    with subprocess.Popen(
-        words, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, preexec_fn=heed_ctrl_c
-    ) as asking:
+    with subprocess.Popen(words, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs) as asking:
         os.close(theirs)
         said = b""
         while b"Run it?" not in said:
