@@ -15,7 +15,7 @@ import numpy as np
 from primbench.errors import UnsupportedCase
 
 if TYPE_CHECKING:
-    from primbench.group import Group
+    from primbench.distributed.group import Group
     from primbench.problem import Array
 
 SPINS = 200  # some 50 us; then a rank sleeps, as it must where ranks have to share a CPU

@@ -13,11 +13,11 @@ from primbench.problem import described
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from primbench import seal
     from primbench.backends import Backend
     from primbench.kernels.launch import Launch
     from primbench.measurement import Method, Samples
     from primbench.problem import Setup, Step
+    from primbench.system import seccomp
 
     Clock = Callable[[], int]
 
@@ -49,14 +49,14 @@ def sealable(setup: Setup) -> Setup:
 
         @functools.cache
         def taken(method: Method, clock: Clock) -> Taken:
-            from primbench import seal
             from primbench.backends import open_backend
+            from primbench.system import seccomp
 
-            def work(sealed: seal.Seal) -> Taken:
+            def work(sealed: seccomp.Seal) -> Taken:
                 opened = open_backend(backend.name, backend.device)
                 return _take(sealed, opened, setup(opened, problem, *inputs), method.max_time_s, clock)
 
-            return seal.run(work, cast("seal.Refuses", problem.seal))
+            return seccomp.run(work, cast("seccomp.Refuses", problem.seal))
 
         others = {
             "unsealed_s": lambda method, clock: taken(method, clock).unsealed_s,
@@ -71,9 +71,9 @@ def sealable(setup: Setup) -> Setup:
     return with_seal
 
 
-def _take(sealed: seal.Seal, backend: Backend, step: Step, max_time_s: float, clock: Clock) -> Taken:
+def _take(sealed: seccomp.Seal, backend: Backend, step: Step, max_time_s: float, clock: Clock) -> Taken:
     """Raises VerificationError for a wrong output under the seal, PrimbenchError where a call failed there."""
-    from primbench.verify import on_host, poison
+    from primbench.timing.verify import on_host, poison
 
     fill = functools.partial(_fill, step, backend.synchronize, clock, max_time_s)
     warm, before, under = (array("d", [-1.0]) * (calls // BURST) for calls in (WARM_CALLS, CALLS, CALLS))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.cuda import copies, pinned
 from primbench.cuda.copies import Copy, DeviceMemory, HostMemory
 from primbench.errors import UnsupportedCase
-from primbench.hostbuffer import host_buffer
+from primbench.numa.buffers import host_buffer
 from primbench.problem import described
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.hostbuffer import host_buffer
+from primbench.numa.buffers import host_buffer
 from primbench.problem import described
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from primbench.distributed.group import ALONE, Group
 from primbench.dtypes import itemsize_bytes, numpy_dtype
 from primbench.errors import InvalidField, UnsupportedCase
-from primbench.group import ALONE, Group
 from primbench.problem import Problem, Reference, Step, kernel, option, size
 from primbench.random import POOL_SIZE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from primbench.distributed.group import ALONE, Group
 from primbench.errors import UnsupportedCase
-from primbench.group import ALONE, Group
 from primbench.kernels.allreduce import Allreduce, InPlace, check_group
 from primbench.problem import Step, kernel
 

@@ -84,8 +84,8 @@ def numba_chase(backend: Any, problem: Chase, following: Any) -> Step:
         raise UnsupportedCase("chase is through memory of the host: ask for --device cpu")
     import numpy as np
 
-    from primbench.hostbuffer import host_buffer
     from primbench.kernels._chase_numba_cpu import walk
+    from primbench.numa.buffers import host_buffer
 
     node = None if problem.node < 0 else problem.node
     buffer = host_buffer(problem.bytes, node)

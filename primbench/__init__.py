@@ -23,12 +23,12 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from primbench.measurement import Measurement, Method, Samples
-    from primbench.placement import Placement
+    from primbench.numa.placement import Placement
     from primbench.problem import Problem, kernel
-    from primbench.record import Case, Record, Results
-    from primbench.record import read as load
-    from primbench.running import run
-    from primbench.timing import measure, setup
+    from primbench.results.record import Case, Record, Results
+    from primbench.results.record import read as load
+    from primbench.timing.case import measure, setup
+    from primbench.workers.run import run
 
 __version__ = "0.1.0"
 
@@ -38,11 +38,11 @@ _HOMES = {
         "UnsupportedCase", "VerificationError",
     ),
     "measurement": ("Measurement", "Method", "Samples"),
-    "placement": ("Placement",),
+    "numa.placement": ("Placement",),
     "problem": ("Problem", "kernel"),
-    "record": ("Case", "Record", "Results", "load"),
-    "running": ("run",),
-    "timing": ("measure", "setup"),
+    "results.record": ("Case", "Record", "Results", "load"),
+    "workers.run": ("run",),
+    "timing.case": ("measure", "setup"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

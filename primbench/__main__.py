@@ -14,7 +14,7 @@ def main() -> None:
     """The command line, from the first moment on: importing it takes a while, in which Ctrl-C ends it without ado."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_at_once)
-    from primbench import streams
+    from primbench.system import streams
 
     streams.take_over()
     from primbench.cli import main as command_line

@@ -21,11 +21,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from primbench import doctor, nvml
-from primbench.channel import Channel
+from primbench import doctor
 from primbench.cli import main
+from primbench.distributed.channel import Channel
+from primbench.distributed.group import Group
 from primbench.doctor import Place
-from primbench.group import Group
+from primbench.system import nvml
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
 ROOT = Path(__file__).parents[1]

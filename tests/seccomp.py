@@ -12,7 +12,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from primbench.mempolicy import SYSTEM_CALLS
+from primbench.numa.mempolicy import SYSTEM_CALLS
 
 # As the tables that mempolicy names have them.
 NUMBERS = {

@@ -14,11 +14,11 @@ import click
 import pytest
 
 import primbench.suites as suites
-from primbench import record
 from primbench.cli import COMMANDS, main
 from primbench.cli.primitive import entries_of
 from primbench.compare import compare
 from primbench.problem import primitives
+from primbench.results import record
 
 STUDIES = Path(__file__).parents[1] / "suites/reference/studies"
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

@@ -8,8 +8,6 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from primbench import ablation
-from primbench.arms import Arm
 from primbench.cli import say
 from primbench.cli.compare import is_met, publish
 from primbench.cli.measuring import resuming
@@ -17,10 +15,12 @@ from primbench.cli.options import GroupedCommand, GroupedOption
 from primbench.cli.outputs import check_outputs
 from primbench.cli.study import DEFAULT_SIZES, carry_out, refuse_beside_resume, resumed, study_of, study_options
 from primbench.compare import Comparison
-from primbench.placement import Placement
-from primbench.protocol import Start
-from primbench.record import Results, Study
-from primbench.sysfiles import attempt
+from primbench.experiments import ablation
+from primbench.numa.placement import Placement
+from primbench.results.record import Results, Study
+from primbench.spec.arm import Arm
+from primbench.system.files import attempt
+from primbench.workers.protocol import Start
 
 DEFAULT_PRIMITIVES = ("launch",)
 LEAST_CPUS = 0.01  # of a quota

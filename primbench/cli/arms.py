@@ -22,8 +22,8 @@ def command() -> None:
     from tabulate import tabulate
 
     from primbench import runtimes
-    from primbench.arms import PLACEMENT_KEYS, SETTING_KEYS
-    from primbench.runtimes.trial import works_here
+    from primbench.spec.arm import PLACEMENT_KEYS, SETTING_KEYS
+    from primbench.workers.trial import works_here
 
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(works_here, runtimes.RUNTIMES))

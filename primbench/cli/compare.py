@@ -7,13 +7,13 @@ from typing import Any, Literal, get_args
 
 import click
 
-from primbench import record
 from primbench.cli import say
 from primbench.cli.options import FILE, GroupedCommand, GroupedOption
 from primbench.cli.outputs import EXPORTS, check_outputs, write
 from primbench.compare import Comparison, compare, compare_files
 from primbench.errors import FileError, InvalidRequest
-from primbench.record import Results
+from primbench.results import record
+from primbench.results.record import Results
 
 FailOn = Literal["slower", "different", "inconclusive", "never"]
 DIFFERENT = ("slower", "faster", "different-but-small")

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from primbench.arms import HOST_IMAGE, Arm, format_arm
 from primbench.cli import say
-from primbench.confidential import hidden
 from primbench.errors import InvalidRequest
-from primbench.placement import THREAD_VARIABLES
-from primbench.study import AGAIN
+from primbench.experiments.study import AGAIN
+from primbench.numa.placement import THREAD_VARIABLES
+from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
+from primbench.spec.confidential import hidden
 
 _FILTERS = (None, "default", "unconfined", "docker", "podman")  # which are no files
 

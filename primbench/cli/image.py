@@ -8,7 +8,7 @@ import click
 
 from primbench.cli import say
 from primbench.cli.options import FILE
-from primbench.images import BUILDERS, DEFAULT_BASE, DEFAULT_TAG
+from primbench.runtimes.images.build import BUILDERS, DEFAULT_BASE, DEFAULT_TAG
 
 BUILD_HELP = """Build an image with the primbench that is running, and the versions of libraries that are here.
 
@@ -31,15 +31,15 @@ def command() -> None:
 @click.option("--extra", "extras", multiple=True, metavar="NAME", help="What else to install, such as torch. Repeat.")
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write time and size as JSON; - is stdout.")
 def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], json_path: str | None) -> None:
-    from primbench import images, pins
     from primbench.cli.measuring import signals_unwind
     from primbench.cli.outputs import EXPORTS, check_outputs, write
     from primbench.report.plain import json_of
+    from primbench.runtimes.images import build, pins
     from primbench.units import format_bytes, format_time
 
     check_outputs(dict.fromkeys(EXPORTS) | {"json_path": json_path})
     usual = f"{DEFAULT_TAG}.sif" if runtime == "apptainer" else DEFAULT_TAG
-    request = images.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
+    request = build.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
     if other := pins.unpinned(extras):
         say(
             f"what the base lacks of these comes as pip's index has it: {', '.join(other)}: a study compares only what "
@@ -47,7 +47,7 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
             err=True,
         )
     with signals_unwind():
-        made = images.build(request)
+        made = build.build(request)
     if json_path is not None:
         write(json_path, json_of(made))
     if json_path != "-":

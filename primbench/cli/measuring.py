@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from primbench import launcher
-from primbench import record as records_file
+from primbench.baselines import roof
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report
 from primbench.cli.progress import progress
+from primbench.distributed import world
+from primbench.distributed.followers import Leader, follow
 from primbench.environment import Environment, collect
 from primbench.environment.difference import Change, difference
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
-from primbench.followers import Leader, follow
 from primbench.problem import Problem
-from primbench.record import Case, Header, Record, Results, Worker, Writer
-from primbench.report import roof
 from primbench.report.environment import shown
-from primbench.running import ALL, check_kept, header, keep, left_to_do, plan
-from primbench.session import Session
+from primbench.results import record as records_file
+from primbench.results.record import Case, Header, Record, Results, Worker, Writer
+from primbench.workers.run import ALL, check_kept, header, keep, left_to_do, plan
+from primbench.workers.session import Session
 
 MOST_CHANGES = 4
 SAME_MEMORY = 0.01
@@ -43,13 +43,13 @@ def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
     Of several processes that a launcher started for a collective, rank 0 does so; the others lend it their ranks and
     exit as it does.
     """
-    world = launcher.world() if any("ranks" in problem.parameters() for problem, _ in entries) else None
-    if world is None:
+    started = world.world() if any("ranks" in problem.parameters() for problem, _ in entries) else None
+    if started is None:
         _measure_and_report(entries, values, None)
-    elif world.rank:
-        sys.exit(follow(world, verbose=values["verbose"]))
+    elif started.rank:
+        sys.exit(follow(started, verbose=values["verbose"]))
     else:
-        with Leader(world) as leader:
+        with Leader(started) as leader:
             _measure_and_report(entries, values, leader)
 
 

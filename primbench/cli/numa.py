@@ -8,19 +8,22 @@ from typing import Any
 
 import click
 
-from primbench import affinity, backends, hostmemory, topology
-from primbench.affinity import CHASE, CPU, LAUNCH
-from primbench.affinity.analysis import analyse
+from primbench import backends
 from primbench.cli import say
 from primbench.cli.measuring import run_cases, writing
 from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, GroupedOption, complete, parsed
 from primbench.cli.outputs import check_files, write
 from primbench.errors import BackendUnavailable, FileError
-from primbench.record import Results
+from primbench.experiments import numa
+from primbench.experiments.numa import CHASE, CPU, LAUNCH
+from primbench.experiments.numa_analysis import analyse
+from primbench.numa import topology
 from primbench.report.plain import json_of
-from primbench.running import ALL, choose, header
-from primbench.session import DEFAULT_TIMEOUT_S, Session
+from primbench.results.record import Results
+from primbench.system import memory
 from primbench.units import parse_size
+from primbench.workers.run import ALL, choose, header
+from primbench.workers.session import DEFAULT_TIMEOUT_S, Session
 
 GPU_BYTES = 128 * 2**20
 HOST_BYTES = (64 * 2**20, 256 * 2**20)  # twice the caches within these: with more, a cell takes half a minute
@@ -33,13 +36,13 @@ def _run(**values: Any) -> None:
     if values["output"] is not None and os.path.lexists(values["output"]):
         raise FileError(f"{values['output']}: exists; name another file")
     found = topology.collect()
-    axes = affinity.axes_of(found)
+    axes = numa.axes_of(found)
     chosen, missing = _backends(values["backend"], values["device"])
     size_bytes = values["size_bytes"]
     if size_bytes is None:
         size_bytes = _default_bytes(on_host=all(device == CPU for device, _ in chosen))
     asked = {"size_bytes": size_bytes, "rounds": values["rounds"], "seed": values["seed"]}
-    cases = affinity.cases_of(axes, chosen, **asked)
+    cases = numa.cases_of(axes, chosen, **asked)
     if not values["quiet"] and len(cases) > MANY_CASES:
         workers = {(case.placement, case.process, case.device) for case in cases}
         say(f"{len(cases)} cases in {len(workers)} processes; fewer --rounds take less.", err=True)
@@ -49,7 +52,7 @@ def _run(**values: Any) -> None:
         ended = run_cases(cases, len(cases), session, writer, results, quiet=values["quiet"], verbose=values["verbose"])
     result = analyse(axes, found, results.records, missing=missing, **asked)
     if values["json_path"] != "-":
-        from primbench.report.affinity import text
+        from primbench.report.numa import text
 
         say(text(result, found), nl=False)
     if values["json_path"] is not None:
@@ -83,7 +86,7 @@ def _default_bytes(*, on_host: bool) -> int:
     if not on_host:
         return GPU_BYTES
     least, most = HOST_BYTES
-    return min(max(least, 2 * hostmemory.last_level_cache_bytes()), most)
+    return min(max(least, 2 * memory.last_level_cache_bytes()), most)
 
 
 def _option(group: str, *names: str, **attributes: Any) -> click.Option:

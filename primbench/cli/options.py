@@ -10,16 +10,16 @@ import click
 from click.shell_completion import CompletionItem
 
 from primbench import backends, units
-from primbench.arms import parse_arm
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
 from primbench.measurement import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
-from primbench.placement import Placement
-from primbench.running import ALL
-from primbench.session import DEFAULT_TIMEOUT_S
-from primbench.sysfiles import parse_cpu_list
+from primbench.numa.placement import Placement
+from primbench.spec.arm import parse_arm
+from primbench.system.files import parse_cpu_list
+from primbench.workers.run import ALL
+from primbench.workers.session import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from primbench.report.yardstick import Yardstick
+    from primbench.baselines.yardstick import Yardstick
 
 LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
 VERSUS_PAIRS = 5
@@ -211,7 +211,7 @@ def _measure() -> list[click.Option]:
 
 
 def _against(text: str) -> Yardstick:
-    from primbench.report.against import parse
+    from primbench.baselines.against import parse
 
     return parse(text)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from primbench import launcher
 from primbench.cli.measuring import Entries
 from primbench.cli.options import (
     GroupedCommand,
@@ -20,6 +19,7 @@ from primbench.cli.options import (
     versus_options,
 )
 from primbench.cli.study import measure_or_compare
+from primbench.distributed import world
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, build, fields_of, required
 from primbench.units import parse_counts
@@ -85,8 +85,8 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     from primbench.suites import read
 
     given = _given(problem, values)
-    if any(field.name == "ranks" for field in fields_of(problem)) and (world := launcher.world()):
-        given["ranks"] = _all_of(world, given.get("ranks"))
+    if any(field.name == "ranks" for field in fields_of(problem)) and (started := world.world()):
+        given["ranks"] = _all_of(started, given.get("ranks"))
     needed = required(problem)
     missing = [name for name in needed if name not in given]
     if values["sizes"] is None and given and not missing:
@@ -99,11 +99,11 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     return [(entry.problem, entry.labels) for entry in entries]
 
 
-def _all_of(world: launcher.World, asked: tuple[Value, ...] | None) -> tuple[Value, ...]:
+def _all_of(started: world.World, asked: tuple[Value, ...] | None) -> tuple[Value, ...]:
     """Raises InvalidRequest where the command line asks for other ranks than were started."""
-    if asked not in (None, (world.size,)):
-        raise InvalidRequest(f"--ranks: {world.launcher} started {world.size}, so leave it away")
-    return (world.size,)
+    if asked not in (None, (started.size,)):
+        raise InvalidRequest(f"--ranks: {started.launcher} started {started.size}, so leave it away")
+    return (started.size,)
 
 
 def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:

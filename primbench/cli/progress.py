@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import click
 
-from primbench.record import Case
 from primbench.report.plain import printable
+from primbench.results.record import Case
 
 
 @dataclass(frozen=True)

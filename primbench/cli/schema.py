@@ -6,7 +6,7 @@ import json
 
 import click
 
-from primbench import record
+from primbench.results import record
 
 
 @click.command()

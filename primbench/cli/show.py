@@ -7,10 +7,10 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from primbench import record
 from primbench.cli.options import FILE, GroupedCommand, output_options
 from primbench.cli.outputs import check_outputs, report
 from primbench.errors import FileError
+from primbench.results import record
 
 
 def _show(file: str, **values: Any) -> None:

@@ -11,7 +11,6 @@ import click
 from msgspec.structs import replace
 
 from primbench import runtimes
-from primbench.arms import Arm, arm_of, parse_arm
 from primbench.cli import compare as comparing
 from primbench.cli import say
 from primbench.cli.compare import fail_on_option
@@ -33,12 +32,7 @@ from primbench.cli.options import (
 from primbench.cli.outputs import check_outputs
 from primbench.compare import Comparison, compare
 from primbench.errors import InvalidRequest
-from primbench.placement import Placement
-from primbench.problem import primitives
-from primbench.record import Results, Study
-from primbench.running import header, plan
-from primbench.session import Session
-from primbench.study import (
+from primbench.experiments.study import (
     LEAST_PAIRS,
     check_arms,
     check_build,
@@ -49,7 +43,13 @@ from primbench.study import (
     whole_pairs,
     with_itself,
 )
+from primbench.numa.placement import Placement
+from primbench.problem import primitives
+from primbench.results.record import Results, Study
+from primbench.spec.arm import Arm, arm_of, parse_arm
 from primbench.suites import MOST_PAIRS
+from primbench.workers.run import header, plan
+from primbench.workers.session import Session
 
 DEFAULT_SIZES = "small"
 DEFAULT_PAIRS = 8

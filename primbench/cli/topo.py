@@ -14,9 +14,9 @@ from primbench.cli.options import FILE
 def command(json_path: str | None, svg_path: str | None) -> None:
     """Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here."""
     from primbench.cli.outputs import check_files, write
+    from primbench.numa.topology import collect
     from primbench.report import topology as table
     from primbench.report.plain import json_of
-    from primbench.topology import collect
 
     check_files([json_path, svg_path])
     found = collect()

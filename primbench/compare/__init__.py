@@ -22,14 +22,14 @@ from primbench.compare.comparison import (
     Mixed,
     Verdict,
 )
+from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, paired, unpaired
 from primbench.compare.explain import explained
-from primbench.compare.places import differences, effect_of, mixed
 from primbench.compare.sides import Side, check_same_cases, sides_of
-from primbench.cpuspeed import SLOWED
 from primbench.errors import InvalidRequest
-from primbench.record import Results
-from primbench.study import AGAIN
+from primbench.experiments.study import AGAIN
+from primbench.results.cpu_speed import SLOWED
+from primbench.results.record import Results
 from primbench.units import format_percent
 
 __all__ = [

@@ -18,9 +18,9 @@ from primbench.doctor import Finding, Part, Place, examine
 from primbench.doctor.against import by_rule, in_words
 from primbench.environment.configuration import is_for_libraries
 from primbench.environment.difference import Change, Difference
-from primbench.nvml import Gpu
-from primbench.placement import EffectivePlacement
-from primbench.sysfiles import format_cpu_list
+from primbench.numa.placement import EffectivePlacement
+from primbench.system.files import format_cpu_list
+from primbench.system.nvml import Gpu
 
 OWN_PARTS: dict[str, Part] = {"memcpy": "copy", "chase": "copy", "allreduce": "collective", "launch": "launch"}
 """What takes time in a primitive that computes nothing."""

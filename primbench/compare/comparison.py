@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from primbench.arms import Arm
 from primbench.doctor import Part
 from primbench.environment.difference import Change, Difference
-from primbench.record import Case
+from primbench.results.record import Case
+from primbench.spec.arm import Arm
 
 Verdict = Literal["slower", "faster", "equivalent", "different-but-small", "inconclusive"]
 Effect = Literal["stack effect", "machine effect", "container effect", "place effect"]

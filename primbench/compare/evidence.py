@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from primbench import stats
 from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
-from primbench.cpuspeed import Speed
-from primbench.disturbances import WAITED_FRACTION
 from primbench.measurement import Measurement
-from primbench.record import Record
+from primbench.results.cpu_speed import Speed
+from primbench.results.disturbances import WAITED_FRACTION
+from primbench.results.record import Record
 from primbench.units import format_frequency, format_percent, format_time
 
 NOTABLE_THROTTLING = 0.01

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from primbench.arms import HOST_IMAGE, Arm, format_arm
 from primbench.compare.causes import OWN_PARTS, causes
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
+from primbench.compare.effects import changes_of
 from primbench.compare.evidence import Seen, evidence, noise, waiting
-from primbench.compare.places import changes_of
 from primbench.compare.sides import Side, are_slowed_alike, identity, is_its_own
 from primbench.doctor import Part
 from primbench.errors import InvalidRequest
 from primbench.runtimes import RUNTIMES
+from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
 
 MOST_ARMS = 3  # of those that a next experiment adds
 CONTAINERS_OF_FLAGS = ("docker", "podman")

@@ -17,13 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench import stats
-from primbench.arms import Arm
-from primbench.cpuspeed import FEWEST, SLOWED, Speed, slowed_fraction, speed, undisturbed
 from primbench.errors import InvalidRequest
 from primbench.measurement import Samples
-from primbench.placement import Placement
-from primbench.record import Case, Record, Results, Worker
-from primbench.summary import samples
+from primbench.numa.placement import Placement
+from primbench.results.cpu_speed import FEWEST, SLOWED, Speed, slowed_fraction, speed, undisturbed
+from primbench.results.record import Case, Record, Results, Worker
+from primbench.results.summary import samples
+from primbench.spec.arm import Arm
 
 KERNEL, BANDWIDTH, LAUNCH = 0.01, 0.02, 0.05
 """Differences in time that do not matter."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from primbench.cuda import driver
 from primbench.measurement import Method, Samples
-from primbench.sampling import Clock, collect, secondary_rule
+from primbench.timing.sampling import Clock, collect, secondary_rule
 
 HOLD_S = 20e-3  # at 10 us a launch two thousand: twice what the queue of a stream holds
 FULL_CALLS = 256

@@ -41,9 +41,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from primbench import environment, topology
-from primbench.doctor import collective, confinement, contention, cpu, gpu, gpuplace, gpusetup, memory, software
+from primbench import environment
+from primbench.doctor import confinement, contention, cpu, gpu, gpu_settings, gpu_topology, memory, nccl, software
 from primbench.doctor.finding import Finding, Part, Place, Severity
+from primbench.numa import topology
 
 __all__ = ["CHECKS", "Finding", "Part", "Place", "Severity", "examine", "look"]
 
@@ -53,13 +54,13 @@ CHECKS: tuple[Check, ...] = (
     gpu.gpus_visible,
     gpu.gpu_files,
     gpu.driver_capabilities,
-    gpusetup.gpu_setup,
+    gpu_settings.gpu_setup,
     gpu.mps,
-    gpuplace.gpu_node,
-    gpuplace.gpu_witnesses,
-    gpuplace.peer_access,
-    gpuplace.iommu,
-    gpuplace.visible_devices,
+    gpu_topology.gpu_node,
+    gpu_topology.gpu_witnesses,
+    gpu_topology.peer_access,
+    gpu_topology.iommu,
+    gpu_topology.visible_devices,
     cpu.cpu_quota,
     cpu.cpus_allowed,
     cpu.cpu_kinds,
@@ -89,8 +90,8 @@ CHECKS: tuple[Check, ...] = (
     software.python_build,
     software.caches,
     software.variables,
-    collective.nccl_variables,
-    collective.nccl_files,
+    nccl.nccl_variables,
+    nccl.nccl_files,
 )
 
 

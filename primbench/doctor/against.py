@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from primbench import record
 from primbench.doctor.finding import Finding, Part, Place, Severity
 from primbench.doctor.software import driver_library, library_copies
 from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, difference
 from primbench.errors import FileError
-from primbench.jsonlines import UNREADABLE, opened
-from primbench.sysfiles import format_cpu_list
+from primbench.results import record
+from primbench.system.files import format_cpu_list
+from primbench.system.jsonlines import UNREADABLE, opened
 from primbench.units import format_bytes, format_time
 
 

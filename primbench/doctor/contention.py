@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from primbench.conditions import cpu_pressure
-from primbench.sysfiles import attempt
+from primbench.system.files import attempt
+from primbench.timing.host_counters import cpu_pressure
 
 
 class Contention(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from primbench.doctor.finding import Finding, Place, listed, unseen
-from primbench.placement import THREAD_VARIABLES
-from primbench.sysfiles import format_cpu_list
+from primbench.numa.placement import THREAD_VARIABLES
+from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
 
 # Read without a system call (Linux, clocksource drivers with a vDSO mode); on other architectures there is one choice.

@@ -10,8 +10,8 @@ import msgspec
 
 from primbench.doctor.contention import Contention
 from primbench.environment import Environment
-from primbench.nvml import Gpu
-from primbench.topology import GpuPlace, Node, Topology
+from primbench.numa.topology import GpuPlace, Node, Topology
+from primbench.system.nvml import Gpu
 
 Severity = Literal["ok", "note", "warning", "problem", "unknown"]
 Part = Literal["launch", "copy", "kernel", "collective", "start-up", "everything on the CPU"]

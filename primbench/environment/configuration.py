@@ -7,8 +7,8 @@ import os
 import re
 from pathlib import Path
 
-from primbench.confidential import hidden, is_secret
-from primbench.sysfiles import utf8
+from primbench.spec.confidential import hidden, is_secret
+from primbench.system.files import utf8
 
 _VARIABLE = re.compile(
     r"(ATEN|BLIS|CUBLAS|CUBLASLT|CUDA|CUDNN|CUPY|DNNL|FLEXIBLAS|GOMP|GOTO|KMP|MALLOC|MKL|NCCL|NPY|NUMBA|NUMEXPR|NVIDIA"

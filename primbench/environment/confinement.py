@@ -11,11 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from primbench import mempolicy, runtime
+from primbench.environment import container
+from primbench.environment.container import Runtime
 from primbench.environment.reading import Reader, read_all
+from primbench.numa import mempolicy
 from primbench.quantities import Seconds, Whole
-from primbench.runtime import Runtime
-from primbench.sysfiles import labelled_value, read_mounts, utf8, whole_number
+from primbench.system.files import labelled_value, read_mounts, utf8, whole_number
 
 # Linux: include/uapi/linux/capability.h, in the order of its numbers.
 _CAPABILITIES = (
@@ -175,7 +176,7 @@ def _system_call_s(root: Path) -> float:
 
 _STATUS = "/proc/self/status"
 READERS = {
-    "runtime": Reader("variables, /proc/self, marker files: see its evidence", runtime.detect),
+    "runtime": Reader("variables, /proc/self, marker files: see its evidence", container.detect),
     "seccomp": Reader(f"{_STATUS} Seccomp", _seccomp),
     "seccomp_filters": Reader(f"{_STATUS} Seccomp_filters", _status_number("Seccomp_filters")),
     "no_new_privileges": Reader(f"{_STATUS} NoNewPrivs", _no_new_privileges),

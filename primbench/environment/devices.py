@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from primbench import nvml
 from primbench.environment.reading import Reader, read_all
-from primbench.nvml import Gpu
-from primbench.sysfiles import utf8
+from primbench.system import nvml
+from primbench.system.files import utf8
+from primbench.system.nvml import Gpu
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ import msgspec
 
 from primbench.environment import elf
 from primbench.environment.configuration import homely
-from primbench.sysfiles import attempt
+from primbench.system.files import attempt
 
 # What computes, allocates or starts threads. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
 _AT_WORK = re.compile(

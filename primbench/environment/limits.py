@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from primbench.cgroups import cgroup_folders, cgroup_version
 from primbench.environment.reading import Reader, read_all
 from primbench.quantities import Amount, Seconds, Whole
-from primbench.sysfiles import labelled_value, parse_cpu_list, whole_number
+from primbench.system.cgroups import cgroup_folders, cgroup_version
+from primbench.system.files import labelled_value, parse_cpu_list, whole_number
 
 _V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
 

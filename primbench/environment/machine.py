@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from primbench import cores, pci
-from primbench.cores import Cache, CpuKind
 from primbench.environment.reading import Reader, read_all, word
 from primbench.quantities import Seconds, Whole
-from primbench.sysfiles import labelled_value, read_cpu_list, read_number, whole_number
+from primbench.system import cores, pci
+from primbench.system.cores import Cache, CpuKind
+from primbench.system.files import labelled_value, read_cpu_list, read_number, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.sysfiles import attempt, trimmed, utf8
+from primbench.system.files import attempt, trimmed, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.ablation import Step, Waterfall
 from primbench.compare import ArmComparison, CaseComparison, Estimate, Mean
 from primbench.compare.sides import identity
+from primbench.experiments.ablation import Step, Waterfall
 from primbench.report import plain, table
 from primbench.report.comparison import flat
 from primbench.report.table import Table
-from primbench.report.verdicts import (
-    UNKNOWN,
-    heading,
-    name_of,
-    shown_interval,
-    shown_ratio,
-    shown_verdict,
-    telling,
-)
+from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, shown_verdict, telling
 from primbench.units import format_time
 
 COLUMNS = ["ingredient", "metric", "time", "to the row before", "to the host", "verdict"]

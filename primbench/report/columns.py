@@ -6,12 +6,12 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from primbench.disturbances import disturbances
+from primbench.baselines.yardstick import Yardstick
 from primbench.problem import fields_of, problem_class
-from primbench.record import Case, Record
-from primbench.report.yardstick import Yardstick
-from primbench.summary import figures_of, samples
-from primbench.sysfiles import format_cpu_list
+from primbench.results.disturbances import disturbances
+from primbench.results.record import Case, Record
+from primbench.results.summary import figures_of, samples
+from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_column
 
 TIMES = {

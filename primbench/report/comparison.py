@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
-from primbench.compare.places import changes_of
+from primbench.compare.effects import changes_of
 from primbench.compare.sides import MEANS
 from primbench.environment.difference import Part
 from primbench.report import plain, table

@@ -10,7 +10,7 @@ import click
 from primbench.doctor import Finding, Place, Severity
 from primbench.report.plain import json_of, printable
 from primbench.report.terminal import width
-from primbench.sysfiles import format_cpu_list
+from primbench.system.files import format_cpu_list
 
 SHOWN: tuple[Severity, ...] = ("problem", "warning", "note")
 COLOURS = {"problem": "red", "warning": "yellow", "note": "cyan"}

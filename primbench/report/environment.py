@@ -12,7 +12,7 @@ from primbench.environment.difference import Change, Difference, PartDifference
 from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
 from primbench.report.topology import caches
-from primbench.sysfiles import format_cpu_list
+from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_time
 
 _WORDS = {True: "yes", False: "no", None: "cannot be told"}

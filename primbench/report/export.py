@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from primbench.record import Record, Results, Worker
+from primbench.baselines.yardstick import Yardstick
 from primbench.report.columns import figures_beside
 from primbench.report.plain import csv_of, json_of
 from primbench.report.table import markdown, tables
-from primbench.report.yardstick import Yardstick
-from primbench.summary import flat
+from primbench.results.record import Record, Results, Worker
+from primbench.results.summary import flat
 from primbench.units import TimeUnit
 
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from primbench.problem import fields_of, problem_class
-from primbench.record import Record
+from primbench.results.record import Record
 from primbench.units import format_bytes, format_percent, format_time, rate_column
 
 FEWEST_SIZES = 4

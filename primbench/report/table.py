@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from primbench.disturbances import ORDINARY_REASONS
-from primbench.record import Record, Worker
+from primbench.baselines.yardstick import Yardstick
 from primbench.report import plain
 from primbench.report.columns import TIMES, columns_of, disturbances_of, noise_of
 from primbench.report.line import line_notes
-from primbench.report.yardstick import Yardstick
-from primbench.summary import samples
-from primbench.sysfiles import format_cpu_list
+from primbench.results.disturbances import ORDINARY_REASONS
+from primbench.results.record import Record, Worker
+from primbench.results.summary import samples
+from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_percent
 
 MOST_DISTURBANCES = 5  # a line each, below the table

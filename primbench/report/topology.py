@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from primbench.cores import Cache, CpuKind, Package
-from primbench.sysfiles import format_cpu_list
-from primbench.topology import GpuPlace, Link, Node, Topology
+from primbench.numa.topology import GpuPlace, Link, Node, Topology
+from primbench.system.cores import Cache, CpuKind, Package
+from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency
 
 # Most GPUs have no node for their own memory, and NVML says so in the way it says "unknown".

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from primbench.cores import Package
+from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.report.topology import disagreements, empty_nodes, link_between, near, pcie, summary, use
-from primbench.sysfiles import format_cpu_list
-from primbench.topology import GpuPlace, Node, Topology
+from primbench.system.cores import Package
+from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes
 
 # Lengths are in pixels.

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from primbench.arms import Arm, settings_of
 from primbench.errors import InvalidRequest
 from primbench.runtimes import apptainer, charliecloud, docker, enroot, host, oci, podman
 from primbench.runtimes.launch import Launch, module
+from primbench.spec.arm import Arm, settings_of
 
 
 class _Launching(Protocol):

@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from primbench.arms import Arm
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
 from primbench.runtimes.launch import Launch, answer, options, variables, version
-from primbench.sysfiles import format_cpu_list
+from primbench.spec.arm import Arm
+from primbench.system.files import format_cpu_list
 
 SETTINGS = frozenset(
     {"image", "cpus", "cpuset", "mems", "memory_bytes", "seccomp", "cap_add", "cap_drop", "network", "ipc", "variables"}

@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from primbench.arms import Arm
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
 from primbench.runtimes.launch import PATH, Launch, answer, variables, version
+from primbench.spec.arm import Arm
 
 SETTINGS = frozenset({"image", "variables"})
 

@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from primbench.arms import Arm
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.launch import env_options, gpu_files, options, variables
-from primbench.sysfiles import format_cpu_list
+from primbench.spec.arm import Arm
+from primbench.system.files import format_cpu_list
 
 SETTINGS = frozenset(
     {

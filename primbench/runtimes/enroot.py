@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from primbench.arms import Arm
 from primbench.runtimes.launch import Launch, answer, env_options, variables, version
+from primbench.spec.arm import Arm
 
 SETTINGS = frozenset({"image", "variables"})
 

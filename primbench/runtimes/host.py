@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from primbench.arms import Arm
 from primbench.runtimes.launch import Launch, variables
+from primbench.spec.arm import Arm
 
 SETTINGS = frozenset({"cpus", "cpuset", "mems", "memory_bytes", "variables"})
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import primbench
-from primbench.arms import Arm
 from primbench.errors import InvalidRequest
-from primbench.sysfiles import read_mounts
+from primbench.spec.arm import Arm
+from primbench.system.files import read_mounts
 
 OF_CONTAINERS = (Path("/etc/hostname"), Path("/etc/hosts"), Path("/etc/resolv.conf"))
 """What container engines write for each container, and mount there."""

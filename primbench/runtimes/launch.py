@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from primbench.arms import Arm
 from primbench.environment.configuration import is_for_libraries
 from primbench.runtimes.hostroot import caches
+from primbench.spec.arm import Arm
 
 NAMESPACES = ("mnt", "pid", "user", "ipc", "net", "uts", "cgroup")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -42,7 +42,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 def module(arm: Arm) -> list[str]:
     """The worker as it is called inside. An image brings its own Python and primbench."""
     python = sys.executable if arm.on_host_root else "python3"
-    return [python, "-P", "-m", "primbench.worker"]
+    return [python, "-P", "-m", "primbench.workers.worker"]
 
 
 def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from primbench.jsonlines import UNREADABLE
-from primbench.locks import lock
-from primbench.sysfiles import read_mounts
+from primbench.system.files import read_mounts
+from primbench.system.jsonlines import UNREADABLE
+from primbench.system.locks import lock
 
 _PREFIX = "primbench-"
 _TO_DO = "to-clear.json"

@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-from primbench import cgroups
-from primbench.arms import Arm, settings_of
 from primbench.environment import confinement
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine
-from primbench.runtimes.control import PERIOD_US
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
 from primbench.runtimes.launch import PATH, Launch, answer, gpu_files, variables, version
-from primbench.sysfiles import format_cpu_list
+from primbench.runtimes.limits import PERIOD_US
+from primbench.spec.arm import Arm, settings_of
+from primbench.system import cgroups
+from primbench.system.files import format_cpu_list
 
 SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
 
@@ -127,7 +127,7 @@ def _hooks(arm: Arm, environment: list[str]) -> dict[str, Any]:
     """runc always makes control groups, which the worker of an arm that is to have none leaves again."""
     if arm.cgroup != "host" or arm.runtime == "crun":
         return {}
-    leave = [sys.executable, "-P", "-m", "primbench.runtimes.leavegroups"]
+    leave = [sys.executable, "-P", "-m", "primbench.runtimes.oci_hook"]
     return {"createRuntime": [{"path": sys.executable, "args": leave, "env": environment}]}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from primbench.arms import Arm
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
 from primbench.runtimes.launch import Launch, answer, cdi_names_gpus
+from primbench.spec.arm import Arm
 
 SETTINGS = engine.SETTINGS
 

@@ -6,10 +6,10 @@ import re
 import resource
 from pathlib import Path
 
-from primbench import cpusets
-from primbench.arms import Arm
 from primbench.runtimes.oci import NEEDS_RUNC
-from primbench.sysfiles import attempt, format_cpu_list
+from primbench.spec.arm import Arm
+from primbench.system import cpusets
+from primbench.system.files import attempt, format_cpu_list
 from primbench.units import format_bytes
 
 _BUILD = "build one with `primbench image build`"

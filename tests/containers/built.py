@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from primbench.images import DEFAULT_BASE, environment_of
+from primbench.runtimes.images.build import DEFAULT_BASE, environment_of
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PROGRAMS = ("sh", "awk", "cat", "chmod", "cp", "env", "id", "ln", "ls", "mkdir", "mv", "rm", "sed", "sleep", "true")

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from primbench import record
-from primbench.ablation import bare, build_up, ingredients
-from primbench.arms import Arm
-from primbench.record import Results, Worker
+from primbench.experiments.ablation import bare, build_up, ingredients
+from primbench.results import record
+from primbench.results.record import Results, Worker
 from primbench.runtimes import launch, oci
 from primbench.runtimes.hostroot import bound_folders
-from primbench.sysfiles import read_mounts
+from primbench.spec.arm import Arm
+from primbench.system.files import read_mounts
 
 from .traces import at_last, groups, mounts
 

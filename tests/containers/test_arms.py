@@ -18,15 +18,15 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import runtimes
-from primbench.arms import Arm, parse_arm
-from primbench.cgroups import cgroup_version
 from primbench.errors import BackendUnavailable
 from primbench.measurement import Method
-from primbench.protocol import Start
-from primbench.record import Case, Record, Worker
-from primbench.runtimes.trial import works_here
-from primbench.session import Session
-from primbench.workerprocess import WorkerGone, WorkerProcess
+from primbench.results.record import Case, Record, Worker
+from primbench.spec.arm import Arm, parse_arm
+from primbench.system.cgroups import cgroup_version
+from primbench.workers.process import WorkerGone, WorkerProcess
+from primbench.workers.protocol import Start
+from primbench.workers.session import Session
+from primbench.workers.trial import works_here
 
 from .traces import in_words, worker_inside
 
@@ -158,10 +158,10 @@ def test_the_ranks_of_a_collective_are_inside_together(runtime: str, traces: Cal
 
 NEVER_ENDS = """\
 import sys, msgspec
-from primbench.arms import Arm
-from primbench.protocol import Start
-from primbench.record import Case
-from primbench.workerprocess import WorkerProcess
+from primbench.spec.arm import Arm
+from primbench.workers.protocol import Start
+from primbench.results.record import Case
+from primbench.workers.process import WorkerProcess
 arm, case = msgspec.json.decode(sys.argv[1], type=Arm), msgspec.json.decode(sys.argv[2], type=Case)
 worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm)
 print("begun", flush=True)
@@ -268,8 +268,8 @@ def test_a_docker_client_without_a_server_is_not_docker(docker: Any, monkeypatch
 
 
 ASKS = """
-from primbench.arms import parse_arm
-from primbench.runtimes.trial import refused
+from primbench.spec.arm import parse_arm
+from primbench.workers.trial import refused
 print(refused(parse_arm("docker:network=none")))
 """
 

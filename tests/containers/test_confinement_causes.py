@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from primbench import record
 from primbench.compare import CaseComparison, compare
+from primbench.results import record
 
 from .traces import in_words
 from .verdicts import first_cause

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import primbench
-from primbench import record
+from primbench.results import record
 
 from .built import OLD, PRIMBENCH, Built, done
 from .traces import ALONE

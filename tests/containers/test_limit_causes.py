@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from primbench.cgroups import cgroup_folders
+from primbench.system.cgroups import cgroup_folders
 
 from .traces import in_words
 

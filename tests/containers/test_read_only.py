@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from primbench import runtimes
-from primbench.arms import parse_arm
+from primbench.spec.arm import parse_arm
 
 from .traces import in_words
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from primbench import record
-from primbench.record import Results
+from primbench.results import record
+from primbench.results.record import Results
 
 from .built import PYTHON, linked, put
 from .traces import in_words

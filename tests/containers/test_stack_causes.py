@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from primbench import record
 from primbench.compare import ArmComparison, compare
-from primbench.sysfiles import format_cpu_list
-from primbench.wheel import installed, pack_wheel
+from primbench.results import record
+from primbench.runtimes.images.wheel import installed, pack_wheel
+from primbench.system.files import format_cpu_list
 
 from .built import PYTHON
 from .conftest import Engine

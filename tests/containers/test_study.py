@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from primbench import record
-from primbench.record import Worker
-from primbench.study import plan
+from primbench.experiments.study import plan
+from primbench.results import record
+from primbench.results.record import Worker
 
 from .built import Built
 from .traces import Process, at_last, in_words, worker_inside

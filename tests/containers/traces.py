@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from primbench.sysfiles import read_mounts
+from primbench.system.files import read_mounts
 
 MARK = "PRIMBENCH_TEST_MARK"
 GONE_WITHIN_S = 10
@@ -73,7 +73,7 @@ class Process(NamedTuple):
     @property
     def is_worker(self) -> bool:
         """Not what starts one."""
-        return self.words.startswith(f"{sys.executable} -P -m primbench.worker")
+        return self.words.startswith(f"{sys.executable} -P -m primbench.workers.worker")
 
 
 def marked(mark: str) -> list[Process]:

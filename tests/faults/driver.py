@@ -26,11 +26,11 @@ from pathlib import Path
 
 import psutil
 
-from primbench import record
 from primbench.errors import FileError
-from primbench.record import Record, Results
-from primbench.study import whole_pairs
-from primbench.sysfiles import read_mounts
+from primbench.experiments.study import whole_pairs
+from primbench.results import record
+from primbench.results.record import Record, Results
+from primbench.system.files import read_mounts
 from tests.faults.injection import ENDED, Fault, drawn
 
 LENGTH = 10

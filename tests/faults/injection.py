@@ -64,7 +64,7 @@ def _signal_to_front(dice: random.Random) -> Fault:
 
 def _signal_to_child(dice: random.Random) -> Fault:
     number = dice.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGSTOP, signal.SIGINT])
-    whom, after_s = dice.choice(["primbench.worker", "primbench.runtimes.supervise", ""]), _after(dice)
+    whom, after_s = dice.choice(["primbench.workers.worker", "primbench.workers.supervisor", ""]), _after(dice)
 
     def strike(front: subprocess.Popen[str], file: Path) -> None:
         time.sleep(after_s)

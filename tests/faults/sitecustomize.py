@@ -3,10 +3,10 @@
 import os
 import sys
 
-if "HALF_LINE" in os.environ and "primbench.worker" in sys.orig_argv:
+if "HALF_LINE" in os.environ and "primbench.workers.worker" in sys.orig_argv:
     import threading
 
-    from primbench import protocol
+    from primbench.workers import protocol
 
     said = 0
     encode = protocol.encode

@@ -18,10 +18,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from primbench import record
 from primbench.compare import compare
 from primbench.measurement import Measurement, Samples
-from primbench.record import Results
+from primbench.results import record
+from primbench.results.record import Results
 from primbench.stats import relative_noise
 
 SUITE = """

@@ -22,22 +22,24 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from primbench import compare, doctor, protocol, record, suites, units
-from primbench.arms import arm_of, format_arm, parse_arm
-from primbench.channel import Channel
+from primbench import compare, doctor, suites, units
+from primbench.baselines.against import parse as yardstick
+from primbench.distributed.channel import Channel
 from primbench.doctor import against
 from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest, PrimbenchError
-from primbench.jsonlines import UNREADABLE
 from primbench.measurement import Method
-from primbench.placement import Placement
-from primbench.record import Case, Results
+from primbench.numa.placement import Placement
 from primbench.report import comparison as compared
 from primbench.report import environment as places
 from primbench.report import export, table
-from primbench.report.against import parse as yardstick
 from primbench.report.doctor import to_json, to_text
-from primbench.sysfiles import parse_cpu_list, sysfs_address
+from primbench.results import record
+from primbench.results.record import Case, Results
+from primbench.spec.arm import arm_of, format_arm, parse_arm
+from primbench.system.files import parse_cpu_list, sysfs_address
+from primbench.system.jsonlines import UNREADABLE
+from primbench.workers import protocol
 
 ROOT = Path(__file__).parents[2]
 CORPUS = json.loads(Path(__file__).with_name("corpus.json").read_text())

@@ -13,7 +13,7 @@ from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
 from primbench.kernels.launch import Launch
 from primbench.problem import setup_of
-from primbench.verify import verify
+from primbench.timing.verify import verify
 
 pytestmark = [
     pytest.mark.gpu,

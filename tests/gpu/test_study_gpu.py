@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primbench import record
 from primbench.backends import missing
 from primbench.environment.devices import has_gpu_node
-from primbench.record import Results
-from primbench.study import AGAIN
+from primbench.experiments.study import AGAIN
+from primbench.results import record
+from primbench.results.record import Results
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,7 +12,7 @@ from primbench.dtypes import numpy_dtype
 from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.kernels.allreduce import EXACT, Allreduce
 from primbench.measurement import Measurement, Samples
-from primbench.timing import setup
+from primbench.timing.case import setup
 
 
 def summed(problem: Allreduce, seed: int) -> Any:

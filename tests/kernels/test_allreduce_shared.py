@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from primbench.distributed.group import Group
 from primbench.errors import UnsupportedCase
-from primbench.group import Group
 from primbench.kernels._allreduce_shared import _open_file, open_made, share
 
 LENGTH_BYTES = 2 * mmap.PAGESIZE

@@ -8,12 +8,12 @@ import pytest
 from primbench import Method, measure
 from primbench.backends import missing, open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
-from primbench.hostpages import PAGE_BYTES
 from primbench.kernels.chase import STRIDE_BYTES, Chase
 from primbench.measurement import Measurement, Samples
+from primbench.numa.pages import PAGE_BYTES
+from primbench.numa.topology import memory_nodes
 from primbench.problem import setup_of
-from primbench.topology import memory_nodes
-from primbench.verify import check_output
+from primbench.timing.verify import check_output
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
 needs_numba = pytest.mark.skipif(missing("numba") is not None, reason=str(missing("numba")))

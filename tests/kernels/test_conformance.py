@@ -17,7 +17,7 @@ from primbench.backends import Backend, devices_of, missing, names, open_backend
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable
 from primbench.problem import Problem, backends_of, build, fields_of, primitives, setup_of
-from primbench.verify import check_output
+from primbench.timing.verify import check_output
 
 EVEN = (96, 80, 64, 48, 32)
 RAGGED = (133, 65, 77, 19, 11)

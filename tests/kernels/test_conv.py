@@ -17,7 +17,7 @@ from primbench.backends import open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.kernels.conv import Axis, Conv
 from primbench.problem import setup_of
-from primbench.verify import verify
+from primbench.timing.verify import verify
 
 DIRECTIONS = ("forward", "bwd_data", "bwd_weights")
 LAYOUTS = ("nchw", "nhwc")

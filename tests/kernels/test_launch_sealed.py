@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from primbench import Method, measure, seal
+from primbench import Method, measure
 from primbench.backends import missing, open_backend
 from primbench.errors import PrimbenchError, VerificationError
 from primbench.kernels._launch_sealed import BURST, CALLS, sealable
 from primbench.kernels.launch import Launch
 from primbench.measurement import Measurement
-from primbench.sampling import CLOCK
+from primbench.system import seccomp
+from primbench.timing.sampling import CLOCK
 
-pytestmark = pytest.mark.skipif(os.uname().machine not in seal.NUMBERS, reason="seals know x86_64 and aarch64 only")
+pytestmark = pytest.mark.skipif(os.uname().machine not in seccomp.NUMBERS, reason="seals know x86_64 and aarch64 only")
 METHOD = Method(min_time_s=0.002, max_noise=0.5, max_time_s=1)
 ALL_MADE = Method(min_time_s=0.002, max_noise=0.5, max_time_s=60)  # also on a busy machine
 SECCOMP = Path(__file__).parents[1] / "seccomp.py"

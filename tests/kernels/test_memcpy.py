@@ -6,18 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primbench import Method, measure, mempolicy
+from primbench import Method, measure
 from primbench.backends import missing
 from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
-from primbench.hostpages import PAGE_BYTES
 from primbench.kernels.memcpy import SAMPLED, Memcpy
 from primbench.measurement import Measurement, Samples
-from primbench.placement import Placement
+from primbench.numa import mempolicy
+from primbench.numa.pages import PAGE_BYTES
+from primbench.numa.placement import Placement
+from primbench.numa.topology import memory_nodes
 from primbench.problem import setup_of
-from primbench.running import plan
 from primbench.suites import SIZES, read
-from primbench.topology import memory_nodes
-from primbench.verify import check_output
+from primbench.timing.verify import check_output
+from primbench.workers.run import plan
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
 

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primbench import mempolicy
 from primbench.cuda import copies, driver
 from primbench.errors import UnsupportedCase, VerificationError
 from primbench.kernels.memcpy import Memcpy
+from primbench.numa import mempolicy
+from primbench.numa.topology import memory_nodes
 from primbench.problem import Step, setup_of
-from primbench.topology import memory_nodes
-from primbench.verify import verify
+from primbench.timing.verify import verify
 
 NODE = next(node.id for node in memory_nodes() if node.has_memory and node.allowed)
 

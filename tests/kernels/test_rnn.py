@@ -16,7 +16,7 @@ from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.kernels import rnn
 from primbench.kernels.rnn import FADING, Rnn
 from primbench.problem import setup_of
-from primbench.verify import verify
+from primbench.timing.verify import verify
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 CELLS = ("vanilla", "lstm", "gru")

@@ -17,7 +17,7 @@ from primbench.errors import UnsupportedCase
 from primbench.kernels import _rnn_cudnn, rnn_cupy
 from primbench.kernels._rnn_numpy import Network
 from primbench.kernels.rnn import CUDNN_ALGORITHMS, Rnn
-from primbench.verify import verify
+from primbench.timing.verify import verify
 
 LEFT_BY_FORWARD, LEFT_BY_BWD_DATA = 1, 2
 

@@ -12,7 +12,7 @@ from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.kernels import sparse_gemm
 from primbench.kernels.sparse_gemm import SparseGemm
 from primbench.problem import setup_of
-from primbench.verify import verify
+from primbench.timing.verify import verify
 
 if TYPE_CHECKING:
     from primbench.problem import Array

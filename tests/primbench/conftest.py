@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import environment
-from primbench.arms import parse_arm
 from primbench.environment import Environment
+from primbench.experiments.study import AGAIN
 from primbench.measurement import Measurement
-from primbench.placement import EffectivePlacement
-from primbench.record import Case, Header, Record, Results, Study, Worker
-from primbench.study import AGAIN
+from primbench.numa.placement import EffectivePlacement
+from primbench.results.record import Case, Header, Record, Results, Study, Worker
+from primbench.spec.arm import parse_arm
 
 MadeStudy = Callable[..., Results]
 HERE = environment.collect(gpus=False)

@@ -40,12 +40,15 @@ def documented_errors() -> str:
 
 
 def test_public_names_are_those_of_their_modules() -> None:
-    from primbench import errors, record, running, timing
+    from primbench import errors
+    from primbench.results import record
+    from primbench.timing import case
+    from primbench.workers import run
 
     assert errors.PrimbenchError is primbench.PrimbenchError
     assert record.read is primbench.load
-    assert running.run is primbench.run
-    assert timing.measure is primbench.measure
+    assert run.run is primbench.run
+    assert case.measure is primbench.measure
 
 
 def test_wrong_name_is_an_attribute_error() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import primbench.suites as suites
-from primbench.arms import arm_of, parse_arm
 from primbench.errors import FileError
-from primbench.study import check_arms
+from primbench.experiments.study import check_arms
+from primbench.spec.arm import arm_of, parse_arm
 
 GEMM = "gemm = [{ m = 4, n = 4, k = 4 }]\n"
 

@@ -22,7 +22,7 @@ with subprocess.Popen(["sleep", "600"]) as process:
     (made / "cgroup.procs").write_text(str(process.pid))
     group = Path(f"/proc/{process.pid}/cgroup")
     found = [group.read_text()]
-    hook = [sys.executable, "-P", "-m", "primbench.runtimes.leavegroups"]
+    hook = [sys.executable, "-P", "-m", "primbench.runtimes.oci_hook"]
     state = json.dumps({"ociVersion": "1.0.2", "id": "x", "status": "creating", "pid": process.pid, "bundle": "/"})
     done = subprocess.run(hook, input=state, text=True, capture_output=True)
     found.append(group.read_text() == Path("/proc/self/cgroup").read_text())

@@ -16,10 +16,10 @@ LIMITED = """
 import json, sys
 from pathlib import Path
 from msgspec.structs import replace
-from primbench.arms import parse_arm
+from primbench.spec.arm import parse_arm
 from primbench.measurement import Method
-from primbench.record import Case, Worker
-from primbench.session import Session
+from primbench.results.record import Case, Worker
+from primbench.workers.session import Session
 
 top = Path("/sys/fs/cgroup")
 before = {path: path.read_text() for path in top.rglob("cgroup.subtree_control")}

@@ -28,7 +28,7 @@ HALF_A_CPU = {"cpu.max": "50000 100000"}
 BOUND_PAGES = """
 import ctypes, json, mmap, os, re, sys
 from pathlib import Path
-from primbench.placement import Placement, apply
+from primbench.numa.placement import Placement, apply
 
 apply(Placement(numa_node=int(sys.argv[1])), "cpu")
 COUNT = 64

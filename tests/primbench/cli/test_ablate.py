@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
-from primbench.record import Case, Line, Results, encode
+from primbench.results.record import Case, Line, Results, encode
 
 MadeStudy = Callable[..., Results]
 Invoke = Callable[..., Result]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from primbench.arms import RUNTIMES
+from primbench.spec.arm import RUNTIMES
 
 
 @pytest.fixture(autouse=True)

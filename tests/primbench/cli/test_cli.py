@@ -142,7 +142,7 @@ def test_an_export_is_written_where_standard_output_cannot_be(tmp_path: Path) ->
 def test_ctrl_c_while_starting_is_one_line(tmp_path: Path) -> None:
     """A module that click imports sends the signal, at each of the places where it is imported."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
-    for module in ("primbench.streams", "primbench.cli", "click", "primbench.cli.schema", "msgspec"):
+    for module in ("primbench.system.streams", "primbench.cli", "click", "primbench.cli.schema", "msgspec"):
         found = subprocess.run(
             [*PROGRAM.split(), "schema"], capture_output=True, text=True, timeout=60, check=False,
             env={**os.environ, "PYTHONPATH": str(tmp_path), "INTERRUPT_AT": module},

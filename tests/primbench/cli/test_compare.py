@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from primbench.cli.compare import FailOn
 from primbench.measurement import HostReading, Measurement, Samples
 from primbench.problem import build
-from primbench.record import Case, Line, Results, encode
+from primbench.results.record import Case, Line, Results, encode
 
 MadeStudy = Callable[..., Results]
 Invoke = Callable[..., Result]

@@ -20,11 +20,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from primbench import doctor
-from primbench.cgroups import cgroup_folders
 from primbench.cli.doctor import command
 from primbench.doctor import Finding, Place
 from primbench.errors import FileError, InvalidRequest
 from primbench.report.doctor import to_text
+from primbench.system.cgroups import cgroup_folders
 
 DOCTOR = (sys.executable, "-P", "-m", "primbench", "doctor")
 SECCOMP = Path(__file__).parents[2] / "seccomp.py"

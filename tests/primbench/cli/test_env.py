@@ -13,8 +13,9 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from primbench import environment, record
+from primbench import environment
 from primbench.environment import Environment
+from primbench.results import record
 from primbench.units import format_bytes
 
 Invoke = Callable[..., Result]

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from primbench.record import Line
+from primbench.results.record import Line
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\x9b1m|<b>\n# fake row"
 CASE = ("primitive", "backend", "device", "parameters")  # with other ones there is nothing to show

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from primbench.cli.image import build
-from primbench.images import BUILDERS
+from primbench.runtimes.images.build import BUILDERS
 
 
 def test_help_names_the_runtimes_and_what_is_usual(invoke: Callable[..., Result]) -> None:

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from primbench import backends, mempolicy, record, topology
+from primbench import backends
 from primbench.environment.devices import has_gpu_node
-from primbench.sysfiles import attempt
+from primbench.numa import mempolicy, topology
+from primbench.results import record
+from primbench.system.files import attempt
 
 COMMAND = (sys.executable, "-P", "-m", "primbench", "numa")
 SMALL = ("--device", "cpu", "--rounds", "2", "--bytes", "1MiB")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from primbench import record
+from primbench.results import record
 
 DRY = ("gemm", "-m", "8", "-n", "8", "-k", "8", "--backend", "numpy", "--dry-run")
 EXPORTS = ("--csv", "--markdown", "--json")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import primbench.suites as suites
-from primbench import record
 from primbench.problem import primitives
+from primbench.results import record
 
 DRY = ("--backend", "numpy", "--dry-run")
 OWN = """

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from primbench import record
-from primbench.record import Results
-from primbench.study import AGAIN, plan
+from primbench.experiments.study import AGAIN, plan
+from primbench.results import record
+from primbench.results.record import Results
 
 Invoke = Callable[..., Result]
 COMMAND = (sys.executable, "-P", "-m", "primbench")

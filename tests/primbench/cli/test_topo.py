@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from primbench import topology
+from primbench.numa import topology
+from primbench.numa.topology import Topology
 from primbench.report.topology import summary
-from primbench.topology import Topology
 
 
 @pytest.fixture

@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from primbench.cores import Package
 from primbench.doctor import Place
 from primbench.doctor.contention import Contention
 from primbench.environment import Environment
 from primbench.environment.confinement import Confinement
+from primbench.environment.container import Runtime
 from primbench.environment.devices import Devices
 from primbench.environment.libraries import Library
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.software import Blas, Software
-from primbench.nvml import Gpu
-from primbench.runtime import Runtime
-from primbench.topology import GpuPlace, Link, Node, Topology
+from primbench.numa.topology import GpuPlace, Link, Node, Topology
+from primbench.system.cores import Package
+from primbench.system.nvml import Gpu
 
 PCI = ("0000:17:00.0", "0000:ca:00.0")
 

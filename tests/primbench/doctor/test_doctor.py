@@ -12,7 +12,7 @@ import pytest
 
 from primbench import doctor
 from primbench.doctor import CHECKS, Finding, Place
-from primbench.topology import Link
+from primbench.numa.topology import Link
 
 MakePlace = Callable[[Mapping[str, Any]], Place]
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from primbench import environment, nvml
+from primbench import environment
 from primbench.environment import Environment
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import PlacementError
+from primbench.system import nvml
 
 Look = Callable[..., Environment]
 

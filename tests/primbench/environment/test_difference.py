@@ -11,7 +11,7 @@ from primbench.environment import Environment
 from primbench.environment.difference import Difference, PartDifference, difference
 from primbench.environment.libraries import Library
 from primbench.environment.software import Blas
-from primbench.nvml import Gpu
+from primbench.system.nvml import Gpu
 
 Look = Callable[..., Environment]
 PARTS = ("stack", "limits", "confinement", "machine")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from primbench.environment import elf
-from primbench.sysfiles import attempt
+from primbench.system.files import attempt
 
 MAPPED = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line}
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from primbench.cgroups import cgroup_folders
 from primbench.environment import Environment
 from primbench.errors import PrimbenchError
+from primbench.system.cgroups import cgroup_folders
 
 ENV = [sys.executable, "-P", "-m", "primbench", "env", "--json", "-"]
 SECCOMP = Path(__file__).parents[2] / "seccomp.py"

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from primbench.cores import Cache, CpuKind
 from primbench.environment import Environment
+from primbench.system.cores import Cache, CpuKind
 
 Look = Callable[..., Environment]
 

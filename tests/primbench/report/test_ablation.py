@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.ablation import Waterfall, waterfall
 from primbench.compare import compare
+from primbench.experiments.ablation import Waterfall, waterfall
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
-from primbench.record import Case, Results
 from primbench.report.ablation import text, to_csv, to_json, to_markdown
+from primbench.results.record import Case, Results
 
 MadeStudy = Callable[..., Results]
 ARMS = [

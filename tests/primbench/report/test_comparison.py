@@ -16,9 +16,9 @@ from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimat
 from primbench.compare.estimates import SINGLE, TOO_BUSY, decided
 from primbench.environment.difference import Change, difference
 from primbench.problem import build
-from primbench.record import Case
 from primbench.report.comparison import text, to_csv, to_json, to_markdown
 from primbench.report.verdicts import name_of
+from primbench.results.record import Case
 
 HERE = environment.collect(gpus=False)
 

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import environment
-from primbench.cores import Cache
 from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, PartDifference
 from primbench.environment.libraries import Library
-from primbench.nvml import Gpu
 from primbench.report.environment import comparison, listing, shown
+from primbench.system.cores import Cache
+from primbench.system.nvml import Gpu
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.memcpy import Memcpy
 from primbench.measurement import Measurement, Method, Samples
-from primbench.placement import Placement
+from primbench.numa.placement import Placement
 from primbench.problem import Problem
-from primbench.record import Case, Record
 from primbench.report.line import fit, line_notes
 from primbench.report.table import tables
+from primbench.results.record import Case, Record
 
 SIZES = (4096, 65536, 2**20, 2**24)
 

@@ -14,11 +14,11 @@ from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Method, Samples, Trace
-from primbench.nvml import Gpu
-from primbench.placement import EffectivePlacement, Placement
+from primbench.numa.placement import EffectivePlacement, Placement
 from primbench.problem import build
-from primbench.record import Case, Record, Worker
 from primbench.report.table import Table, markdown, tables, text
+from primbench.results.record import Case, Record, Worker
+from primbench.system.nvml import Gpu
 
 PLACED = EffectivePlacement(cpus=[0], memory_policy="bind", memory_nodes=[1], rung="bind", threads=8)
 

@@ -8,10 +8,10 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 from msgspec.structs import replace
 
-from primbench import topology
 from primbench.doctor import Place
+from primbench.numa import topology
+from primbench.numa.topology import GpuPlace, Link, Topology
 from primbench.report.topology_svg import picture
-from primbench.topology import GpuPlace, Link, Topology
 
 TREES = sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json"))
 SVG = "{http://www.w3.org/2000/svg}"

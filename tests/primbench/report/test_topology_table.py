@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench import topology
-from primbench.cores import Cache, Package
 from primbench.doctor import Place
+from primbench.numa import topology
+from primbench.numa.topology import GpuPlace, Link, Node, Topology
 from primbench.report.topology import pcie, sockets, text, unknowns, use
-from primbench.topology import GpuPlace, Link, Node, Topology
+from primbench.system.cores import Cache, Package
 
 TREES = sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json"))
 

@@ -14,13 +14,13 @@ import pytest
 
 import primbench
 from primbench import runtimes
-from primbench.arms import RUNTIMES, Arm, parse_arm
 from primbench.environment.confinement import capabilities
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine, hostroot
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
 from primbench.runtimes.launch import Launch, cdi_names_gpus, gpu_files, variables
-from primbench.sysfiles import Mount
+from primbench.spec.arm import RUNTIMES, Arm, parse_arm
+from primbench.system.files import Mount
 
 NAME = "primbench-0123"
 LIMITS = "cpus=1.5,cpuset=0-3+8,mems=0,memory=1GiB,seccomp=/p.json,cap-add=SYS_NICE,cap-drop=MKNOD+CHOWN"
@@ -55,7 +55,7 @@ CONTAINER = [
     "--cap-drop=MKNOD",
     "--cap-drop=CHOWN",
 ]
-MODULE = ["-P", "-m", "primbench.worker"]
+MODULE = ["-P", "-m", "primbench.workers.worker"]
 
 
 @pytest.mark.parametrize(("client", "private"), [("docker", "bridge"), ("podman", "private")])
@@ -238,7 +238,7 @@ def test_what_is_added_is_held_all_the_more_where_everything_else_is_dropped(tmp
 
 def test_a_worker_that_is_to_stay_in_the_hosts_control_groups_leaves_those_that_runc_makes(tmp_path: Path) -> None:
     (hook,) = configuration("runc:cgroup=host", tmp_path / "runc")["hooks"]["createRuntime"]
-    assert (sys.executable, ["-P", "-m", "primbench.runtimes.leavegroups"]) == (hook["path"], hook["args"][1:])
+    assert (sys.executable, ["-P", "-m", "primbench.runtimes.oci_hook"]) == (hook["path"], hook["args"][1:])
     (tmp_path / "crun").mkdir()
     found = launched("crun:cgroup=host", tmp_path / "crun")
     assert ["crun", "--root", str(tmp_path / "crun/state"), "--cgroup-manager=disabled"] == found.worker[:4]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from primbench.locks import lock
 from primbench.runtimes import leftovers
+from primbench.system.locks import lock
 
 
 def test_a_sweep_while_a_folder_is_made_leaves_it_locked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from primbench.arms import parse_arm
 from primbench.runtimes.refusals import refusal
+from primbench.spec.arm import parse_arm
 
 NO_GPU = "no GPU is visible inside docker: there is no /dev/nvidia0 or the like"
 BLIND = "backend torch on cuda:0: torch 2.11.0+cu130 finds no usable GPU or driver"
@@ -25,7 +25,7 @@ RUNC = (
     ("said", "absent"),
     [
         ("worker died of exit status 1: /usr/bin/python3: No module named 'primbench'", "primbench"),
-        ("worker died of exit status 1: /usr/bin/python3: No module named primbench.worker", "primbench"),
+        ("worker died of exit status 1: /usr/bin/python3: No module named primbench.workers.worker", "primbench"),
         ("worker died of exit status 1: ModuleNotFoundError: No module named 'msgspec'", "msgspec"),
         ('...: exec: "python3": executable file not found in $PATH: unknown', "python3"),
         ("ch-run[1]: error: can't execve(2): python3: No such file or directory", "python3"),

@@ -1,0 +1,1 @@
+"""Times set beside ours: data sheets, earlier files, published results."""

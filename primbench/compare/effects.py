@@ -1,0 +1,97 @@
+"""What tells the places of two sides apart, and what a difference in time may therefore be called."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
+
+from primbench.compare.comparison import Effect
+from primbench.compare.sides import Side, Turn
+from primbench.environment.difference import Change, Difference, Part, PartDifference, difference
+from primbench.results.record import Worker
+
+OF_ONE_PLACE: tuple[Part, ...] = ("machine", "stack", "limits")
+"""What is not to change from one process of a side to the next."""
+
+_CALLED = re.compile(r"software\.(providers|preloads)\.")
+
+
+def differences(baseline: Side, side: Side) -> dict[str, Difference]:
+    """Backend and device -> what differs between the workers of two sides, process by process."""
+    found: dict[str, Difference] = {}
+    for served in dict.fromkeys((record.case.backend, record.case.device) for record in baseline.records):
+        one, other = baseline.workers_of(*served), side.workers_of(*served)
+        if one and other:
+            pairs = _side_by_side(one, other) or [(one[0][1], other[0][1])]
+            found[" ".join(served)] = _merged([difference(a.environment, b.environment) for a, b in pairs])
+    return found
+
+
+def _side_by_side(
+    one: Sequence[tuple[Turn, Worker]], other: Sequence[tuple[Turn, Worker]]
+) -> list[tuple[Worker, Worker]]:
+    """Every worker beside the first one that the other side had in the same turn."""
+    first_of_one, first_of_other = dict(reversed(one)), dict(reversed(other))
+    pairs = [(worker, first_of_other[turn]) for turn, worker in one if turn in first_of_other]
+    replaced = [(turn, worker) for turn, worker in other if worker is not first_of_other[turn]]
+    return pairs + [(first_of_one[turn], worker) for turn, worker in replaced if turn in first_of_one]
+
+
+def _merged(found: Sequence[Difference]) -> Difference:
+    return Difference(**{part: _merged_part([getattr(each, part) for each in found]) for part in get_args(Part)})
+
+
+def _merged_part(found: Sequence[PartDifference]) -> PartDifference:
+    """Each field once, as it differs first."""
+    changes: dict[str, Change] = {}
+    for change in (change for each in found for change in each.changes):
+        if change.field not in changes or (change.kind, changes[change.field].kind) == ("differs", "unknown"):
+            changes[change.field] = change
+    same = {each.same for each in found}
+    return PartDifference(same=False if False in same else None if None in same else True, changes=[*changes.values()])
+
+
+def mixed(side: Side) -> Iterator[tuple[Change, int, int]]:
+    """What a side's own workers differ in from its first one, in how many of how many: it is not one place."""
+    like: dict[tuple[str, str, int], list[Worker]] = {}
+    for served in dict.fromkeys((record.case.backend, record.case.device) for record in side.records):
+        for (ranks, _), worker in side.workers_of(*served):
+            like.setdefault((*served, ranks), []).append(worker)
+    for first, *others in like.values():
+        changes: dict[str, Change] = {}
+        counts: Counter[str] = Counter()
+        for other in others:
+            for change in changes_of({"": difference(first.environment, other.environment)}, *OF_ONE_PLACE):
+                changes.setdefault(change.field, change)
+                counts[change.field] += 1
+        yield from ((change, counts[field], 1 + len(others)) for field, change in changes.items())
+
+
+def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Effect | None:
+    """Never a container's where builds differ: the time is theirs then. None where that is not known."""
+    if any(each.stack.same is False for each in found.values()):
+        return "stack effect"
+    if any(each.machine.same is False for each in found.values()):
+        return "machine effect"
+    if not found or any(each.stack.same is None for each in found.values()):
+        return None
+    return "container effect" if any(map(_in_container, (baseline, side))) else "place effect"
+
+
+def _in_container(side: Side) -> bool:
+    runtimes = [worker.environment.confinement.runtime for worker in side.used]
+    return any(runtime is not None and runtime.in_container for runtime in runtimes)
+
+
+def changes_of(found: Mapping[str, Difference], *parts: Part) -> list[Change]:
+    """What is known to differ in these parts, each field once, and first whose functions are called."""
+    changes = {
+        change.field: change
+        for each in found.values()
+        for part in parts
+        for change in getattr(each, part).changes
+        if change.kind == "differs"
+    }
+    return sorted(changes.values(), key=lambda change: not _CALLED.match(change.field))

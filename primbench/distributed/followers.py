@@ -1,0 +1,180 @@
+"""Fronts on several hosts, started by torchrun, mpirun or srun: that of rank 0 leads, the others start what it needs.
+
+Each follower keeps a connection to the leader. At the word "start" it makes a second one and hands it to a fresh rank,
+so that a worker and its ranks find each other as on one host, and are replaced together after a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+import msgspec
+
+from primbench.distributed import rendezvous
+from primbench.distributed.channel import Channel, listen
+from primbench.distributed.child import Child
+from primbench.distributed.ranks import readable, start_rank
+from primbench.distributed.world import World
+from primbench.errors import InvalidRequest, PrimbenchError, WorkerError
+
+
+class Order(msgspec.Struct, frozen=True):
+    """From the leader. number: which rank it is about, counted from 1. status: what a follower is to exit with."""
+
+    kind: Literal["start", "stop", "exit"]
+    number: int = 0
+    status: int = 0
+
+
+class Died(msgspec.Struct, frozen=True):
+    """From a follower: what its rank of that number died of."""
+
+    number: int
+    cause: str
+
+
+class Leader:
+    """The front of rank 0. A context manager: leaving it sends the followers home with its own exit status."""
+
+    def __init__(self, world: World) -> None:
+        """Waits for all followers. Raises InvalidRequest where they cannot come, WorkerError where one does not."""
+        self.world = world
+        self._started = 0
+        self._listener = _listen(world)
+        try:
+            self._fronts = self._accept_all(0)
+        except BaseException:
+            self._listener.close()
+            raise
+
+    def start(self) -> FollowedRanks:
+        """Fresh ranks. Raises WorkerError where one does not come."""
+        self._started += 1
+        for rank, front in enumerate(self._fronts, 1):
+            try:
+                front.send(Order("start", self._started))
+            except EOFError:
+                raise WorkerError(f"rank {rank} and its front are gone: launch all ranks again") from None
+        channels = self._accept_all(self._started)
+        return FollowedRanks(self._started, self._fronts, [channel.connection for channel in channels])
+
+    def _accept_all(self, number: int) -> list[Channel]:
+        """A connection from every other rank, in their order, made for that number."""
+        return rendezvous.meet(self._listener, self.world.secret, range(1, self.world.size), number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for front in self._fronts:
+            with contextlib.suppress(EOFError):
+                front.send(Order("exit", status=_exit_status(error)))
+            front.close()
+        self._listener.close()
+
+
+class FollowedRanks:
+    """Ranks that followers have started."""
+
+    def __init__(self, number: int, fronts: Sequence[Channel], sockets: Sequence[socket.socket]) -> None:
+        self._number = number
+        self._fronts = fronts
+        self.sockets = sockets
+        self.watched: Sequence[int] = [front.connection.fileno() for front in fronts]
+
+    def fate(self) -> str | None:
+        causes = (self._fate(rank, front) for rank, front in enumerate(self._fronts, 1))
+        return next((cause for cause in causes if cause is not None), None)
+
+    def _fate(self, rank: int, front: Channel) -> str | None:
+        while front.has_line or readable([front.connection.fileno()], 0.0):
+            try:
+                died = front.receive(Died)
+            except EOFError:
+                return f"rank {rank} and its front are gone"
+            if died.number == self._number:
+                return died.cause
+        return None
+
+    def stopped(self) -> None:
+        """Nobody looks on the other hosts."""
+
+    def end(self) -> None:
+        for peer in self.sockets:
+            peer.close()
+        for front in self._fronts:
+            with contextlib.suppress(EOFError):
+                front.send(Order("stop", self._number))
+
+
+def follow(world: World, *, verbose: bool) -> int:
+    """Start a rank whenever the leader wants one; returns the exit status that it sends, 1 where it is gone.
+
+    Raises WorkerError where there is none.
+    """
+    rank, number = None, 0
+    leader = _connect(world, number)
+    try:
+        while True:
+            order = _next_order(leader, rank, number)
+            if rank is not None:
+                rank.end()
+                rank = None
+            if order.kind == "exit":
+                return order.status
+            if order.kind == "start":
+                number = order.number
+                channel = _connect(world, number).connection
+                rank = start_rank(world.rank, channel, local_rank=world.local_rank, verbose=verbose)
+    finally:
+        if rank is not None:
+            rank.end()
+        leader.close()
+
+
+def _next_order(leader: Channel, rank: Child | None, number: int) -> Order:
+    """Wait for it, and tell the leader when the rank dies meanwhile."""
+    while rank is not None and not leader.has_line:
+        if leader.connection.fileno() in readable([leader.connection.fileno(), rank.stdout], None):
+            break
+        cause = rank.cause_of_death()
+        if rank.has_failed:
+            with contextlib.suppress(EOFError):
+                leader.send(Died(number, cause))
+        rank = None
+    try:
+        return leader.receive(Order)
+    except EOFError:
+        return Order("exit", status=1)
+
+
+def _exit_status(error: BaseException | None) -> int:
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    if isinstance(error, PrimbenchError):
+        return error.exit_code
+    return 0 if error is None else 1
+
+
+def _listen(world: World) -> socket.socket:
+    try:
+        return listen(world.address, world.port, world.size + rendezvous.MOST_GUESTS)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{world.address} port {world.port}: {error.strerror}: set MASTER_ADDR to the host of rank 0 and "
+            "PRIMBENCH_PORT to a free port there, for all processes"
+        ) from None
+
+
+def _connect(world: World, number: int) -> Channel:
+    """A connection to the leader, made for that number. Raises WorkerError."""
+    try:
+        return rendezvous.join((world.address, world.port), world.secret, world.rank, number)
+    except rendezvous.NotOurs:
+        raise WorkerError(f"{world.address} port {world.port} is another job's: set PRIMBENCH_PORT") from None

@@ -1,0 +1,227 @@
+"""How each GPU is set up, as its driver tells it: one rule a setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from primbench.doctor.finding import Finding, Part, Place, Severity, listed, unseen
+from primbench.system.nvml import Gpu
+from primbench.units import format_percent
+
+NEARLY = 0.99  # limits and clocks are set in steps
+
+
+class Rule(NamedTuple):
+    """says: what it is that is found, or None; the same words for several GPUs are one finding.
+
+    field: what cannot be None for that. counts: whether it is a number that grows with time.
+    """
+
+    check: str
+    field: str
+    severity: Severity
+    distorts: list[Part]
+    says: Callable[[Gpu], str | None]
+    advice: str | None = None
+    fix: Sequence[str] = ()
+    counts: bool = False
+
+
+def _power_limit(gpu: Gpu) -> str | None:
+    limit, usual = gpu.power_limit_w, gpu.power_limit_default_w
+    if limit is None or usual is None or limit >= NEARLY * usual:
+        return None
+    return f"its power is limited to {limit:.0f} W, of {usual:.0f} W by default"
+
+
+def _application_clock(gpu: Gpu) -> str | None:
+    clock, highest = gpu.sm_clock_application_hz, gpu.sm_clock_max_hz
+    if clock is None or highest is None or clock >= NEARLY * highest:
+        return None
+    return f"its clock is set to {format_percent(clock / highest)} of the highest: the board's default, or a choice"
+
+
+def _pcie_width(gpu: Gpu) -> str | None:
+    if gpu.pcie_width is None or gpu.pcie_width >= (gpu.pcie_width_max or 0):
+        return None
+    return f"its PCIe link has {gpu.pcie_width} of {gpu.pcie_width_max} lanes, and is no wider under load"
+
+
+def _pcie_generation(gpu: Gpu) -> str | None:
+    if gpu.pcie_generation is None or gpu.pcie_generation >= (gpu.pcie_generation_max or 0):
+        return None
+    return (
+        f"its PCIe link is at generation {gpu.pcie_generation} of {gpu.pcie_generation_max} now: idle links slow "
+        "down, so only a copy tells whether it stays there"
+    )
+
+
+RULES = (
+    Rule(
+        "persistence",
+        "persistence",
+        "warning",
+        ["start-up"],
+        lambda gpu: (
+            "persistence mode is off: the first program waits for the driver to set the GPU up, for seconds"
+            if gpu.persistence is False
+            else None
+        ),
+        "on the host, as root, let nvidia-persistenced run",
+        ["nvidia-smi -pm 1"],
+    ),
+    Rule(
+        "ecc",
+        "ecc",
+        "note",
+        ["kernel"],
+        lambda gpu: (
+            "ECC is off: memory may be larger and faster than with it, and an error goes unseen"
+            if gpu.ecc is False
+            else None
+        ),
+    ),
+    Rule(
+        "ecc-errors",
+        "ecc_errors_uncorrected",
+        "problem",
+        ["kernel"],
+        lambda gpu: (
+            f"{gpu.ecc_errors_uncorrected} memory errors that could not be corrected, since the driver was loaded"
+            if gpu.ecc_errors_uncorrected
+            else None
+        ),
+        "let the GPU be reset and tested (dcgmi diag -r 3) before its results are believed",
+        counts=True,
+    ),
+    Rule(
+        "repair-pending",
+        "repair_pending",
+        "warning",
+        ["kernel"],
+        lambda gpu: "faulty memory waits for a reset to be taken out of use" if gpu.repair_pending else None,
+        "drain the machine and let the GPU be reset",
+    ),
+    Rule(
+        "mig",
+        "mig",
+        "warning",
+        ["kernel", "copy", "collective"],
+        lambda gpu: (
+            "MIG is on: what is measured is a slice, with its part of processors, cache and bandwidth"
+            if gpu.mig
+            else None
+        ),
+        "compare only with slices of the same profile",
+    ),
+    Rule(
+        "vgpu",
+        "virtualization_mode",
+        "warning",
+        ["launch", "kernel", "copy"],
+        lambda gpu: (
+            "this is a virtual GPU: the host shares the board's time among machines"
+            if "vgpu" in (gpu.virtualization_mode or "").lower()
+            else None
+        ),
+        "compare only with virtual GPUs of the same kind; ask for a whole board where it matters",
+    ),
+    Rule(
+        "confidential-computing",
+        "confidential_computing",
+        "warning",
+        ["copy", "launch", "collective"],
+        lambda gpu: (
+            "confidential computing is on: copies go through encrypted buffers, and memory cannot be registered"
+            if gpu.confidential_computing
+            else None
+        ),
+        "compare only with machines that have it on, too",
+    ),
+    Rule(
+        "power-limit",
+        "power_limit_w",
+        "warning",
+        ["kernel"],
+        _power_limit,
+        "on the host, as root, set the default limit again (nvidia-smi -q -d POWER tells it), or compare at one limit",
+    ),
+    Rule("application-clock", "sm_clock_application_hz", "note", ["kernel", "launch"], _application_clock),
+    Rule(
+        "compute-mode",
+        "compute_mode",
+        "problem",
+        ["start-up"],
+        lambda gpu: (
+            "its compute mode is 'prohibited': CUDA cannot use it" if gpu.compute_mode == "prohibited" else None
+        ),
+        "on the host, as root, allow it",
+        ["nvidia-smi -c DEFAULT"],
+    ),
+    Rule(
+        "exclusive-mode",
+        "compute_mode",
+        "note",
+        ["start-up"],
+        lambda gpu: (
+            "one process at a time may use it: a second one, such as that of a trace, is refused"
+            if (gpu.compute_mode or "").startswith("exclusive")
+            else None
+        ),
+    ),
+    Rule(
+        "pcie-width",
+        "pcie_width",
+        "problem",
+        ["copy"],
+        _pcie_width,
+        "see to the slot, riser or bifurcation setting: lspci -vv shows LnkCap and LnkSta of every bridge on the way",
+    ),
+    Rule(
+        "pcie-generation",
+        "pcie_generation",
+        "note",
+        ["copy"],
+        _pcie_generation,
+        "primbench memcpy tells what it reaches",
+    ),
+    Rule(
+        "pcie-replays",
+        "pcie_replays",
+        "note",
+        ["copy"],
+        lambda gpu: (
+            f"{gpu.pcie_replays} packets were sent again over its PCIe link since the driver was loaded"
+            if gpu.pcie_replays
+            else None
+        ),
+        "where the number grows during copies, the link is at fault",
+        counts=True,
+    ),
+)
+
+
+def gpu_setup(place: Place) -> Iterator[Finding]:
+    """How each GPU is set up: ECC, persistence, MIG, limits of power and clock, its PCIe link."""
+    fields = dict.fromkeys(["device", *(rule.field for rule in RULES)])
+    for index, gpu in enumerate(place.gpus):
+        yield from unseen(f"gpu-setup of cuda:{index}", gpu, *fields)
+    for rule in RULES:
+        said: dict[tuple[str, float | None], list[str]] = {}
+        for index, gpu in enumerate(place.gpus):
+            words = rule.says(gpu)
+            if words is not None:
+                reading = getattr(gpu, rule.field) if rule.counts else None
+                said.setdefault((words, reading), []).append(f"cuda:{index}")
+        for (words, reading), devices in said.items():
+            yield Finding(
+                check=rule.check,
+                severity=rule.severity,
+                summary=f"{listed(devices)}: {words}",
+                reading=reading,
+                evidence=[f"NVML, {rule.field}"],
+                distorts=rule.distorts,
+                advice=rule.advice,
+                fix=list(rule.fix),
+            )

@@ -1,0 +1,123 @@
+"""Where the GPUs are: their nodes, the CPUs near them, and what stands between them and each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.doctor.gpu import GPU_FILE
+from primbench.system.files import format_cpu_list
+
+# Before it, a subset chosen by CUDA_VISIBLE_DEVICES made launches dearer: release notes of driver 450.51.05.
+QUICK_SUBSETS = (450, 51)
+
+
+def gpu_node(place: Place) -> Iterator[Finding]:
+    """Whether it is known which node each GPU is on, and whether our CPUs are there."""
+    if place.gpus:
+        yield from unseen("gpu-node", place.topology, "gpus")
+    allowed = set(place.environment.limits.cpus_allowed)
+    near = {
+        node.id: [gpu.device for gpu in place.gpu_places if node.id in (gpu.node_by_sysfs, gpu.node_by_nvml)]
+        for node in place.nodes
+    }
+    far = [node for node in place.nodes if node.cpus and allowed.isdisjoint(node.cpus) and near[node.id]]
+    if far:
+        yield Finding(
+            check="gpu-node",
+            severity="warning",
+            summary=f"no thread may run beside {listed([device for node in far for device in near[node.id]])}",
+            evidence=[f"node {node.id}: {listed(near[node.id])}, CPUs {format_cpu_list(node.cpus)}" for node in far]
+            + [f"CPUs allowed: {format_cpu_list(allowed)}"],
+            distorts=["launch", "copy"],
+            advice=place.advice(
+                "give the job CPUs of that node, or GPUs of its own",
+                engine=f"--cpuset-cpus {format_cpu_list(far[0].cpus)} --cpuset-mems {far[0].id}",
+            ),
+        )
+    unknown = [gpu for gpu in place.gpu_places if gpu.node_by_sysfs is None and gpu.node_by_nvml is None]
+    if unknown and (len(place.nodes) > 1 or len(place.gpu_places) > 1):
+        yield Finding(
+            check="gpu-node",
+            severity="warning" if len(place.nodes) > 1 else "note",
+            summary=f"the node of {listed([gpu.device for gpu in unknown])} is not known",
+            evidence=[f"{gpu.device}: {gpu.missing.get('node_by_sysfs', 'numa_node is -1')}" for gpu in unknown[:4]],
+            distorts=["launch", "copy", "collective"] if len(place.nodes) > 1 else ["collective"],
+            advice="primbench numa measures it; NCCL may be told the PCI tree by NCCL_TOPO_FILE, from the host or the "
+            "maker of the virtual machine",
+        )
+
+
+def gpu_witnesses(place: Place) -> Iterator[Finding]:
+    """Whether kernel and driver agree on where a GPU is."""
+    for gpu in place.gpu_places:
+        if gpu.disagreement is not None:
+            yield Finding(
+                check="gpu-witnesses",
+                severity="warning",
+                summary=f"{gpu.device}: {gpu.disagreement}",
+                evidence=[f"PCI address {gpu.pci_address or 'unknown'}"],
+                distorts=["launch", "copy", "collective"],
+                advice="primbench numa measures which it is; tell it to --numa-node in place of 'auto'",
+            )
+
+
+def peer_access(place: Place) -> Iterator[Finding]:
+    """Whether GPUs reach each other's memory."""
+    apart = [
+        f"{gpu.device} and {link.peer} ({link.kind})"
+        for gpu in place.gpu_places
+        for link in gpu.links or []
+        if link.peer_access is False and (gpu.pci_address or "") < link.peer
+    ]
+    if apart:
+        yield Finding(
+            check="peer-access",
+            severity="warning",
+            summary="GPUs that do not reach each other's memory: what they exchange goes through the host's",
+            evidence=apart[:4] + (["..."] if len(apart) > 4 else []),
+            distorts=["collective", "copy"],
+            advice="see that ACS and IOMMU translation are off on the host, or that the machine gives the GPUs so",
+        )
+
+
+def iommu(place: Place) -> Iterator[Finding]:
+    """Whether addresses between GPUs are translated on the way."""
+    machine = place.environment.machine
+    if not (place.gpus or place.gpu_places):
+        return  # of which gpus-visible tells
+    yield from unseen("iommu", machine, "iommu")
+    translated = [kind for kind in machine.iommu or [] if kind.startswith("DMA")]
+    if translated and len(place.gpus) > 1:
+        yield Finding(
+            check="iommu",
+            severity="warning",
+            summary="the IOMMU translates what GPUs send: between each other they go up to the root complex, or cannot",
+            evidence=[f"iommu_group/type: {listed(translated)}"],
+            distorts=["collective", "copy"],
+            advice="boot the host with iommu=pt, and switch ACS off on the bridges above the GPUs",
+        )
+
+
+def visible_devices(place: Place) -> Iterator[Finding]:
+    """Whether a subset of GPUs was chosen in the way that once made launches dearer."""
+    devices = place.environment.devices
+    chosen = place.environment.software.variables.get("CUDA_VISIBLE_DEVICES")
+    driver = devices.driver_version or next((gpu.driver_version for gpu in place.gpus if gpu.driver_version), None)
+    number = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", driver or "")
+    boards = [path for path in devices.gpu_files or [] if GPU_FILE.fullmatch(path)]
+    if not chosen or number is None or len(chosen.split(",")) >= len(boards):
+        return
+    if (int(number[1]), int(number[2])) < QUICK_SUBSETS:
+        yield Finding(
+            check="visible-devices",
+            severity="warning",
+            summary=f"CUDA_VISIBLE_DEVICES chooses among {len(boards)} GPUs: with driver {driver} launches get dearer",
+            evidence=[f"CUDA_VISIBLE_DEVICES={chosen}"],
+            distorts=["launch"],
+            advice=place.advice(
+                "update the driver to 450.51 or newer, or choose GPUs by their device files",
+                engine="--gpus device=UUID",
+            ),
+        )

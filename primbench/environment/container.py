@@ -1,0 +1,241 @@
+"""Which container runtime this process is in, by evidence that a stray marker file cannot fake."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from primbench.system.files import Mount, attempt, read_mounts, utf8
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# What the kernel calls its own first namespaces: Linux, include/uapi/linux/nsfs.h. All others were made by somebody,
+# and count up from 4026531840.
+FIRST_NAMESPACES = {
+    "cgroup": "cgroup:[4026531835]",
+    "ipc": "ipc:[4026531839]",
+    "pid": "pid:[4026531836]",
+    "time": "time:[4026531834]",
+    "user": "user:[4026531837]",
+    "uts": "uts:[4026531838]",
+}
+_FIRST_PID, _FIRST_USER = FIRST_NAMESPACES["pid"], FIRST_NAMESPACES["user"]
+_FIRST_MOUNT = "mnt:[4026531832]"  # since Linux 6.18; any number before
+
+_VARIABLES = {
+    "APPTAINER_NAME": "apptainer",
+    "APPTAINER_CONTAINER": "apptainer",
+    "SINGULARITY_NAME": "singularity",
+    "SINGULARITY_CONTAINER": "singularity",
+    "CH_RUNNING": "charliecloud",
+}
+_CONTAINER_VALUES = {"docker", "lxc", "podman", "systemd-nspawn"}  # of the variable ``container``
+# In paths of /proc/self/cgroup. "" is a container whose runtime the path does not name.
+_GROUPS = {
+    "podman": r"/libpod-[0-9a-f]{64}",
+    "cri-o": r"/crio-[0-9a-f]{64}",
+    "containerd": r"/(cri-containerd|nerdctl)-[0-9a-f]{64}",
+    "docker": r"/docker[-/][0-9a-f]{64}",
+    "lxc": r"/(lxc\.payload\.|lxc/)[^/]+",
+    "apptainer": r"/apptainer[-/][0-9]+",
+    "": r"/kubepods",
+}
+# In sources of what is mounted on the files which runtimes write for each container.
+_WRITTEN = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv")
+_SOURCES = {
+    "podman": r"/(overlay|vfs|btrfs|zfs)-containers/[0-9a-f]{64}/userdata/",
+    "containerd": r"/io\.containerd\.grpc\.v1\.cri/sandboxes/|/nerdctl/[0-9a-f]+/",
+    "docker": r"/containers/[0-9a-f]{64}/",
+    "": r"/pods/[0-9a-f-]{36}/etc-hosts",
+}
+_SESSION = r"/(apptainer|singularity)/mnt/session"  # where these put a root file system together
+# Left in folders and images by runtimes that give every container its own process namespace.
+_MARKERS = {
+    ".dockerenv": "docker",
+    "run/.containerenv": "podman",
+    "run/host/container-manager": "systemd-nspawn",
+}
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """name: "host", "docker", "podman", "apptainer", "charliecloud", "enroot", "systemd-nspawn", "containerd", ...;
+    None where the evidence contradicts itself or only says that this is some container.
+
+    in_container: None where not even that is known. evidence: what was seen, strongest first, in words with the file
+    or variable it was seen in.
+    """
+
+    name: str | None
+    in_container: bool | None
+    evidence: list[str]
+
+
+class _Clue(NamedTuple):
+    """name: "" where it shows a container, but not whose."""
+
+    name: str
+    words: str
+
+
+def detect(root: Path = Path("/"), variables: Mapping[str, str] = os.environ) -> Runtime:
+    """The runtime by what a launcher handed in, variables, the kernel's files, and marker files, in this order.
+
+    Variables are inherited and files are copied, so that what the kernel says of namespaces, control groups and mounts
+    decides where these contradict it. root: of /proc and marker files. Never raises.
+    """
+    unread: dict[str, str] = {}
+    links = _links(root)
+    mounts = attempt(unread, "mounts", lambda: _mounts(root)) or []
+    groups = attempt(unread, "groups", lambda: _groups(root)) or []
+    launcher, apart = _by_launcher(variables, links.get("self/mnt"))
+    inherited = launcher + _by_variables(variables)
+    kernel = groups + _by_mounts(mounts)
+    markers = [_Clue(name, f"/{path} exists ({name})") for path, name in _MARKERS.items() if (root / path).exists()]
+    if _is_first(links):
+        proof = "/proc/self/ns: the first process and mount namespaces of the machine"
+        return _host(proof, inherited + kernel + markers)
+    signs = _signs(links)
+    foreign = _foreign_root(mounts)
+    contained = bool(apart or kernel or (foreign and signs))
+    seen = [*apart, *_words(inherited + kernel), *foreign, *signs, *unread.values()]
+    names = {clue.name for clue in inherited + kernel if clue.name}
+    if len(names) > 1:
+        return Runtime(
+            name=None,
+            in_container=contained or None,
+            evidence=[*seen, f"contradictory or nested: {', '.join(sorted(names))}"],
+        )
+    if names:
+        if contained or foreign or signs:
+            return Runtime(name=names.pop(), in_container=True, evidence=seen)
+        return Runtime(name=None, in_container=None, evidence=[*seen, "nothing else here is a container's"])
+    if contained:
+        own_processes = links.get("self/pid") not in (None, _FIRST_PID)
+        marked = {clue.name for clue in markers if foreign and own_processes and not kernel}
+        name = marked.pop() if len(marked) == 1 else None
+        return Runtime(name=name, in_container=True, evidence=seen + _words(markers))
+    if inherited or foreign or signs or unread:
+        return Runtime(name=None, in_container=None, evidence=seen + _words(markers))
+    return _host("no container's variable, control group, mount or namespace", markers)
+
+
+def _host(proof: str, against: Iterable[_Clue]) -> Runtime:
+    return Runtime(
+        name="host", in_container=False, evidence=[proof, *(f"left over: {words}" for words in _words(against))]
+    )
+
+
+def _words(clues: Iterable[_Clue]) -> list[str]:
+    return list(dict.fromkeys(clue.words for clue in clues))
+
+
+def _links(root: Path) -> dict[str, str]:
+    """Of this process, and of process 1 as far as they may be read: "self/mnt" -> "mnt:[4026531832]"."""
+    found: dict[str, str] = {}
+    for name in ("self/mnt", "self/pid", "self/user", "1/mnt"):
+        process, kind = name.split("/")
+        link = attempt({}, name, (root / "proc" / process / "ns" / kind).readlink)
+        if link is not None:
+            found[name] = str(link)
+    return found
+
+
+def _is_first(links: Mapping[str, str]) -> bool:
+    """Whether these are the namespaces that the machine started with: then no runtime stands between."""
+    mount = links.get("self/mnt")
+    return links.get("self/pid") == _FIRST_PID and mount is not None and mount in (_FIRST_MOUNT, links.get("1/mnt"))
+
+
+def _signs(links: Mapping[str, str]) -> list[str]:
+    """Namespaces of its own, which containers have, and some other programs, too."""
+    signs = []
+    if links.get("self/pid", _FIRST_PID) != _FIRST_PID:
+        signs.append("/proc/self/ns/pid: not the machine's first")
+    if links.get("self/user", _FIRST_USER) != _FIRST_USER:
+        signs.append("/proc/self/ns/user: not the machine's first")
+    if {"self/mnt", "1/mnt"} <= links.keys() and links["self/mnt"] != links["1/mnt"]:
+        signs.append("/proc/self/ns/mnt: not that of process 1")
+    return signs
+
+
+def _by_launcher(variables: Mapping[str, str], mount: str | None) -> tuple[list[_Clue], list[str]]:
+    """What was handed in with this process, and the words that prove it to be in another mount namespace."""
+    name = variables.get("PRIMBENCH_RUNTIME", "")
+    host = re.search(r"mnt:\[[0-9]+\]", variables.get("PRIMBENCH_HOST_NAMESPACES", ""))
+    if host and host[0] == mount:
+        return [], []  # the launcher's own place, whatever that is
+    apart = ["/proc/self/ns/mnt: not that of the launcher (PRIMBENCH_HOST_NAMESPACES)"] if host and mount else []
+    if re.fullmatch(r"[a-z][a-z0-9-]{0,39}", name) is None or name == "host":
+        return [], apart
+    return [_Clue(name, f"PRIMBENCH_RUNTIME={name}")], apart
+
+
+def _by_variables(variables: Mapping[str, str]) -> list[_Clue]:
+    clues = [
+        _Clue(name, f"{variable} is set ({name})") for variable, name in _VARIABLES.items() if variable in variables
+    ]
+    if any(clue.name == "apptainer" for clue in clues):  # it sets its predecessor's, too
+        clues = [clue for clue in clues if clue.name != "singularity"]
+    value = variables.get("container")
+    if value in _CONTAINER_VALUES:
+        clues.append(_Clue(value, f"container={value}"))
+    elif value:  # images bring words of their own, such as "oci"
+        clues.append(_Clue("", f"container={utf8(value)[:40]}"))
+    return clues
+
+
+def _groups(root: Path) -> list[_Clue]:
+    """The innermost container that a control group's path names."""
+    clues = []
+    for line in (root / "proc/self/cgroup").read_text(errors="backslashreplace").splitlines():
+        path = line.split(":", 2)[2]
+        found = [(match.start(), name, match[0]) for name, form in _GROUPS.items() for match in re.finditer(form, path)]
+        if found:
+            _, name, part = max(found)
+            clues.append(_Clue(name, f"/proc/self/cgroup: {_short(part)}"))
+    return list(dict.fromkeys(clues))
+
+
+def _mounts(root: Path) -> list[Mount]:
+    mounts = read_mounts(root)
+    if not any(mount.point == "/" for mount in mounts):
+        raise ValueError("/proc/self/mountinfo names no root file system")
+    return mounts
+
+
+def _by_mounts(mounts: Iterable[Mount]) -> list[_Clue]:
+    clues = []
+    for mount in mounts:
+        if mount.point == "/" and (match := re.search(_SESSION, mount.options)):
+            clues.append(_Clue(match[1], f"/proc/self/mountinfo: / from {match[0]}"))
+        if mount.point == "/.lock":
+            clues.append(_Clue("enroot", "/proc/self/mountinfo: /.lock is a mount (enroot)"))
+        if mount.point not in _WRITTEN:
+            continue
+        for name, form in _SOURCES.items():
+            if match := re.search(form, mount.source):
+                clues.append(_Clue(name, f"/proc/self/mountinfo: {mount.point} from {_short(match[0])}"))
+                break
+    if any(not clue.name for clue in clues):  # CRI-O keeps a pod's containers where Podman keeps its own
+        clues = [clue._replace(name="cri-o") if clue.name == "podman" else clue for clue in clues]
+    return clues
+
+
+def _foreign_root(mounts: Iterable[Mount]) -> list[str]:
+    """In words, where / is made of layers, an archive or a folder: no plain root of a machine."""
+    for mount in reversed([mount for mount in mounts if mount.point == "/"]):
+        if mount.kind in ("overlay", "squashfs", "aufs") or mount.kind.startswith("fuse"):
+            return [f"/proc/self/mountinfo: / is {mount.kind}"]
+        machine = mount.source == "/" or mount.kind == "btrfs" or mount.source.startswith("/ostree/")
+        return [] if machine else ["/proc/self/mountinfo: / is a folder of another file system"]
+    return []
+
+
+def _short(text: str) -> str:
+    """With container ids as people write them."""
+    return re.sub(r"([0-9a-f]{12})[0-9a-f]{52}", r"\1", text)

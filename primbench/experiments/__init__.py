@@ -1,0 +1,1 @@
+"""Cases that answer one question together."""

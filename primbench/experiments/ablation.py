@@ -1,0 +1,193 @@
+"""What each ingredient of a container costs: arms of a study, each with all that the one before it has and one more.
+
+The containers are plain ones of runc or crun on the host's own files, put together as an engine would.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from primbench import compare as comparing
+from primbench import runtimes
+from primbench.compare import ArmComparison, Comparison
+from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
+from primbench.numa.topology import memory_nodes, node_of_pci
+from primbench.results.record import Results, Study
+from primbench.spec.arm import Arm
+from primbench.system import nvml
+from primbench.system.files import format_cpu_list
+from primbench.workers.process import WorkerProcess
+from primbench.workers.protocol import Start
+
+SHM_BYTES = {"docker": 64 * 2**20, "podman": 65_536_000}
+"""Engine -> size of a container's /dev/shm without options; the keys are the engines that can be put together."""
+
+RUNNERS = {"docker": ("runc", "crun"), "podman": ("crun", "runc")}
+"""Engine -> what starts its containers, its own choice first."""
+
+HOST = Arm(name="host")
+BARE, BARE_IN_GROUP = "namespaces", "namespaces and control group"
+NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS = "no new privileges", "CPU quota", "CPUs of another node"
+BEYOND = (NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS)
+"""Ingredients that a container has only when it is asked to."""
+
+
+class Ingredient(NamedTuple):
+    """changes: to the arm that is without it."""
+
+    name: str
+    changes: dict[str, Any]
+
+
+def bare(runner: str) -> Arm:
+    """As little of a container as there can be: mount, pid and uts namespaces."""
+    return Arm(
+        name=BARE,
+        runtime=runner,
+        cgroup="host",
+        seccomp="unconfined",
+        cap_add=("ALL",),
+        ipc="host",
+        network="host",
+        root="bind",
+        no_new_privileges="no",
+    )
+
+
+def ingredients(
+    engine: str,
+    *,
+    no_new_privileges: bool = False,
+    cpus: float | None = None,
+    cpuset: Sequence[int] = (),
+) -> list[Ingredient]:
+    """What an engine adds to that without options, and what was asked for beyond. cpus: a quota, in CPUs' worth."""
+    beyond: dict[str, dict[str, Any]] = {
+        NO_NEW_PRIVILEGES: {"no_new_privileges": "yes"} if no_new_privileges else {},
+        QUOTA: {"cpus": cpus} if cpus is not None else {},
+        FAR_CPUS: {"cpuset": tuple(cpuset)} if cpuset else {},
+    }
+    return [
+        Ingredient("control group", {"cgroup": "private"}),
+        Ingredient("seccomp", {"seccomp": engine}),
+        Ingredient("fewer capabilities", {"cap_add": ()}),
+        Ingredient("ipc and small shm", {"ipc": "private", "shm_bytes": SHM_BYTES[engine]}),
+        Ingredient("network", {"network": "none"}),
+        Ingredient("overlay root", {"root": "overlay"}),
+        *(Ingredient(name, changes) for name, changes in beyond.items() if changes),
+    ]
+
+
+def check(study: Study) -> None:
+    """Raises InvalidRequest where its arms do not put together one container, each with one ingredient more."""
+    first, *others = study.arms
+    names = {BARE, BARE_IN_GROUP, *(each.name for each in ingredients("docker")), *BEYOND}
+    strange = [arm.name for arm in others if arm.name not in names]
+    if first != HOST or strange:
+        words = ", ".join(strange) or first.name
+        raise InvalidRequest(f"--resume: of a study with arms of its own ({words}): go on with `primbench study`")
+
+
+def runner_of(engine: str, asked: str | None = None) -> str:
+    """What starts the containers: the one asked for, or the first that works here. Raises BackendUnavailable."""
+    reasons = []
+    for name in (asked,) if asked else RUNNERS[engine]:
+        reason, _ = runtimes.RUNTIMES[name].found()
+        if reason is None:
+            return name
+        reasons.append(reason if name in reason else f"{name}: {reason}")
+    raise BackendUnavailable(f"containers are put together by runc or crun: {'; '.join(reasons)}")
+
+
+def far_cpus(device: str, root: Path = Path("/")) -> tuple[int, ...]:
+    """CPUs of a memory node that is not the GPU's, of those that this process may use. Raises LookupError for none."""
+    nodes = [node for node in memory_nodes(root) if node.cpus]
+    if len(nodes) < 2:
+        raise LookupError("this machine has CPUs on one memory node alone")
+    if device == "cpu":
+        raise LookupError("a CPU run has no device, of whose node it could be another")
+    near = node_of_pci(nvml.pci_address(device), root)
+    if near is None:
+        raise LookupError(f"the kernel does not know the node of {device}")
+    reachable = [set(node.cpus) & os.sched_getaffinity(0) for node in nodes if node.id != near]
+    found = next((cpus for cpus in reachable if cpus), None)
+    if found is None:
+        raise LookupError(f"this process may run on CPUs {format_cpu_list(os.sched_getaffinity(0))} alone")
+    return tuple(sorted(found))
+
+
+def build_up(
+    base: Arm, added: Sequence[Ingredient], refusal: Callable[[Arm], str | None]
+) -> tuple[list[Arm], dict[str, str]]:
+    """The arms from the host to the whole container, and the ingredients that cannot be had here, with the reason.
+
+    base: what to begin with; where it cannot be had, it gets a control group of its own at once. refusal: why nothing
+    runs in an arm, None where it does. Raises BackendUnavailable where not even that base can be had.
+    """
+    left_out: dict[str, str] = {}
+    if reason := refusal(base):
+        left_out["namespaces without a control group"] = reason
+        base = replace(base, name=BARE_IN_GROUP, cgroup="private")
+        added = [each for each in added if "cgroup" not in each.changes]
+        if reason := refusal(base):
+            raise BackendUnavailable(reason)
+    arms = [HOST, base]
+    for name, changes in added:
+        arm = replace(arms[-1], name=name, **changes)
+        if reason := refusal(arm):
+            left_out[name] = reason
+        else:
+            arms.append(arm)
+    return arms, left_out
+
+
+def refusal_of(arm: Arm, start: Start) -> str | None:
+    """Why a worker does not start in an arm, None where one has."""
+    try:
+        WorkerProcess(start, arm=arm).end()
+    except PrimbenchError as error:
+        return str(error).removeprefix(f"arm {arm.name}: ")
+    return None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """An arm against the one before it."""
+
+    before: str
+    arm: ArmComparison
+
+
+class Waterfall(msgspec.Struct, frozen=True, kw_only=True):
+    """comparison: every arm against the host. steps: in their order; an arm that measured nothing has none."""
+
+    title: str
+    comparison: Comparison
+    steps: list[Step]
+    notes: list[str] = []
+
+    @property
+    def wholes(self) -> dict[str, ArmComparison]:
+        """The container as it is without options, and the one with all that was asked for beyond, against the host."""
+        measured = {step.arm.name for step in self.steps}
+        arms = [arm for arm in self.comparison.arms if arm.name in measured]
+        beyond = [arm.name for arm in arms if arm.name in BEYOND]
+        usual = [arm for arm in arms if arm.name not in BEYOND]
+        found = {"all of it": usual[-1]} if usual else {}
+        return found | ({f"all of it and {', '.join(beyond)}": arms[-1]} if beyond else {})
+
+
+def waterfall(results: Results, comparison: Comparison) -> Waterfall:
+    """comparison: of the results, as `compare` makes it."""
+    study = results.header.study
+    return Waterfall(
+        title=study.title if study else "",
+        comparison=comparison,
+        steps=[Step(before=before, arm=arm) for before, arm in comparing.successive(results)],
+        notes=study.notes if study else [],
+    )

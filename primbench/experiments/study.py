@@ -1,0 +1,237 @@
+"""A study: the same cases in several arms, interleaved, so that what drifts with time falls on all arms alike.
+
+Pair after pair, every arm runs every case in fresh processes. Arms stand in an order drawn for two pairs, and in its
+mirror in the second: ABBA or BAAB of two arms. Cases are shuffled pair by pair, the same for all arms of a pair.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from primbench import runtimes
+from primbench.backends import missing
+from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
+from primbench.numa.placement import Placement
+from primbench.results.record import Case, Record, Results, Study, Worker
+from primbench.spec.arm import Arm
+from primbench.workers.run import ALL
+from primbench.workers.session import Session
+
+if TYPE_CHECKING:
+    from primbench.compare import CaseComparison, Comparison
+
+AGAIN = " (again)"
+"""What the second one of two equal arms has after its name."""
+
+LEAST_PAIRS = 5  # below, an interval over pairs is too wide for any verdict
+
+SURE_ENOUGH = 0.005
+"""The q at which a difference ends a study that looks at its verdicts after every pair.
+
+Simulated, 5 to 40 pairs of equal arms whose processes scatter by 2 %, margin 1 %: with verdicts as they stand at each
+look, 23 % end with a difference; with this, 5 %, as a single look has.
+"""
+
+_BUILD = {
+    "torch": {"torch": "torch", "cuda (torch build)": "torch for CUDA", "git": "torch of commit"},
+    "cupy": {"cupy": "cupy", "cudart": "cupy for CUDA"},  # the runtime that is linked into CuPy
+    "numba": {"numba": "numba", "numba-cuda": "numba-cuda"},
+}
+"""Of ``Worker.versions``, what tells one build of a framework from another, and its name; else only the version."""
+
+
+def with_itself(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms and the first one once more, whose difference from itself is what the study cannot see below."""
+    return [*arms, *(replace(first, name=first.name + AGAIN) for first in arms[:1])]
+
+
+def having(backends: Sequence[str], arms: Sequence[Arm]) -> tuple[list[Arm], str | None]:
+    """The arms that may have all backends that are named, and what to tell of those that are left out.
+
+    On this machine's files is what is installed here, in an image anything. All arms, where none has one.
+    """
+    absent = [f"--backend {name}: {reason}" for name in backends if name != ALL and (reason := missing(name))]
+    inside = [arm for arm in arms if not arm.on_host_root]
+    if not absent or not inside or len(inside) == len(arms):
+        return list(arms), None
+    out = ", ".join(arm.name for arm in arms if arm.on_host_root)
+    return inside, f"{'; '.join(absent)}: {out} {'is' if ',' not in out else 'are'} left out"
+
+
+def check_arms(arms: Sequence[Arm]) -> None:
+    """Raises InvalidRequest where there is nothing to compare, two arms are not to be told apart, or one cannot be."""
+    if not arms:
+        raise InvalidRequest("a study compares two arms or more, there is none: --arm host --arm podman, or others")
+    if len(arms) < 2:
+        raise InvalidRequest(
+            f"a study compares two arms or more, there is {arms[0].name} alone: name another with --arm, or add --self"
+        )
+    for name, count in Counter(arm.name for arm in arms).items():
+        if count > 1:
+            raise InvalidRequest(
+                f"{count} arms are called {name}: give one another name by the setting name=mine, or use --self for "
+                "the same arm twice"
+            )
+    for arm in arms:
+        runtimes.check(arm)
+
+
+def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed: int) -> list[Case]:
+    """What is run, in this order. pairs: their numbers, which become that of the process of each case.
+
+    Pair 0 begins with the baseline: what its framework is built of is known then before another arm has run anything,
+    and an arm which is not to be compared with it measures nothing. A pair does not depend on how many there are.
+    Cases of one backend and device stand together, so that one process serves them, and follow each other arm by arm,
+    so that little time lies between the processes of a pair.
+    """
+    return [case for pair in pairs for case in _pair(arms, cases, pair, seed)]
+
+
+def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> Iterator[Case]:
+    order = random.Random(f"{seed} arms {pair // 2}").sample(arms, len(arms))
+    if pair < 2:
+        order.sort(key=lambda arm: arm is not arms[0])
+    shuffled = random.Random(f"{seed} cases {pair}").sample(cases, len(cases))
+    served: dict[tuple[str, str, int], list[Case]] = {}
+    for case in shuffled:
+        served.setdefault((case.backend, case.device, case.ranks), []).append(case)
+    for together in served.values():
+        for arm in order[:: -1 if pair % 2 else 1]:
+            for case in together:
+                placement = case.placement if arm.placement == Placement() else arm.placement
+                yield replace(case, arm=arm.name, placement=placement, process=pair)
+
+
+def is_settled(comparison: Comparison) -> bool:
+    """Whether further pairs would hardly change the verdict of a case."""
+    compared = [case for case in comparison.cases if case.estimates]
+    return bool(compared) and all(map(_is_settled, compared))
+
+
+def _is_settled(case: CaseComparison) -> bool:
+    if case.deciding is None:
+        return False
+    if case.verdict in ("slower", "faster"):
+        return case.deciding.q is not None and case.deciding.q <= SURE_ENOUGH
+    return case.verdict != "inconclusive" or (case.fails_more is not None and case.deciding.outcome != "inconclusive")
+
+
+def whole_pairs(study: Study, records: Iterable[Record]) -> list[int]:
+    """The pairs of which every arm has run every case, whatever became of it.
+
+    The others were cut off. Their arms are not run to their end later: they would be hours apart.
+    """
+    found = Counter(record.case.process for record in records)
+    return sorted(pair for pair, count in found.items() if count >= len(study.arms) * len(study.cases))
+
+
+def to_run(
+    study: Study,
+    found: Results,
+    *,
+    is_settled: Callable[[Results], bool],
+    time_budget_s: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Case]:
+    """The cases that are left, made as they are asked for: whether there is another pair is told at the end of one.
+
+    found: grows by what is measured meanwhile. is_settled: asked where the study is to end then, with LEAST_PAIRS and
+    more. time_budget_s: no pair is begun that would end later than this, by the longest so far; one is always run.
+    No pair follows one in which fewer than two arms ran at all, or where the baseline never did since it goes
+    on: of the others alone nothing could be compared.
+    """
+    began, longest_s, held = clock(), 0.0, len(found.records)
+    whole = len(whole_pairs(study, found.records))
+    pair = 1 + max((record.case.process for record in found.records), default=-1)
+    while whole < study.pairs:
+        if study.until_settled and whole >= LEAST_PAIRS and is_settled(found):
+            return
+        started = clock()
+        if time_budget_s is not None and longest_s and started + longest_s > began + time_budget_s:
+            return
+        yield from plan(study.arms, study.cases, [pair], study.seed)
+        ran = _arms_that_ran(record for record in found.records if record.case.process == pair)
+        if len(ran) < 2 or study.arms[0].name not in _arms_that_ran(found.records[held:]):
+            return
+        longest_s = max(longest_s, clock() - started)
+        pair, whole = pair + 1, whole + 1
+
+
+def _arms_that_ran(records: Iterable[Record]) -> set[str]:
+    return {record.case.arm for record in records if record.worker is not None}
+
+
+def check_build(study: Study, found: Results, worker: Worker) -> None:
+    """Raises BackendUnavailable for a worker whose framework is another build than the baseline's, unless asked for.
+
+    found: the study's lines so far, those of a file that it goes on with included; of the baseline's workers there the
+    first one with the backend and device counts, for the baseline itself, too.
+    """
+    baseline = study.arms[0].name
+    first = next((each for each in found.workers if _place(each) == (baseline, worker.backend, worker.device)), None)
+    if study.other_builds or first is None or worker.arm is None:
+        return
+    for key, name in _BUILD.get(worker.backend, {worker.backend: worker.backend}).items():
+        here, there = (each.versions.get(key, "unknown") for each in (worker, first))
+        if here != there:
+            when = " when the study was begun" if worker.arm.name == baseline else ""
+            raise BackendUnavailable(
+                f"{name} {here}, and {there} in {baseline}{when}: a difference would tell of the builds, not of the "
+                f"places; {_way_out(worker.arm, worker.backend, here, there)}, or measure it all the same by "
+                "`primbench study --other-builds`"
+            )
+
+
+def _place(worker: Worker) -> tuple[str, str, str]:
+    return worker.arm.name if worker.arm else "", worker.backend, worker.device
+
+
+def _way_out(arm: Arm, backend: str, here: str, there: str) -> str:
+    if here.partition("+")[0] == there.partition("+")[0]:
+        return f"install {backend} from the same index in both"
+    if arm.on_host_root:
+        return "let both have the same environment, PYTHONPATH included"
+    return f"build {arm.image} on a base without {backend}: `primbench image build` takes the versions that are here"
+
+
+def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
+    """As Session.run(), but that an arm without a backend or a device has its cases there skipped, and others go on.
+
+    A case for which no worker comes up, after some have, has failed.
+
+    tell: is given a sentence of each such arm, at its first case; another one only for another reason.
+    """
+    absent: dict[tuple[str, str, str], str] = {}
+    served: set[tuple[str, str, str]] = set()
+    told: set[tuple[str, str]] = set()
+    for case in cases:
+        place = (case.arm, case.backend, case.device)
+        if place not in absent:
+            try:
+                yield from session.run([case])
+                served.add(place)
+                continue
+            except PrimbenchError as refusal:
+                reason = str(refusal).removeprefix(f"arm {case.arm}: ")
+            yield from session.started
+            session.started.clear()
+            if place in served:  # what worked before is not absent: the next one may come up again
+                yield _without_worker(case, "failed", reason)
+                continue
+            absent[place] = reason
+            if (case.arm, reason) not in told:
+                tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
+                told.add((case.arm, reason))
+        yield _without_worker(case, "skipped", absent[place])
+
+
+def _without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return Record(case=case, status=status, reason=reason, started_utc=now, duration_s=0.0)

@@ -1,0 +1,1 @@
+"""Where CPUs, memory and GPUs are, and binding there."""

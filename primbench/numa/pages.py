@@ -1,0 +1,175 @@
+"""Where the pages of timed host memory really are: a placement is believed once the kernel shows it page by page.
+
+By move_pages(2), which only asks here; where it is denied, as in Docker and Podman, by /proc/self/numa_maps, which
+counts whole mappings: a small array shares its mapping with what else the process holds.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import random
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from primbench.measurement import Pages
+from primbench.numa import mempolicy
+
+if TYPE_CHECKING:
+    from primbench.problem import Array
+
+PLACED = 0.99  # of the pages; the kernel may have moved a few
+MOST_PAGES = 8192  # 0.3 us each
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Memory that is timed. nodes: those its pages are to be on, () anywhere, None where the placement says."""
+
+    address: int
+    size_bytes: int
+    nodes: tuple[int, ...] | None = None
+
+    @property
+    def pages(self) -> range:
+        """The numbers of the pages it touches."""
+        return range(self.address // PAGE_BYTES, -(-(self.address + self.size_bytes) // PAGE_BYTES))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """placed_share: of the pages that were to be somewhere; 1 where none was. Others as in Pages."""
+
+    by_node: dict[int, int]
+    asked: list[int]
+    placed_share: float
+    read_by: Literal["numa_maps", "move_pages"]
+    sampled_of: int | None = None
+
+
+def extent_of(array: Array, nodes: tuple[int, ...] | None = None) -> Extent:
+    """The memory from the first to the last byte of an array, whatever its strides."""
+    if not array.size:
+        return Extent(array.ctypes.data, 0, nodes)
+    steps = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
+    first = array.ctypes.data + sum(step for step in steps if step < 0)
+    return Extent(first, sum(map(abs, steps)) + array.itemsize, nodes)
+
+
+def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path("/")) -> Seen:
+    """Where the touched pages are now. page_nodes: where the placement puts them; none: anywhere.
+
+    Raises OSError where the kernel shows neither, ValueError where it shows no page of these, as of memory that a
+    driver allocated.
+    """
+    ranges = _by_asked(extents, tuple(page_nodes))
+    try:
+        return _by_move_pages(ranges)
+    except (OSError, LookupError):
+        return _by_numa_maps(ranges, root)
+
+
+def verdict(before: Seen, after: Seen) -> Pages:
+    """What was seen before and after the same extents were timed."""
+    return Pages(
+        by_node=after.by_node,
+        asked=after.asked,
+        misplaced=min(before.placed_share, after.placed_share) < PLACED,
+        read_by=after.read_by,
+        sampled_of=after.sampled_of,
+    )
+
+
+_Ranges = dict[tuple[int, ...], list[range]]
+
+
+def _by_asked(extents: Iterable[Extent], page_nodes: tuple[int, ...]) -> _Ranges:
+    """Nodes asked for -> page numbers, each page once: small arrays share theirs."""
+    found: _Ranges = {}
+    for extent in sorted(extents, key=lambda each: each.address):
+        nodes = page_nodes if extent.nodes is None else extent.nodes
+        ranges, pages = found.setdefault(nodes, []), extent.pages
+        if ranges and pages.start < ranges[-1].stop:
+            ranges[-1] = range(ranges[-1].start, max(ranges[-1].stop, pages.stop))
+        elif pages:
+            ranges.append(pages)
+    return found
+
+
+class _Tally:
+    """Pages seen so far, and how many of those that were to be somewhere can be there."""
+
+    def __init__(self) -> None:
+        self._by_node: Counter[int] = Counter()
+        self._asked: set[int] = set()
+        self._placed = self._wanted = 0
+
+    def add(self, nodes: Collection[int], counts: Counter[int], ours: int) -> None:
+        """ours: how many of the counted pages are the timed ones; which of them, numa_maps does not tell."""
+        self._by_node += counts
+        if nodes:
+            self._asked.update(nodes)
+            self._placed += min(ours, sum(counts[node] for node in nodes))
+            self._wanted += ours
+
+    def seen(self, read_by: Literal["numa_maps", "move_pages"], sampled_of: int | None = None) -> Seen:
+        if not self._by_node:
+            raise ValueError(f"{read_by} shows no page of it")
+        return Seen(
+            by_node=dict(sorted(self._by_node.items())),
+            asked=sorted(self._asked),
+            placed_share=self._placed / self._wanted if self._wanted else 1.0,
+            read_by=read_by,
+            sampled_of=sampled_of,
+        )
+
+
+def _by_move_pages(ranges: _Ranges) -> Seen:
+    total = sum(len(pages) for each in ranges.values() for pages in each)
+    stride = -(-total // MOST_PAGES)
+    tally = _Tally()
+    for nodes, of_nodes in ranges.items():
+        found = mempolicy.nodes_of_pages([page * PAGE_BYTES for pages in of_nodes for page in _sample(pages, stride)])
+        counts = Counter(node for node in found if node >= 0)  # others were never touched
+        tally.add(nodes, counts, counts.total())
+    return tally.seen("move_pages", total if stride > 1 else None)
+
+
+def _sample(pages: range, stride: int) -> list[int]:
+    """A page of every ``stride``, at random places: interleaved pages have a stride of their own."""
+    if stride <= 1:
+        return list(pages)
+    rng = random.Random(0)
+    strips = (pages[start : start + stride] for start in range(0, len(pages), stride))
+    return [strip[int(rng.random() * len(strip))] for strip in strips]
+
+
+def _by_numa_maps(ranges: _Ranges, root: Path) -> Seen:
+    starts, counted = _numa_maps(root)
+    tally = _Tally()
+    for nodes, of_nodes in ranges.items():
+        mappings = sorted({mapping for pages in of_nodes for mapping in _mappings_of(pages, starts)})
+        counts: Counter[int] = sum((counted[mapping] for mapping in mappings), Counter())
+        tally.add(nodes, counts, min(counts.total(), sum(map(len, of_nodes))))
+    return tally.seen("numa_maps")
+
+
+def _numa_maps(root: Path) -> tuple[list[int], list[Counter[int]]]:
+    """The mappings' addresses, ascending, and their pages by node."""
+    starts, counted = [], []
+    for line in (root / "proc/self/numa_maps").read_text().splitlines():
+        address, *words = line.split()
+        starts.append(int(address, 16))
+        pairs = (word[1:].partition("=") for word in words if word.startswith("N") and "=" in word)
+        counted.append(Counter({int(node): int(count) for node, _, count in pairs}))
+    return starts, counted
+
+
+def _mappings_of(pages: range, starts: list[int]) -> range:
+    """Those from the last that begins at or before the first page to the last that begins before the end."""
+    first = bisect.bisect_right(starts, pages.start * PAGE_BYTES) - 1
+    return range(max(first, 0), bisect.bisect_left(starts, pages.stop * PAGE_BYTES))

@@ -1,0 +1,303 @@
+"""Bind this process to CPUs and to memory nodes, and read back what took effect.
+
+Threads and memory are two axes. Where the kernel may not be told of memory (Docker's default profile denies it), pages
+still follow the CPU that touches them first, which will do where the threads are on the nodes asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from primbench.errors import PlacementError
+from primbench.numa import mempolicy
+from primbench.numa.nodes import (
+    check_allowed,
+    check_memory,
+    cpus_near,
+    existing,
+    nodes_of,
+    of_kind,
+    reachable,
+    words_of,
+)
+from primbench.numa.topology import Node, memory_nodes, node_of_pci
+from primbench.quantities import Whole
+from primbench.system import nvml
+from primbench.system.files import attempt, format_cpu_list
+from primbench.system.refused_calls import refused_calls_named
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where to run, as asked.
+
+    numa_node: for threads and memory both; "auto" is the device's own node, and nothing where that is not known.
+    cpus or cpu_node, mem_nodes: for threads and for memory alone, and then ``numa_node`` gives the other of the two.
+    cpu_kind: for threads, of these or of all CPUs; a name that cores.cpu_kinds() gives, such as "performance".
+    mem_policy: how memory is taken from ``mem_nodes`` (or ``numa_node``): "bind" unless said otherwise; "local", on
+    the node of the CPU that touches it, names no nodes.
+    threads: of each library's thread pool; None leaves it to the library.
+    """
+
+    cpus: tuple[Whole, ...] | None = None
+    numa_node: Whole | Literal["auto"] | None = None
+    cpu_node: Whole | None = None
+    cpu_kind: str | None = None
+    mem_nodes: tuple[Whole, ...] | None = None
+    mem_policy: Literal["bind", "preferred", "interleave", "local"] | None = None
+    threads: Whole | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpus is not None and (not self.cpus or min(self.cpus) < 0):
+            raise PlacementError(f"cpus={format_cpu_list(self.cpus)!r}: at least one CPU number, such as 0-3")
+        if self.mem_nodes is not None and (not self.mem_nodes or min(self.mem_nodes) < 0):
+            raise PlacementError(f"mem_nodes={format_cpu_list(self.mem_nodes)!r}: at least one node, such as 0 or 0,1")
+        if self.cpu_kind is not None and re.fullmatch(r"[a-z][a-z0-9-]{0,40}", self.cpu_kind) is None:
+            raise PlacementError(f"cpu_kind={self.cpu_kind!r}: a name that primbench topo shows, such as performance")
+        if self.threads is not None and self.threads < 1:
+            raise PlacementError(f"threads={self.threads}: a whole number of at least 1")
+        self._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
+        cpus = None if self.cpus is None else f"cpus={format_cpu_list(self.cpus)}"
+        node = None if self.cpu_node is None else f"cpu_node={self.cpu_node}"
+        memory = None if self.mem_nodes is None else f"mem_nodes={format_cpu_list(self.mem_nodes)}"
+        if cpus and (node or self.cpu_kind):
+            other = node or f"cpu_kind={self.cpu_kind}"
+            raise PlacementError(f"{cpus} with {other}: both say where threads run; leave one out")
+        if self.numa_node is not None and (cpus or node) and memory:
+            asked = f"numa_node={self.numa_node} with {cpus or node} and {memory}"
+            raise PlacementError(f"{asked}: it has nothing left to say; leave it out")
+        if self.mem_policy == "local" and memory:
+            raise PlacementError(
+                f"mem_policy=local with {memory}: local memory is that of the CPU that touches it; leave one out"
+            )
+        if self.mem_policy not in (None, "local") and self.numa_node is None and memory is None:
+            raise PlacementError(f"mem_policy={self.mem_policy}: it needs nodes; name those of memory, or one for all")
+
+
+class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where this process runs, as read back from the kernel.
+
+    memory_nodes: those the policy names; [] where it names none, as the default policy does.
+    rung: how memory gets where it was asked for: the kernel is told ("bind", whatever the policy is called), or it
+    follows the CPU that touches it first, or no placement was asked for or possible ("none").
+    page_nodes: where pages are to be, by the policy or by first touch; [] is anywhere.
+    threads: of the largest library pool, read after the libraries are loaded.
+    reasons: field -> why it is not known, or not as asked.
+    """
+
+    cpus: list[Whole]
+    memory_policy: str | None
+    memory_nodes: list[Whole] | None
+    rung: Literal["bind", "first touch", "none"]
+    page_nodes: list[Whole] = []
+    threads: Whole | None = None
+    reasons: dict[str, str] = {}
+
+    @property
+    def lacks(self) -> list[str]:
+        """What was asked of the place and not had, in words: the process went on with less."""
+        found = [self.reasons[field] for field in ("numa_node", "cpus", "memory_policy") if field in self.reasons]
+        if "set_mempolicy" in self.reasons:
+            found.append(f"memory is where it was first touched: set_mempolicy: {self.reasons['set_mempolicy']}")
+        return found
+
+
+def apply(placement: Placement, device: str, root: Path = Path("/")) -> EffectivePlacement:
+    """Place this process. Call it before NumPy or a framework is imported and before any thread is started.
+
+    device: "cpu" or "cuda:N", for ``numa_node="auto"``. root: where /proc and /sys are read.
+    Raises PlacementError where what was asked for by number cannot be had; "auto" falls back with a reason.
+    """
+    check_cpus(placement)
+    reasons: dict[str, str] = {}
+    if placement.threads is not None:
+        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(placement.threads)))
+    node = _node_of(placement, device, root, reasons)
+    cpus, asked = _cpus_of(placement, node, root, reasons)
+    policy, nodes = _policy_of(placement, node, root, reasons)
+    if cpus is not None:
+        with refused_calls_named(PlacementError, f"{asked}: "):
+            _bind_threads(cpus, asked)
+    if policy is not None:
+        attempt(reasons, "set_mempolicy", lambda: mempolicy.set_policy(policy, nodes))
+    effective = _read_back(cpus is not None, policy, nodes, root, reasons)
+    if effective.rung == "none" and (by_number := _memory_by_number(placement)):
+        raise PlacementError(
+            f"{by_number}: memory cannot be bound there ({_listed(reasons) or effective.memory_policy}), and first "
+            f"touch by CPUs {format_cpu_list(effective.cpus)} does not do: allow set_mempolicy or use CPUs of that node"
+        )
+    return effective
+
+
+def read_threads() -> int | None:
+    """Threads of the largest pool among the libraries loaded by now; None where none has a pool."""
+    import threadpoolctl
+
+    return max((pool["num_threads"] for pool in threadpoolctl.threadpool_info()), default=None)
+
+
+def _node_of(placement: Placement, device: str, root: Path, reasons: dict[str, str]) -> Node | None:
+    """The node of ``numa_node``, or None: none was asked for, or "auto" finds none and gives the reason."""
+    asked = placement.numa_node
+    if asked is None:
+        return None
+    if asked != "auto":
+        return _numa_node(asked, placement, root)
+    return attempt(reasons, "numa_node", lambda: _numa_node(_device_node(device, root), placement, root))
+
+
+def _device_node(device: str, root: Path) -> int:
+    if device == "cpu":
+        raise PlacementError("numa_node=auto: a CPU run has no device whose node it could take")
+    address = nvml.pci_address(device)
+    node = node_of_pci(address, root)
+    if node is None:
+        raise PlacementError(f"numa_node=auto: the kernel does not know the node of {device} ({address}: -1)")
+    return node
+
+
+def _numa_node(asked: int, placement: Placement, root: Path) -> Node:
+    """The node, if what it is to give, memory or CPUs or both, is in this process's reach."""
+    option = f"numa_node={asked}"
+    node = existing(asked, option, root)
+    if placement.mem_nodes is None and node.has_memory:
+        check_allowed(node, option, root)
+    if placement.cpus is None and placement.cpu_node is None and (near := cpus_near(node, option, root)):
+        reachable(near, option)
+    return node
+
+
+def _cpus_of(
+    placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
+) -> tuple[Collection[int] | None, str]:
+    """Where threads are to run, None for anywhere, and the options that say so."""
+    cpus, option = _cpus_of_node(placement, node, root, reasons)
+    if placement.cpu_kind is None:
+        return cpus, option
+    options = f"{option} cpu_kind={placement.cpu_kind}".strip()
+    return of_kind(placement.cpu_kind, cpus, options, root), options
+
+
+def _cpus_of_node(
+    placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
+) -> tuple[Collection[int] | None, str]:
+    if placement.cpus is not None:
+        return placement.cpus, "cpus=" + format_cpu_list(placement.cpus)
+    asked, of_threads = placement.cpu_node, node
+    option = f"numa_node={node.id}" if node else ""
+    if asked is not None:
+        option = f"cpu_node={asked}"
+        of_threads = existing(asked, option, root)
+    if of_threads is None:
+        return None, ""
+    if near := cpus_near(of_threads, option, root) if asked is None else of_threads.cpus:
+        return reachable(near, option), option
+    if asked is not None or (placement.mem_nodes is not None and placement.numa_node != "auto"):
+        others = words_of(each for each in nodes_of(option, root) if each.cpus)
+        raise PlacementError(f"{option}: it has no CPUs to run on: use {others}, or ask for its memory alone")
+    reasons["cpus"] = f"node {of_threads.id} has no CPUs, and the kernel tells none near it: only memory is bound to it"
+    return None, ""
+
+
+def _policy_of(
+    placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
+) -> tuple[str | None, list[int]]:
+    """The memory policy to set, None to leave it as it is, and the nodes it names."""
+    if placement.mem_policy == "local":
+        return "local", []
+    policy = placement.mem_policy or "bind"
+    if placement.mem_nodes is not None:
+        for asked in placement.mem_nodes:
+            check_memory(asked, f"mem_nodes={format_cpu_list(placement.mem_nodes)}", root)
+        return policy, sorted(set(placement.mem_nodes))
+    if node is None:
+        return None, []
+    if not node.has_memory:
+        reasons["memory_policy"] = f"node {node.id} has no memory: the kernel takes the nearest that has"
+        return None, []
+    return policy, [node.id]
+
+
+def check_cpus(placement: Placement) -> None:
+    """Raises PlacementError where CPUs asked for by number are not this process's to use."""
+    available = os.sched_getaffinity(0)
+    if placement.cpus is not None and not available.issuperset(placement.cpus):
+        asked = format_cpu_list(placement.cpus)
+        raise PlacementError(f"cpus={asked}: this process may run on CPUs {format_cpu_list(available)} only")
+
+
+def _bind_threads(cpus: Collection[int], asked: str) -> None:
+    """Bind every thread of the process; those started later inherit it from the one that starts them."""
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # a thread that has ended meanwhile
+            os.sched_setaffinity(int(thread), cpus)
+    # The kernel drops what the control group forbids and reports success.
+    if os.sched_getaffinity(0) != set(cpus):
+        raise PlacementError(f"{asked}: the kernel granted only {format_cpu_list(os.sched_getaffinity(0))}")
+
+
+def _read_back(
+    bound: bool, asked_policy: str | None, asked_nodes: list[int], root: Path, reasons: dict[str, str]
+) -> EffectivePlacement:
+    """bound: whether threads were. What was asked of memory is compared with what the kernel says it does."""
+    cpus = os.sched_getaffinity(0)
+    policy, named = attempt(reasons, "get_mempolicy", mempolicy.current_policy) or (None, None)
+    near = [node for node in attempt({}, "nodes", lambda: memory_nodes(root)) or [] if cpus & set(node.cpus)]
+    # Pages that follow the CPU take turns among nodes by chance alone.
+    by_touch = policy in (None, "default", "local") and (asked_policy != "interleave" or len(asked_nodes) == 1)
+    rung: Literal["bind", "first touch", "none"] = "none"
+    page_nodes = named or []
+    if asked_nodes and policy in (asked_policy, f"{asked_policy} many") and named == asked_nodes:
+        rung = "bind"
+    elif by_touch and _touches(near, asked_nodes) and (bound or asked_policy is not None):
+        rung = "first touch"
+        # Else the kernel takes the nearest that may be used and has some, which it does not name.
+        known = (bound or asked_nodes) and all(node.is_usable for node in near)
+        page_nodes = [node.id for node in near] if known else []
+    return EffectivePlacement(
+        cpus=sorted(cpus),
+        memory_policy=policy,
+        memory_nodes=named,
+        rung=rung,
+        page_nodes=page_nodes,
+        reasons=reasons,
+    )
+
+
+def _touches(near: list[Node], asked_nodes: list[int]) -> bool:
+    """Whether pages taken on the nodes of the CPUs are where they were asked for."""
+    return not asked_nodes or (bool(near) and {node.id for node in near} <= set(asked_nodes))
+
+
+def _memory_by_number(placement: Placement) -> str:
+    """The fields that ask for memory with no leave to fall back; "" where there is none."""
+    options = []
+    if isinstance(placement.numa_node, int) and placement.mem_nodes is None:
+        options.append(f"numa_node={placement.numa_node}")
+    if placement.mem_nodes is not None:
+        options.append(f"mem_nodes={format_cpu_list(placement.mem_nodes)}")
+    if placement.mem_policy is not None and placement.numa_node != "auto":
+        options.append(f"mem_policy={placement.mem_policy}")
+    return " ".join(options)
+
+
+def _listed(reasons: dict[str, str]) -> str:
+    return "; ".join(f"{step}: {reason}" for step, reason in reasons.items())

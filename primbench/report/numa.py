@@ -1,0 +1,159 @@
+"""The affinity experiment for a terminal: what contradicts first, then a matrix of nodes a device."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from primbench.experiments.numa import (
+    CHASE,
+    CONFIDENCE,
+    CPU,
+    LAUNCH,
+    LOOKS_CONFIDENCE,
+    Affinity,
+    Cell,
+    Matrix,
+    Nearness,
+)
+from primbench.numa.topology import Topology
+from primbench.report import table
+from primbench.report.table import Table
+from primbench.system.files import format_cpu_list
+from primbench.units import format_bytes, format_percent, format_time, rate_column
+
+UNKNOWN = "-"
+
+
+def text(affinity: Affinity, topology: Topology) -> str:
+    """topology: for the names of GPUs."""
+    devices = dict.fromkeys(matrix.device for matrix in affinity.matrices)
+    names = {gpu.device: gpu.name for gpu in topology.gpus or [] if gpu.name}
+    tables = itertools.chain.from_iterable(_tables(affinity, device, names.get(device)) for device in devices)
+    missing = [f"{kind} was not measured: {reason}\n" for kind, reason in affinity.missing.items()]
+    return "\n".join(["".join(f"{line}\n" for line in headlines(affinity)), *map(table.text, tables), *missing])
+
+
+def headlines(affinity: Affinity) -> list[str]:
+    """A line a GPU or CPU node, those first where measurement and system contradict each other."""
+    axes = affinity.axes
+    nodes = sorted({*axes.cpu_nodes, *axes.memory_nodes})
+    lines = [_headline(each) for each in sorted(affinity.nearness, key=lambda each: each.disagreement is None)]
+    if len(nodes) == 1:
+        contradictions = [_headline(each) for each in affinity.nearness if each.disagreement]
+        lines = [*contradictions, f"There is one NUMA node here, {nodes[0]}: nothing is nearer or farther."]
+    return lines
+
+
+def _headline(found: Nearness) -> str:
+    if found.disagreement:
+        return f"{found.subject}: {found.disagreement}{_looks(found)}"
+    if found.node is None:
+        said = [f"; {who} says node {node}" for who, node in found.said.items() if node is not None]
+        return f"{found.subject}: {found.reason}{_looks(found)}{''.join(said)}"
+    who = [who for who, node in found.said.items() if node in (found.node, *found.initiators)]
+    others = f", as {' and '.join(who)} say{'s' * (len(who) == 1)}" if who else ""
+    others += "".join(
+        f"; {each} says node {node}" for each, node in found.said.items() if node is not None and each not in who
+    )
+    listed = format_cpu_list(found.initiators)
+    cpus = f", memory near the CPUs of node{'' if listed.isdecimal() else 's'} {listed}," if listed else ""
+    return f"{found.subject} is nearest to node {found.node}{cpus} by measurement{others}{_looks(found)}"
+
+
+def _looks(found: Nearness) -> str:
+    """How much longer the other nodes take."""
+    words = [
+        f"{look.by} from node {contrast.node} take {_ratio(contrast.ratio, contrast.low, contrast.high)} times as long"
+        for look in found.looks
+        for contrast in look.contrasts
+    ]
+    return f" ({', '.join(words)}; intervals of {format_percent(LOOKS_CONFIDENCE)})" if words else ""
+
+
+def _tables(affinity: Affinity, device: str, name: str | None) -> Iterator[Table]:
+    matrices = [matrix for matrix in affinity.matrices if matrix.device == device]
+    how = f"median of {_processes(affinity, matrices)}"
+    if any(len(matrix.cells) > 1 for matrix in matrices):
+        how += f"; ratio of the time to the nearest's, with the {format_percent(CONFIDENCE)} interval over rounds"
+    title = "  ".join(filter(None, ["host" if device == CPU else device, name, format_bytes(affinity.size_bytes)]))
+    placed = [matrix for matrix in matrices if matrix.kind != LAUNCH]
+    if placed:
+        columns = ["", "CPU node", *(f"memory node {node}" for node in affinity.axes.memory_nodes)]
+        rows = [row for matrix in placed for row in _rows(matrix)]
+        yield Table(f"{title}  ({how})", columns, rows, [*_notes(placed), *_caches(affinity, device, placed)])
+    for matrix in matrices:
+        if matrix.kind == LAUNCH:
+            rows = [[str(cell.cpu_node), shown] for cell, shown in zip(matrix.cells, _shown(matrix)[1], strict=True)]
+            title = f"{device}  launch and wait, an empty kernel"
+            yield Table(title, ["CPU node", "round trip"], rows, list(_notes([matrix])))
+
+
+def _processes(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
+    """As many as there are times of, which are fewer after an interruption or a failure."""
+    counts = {len(cell.times_s) for matrix in matrices for cell in matrix.cells if cell.times_s} or {0}
+    least, most = min(counts), max(counts)
+    there = f"{least}" if least == most else f"{least} to {most}"
+    of = "" if least == most == affinity.rounds else f" of {affinity.rounds}"
+    return f"{there}{of} process{'es' if affinity.rounds > 1 else ''}"
+
+
+def _caches(affinity: Affinity, device: str, matrices: Sequence[Matrix]) -> Iterator[str]:
+    timed = any(cell.times_s for matrix in matrices for cell in matrix.cells)
+    if timed and device == CPU and affinity.size_bytes <= affinity.caches_bytes:
+        yield (
+            f"the last-level caches hold {format_bytes(affinity.caches_bytes)} together: they may have served "
+            "what memory was to serve; a larger --bytes takes longer, and goes past them"
+        )
+
+
+def _rows(matrix: Matrix) -> Iterator[list[str]]:
+    """A row a CPU node."""
+    what, shown = _shown(matrix)
+    by_node: dict[int, list[str]] = {}
+    for cell, words in zip(matrix.cells, shown, strict=True):
+        by_node.setdefault(cell.cpu_node, []).append(words)
+    for node, cells in by_node.items():
+        yield [what, str(node), *cells]
+
+
+def _shown(matrix: Matrix) -> tuple[str, list[str]]:
+    """What is shown, and every cell: rates of copies, times of all else."""
+    if matrix.kind in (CHASE, LAUNCH):
+        values = [format_time(cell.median_s) for cell in matrix.cells]
+        what = "a load" if matrix.kind == CHASE else matrix.kind
+    else:
+        unit, values = rate_column([cell.bytes_per_s for cell in matrix.cells], "B/s")
+        what = f"{matrix.kind} {unit}"
+    alone = len(matrix.cells) == 1
+    return what, [value if alone else _beside(value, cell) for value, cell in zip(values, matrix.cells, strict=True)]
+
+
+def _beside(value: str, cell: Cell) -> str:
+    if cell.is_nearest:
+        return f"{value} nearest"
+    return value if cell.ratio is None else f"{value} {_ratio(cell.ratio, cell.ratio_low, cell.ratio_high)}"
+
+
+def _ratio(ratio: float, low: float | None, high: float | None) -> str:
+    """As many decimals as differences between processes deserve. One round has no interval, two may have a vast one."""
+    if low is None or high is None:
+        return f"{ratio:.3f}"
+    return f"{ratio:.3f} [{low:.3f}, {high:.3f}]" if high < 10 * ratio else f"{ratio:.3f} [wider than tenfold]"
+
+
+def _notes(matrices: Sequence[Matrix]) -> Iterator[str]:
+    """What disturbed the times that there are; why cells have none, or none of some rounds: a line a reason."""
+    cells = [(matrix.kind, cell) for matrix in matrices for cell in matrix.cells]
+    disturbed = [(kind, words) for kind, cell in cells for words in cell.disturbed.values()]
+    if disturbed:
+        first, words = disturbed[0]
+        times = sum(len(cell.times_s) for _, cell in cells)
+        yield f"! {len(disturbed)} of {times} measurements were disturbed, the first one ({first}): {'; '.join(words)}"
+    places: dict[str, dict[str, None]] = {}
+    for _, cell in cells:
+        if cell.reason:
+            memory = "" if cell.memory_node is None else f", memory node {cell.memory_node}"
+            places.setdefault(cell.reason, {})[f"CPU node {cell.cpu_node}{memory}"] = None
+    for reason, named in places.items():
+        yield f"{'; '.join(named)}: {reason}"

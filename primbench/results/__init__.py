@@ -1,0 +1,1 @@
+"""What was found, and the file that keeps it."""

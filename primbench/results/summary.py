@@ -1,0 +1,79 @@
+"""The summary of a record: one level deep, for CSV files and data frames. Times in seconds, unknown as None."""
+
+from __future__ import annotations
+
+from primbench.errors import InvalidRequest
+from primbench.measurement import Measurement, Samples
+from primbench.results.disturbances import disturbances
+from primbench.results.record import Record
+from primbench.system.files import format_cpu_list
+
+METRICS = ("enqueue_s", "stream_s", "device_s", "busy_s", "batch_s", "wall_s", "enqueue_single_s")
+
+
+def samples(measurement: Measurement | None, metric: str) -> Samples | None:
+    """A metric by its name; busy_s is found in the trace."""
+    if measurement is None:
+        return None
+    if metric == "busy_s":
+        return measurement.trace.busy_s if measurement.trace else None
+    found: Samples | None = getattr(measurement, metric)
+    return found
+
+
+def flat(record: Record) -> dict[str, object]:
+    """The summary of a record, one level deep: case fields, status, and of each metric the median and tail.
+
+    Every record of a primitive gives the same keys, whatever became of it, but for its labels.
+    """
+    case, measured = record.case, record.measurement or Measurement()
+    main = measured.main
+    row: dict[str, object] = {"primitive": case.primitive, "backend": case.backend, "device": case.device}
+    placement, nodes = case.placement, case.placement.mem_nodes
+    row |= {"cache": case.method.cache, "numa_node": placement.numa_node, "cpu_node": placement.cpu_node}
+    row |= {
+        "cpu_kind": placement.cpu_kind,
+        "mem_nodes": nodes and format_cpu_list(nodes),
+        "mem_policy": placement.mem_policy,
+    }
+    row |= {"threads": placement.threads, "arm": case.arm, "process": case.process}
+    row |= dict(case.parameters) | {f"label_{k}": v for k, v in case.labels.items()}
+    row |= {"status": record.status, "reason": record.reason, "verified": measured.verified}
+    for metric in METRICS:
+        row |= _quantiles(metric, samples(measured, metric))
+    for name, found in measured.others.items():
+        row |= _quantiles(name, found)
+    return (
+        row
+        | figures_of(record)
+        | {
+            "noise_fraction": main.noise if main else None,
+            "disturbed": "; ".join(disturbances(measured)) if main else None,
+            "flop": measured.flop,
+            "flop_per_s": measured.flop_per_s,
+            "bytes_moved": measured.bytes_moved,
+            "bytes_per_s": measured.bytes_per_s,
+            "launch_bound_fraction": measured.launch_bound_fraction,
+            "gap_per_kernel_s": measured.gap_per_kernel_s,
+            "kernels_per_call": measured.trace.kernels_per_call if measured.trace else None,
+            "sm_clock_hz": measured.gpu.sm_clock_hz if measured.gpu else None,
+        }
+    )
+
+
+def figures_of(record: Record) -> dict[str, float | None]:
+    """What the primitive itself makes of its times; a file may hold a problem that this version refuses."""
+    try:
+        return record.case.problem().figures(record.measurement or Measurement())
+    except InvalidRequest:
+        return {}
+
+
+def _quantiles(metric: str, found: Samples | None) -> dict[str, float | None]:
+    stem = metric.removesuffix("_s")
+    return {
+        f"{stem}_s": found.median_s if found else None,
+        f"{stem}_p95_s": found.quantile_s(0.95) if found else None,
+        f"{stem}_p99_s": found.quantile_s(0.99) if found else None,
+        f"{stem}_samples": len(found.samples_s) if found else None,
+    }

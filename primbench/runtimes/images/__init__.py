@@ -1,0 +1,1 @@
+"""Container images with this primbench in them."""

@@ -1,0 +1,193 @@
+"""Limits on the machine itself: a control group of our own, which a worker is put into."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from primbench.errors import BackendUnavailable
+from primbench.runtimes.launch import answer
+from primbench.runtimes.leftovers import remove_groups
+from primbench.spec.arm import Arm
+from primbench.system.cgroups import cgroup_folders
+from primbench.system.files import format_cpu_list
+
+PERIOD_US = 100_000
+_PROCESSES = "cgroup.procs"
+_SUBTREE = "cgroup.subtree_control"
+_WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # what is asked for, not who asks
+
+
+class _Group(NamedTuple):
+    """A control group of our own. enabled: controllers that its parent now has."""
+
+    folder: Path
+    enabled: list[str]
+
+
+class Limits(NamedTuple):
+    """in_front: of a command, that runs within them. enter: puts the process that calls it there."""
+
+    in_front: Sequence[str]
+    enter: Callable[[], None] | None
+
+
+@contextlib.contextmanager
+def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Limits]:
+    """Makes groups with the limits of an arm, or says how systemd does where groups may not be made here.
+
+    name: of the groups. This process stays outside: what clears up must not be killed for want of memory, nor use up
+    the quota. Raises BackendUnavailable where neither will do.
+    """
+    controllers = _controllers(arm)
+    if not controllers:
+        yield Limits([], None)
+        return
+    groups: list[_Group] = []
+    limits = Limits([], lambda: _enter(groups))
+    try:
+        try:
+            _make(controllers, arm, name, root, groups)
+        except (OSError, ValueError) as error:
+            _leave(groups)
+            if isinstance(error, OSError) and error.errno in _WRONG:
+                raise BackendUnavailable(
+                    f"arm {arm.name}: the kernel refuses {error.filename}: {error.strerror}"
+                ) from None
+            limits = Limits(_by_systemd(arm, error), None)
+        yield limits
+    finally:
+        _leave(groups)
+
+
+def _enter(groups: Sequence[_Group]) -> None:
+    for group in groups:
+        (group.folder / _PROCESSES).write_text("0")  # whoever writes
+
+
+def _controllers(arm: Arm) -> list[str]:
+    return [
+        *(["cpu"] if arm.cpus is not None else []),
+        *(["memory"] if arm.memory_bytes is not None else []),
+        *(["cpuset"] if arm.cpuset is not None or arm.mems is not None else []),
+    ]
+
+
+def _make(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_Group]) -> None:
+    """Fills ``groups`` as they are made, so that they can be removed after an error, too."""
+    on_v2 = []
+    for controller in controllers:
+        own = cgroup_folders(controller, root)[0]
+        if (own / "cgroup.controllers").exists():
+            on_v2.append(controller)
+        else:
+            groups.append(_Group(own / name, []))
+            _fill(groups[-1], _v1_limits(controller, arm, own))
+    if on_v2:
+        _make_on_v2(on_v2, arm, name, root, groups)
+
+
+def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_Group]) -> None:
+    """Below the nearest group that may have children: one that has processes, such as our own, mostly may not."""
+    above = cgroup_folders(controllers[0], root)
+    for parent in above:
+        enabled = [each for each in controllers if each not in (parent / _SUBTREE).read_text().split()]
+        groups.append(_Group(parent / name, enabled))
+        try:
+            for controller in enabled:
+                _write(parent / _SUBTREE, f"+{controller}")
+            _fill(groups[-1], _v2_limits(arm))
+            return
+        except OSError as error:
+            refusal = error
+            _leave([groups.pop()])
+    raise refusal
+
+
+def _fill(group: _Group, limits: Mapping[str, str]) -> None:
+    """Lets a process in: only then it is known whether one may. Not this one, which has to outlive the limits."""
+    group.folder.mkdir()
+    for file, value in limits.items():
+        _write(group.folder / file, value)
+    tried = subprocess.run(
+        ["sh", "-c", 'echo 0 > "$1"', "sh", group.folder / _PROCESSES],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if tried.returncode > 0:
+        raise PermissionError(errno.EPERM, tried.stderr.strip() or "no process may enter", str(group.folder))
+
+
+def _write(path: Path, value: str) -> None:
+    """Raises OSError that tells both: the kernel judges the value only then."""
+    try:
+        path.write_text(value)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"{path.name} = {value.strip()}") from None
+
+
+def _v1_limits(controller: str, arm: Arm, parent: Path) -> dict[str, str]:
+    if controller == "cpu":
+        return {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": _quota(arm)}
+    if controller == "memory":
+        return {"memory.limit_in_bytes": str(arm.memory_bytes)}
+    given = {"cpuset.cpus": arm.cpuset, "cpuset.mems": arm.mems}  # both are empty at first, and then take no process
+    return {
+        file: (parent / file).read_text() if numbers is None else format_cpu_list(numbers)
+        for file, numbers in given.items()
+    }
+
+
+def _v2_limits(arm: Arm) -> dict[str, str]:
+    limits: dict[str, str] = {}
+    if arm.cpus is not None:
+        limits["cpu.max"] = f"{_quota(arm)} {PERIOD_US}"
+    if arm.memory_bytes is not None:
+        limits["memory.max"] = str(arm.memory_bytes)
+    for file, numbers in (("cpuset.cpus", arm.cpuset), ("cpuset.mems", arm.mems)):
+        if numbers is not None:
+            limits[file] = format_cpu_list(numbers)
+    return limits
+
+
+def _quota(arm: Arm) -> str:
+    assert arm.cpus is not None
+    return str(round(arm.cpus * PERIOD_US))
+
+
+def _leave(groups: list[_Group]) -> None:
+    """Ends what is left in them, too."""
+    while groups:
+        group = groups.pop()
+        remove_groups([group.folder])
+        if any(group.folder.parent.glob("primbench-*")):
+            continue  # another one's limits would end with the controller
+        for controller in group.enabled:
+            with contextlib.suppress(OSError):
+                (group.folder.parent / _SUBTREE).write_text(f"-{controller}")
+
+
+def _by_systemd(arm: Arm, refusal: OSError | ValueError) -> list[str]:
+    """A scope of the user's own. Raises BackendUnavailable where that is not to be had either."""
+    scope = ["systemd-run", "--user", "--scope", "--quiet"]
+    reason, _ = answer([*scope, "echo", "yes"])
+    if reason is not None:
+        raise BackendUnavailable(
+            f"arm {arm.name}: limits on the host need a control group, which may not be made here ({refusal}), nor by "
+            f"systemd-run ({reason}): run as root, or have the group delegated"
+        )
+    return [*scope, *(f"--property={name}={value}" for name, value in properties(arm).items()), "--"]
+
+
+def properties(arm: Arm) -> dict[str, str]:
+    """systemd.resource-control(5)."""
+    limits = {
+        "CPUQuota": None if arm.cpus is None else f"{round(arm.cpus * 100)}%",
+        "MemoryMax": None if arm.memory_bytes is None else str(arm.memory_bytes),
+        "AllowedCPUs": None if arm.cpuset is None else format_cpu_list(arm.cpuset),
+        "AllowedMemoryNodes": None if arm.mems is None else format_cpu_list(arm.mems),
+    }
+    return {name: value for name, value in limits.items() if value is not None}

@@ -1,0 +1,322 @@
+"""An arm of a study: where and under what limits a worker runs, in words or in a file.
+
+In words: ``RUNTIME:KEY=VALUE,KEY=VALUE``, as in ``podman:cpus=2,seccomp=unconfined``. In a TOML file: a table with the
+same keys and ``runtime``, where lists, true and false, and the table ``env`` may be written as such.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from primbench.errors import InvalidRequest
+from primbench.numa.placement import Placement
+from primbench.spec.confidential import hidden, is_secret
+from primbench.system.files import format_cpu_list, parse_cpu_list
+from primbench.units import format_bytes, parse_size
+
+HOST_IMAGE = "host"
+"""The image that is the host's own root file system, so that only the container differs."""
+
+RUNTIMES = ("host", "docker", "podman", "apptainer", "charliecloud", "enroot", "crun", "runc")
+
+_CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NEXT_KEY = re.compile(
+    r",(?=[A-Za-z][\w.-]*=|env\.[A-Za-z_]\w*(?:,|$))"
+)  # other commas belong to a value, such as a list
+_ENV = "env."
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where workers run. What is None is left as the runtime has it.
+
+    name: as it is shown, unique in a study. runtime: "host", "docker", "podman", "apptainer", "charliecloud", "enroot",
+    "crun" or "runc". image: the runtime's own name of one; HOST_IMAGE unless said otherwise, and None on the host.
+    cpus: CPUs' worth of time (a quota). cpuset, mems: CPUs and memory nodes. memory_bytes, shm_bytes: at most.
+    seccomp: "default", "unconfined" or a profile's file; with crun and runc "docker" and "podman" are the filters of
+    those. cap_add, cap_drop: capabilities, as "SYS_NICE".
+    network, ipc: "private" or "host"; network also "none". cgroup: "private", or "host" for the control groups of who
+    starts the worker. root: the host's files are bound, or lie below an overlay. no_new_privileges: whether a program
+    is denied more than whoever starts it has. variables: set in the worker's environment. passed: names of those that
+    are there as they are where the study is started: no file and no list of processes has their values.
+    """
+
+    name: str
+    runtime: str = "host"
+    image: str | None = None
+    placement: Placement = Placement()
+    cpus: float | None = None
+    cpuset: tuple[int, ...] | None = None
+    mems: tuple[int, ...] | None = None
+    memory_bytes: int | None = None
+    shm_bytes: int | None = None
+    seccomp: str | None = None
+    cap_add: tuple[str, ...] = ()
+    cap_drop: tuple[str, ...] = ()
+    network: Literal["private", "host", "none"] | None = None
+    ipc: Literal["private", "host"] | None = None
+    cgroup: Literal["private", "host"] | None = None
+    root: Literal["bind", "overlay"] | None = None
+    no_new_privileges: Literal["yes", "no"] | None = None
+    variables: dict[str, str] = {}
+    passed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest for values that mean nothing in any runtime."""
+        usual = None if self.runtime == "host" else HOST_IMAGE
+        msgspec.structs.force_setattr(self, "image", (usual if self.image in (None, HOST_IMAGE) else self.image))
+        if not self.name.isprintable() or not self.name.strip():
+            raise InvalidRequest(f"arm name {self.name!r}: printable words, and at least one character")
+        if self.runtime not in RUNTIMES:
+            raise InvalidRequest(f"arm {self.name}: runtime {self.runtime!r}: there are {', '.join(RUNTIMES)}")
+        if self.runtime == "host" and self.image is not None:
+            raise InvalidRequest(f"arm {self.name}: the host runs no image: name a runtime, such as podman")
+        if self.image is not None and not re.fullmatch(r"[^\s-]\S*", self.image):
+            raise InvalidRequest(f"arm {self.name}: image {self.image!r}: the runtime's name of one, or {HOST_IMAGE}")
+        self._check_amounts()
+        for capability in self.cap_add + self.cap_drop:
+            if not _CAPABILITY.fullmatch(capability):
+                raise InvalidRequest(f"arm {self.name}: capability {capability!r}: its name, such as SYS_NICE")
+        for variable, value in [*self.variables.items(), *((name, "") for name in self.passed)]:
+            if not _VARIABLE.fullmatch(variable) or "\0" in value:
+                raise InvalidRequest(f"arm {self.name}: env.{variable}: a variable's name, such as env.OMP_NUM_THREADS")
+
+    def _check_amounts(self) -> None:
+        if self.cpus is not None and not (self.cpus > 0 and math.isfinite(self.cpus)):
+            raise InvalidRequest(f"arm {self.name}: cpus={self.cpus:g}: CPUs' worth of time, more than 0, such as 1.5")
+        for key, numbers in (("cpuset", self.cpuset), ("mems", self.mems)):
+            if numbers is not None and (not numbers or min(numbers) < 0):
+                raise InvalidRequest(f"arm {self.name}: {key}: at least one number, as in 0-3+8")
+        for key, size_bytes in (("memory", self.memory_bytes), ("shm", self.shm_bytes)):
+            if size_bytes is not None and size_bytes < 1:
+                raise InvalidRequest(f"arm {self.name}: {key}: more than 0 bytes, such as 1GiB")
+        if self.shm_bytes is not None and self.ipc == "host":
+            raise InvalidRequest(
+                f"arm {self.name}: shm with ipc=host: the host's shared memory is as it is; leave one out"
+            )
+
+    @property
+    def on_host_root(self) -> bool:
+        """Whether the worker sees the host's own files, libraries and Python among them."""
+        return self.runtime == "host" or self.image == HOST_IMAGE
+
+
+def parse_arm(text: str) -> Arm:
+    """The arm of a text such as "podman:image=primbench:cpu,cpus=2". Raises InvalidRequest."""
+    runtime, colon, settings = text.partition(":")
+    if colon and not settings:
+        raise InvalidRequest(f"arm {text!r}: after the colon come settings, as in host:cpus=2")
+    where = f"arm {hidden(text)!r}"
+    pairs: list[tuple[str, str | None]] = []
+    for setting in _NEXT_KEY.split(settings) if settings else []:
+        key, equals, value = setting.partition("=")
+        if not equals and not key.startswith(_ENV):
+            raise InvalidRequest(f"{where}: {setting!r} is no KEY=VALUE; the keys are {_known()}")
+        pairs.append((key, value if equals else None))
+    return _arm(runtime, pairs, where)
+
+
+def arm_of(table: Mapping[str, Any]) -> Arm:
+    """The arm of a table of a TOML file. Raises InvalidRequest."""
+    runtime = table.get("runtime", "host")
+    if not isinstance(runtime, str):
+        raise InvalidRequest(f"[[arm]] runtime = {runtime!r}: a name in quotes: {', '.join(RUNTIMES)}")
+    pairs = [pair for key, value in table.items() if key != "runtime" for pair in _pairs(key, value)]
+    return _arm(runtime, pairs, f"[[arm]] of {runtime}")
+
+
+def _pairs(key: str, value: Any) -> Iterable[tuple[str, str | None]]:
+    """What a line of a table would be in words."""
+    if key == "env" and isinstance(value, dict):
+        return [(f"{_ENV}{name}", None if each is True else _word(name, each)) for name, each in value.items()]
+    if isinstance(value, list):
+        return [(key, "+".join(_word(key, each) for each in value))]
+    return [(key, _word(key, value))]
+
+
+def _word(key: str, value: Any) -> str:
+    if isinstance(value, bool) and key in _YES_OR_NO:
+        return "yes" if value else "no"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidRequest(
+            f"[[arm]] {key} = {value!r}: neither a text nor a number: write it in quotes, as --arm has it"
+        )
+    return str(value)
+
+
+def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> Arm:
+    if runtime not in RUNTIMES:
+        raise InvalidRequest(f"{where}: runtime {runtime!r}: there are {', '.join(RUNTIMES)}")
+    fields: dict[str, Any] = {}
+    placement: dict[str, Any] = {}
+    seen: set[str] = set()
+    for key, value in pairs:
+        if key in seen:
+            raise InvalidRequest(f"{where}: {key} is given twice")
+        seen.add(key)
+        if value is None:
+            fields["passed"] = (*fields.get("passed", ()), key.removeprefix(_ENV))
+        elif key.startswith(_ENV):
+            fields.setdefault("variables", {})[_not_secret(key, where)] = value
+        elif key in _PLACEMENT:
+            placement[_PLACEMENT[key].field] = _parsed(_PLACEMENT[key].parse, key, value, where)
+        elif key in _FIELDS:
+            fields[_FIELDS[key].field] = _parsed(_FIELDS[key].parse, key, value, where)
+        else:
+            raise InvalidRequest(f"{where}: unknown key {key!r}; the keys are {_known()}")
+    fields["placement"] = Placement(**placement)
+    if "name" not in fields:
+        fields["name"] = _words(Arm(name=runtime, runtime=runtime, **fields))
+    return Arm(runtime=runtime, **fields)
+
+
+def _not_secret(key: str, where: str) -> str:
+    """The name of the variable. Raises InvalidRequest where its value is not to be written down."""
+    name = key.removeprefix(_ENV)
+    if is_secret(name):
+        raise InvalidRequest(
+            f"{where}: {key}: its value would stand in files and in lists of processes: set {name} in the environment, "
+            f"and write {key} without a value ({key} = true in a table)"
+        )
+    return name
+
+
+def _parsed(parse: Callable[[str], Any], key: str, value: str, where: str) -> Any:
+    try:
+        return parse(value)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{where}: {key}={value}: {error}") from None
+
+
+def _known() -> str:
+    return ", ".join(["name", *SETTING_KEYS.values(), *PLACEMENT_KEYS])
+
+
+def format_arm(arm: Arm) -> str:
+    """Inverse of ``parse_arm``. Raises InvalidRequest where words cannot say it, a TOML table can."""
+    words = _words(arm)
+    if arm.name != words:
+        words += f"{',' if ':' in words else ':'}name={arm.name}"
+    if parse_arm(words) != arm:
+        raise InvalidRequest(f"arm {arm.name}: a value of it cannot be told from a key: write it as a table of a file")
+    return words
+
+
+def _words(arm: Arm) -> str:
+    """Without the name."""
+    settings = []
+    for table, held in ((_FIELDS, arm), (_PLACEMENT, arm.placement)):
+        for key, setting in table.items():
+            value = getattr(held, setting.field)
+            if key != "name" and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
+                settings.append(f"{key}={setting.write(value)}")
+    settings += [f"{_ENV}{name}={value}" for name, value in arm.variables.items()]
+    settings += [f"{_ENV}{name}" for name in arm.passed]
+    return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
+
+
+def _amount(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII):
+        raise InvalidRequest("CPUs' worth of time, such as 1.5; which CPUs is cpuset=0-3 or bind-cpus=0-3")
+    return float(text)
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        raise InvalidRequest("a whole number")
+    return int(text)
+
+
+def _list(text: str) -> tuple[int, ...]:
+    return parse_cpu_list(text.replace("+", ","))
+
+
+def _format_list(numbers: Iterable[int]) -> str:
+    return format_cpu_list(numbers).replace(",", "+")
+
+
+def _size(size_bytes: int) -> str:
+    short = format_bytes(size_bytes).replace(" ", "")
+    return short if "." not in short and parse_size(short) == size_bytes else f"{size_bytes}B"
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise InvalidRequest(f"there are {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def _node(text: str) -> int | str:
+    return text if text == "auto" else _whole(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.upper().removeprefix("CAP_") for name in text.replace("+", ",").split(","))
+
+
+class _Setting(NamedTuple):
+    """How a key is read into a field, and written."""
+
+    field: str
+    parse: Callable[[str], Any] = str
+    write: Callable[[Any], str] = str
+
+
+_FIELDS = {
+    "name": _Setting("name"),
+    "image": _Setting("image"),
+    "cpus": _Setting("cpus", _amount, "{:.12g}".format),
+    "cpuset": _Setting("cpuset", _list, _format_list),
+    "mems": _Setting("mems", _list, _format_list),
+    "memory": _Setting("memory_bytes", parse_size, _size),
+    "shm": _Setting("shm_bytes", parse_size, _size),
+    "seccomp": _Setting("seccomp"),
+    "cap-add": _Setting("cap_add", _names, "+".join),
+    "cap-drop": _Setting("cap_drop", _names, "+".join),
+    "network": _Setting("network", _one_of("private", "host", "none")),
+    "ipc": _Setting("ipc", _one_of("private", "host")),
+    "cgroup": _Setting("cgroup", _one_of("private", "host")),
+    "root": _Setting("root", _one_of("bind", "overlay")),
+    "no-new-privileges": _Setting("no_new_privileges", _one_of("yes", "no")),
+}
+_PLACEMENT = {
+    "numa-node": _Setting("numa_node", _node),
+    "cpu-node": _Setting("cpu_node", _whole),
+    "cpu-kind": _Setting("cpu_kind"),
+    "mem-node": _Setting("mem_nodes", _list, _format_list),
+    "mem-policy": _Setting("mem_policy", _one_of("bind", "preferred", "interleave", "local")),
+    "bind-cpus": _Setting("cpus", _list, _format_list),
+    "threads": _Setting("threads", _whole),
+}
+_YES_OR_NO = ("no-new-privileges",)
+SETTING_KEYS = {setting.field: key for key, setting in _FIELDS.items() if key != "name"} | {"variables": f"{_ENV}NAME"}
+"""What a runtime has to see to: the fields of an arm, each with its key."""
+PLACEMENT_KEYS = tuple(_PLACEMENT)
+"""What the worker sees to by itself."""
+
+
+def with_placement_keys(message: str) -> str:
+    """Where a placement is refused, its fields by the keys that an arm has for them: "cpus" is a quota there."""
+    key_of = {setting.field: key for key, setting in _PLACEMENT.items()}
+    return re.sub(rf"\b({'|'.join(key_of)})=", lambda found: f"{key_of[found[1]]}=", message)
+
+
+def settings_of(arm: Arm) -> dict[str, str]:
+    """The fields that an arm asks its runtime for, each with its key."""
+    return {field: key for field, key in SETTING_KEYS.items() if getattr(arm, field) not in (None, (), {})}
+
+
+def in_words(arm: Arm, field: str) -> str:
+    """A field that an arm asks its runtime for, as ``parse_arm`` takes it."""
+    if field == "variables":
+        return ",".join(f"{_ENV}{name}={value}" for name, value in arm.variables.items())
+    key = SETTING_KEYS[field]
+    return f"{key}={_FIELDS[key].write(getattr(arm, field))}"

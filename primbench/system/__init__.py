@@ -1,0 +1,1 @@
+"""What Linux and NVML say of this machine and this process."""

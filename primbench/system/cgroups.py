@@ -1,0 +1,66 @@
+"""This process's control groups, v1, v2 or both, as far as they are visible here.
+
+Every reader takes the ``root`` under which /proc and /sys are found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from primbench.system.files import Mount, read_mounts
+
+
+def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
+    """This process's control group and those above it, as far as they are visible, nearest first.
+
+    Of the v1 hierarchy that has the ``controller``, else of the v2 one. A limit on any of them holds.
+    Raises ValueError where no such hierarchy is mounted, or nowhere as far down as this process is in it.
+    """
+    paths = _cgroup_paths(root)
+    is_v1 = bool(controller) and controller in paths  # v2 has those that no v1 hierarchy took
+    path = paths.get(controller if is_v1 else "")
+    mounts = [mount for mount in _cgroup_mounts(root) if _has(mount, controller, is_v1=is_v1)]
+    if path is None or not mounts:
+        raise ValueError(f"no control groups with {controller} are mounted")
+    for mount in mounts:
+        folders = _folders(PurePosixPath(path), mount, root)
+        if folders:
+            return folders
+    raise ValueError(f"the control group {path} of this process lies outside what is mounted here")
+
+
+def _has(mount: Mount, controller: str, *, is_v1: bool) -> bool:
+    return controller in mount.options.split(",") if is_v1 else mount.kind == "cgroup2"
+
+
+def _folders(path: PurePosixPath, mount: Mount, root: Path) -> list[Path]:
+    """The control group and those above it, by this mount; none where it does not show the control group."""
+    # In a container the path may still be the host's: the mount's own root says how much of it to drop.
+    if not path.is_relative_to(mount.source):
+        return []
+    steps = path.relative_to(mount.source).parts
+    top = root / mount.point.lstrip("/")
+    if ".." in steps or not top.joinpath(*steps).is_dir():
+        return []
+    return [top.joinpath(*steps[:depth]) for depth in range(len(steps), -1, -1)]
+
+
+def cgroup_version(root: Path = Path("/")) -> str:
+    """One of "v1", "v2" and, where both are mounted, "hybrid". Raises ValueError where neither is."""
+    kinds = {mount.kind for mount in _cgroup_mounts(root)}
+    if not kinds:
+        raise ValueError("no control groups are mounted")
+    return "hybrid" if len(kinds) == 2 else "v2" if "cgroup2" in kinds else "v1"
+
+
+def _cgroup_paths(root: Path) -> dict[str, str]:
+    """Controller -> path from /proc/self/cgroup; the v2 path under the empty name."""
+    paths = {}
+    for line in (root / "proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
+
+
+def _cgroup_mounts(root: Path) -> list[Mount]:
+    return [mount for mount in read_mounts(root) if mount.kind in ("cgroup", "cgroup2")]

@@ -1,0 +1,101 @@
+"""GPUs on the PCI bus, by sysfs and by what the NVIDIA driver has under /proc: known without NVML.
+
+Every reader takes the ``root`` under which /proc and /sys are found and an address as sysfs writes it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from primbench.system.files import (
+    attempt,
+    labelled_value,
+    read_cpu_list,
+    read_number,
+    sysfs_address,
+    trimmed,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_NVIDIA, _DISPLAY_CONTROLLER = "0x10de", "0x03"  # the vendor, and the first byte of the class
+# PCI Express Base Specification: GT/s of a lane. Linux writes "8.0 GT/s PCIe", and "8 GT/s" before 5.7.
+_GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6, "128": 7}
+
+
+def gpu_addresses(root: Path) -> list[str]:
+    """NVIDIA's display controllers; the audio and the bridges beside them are devices of their own."""
+    folder = root / "sys/bus/pci/devices"
+    return [path.name for path in sorted(folder.iterdir()) if attempt({}, "", partial(_is_gpu, path))]
+
+
+def _is_gpu(path: Path) -> bool:
+    vendor, kind = (path / "vendor").read_text(), (path / "class").read_text()
+    return (trimmed(vendor), path.name) == (_NVIDIA, sysfs_address(path.name)) and kind.startswith(_DISPLAY_CONTROLLER)
+
+
+def memory_nodes_of_gpus(root: Path) -> dict[int, str]:
+    """Node -> address of the GPU whose own memory it is; {} without the driver, or where no GPU's memory is a node."""
+    folder = root / "proc/driver/nvidia/gpus"
+    addresses = attempt({}, "", lambda: [sysfs_address(path.name) for path in folder.iterdir()]) or []
+    nodes = {address: attempt({}, "", partial(_memory_node, root, address)) for address in addresses}
+    return {node: address for address, node in nodes.items() if node is not None}
+
+
+def _memory_node(root: Path, address: str) -> int:
+    path = root / "proc/driver/nvidia/gpus" / address / "numa_status"
+    node = whole_number(labelled_value(path, "Node"), path)
+    if node < 0:
+        raise ValueError(f"{path}: {node}")
+    return node
+
+
+def _by_driver(label: str) -> Callable[[Path, str], str]:
+    return lambda root, address: labelled_value(root / "proc/driver/nvidia/gpus" / address / "information", label)
+
+
+def _local_cpus(root: Path, address: str) -> list[int]:
+    path = root / "sys/bus/pci/devices" / address / "local_cpulist"
+    cpus = read_cpu_list(path)
+    if not cpus:
+        raise ValueError(f"{path} is empty")
+    return list(cpus)
+
+
+def _generation(name: str) -> Callable[[Path, str], int]:
+    def read(root: Path, address: str) -> int:
+        path = root / "sys/bus/pci/devices" / address / name
+        speed, _, unit = trimmed(path.read_text()).partition(" ")
+        if speed.removesuffix(".0") not in _GENERATIONS or not unit.startswith("GT/s"):
+            raise ValueError(f"{path}: expected a speed such as 16.0 GT/s PCIe, found {speed[:40]!r}")
+        return _GENERATIONS[speed.removesuffix(".0")]
+
+    return read
+
+
+def _width(name: str) -> Callable[[Path, str], int]:
+    def read(root: Path, address: str) -> int:
+        path = root / "sys/bus/pci/devices" / address / name
+        lanes = read_number(path)
+        if not 1 <= lanes <= 32:  # sysfs has 0, or 63 or 255, where there is no link to ask
+            raise ValueError(f"{path}: {lanes}")
+        return lanes
+
+    return read
+
+
+# Field of a GPU's place -> where it is found.
+READERS: dict[str, Callable[[Path, str], Any]] = {
+    "name": _by_driver("Model"),
+    "uuid": _by_driver("GPU UUID"),
+    "local_cpus": _local_cpus,
+    "memory_node": _memory_node,
+    "pcie_generation": _generation("current_link_speed"),
+    "pcie_generation_max": _generation("max_link_speed"),
+    "pcie_width": _width("current_link_width"),
+    "pcie_width_max": _width("max_link_width"),
+}

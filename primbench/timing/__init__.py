@@ -1,0 +1,1 @@
+"""Times one case in this process."""

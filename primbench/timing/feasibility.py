@@ -1,0 +1,62 @@
+"""Refuse what cannot be measured before anything is allocated: what does not fit, and what would take minutes."""
+
+from __future__ import annotations
+
+from primbench.backends import Backend
+from primbench.errors import UnsupportedCase
+from primbench.measurement import Method
+from primbench.problem import Problem, setup_of
+from primbench.system import memory
+from primbench.timing.sampling import Calls, Clock, host_timed
+
+CPU_MIN_CALLS = 8  # one checked, one warm, six samples
+HOPELESS_S = 120.0
+PROBES_FLOP = (2**24, 2**28, 2**31)
+TRUSTED_PROBE_S = 0.2
+
+
+def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
+    """Raise UnsupportedCase where the arrays cannot fit, before anything is allocated."""
+    from primbench.units import format_bytes
+
+    def check(need: int, free: int | None, where: str) -> None:
+        if free is not None and need > free:
+            raise UnsupportedCase(f"needs {format_bytes(need)}, {format_bytes(free)} free on {where}")
+
+    if backend.device == "cpu":
+        check((sets + 1) * problem.memory_bytes(), memory.available_memory_bytes(), "this host")
+        return
+    from primbench.cuda import driver
+
+    check(problem.memory_bytes(), memory.available_memory_bytes(), "this host")
+    check(sets * problem.memory_bytes(), driver.free_memory_bytes(), backend.device)
+
+
+def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock) -> None:
+    """Time small problems of the same kind and raise UnsupportedCase where this one would take minutes.
+
+    Only a probe that lasts 0.2 s may refuse: beside another busy process, a call of 0.1 ms can wait 16 ms for a CPU.
+    """
+    flop = problem.flop()
+    for probe_flop in PROBES_FLOP:
+        small = problem.probe(probe_flop)
+        if small is None or flop is None:
+            return
+        probe_s = _probe_s(backend, small, method, clock)
+        call_s = probe_s * flop / (small.flop() or flop)
+        if call_s * CPU_MIN_CALLS <= HOPELESS_S:
+            return
+        if probe_s >= TRUSTED_PROBE_S:
+            raise UnsupportedCase(
+                f"about {call_s:.0f} s a call, judged by a problem of {small.flop()} flop: {CPU_MIN_CALLS} calls would "
+                f"pass {HOPELESS_S:.0f} s; take a smaller size or another dtype or backend"
+            )
+
+
+def _probe_s(backend: Backend, small: Problem, method: Method, clock: Clock) -> float:
+    import numpy as np
+
+    inputs = small.inputs(np.random.default_rng(method.seed))
+    calls = Calls([setup_of(small.primitive, backend.name)(backend, small, *map(backend.put, inputs))])
+    take = host_timed(calls, 1, clock)
+    return min(take()[0] for _ in range(3))

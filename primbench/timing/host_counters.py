@@ -1,0 +1,198 @@
+"""What the machine did to this process while a case was timed: counters before and after, and their differences."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import resource
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from primbench.measurement import HostReading
+from primbench.system.cgroups import cgroup_folders
+from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
+from primbench.system.files import attempt, whole_number
+
+_THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # of v2, of v1
+_PERIODS = ("nr_periods", "nr_throttled")
+_PROCESSOR = 36  # after the name: the 39th of all
+BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where it last woke, whichever
+
+
+class Throttling(NamedTuple):
+    """Of one control group. A number that its cpu.stat lacks is None."""
+
+    held_back_s: float
+    periods: int | None = None
+    throttled_periods: int | None = None
+
+    def since(self, before: Throttling) -> Throttling:
+        return Throttling(
+            self.held_back_s - before.held_back_s,
+            _difference(self.periods, before.periods),
+            _difference(self.throttled_periods, before.throttled_periods),
+        )
+
+
+def _difference(now: int | None, before: int | None) -> int | None:
+    return None if now is None or before is None else now - before
+
+
+class Thread(NamedTuple):
+    """ran_s: on a CPU. waited_s: in which it could have run and had none. cpu: the last; None where all are alike."""
+
+    ran_s: float
+    waited_s: float
+    cpu: int | None
+
+    def since(self, before: Thread | None) -> Thread:
+        return self if before is None else Thread(self.ran_s - before.ran_s, self.waited_s - before.waited_s, self.cpu)
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters at one moment; only the differences that ``since`` makes of them mean anything.
+
+    threads: by number. throttling: by cpu.stat file, of this process's own control group and those above it.
+    """
+
+    root: Path
+    time_s: float
+    cpu_time_s: float
+    voluntary_switches: int
+    involuntary_switches: int
+    cpu_pressure_some_s: float | None
+    threads: dict[str, Thread] | None
+    throttling: dict[str, Throttling] | None
+    missing: dict[str, str]
+
+
+def start(root: Path = Path("/")) -> Snapshot:
+    """Read the counters; ``root`` is where /proc and /sys are found."""
+    missing: dict[str, str] = {}
+    pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: cpu_pressure("total", root) * 1e-6)
+    threads = attempt(missing, "waited_s", lambda: _threads(root))
+    throttling = attempt(missing, "throttled_s", lambda: _throttling(root))
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return Snapshot(
+        root=root,
+        time_s=time.perf_counter(),
+        cpu_time_s=usage.ru_utime + usage.ru_stime,
+        voluntary_switches=usage.ru_nvcsw,
+        involuntary_switches=usage.ru_nivcsw,
+        cpu_pressure_some_s=pressure_s,
+        threads=threads,
+        throttling=throttling,
+        missing=missing,
+    )
+
+
+def since(before: Snapshot) -> HostReading:
+    """The differences from ``before`` until now.
+
+    Of control groups the one counts that was held back most. waited_s counts the threads that are there now.
+    """
+    now = start(before.root)
+    missing = now.missing | before.missing
+    duration_s = now.time_s - before.time_s
+    pressure_s = waited_s = slow = throttled = None
+    if before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
+        pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
+    if before.threads is not None and now.threads is not None:
+        waited_s = max(each.since(before.threads.get(number)).waited_s for number, each in now.threads.items())
+        slow = attempt(missing, "slow_cpus", lambda: _slow_cpus(before, now, duration_s))
+    else:
+        missing["slow_cpus"] = missing["waited_s"]
+    if before.throttling is not None and now.throttling is not None:
+        same = before.throttling.keys() & now.throttling.keys()
+        held_back = [now.throttling[group].since(before.throttling[group]) for group in same]
+        throttled = max(held_back, key=lambda each: each.held_back_s, default=None)
+        if throttled is None:
+            missing["throttled_s"] = "this process was moved to another control group"
+    return HostReading(
+        duration_s=duration_s,
+        cpu_time_s=now.cpu_time_s - before.cpu_time_s,
+        voluntary_switches=now.voluntary_switches - before.voluntary_switches,
+        involuntary_switches=now.involuntary_switches - before.involuntary_switches,
+        cpu_pressure_some_s=pressure_s,
+        waited_s=waited_s,
+        throttled_s=throttled and throttled.held_back_s,
+        quota_periods=throttled and throttled.periods,
+        throttled_periods=throttled and throttled.throttled_periods,
+        slow_cpus=slow,
+        missing=missing,
+    )
+
+
+def cpu_pressure(name: str, root: Path) -> float:
+    """A number of the line "some": Linux, accounting/psi.rst: "avg10" is in percent, "total" in microseconds.
+
+    Of the machine or, where that is hidden, of the own control group. Raises OSError or ValueError.
+    """
+    path = root / "proc/pressure/cpu"
+    try:
+        text = path.read_text()
+    except OSError:
+        path = cgroup_folders("cpu", root)[0] / "cpu.pressure"
+        text = path.read_text()
+    found = re.search(rf"^some\b.*? {name}=([0-9]+(?:\.[0-9]+)?)(?=\s|$)", text, re.MULTILINE | re.ASCII)
+    if found is None:
+        raise ValueError(f"{path} has no {name} of some")
+    return float(found[1])
+
+
+def _threads(root: Path) -> dict[str, Thread]:
+    """Linux, scheduler/sched-stats.rst, schedstat."""
+    found = {}
+    folder = root / "proc/self/task"
+    kinds = attempt({}, "", lambda: _kinds(root))
+    for thread in os.listdir(folder):
+        path = folder / thread / "schedstat"
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            ran_ns, waited_ns, _ = path.read_text().split()
+            cpu = _cpu_of(folder / thread) if kinds else None
+            found[thread] = Thread(whole_number(ran_ns, path) * 1e-9, whole_number(waited_ns, path) * 1e-9, cpu)
+    if not found:
+        raise ValueError(f"{folder}: no thread has schedstat: this kernel does not count how long they wait")
+    return found
+
+
+def _cpu_of(thread: Path) -> int:
+    """The CPU that it runs on, or ran on last: proc_pid_stat(5), processor. A name may hold spaces and brackets."""
+    return int((thread / "stat").read_text().rpartition(")")[2].split()[_PROCESSOR])
+
+
+@functools.cache
+def _kinds(root: Path) -> list[CpuKind]:
+    """Read once: on a large machine that takes milliseconds."""
+    return cpu_kinds(root)
+
+
+def _slow_cpus(before: Snapshot, now: Snapshot, duration_s: float) -> list[int]:
+    slower = set(slower_cpus(_kinds(now.root), os.sched_getaffinity(0)))
+    seen: set[int | None] = set()
+    for number, thread in (now.threads or {}).items():
+        earlier = (before.threads or {}).get(number)
+        if thread.since(earlier).ran_s > BUSY_FRACTION * duration_s:
+            seen |= {thread.cpu, earlier.cpu if earlier else thread.cpu}
+    return sorted(slower & seen)
+
+
+def _throttling(root: Path) -> dict[str, Throttling]:
+    """cpu.stat file -> what its group's quota has done."""
+    found = {}
+    paths = [folder / "cpu.stat" for folder in cgroup_folders("cpu", root)]
+    for path in paths:
+        counters = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line)
+        for name in _THROTTLED_UNIT_S.keys() & counters.keys():
+            held_back_s = whole_number(counters[name], path) * _THROTTLED_UNIT_S[name]
+            periods = [whole_number(counters[each], path) if each in counters else None for each in _PERIODS]
+            found[str(path)] = Throttling(held_back_s, *periods)
+    if not found:
+        # The root group of v2 has the file without the counter.
+        raise ValueError(f"{paths[0]} counts no throttling: this control group can have no quota")
+    return found

@@ -1,0 +1,72 @@
+"""Which host memory the calls of a case read and write, and where its pages are before and after they are timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from primbench.numa import mempolicy, pages
+from primbench.numa.pages import Extent, Seen, extent_of
+from primbench.system.files import attempt
+from primbench.timing.verify import on_host
+
+if TYPE_CHECKING:
+    from primbench.backends import Backend
+    from primbench.measurement import Pages
+    from primbench.problem import Step
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Host memory that is about to be timed, and where its pages were. None is unknown, with the reason in missing."""
+
+    extents: list[Extent]
+    page_nodes: Sequence[int]
+    before: Seen | None
+    missing: dict[str, str]
+
+
+def watch(steps: Sequence[Step], extents: Sequence[Extent], page_nodes: Sequence[int] | None) -> Watched:
+    """Look at the pages before the timing. page_nodes: as timing.measure_on() has it.
+
+    extents: of what the steps were given and return, which counts where they do not name their buffers themselves.
+    """
+    named = [_named(step) for step in steps if hasattr(step, "host_buffers")]
+    timed = [extent for each in named for extent in each] if named else list(extents)
+    wanted = _nodes_of_policy() if page_nodes is None else page_nodes
+    missing: dict[str, str] = {}
+    before = None
+    if timed:
+        before = attempt(missing, "pages", lambda: pages.look(timed, wanted))
+    else:
+        missing["pages"] = "no host memory is timed"
+    return Watched(timed, wanted, before, missing)
+
+
+def _nodes_of_policy() -> list[int]:
+    _, nodes = attempt({}, "get_mempolicy", mempolicy.current_policy) or ("", [])
+    return nodes
+
+
+def pages_since(watched: Watched) -> tuple[Pages | None, dict[str, str]]:
+    """Where the pages are now and whether they were where they were to be, or None and the reason."""
+    before, missing = watched.before, dict(watched.missing)
+    if before is None:
+        return None, missing
+    after = attempt(missing, "pages", lambda: pages.look(watched.extents, watched.page_nodes))
+    return (pages.verdict(before, after) if after else None), missing
+
+
+def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[Extent]:
+    """Where arrays of a CPU backend lie; none for a GPU's. What is no array, as a step may return, has none.
+
+    Their places alone: what is kept would be memory that the case otherwise gives back.
+    """
+    if backend.device != "cpu":
+        return []
+    return [extent_of(on_host(backend, array)) for array in arrays if hasattr(array, "dtype")]
+
+
+def _named(step: Any) -> list[Extent]:
+    return [extent_of(array, None if node is None else (node,)) for array, node in step.host_buffers]

@@ -1,0 +1,215 @@
+"""Warm up, choose how many calls make a sample, and sample until the median is known. The clock is an argument."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from primbench import stats
+from primbench.measurement import Method, Samples
+from primbench.problem import Step
+from primbench.results.cpu_speed import Loop
+
+Clock = Callable[[], int]
+"""Nanoseconds from any origin, like time.perf_counter_ns."""
+Take = Callable[[], list[float]]
+"""Takes one or more samples, in seconds a call."""
+
+CLOCK: Clock = time.perf_counter_ns
+MIN_SAMPLES = 6  # the fewest for which a 95 % interval of the median exists
+HALVES = 5  # fewest samples in each of the two halves that warm-up compares
+HALVES_AGREE = 0.01
+SECONDARY_MIN_SHARE, SECONDARY_MAX_SHARE = 0.03, 0.01  # of min_time_s and max_time_s: 3 to 20 ms
+TAIL_SAMPLES = 10_000  # ten of them lie beyond p99.9
+TAIL_TIMES = 2.5  # times min_time_s: for so many samples of 25 us
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``, but never below 6 samples.
+
+    max_samples: so many are enough whatever they say.
+    """
+
+    max_noise: float
+    min_time_s: float
+    max_time_s: float
+    max_samples: float = math.inf
+
+
+class Pace:
+    """The clock that measures, and how processes that time the same calls at the same time keep in step.
+
+    They take the same decisions, because each is made from what now() and slowest() tell all of them. Here there is
+    one process, which decides alone.
+    """
+
+    def __init__(self, clock: Clock = CLOCK) -> None:
+        self.clock = clock
+        self.loop: Loop | None = Loop()
+
+    def now(self) -> int:
+        """Nanoseconds by which sampling is ended, the same everywhere."""
+        return self.clock()
+
+    def slowest(self, values: list[float]) -> list[float]:
+        """Of each value the largest that any process has."""
+        return values
+
+    def begin(self) -> None:
+        """Return at the same moment everywhere."""
+
+    def host_timed(self, calls: Calls, count: int) -> Take:
+        """Samples of the host clock around ``count`` calls, begun together, of the process that took longest."""
+        take = host_timed(calls, count, self.clock)
+
+        def in_step() -> list[float]:
+            self.begin()
+            return self.slowest(take())
+
+        return in_step
+
+
+def main_rule(method: Method) -> Rule:
+    return Rule(method.max_noise, method.min_time_s, method.max_time_s)
+
+
+def secondary_rule(method: Method) -> Rule:
+    """Metrics beside the main one get a few percent of its time: their scatter is itself a finding."""
+    return Rule(
+        method.max_noise,
+        min(method.min_time_s * SECONDARY_MIN_SHARE, method.max_time_s * SECONDARY_MAX_SHARE),
+        method.max_time_s * SECONDARY_MAX_SHARE,
+    )
+
+
+def tail_rule(method: Method) -> Rule:
+    """For metrics whose rare slow calls are a finding: samples enough for p99.9 where calls are quick."""
+    min_time_s = min(TAIL_TIMES * method.min_time_s, method.max_time_s)
+    return Rule(method.max_noise, min_time_s, method.max_time_s, TAIL_SAMPLES)
+
+
+class Calls:
+    """Makes ``count`` calls, going round the closures of the input sets.
+
+    stream_only: the step's attribute of that name: its time on the device is that of calls that follow one another
+    on a stream, which a graph would send another way.
+    """
+
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
+        self._next = 0
+        self.stream_only: bool = getattr(steps[0], "stream_only", False)
+
+    def __call__(self, count: int) -> None:
+        steps = self._steps
+        if len(steps) == 1:
+            step = steps[0]
+            for _ in range(count):
+                step()
+            return
+        first = self._next
+        self._next = (first + count) % len(steps)
+        for step in [steps[(first + i) % len(steps)] for i in range(count)]:
+            step()
+
+
+def warm_up(take: Take, clock: Clock, *, window_s: float, max_time_s: float) -> None:
+    """Take samples, and forget them, until two halves of the recent ones agree within 1 %, as pyperf does.
+
+    The halves together last at least ``window_s`` and hold at least 10 samples. A GPU that reaches its power limit
+    takes 0.1 s to slow down: halves of a few milliseconds each would agree long before.
+    """
+    start = clock()
+    ended: list[tuple[int, float]] = []
+    while True:
+        samples = take()
+        now = clock()
+        ended += [(now, sample) for sample in samples]
+        if (now - start) / 1e9 >= max_time_s:
+            return
+        if (now - start) / 1e9 >= window_s and _halves_agree(_recent(ended, now - round(window_s * 1e9))):
+            return
+
+
+def _recent(ended: list[tuple[int, float]], since_ns: int) -> list[float]:
+    within = [sample for end, sample in ended if end >= since_ns]
+    return within if len(within) >= 2 * HALVES else [sample for _, sample in ended[-2 * HALVES :]]
+
+
+def _halves_agree(recent: list[float]) -> bool:
+    return len(recent) >= 2 * HALVES and _drift(recent) <= HALVES_AGREE
+
+
+def _drift(samples: list[float]) -> float:
+    """How far the medians of the earlier and the later half lie apart, over the larger."""
+    half = len(samples) // 2
+    earlier, later = stats.quantile(samples[:half], 0.5), stats.quantile(samples[half:], 0.5)
+    return abs(earlier - later) / max(earlier, later)
+
+
+def collect(
+    take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, taken_by: str, loop: Loop | None = None
+) -> Samples:
+    """Sample until the rule says stop; every sample is kept.
+
+    loop: tells beside each sample how fast the CPU is; for times in which the host has a part.
+    """
+    samples: list[float] = []
+    loops: list[tuple[int, float]] = []
+    start, look_at = clock(), MIN_SAMPLES
+    stopped: Literal["noise", "max time", "count"] | None = None
+    while stopped is None:
+        if loop and (loop_s := loop()) is not None:
+            loops.append((len(samples), loop_s))
+        samples += take()
+        spent_s = (clock() - start) / 1e9
+        if len(samples) < MIN_SAMPLES:
+            continue
+        if spent_s >= rule.min_time_s and len(samples) >= look_at:
+            look_at = len(samples) + len(samples) // 10 + 1  # sorting at every sample would cost more than sampling
+            noise = stats.relative_noise(samples)
+            # The interval supposes samples without a trend; the clock of a GPU at its power limit wanders for longer
+            # than it takes to collect a quiet hundred.
+            quiet = noise is not None and noise <= rule.max_noise and _drift(samples) <= rule.max_noise
+            stopped = "noise" if quiet else None
+        if stopped is None and spent_s >= rule.max_time_s:
+            stopped = "max time"
+        if stopped is None and len(samples) >= rule.max_samples:
+            stopped = "count"
+    return Samples(
+        samples_s=samples,
+        calls_per_sample=calls_per_sample,
+        taken_by=taken_by,
+        stopped=stopped,
+        loops_s=loops,
+    )
+
+
+def host_timed(calls: Calls, count: int, clock: Clock) -> Take:
+    """Samples of the host clock around ``count`` calls."""
+
+    def take() -> list[float]:
+        start = clock()
+        calls(count)
+        return [(clock() - start) / 1e9 / count]
+
+    return take
+
+
+@contextmanager
+def garbage_kept() -> Iterator[None]:
+    """No garbage collection inside: it would land in some samples and not in others."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

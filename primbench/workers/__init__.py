@@ -1,0 +1,1 @@
+"""The processes that measure, and those that start, watch and end them."""

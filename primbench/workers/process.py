@@ -1,0 +1,160 @@
+"""One worker as its parent has it: started here or in an arm, asked, timed out, ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from primbench import __version__
+from primbench.distributed.child import Child
+from primbench.distributed.ranks import Ranks, readable
+from primbench.errors import BackendUnavailable, PlacementError, WorkerError
+from primbench.results.record import Case
+from primbench.runtimes.leftovers import sweep
+from primbench.runtimes.refusals import refusal
+from primbench.spec.arm import Arm, with_placement_keys
+from primbench.system.jsonlines import UNREADABLE
+from primbench.workers import protocol
+from primbench.workers.applied import mismatch, outside
+from primbench.workers.protocol import Outcome, Ready, Refusal, Start
+from primbench.workers.supervisor import Order
+
+START_TIMEOUT_S = 120.0
+GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
+LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
+
+_Answer = TypeVar("_Answer", Ready, Outcome)
+
+
+class WorkerGone(WorkerError):
+    """The worker died or did not answer in time; the message says which, and is the failed case's reason."""
+
+
+class WorkerProcess:
+    """One running worker, and the further ranks of its cases where they have several."""
+
+    def __init__(
+        self, start: Start, *, arm: Arm | None = None, verbose: bool = False, ranks: Ranks | None = None
+    ) -> None:
+        """arm: where it runs; None is here, as this process does. ranks: ended with the worker.
+
+        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies, which in an
+        arm is BackendUnavailable, too, and WorkerError where it cannot be started.
+        """
+        self._ranks = ranks
+        self._in_arm = arm is not None
+        self._unread = b""
+        sockets = ranks.sockets if ranks else ()
+        peers = tuple(peer.fileno() for peer in sockets)
+        try:
+            self._child = _child(arm, start, peers, verbose)
+        except BaseException:
+            if ranks:
+                ranks.end()
+            raise
+        for peer in sockets:  # a rank sees that rank 0 has ended where no other process holds its end
+            peer.close()
+        try:
+            self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)
+            if arm is not None:
+                _check(arm, start, self.ready)
+        except BaseException as error:
+            self.end()
+            if arm is not None and isinstance(error, WorkerGone | BackendUnavailable):
+                raise BackendUnavailable(refusal(arm, str(error))) from None
+            if arm is not None and isinstance(error, PlacementError):
+                raise PlacementError(with_placement_keys(str(error))) from None
+            raise
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child.is_alive
+
+    def run(self, case: Case, timeout_s: float) -> Outcome:
+        """Raises WorkerGone, after which this worker is of no more use."""
+        outcome = self._ask(protocol.encode(case), timeout_s, Outcome)
+        if outcome.status == "failed" and self._ranks and (fate := self._fate()):
+            raise WorkerGone(fate)  # what rank 0 has seen of it was a closed connection
+        return outcome
+
+    def end(self) -> None:
+        """Kill the worker and everything it started."""
+        self._child.end()
+        if self._in_arm and self._child.was_killed:
+            sweep()
+        if self._ranks:
+            self._ranks.end()
+
+    def _ask(self, message: bytes, timeout_s: float, kind: type[_Answer]) -> _Answer:
+        try:
+            self._child.write(message + b"\n")
+            answer = protocol.decode_answer(self._read_line(timeout_s))
+        except BrokenPipeError:
+            raise WorkerGone(self._cause_of_death()) from None
+        except TimeoutError:
+            option = " (--timeout)" if kind is Outcome else ""
+            stopped = self._ranks and self._ranks.stopped()
+            because = f": {stopped}" if stopped else ""
+            raise WorkerGone(f"no answer within {timeout_s:g} s{option}{because}") from None
+        except UNREADABLE as error:
+            raise WorkerGone(f"worker spoke out of turn: {error}") from None
+        if isinstance(answer, Refusal):
+            raise (PlacementError if answer.placement else BackendUnavailable)(answer.reason)
+        if not isinstance(answer, kind):
+            raise WorkerGone(f"worker answered {type(answer).__name__} where {kind.__name__} was due")
+        return answer
+
+    def _read_line(self, timeout_s: float) -> bytes:
+        deadline = time.monotonic() + timeout_s
+        watched = [self._child.stdout, *(self._ranks.watched if self._ranks else ())]
+        while b"\n" not in self._unread:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            ready = readable(watched, min(left_s, LONGEST_WAIT_S))
+            if self._child.stdout in ready:
+                chunk = os.read(self._child.stdout, 1 << 20)
+                if not chunk:
+                    raise WorkerGone(self._cause_of_death())
+                self._unread += chunk
+            elif ready and self._ranks:
+                if fate := self._ranks.fate():
+                    raise WorkerGone(fate)
+                watched = [self._child.stdout]  # ended as it should: with the worker, which is heard next
+        line, self._unread = self._unread.split(b"\n", 1)
+        return line
+
+    def _cause_of_death(self) -> str:
+        """The worker's own, unless it may have died of the death of a rank."""
+        cause = self._child.cause_of_death()
+        return cause if self._child.was_killed else (self._fate() or cause)
+
+    def _fate(self) -> str | None:
+        """What a rank died of, if one did so at about this time."""
+        if self._ranks is None:
+            return None
+        readable(self._ranks.watched, GRACE_S)
+        return self._ranks.fate()
+
+
+def _child(arm: Arm | None, start: Start, peers: Sequence[int], verbose: bool) -> Child:
+    """The worker, or what starts it in an arm and speaks for it."""
+    if arm is None:
+        return Child("worker", "primbench.workers.worker", inherited=peers, verbose=verbose)
+    order = protocol.encode(Order(arm=arm, gpus=start.device != "cpu")).decode()
+    return Child("worker", "primbench.workers.supervisor", [order], verbose=verbose, clears_up=True)
+
+
+def _check(arm: Arm, start: Start, ready: Ready) -> None:
+    """Raises BackendUnavailable: results of two versions, or of a place not as asked for, are not to be compared."""
+    inside = ready.environment.primbench_version
+    if inside != __version__:
+        raise BackendUnavailable(
+            f"arm {arm.name}: image {arm.image} has primbench {inside}, this is {__version__}: build the image again"
+        )
+    if found := mismatch(arm, start.placement, ready, outside()):
+        raise BackendUnavailable(f"arm {arm.name}: {found}")

@@ -1,0 +1,76 @@
+"""What the front process and a worker say to each other, one JSON line a message.
+
+The front sends Start, then one Case at a time; the worker answers Ready or Refusal, then an Outcome a case.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from primbench.environment import Environment
+from primbench.measurement import Measurement, Trace
+from primbench.numa.placement import EffectivePlacement, Placement
+from primbench.results.record import Case
+
+PROTOCOL_VERSION = 1
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """backend and device left None are chosen by the worker, the backend among the candidates.
+
+    ranks: processes that its cases take, this one being rank 0; device is then its own. peers: sockets it inherits,
+    by descriptor, one to each further rank in their order. address: the host by which those reach it.
+    """
+
+    protocol_version: int = PROTOCOL_VERSION
+    candidates: list[str] = []
+    backend: str | None
+    device: str | None
+    placement: Placement = Placement()
+    purpose: Literal["time", "trace"] = "time"
+    ranks: int = 1
+    peers: tuple[int, ...] = ()
+    address: str = "127.0.0.1"
+
+
+class Enlist(msgspec.Struct, frozen=True, kw_only=True):
+    """What rank 0 tells each further rank first: which one it is, of how many, and what rank 0 itself was told."""
+
+    rank: int
+    size: int
+    start: Start
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    pid: int
+    backend: str
+    device: str
+    environment: Environment
+    placement: EffectivePlacement
+    versions: dict[str, str]
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The worker cannot work as asked. placement: it is the place that cannot be had, not the backend."""
+
+    reason: str
+    placement: bool
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What became of a case: a measurement from a timing worker, a trace from a tracing one, or a reason."""
+
+    status: Literal["ok", "skipped", "failed"]
+    reason: str | None = None
+    measurement: Measurement | None = None
+    trace: Trace | None = None
+
+
+Answer = Ready | Refusal | Outcome
+
+encode = msgspec.json.encode
+decode_answer = msgspec.json.Decoder(Answer).decode
+decode_start = msgspec.json.Decoder(Start).decode
+decode_case = msgspec.json.Decoder(Case).decode

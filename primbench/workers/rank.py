@@ -1,0 +1,70 @@
+"""A further rank of a collective: `python -P -m primbench.workers.rank DESCRIPTOR LOCAL_RANK`.
+
+The descriptor is a socket whose other end is rank 0; the local rank says which GPU of this host it takes. It does what
+rank 0 does, case by case, and reports nothing: what the ranks agree on, rank 0 tells the front. An error ends it, and
+its last words are the reason that the front gives.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from typing import NoReturn
+
+from msgspec.structs import replace
+
+from primbench.distributed.channel import Channel
+from primbench.distributed.group import Group, Refused
+from primbench.errors import BackendUnavailable, VerificationError
+from primbench.results.record import Case
+from primbench.system.refused_calls import refused_calls_named
+from primbench.timing.collective import measure_on
+from primbench.workers.protocol import Enlist
+from primbench.workers.worker import agree_on_devices, begin, die_with_parent, one_line, own_streams
+
+
+def main() -> None:
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    kept_open = own_streams()  # the front sees their end when this process ends
+    try:
+        serve(channel, int(sys.argv[2]))
+    except EOFError:  # rank 0 has ended, and nobody asks
+        pass
+    except Exception as error:
+        traceback.print_exc()  # seen with --verbose
+        print(one_line(error), file=sys.stderr, flush=True)
+        os._exit(1)
+    del kept_open
+    os._exit(0)
+
+
+def serve(channel: Channel, local_rank: int) -> NoReturn:
+    """Raises EOFError at the end."""
+    enlisted = channel.receive(Enlist)
+    group = Group(enlisted.rank, enlisted.size, [channel], enlisted.start.address)
+    try:
+        start = replace(enlisted.start, device=agree_on_devices(group, str(enlisted.start.device), local_rank))
+        with group.refusing_together(), refused_calls_named(BackendUnavailable):
+            backend, _ = begin(start)
+        group.agree()
+    except Refused:  # rank 0 says so of every case
+        channel.receive(Case)
+    gc.collect()
+    gc.freeze()
+    while True:
+        case = channel.receive(Case)
+        with suppress(Refused, VerificationError):  # of these all ranks know
+            measure_on(backend, case.problem(), case.method, group)
+        gc.collect()
+        backend.release()
+
+
+if __name__ == "__main__":
+    main()

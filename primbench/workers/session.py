@@ -1,0 +1,228 @@
+"""The parent's side: start workers, feed them cases, time them out, replace them, and leave none behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from msgspec.structs import replace
+
+from primbench.distributed.followers import Leader
+from primbench.distributed.ranks import LocalRanks, Ranks
+from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError
+from primbench.measurement import Measurement
+from primbench.numa.placement import check_cpus
+from primbench.results.record import Case, Record, Worker
+from primbench.spec.arm import Arm
+from primbench.workers.process import WorkerGone, WorkerProcess
+from primbench.workers.protocol import Outcome, Ready, Start
+
+DEFAULT_TIMEOUT_S = 300.0
+
+
+class Session:
+    """Runs cases in workers, a fresh one for each arm, process number, backend, device and placement, or failure.
+
+    A context manager: leaving it ends every worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        trace: bool = False,
+        skip_unavailable: bool = False,
+        skip_misplaced: bool = False,
+        verbose: bool = False,
+        first_worker: int = 0,
+        leader: Leader | None = None,
+        arms: Mapping[str, Arm] | None = None,
+        admit: Callable[[Worker], None] = lambda worker: None,
+    ) -> None:
+        """skip_unavailable: a backend that does not reach its device is a skipped case, not an error.
+
+        skip_misplaced: so is a place that cannot be had.
+
+        leader: of the processes that were started beside this one, to have the further ranks of a case from; None
+        starts them here.
+
+        arms: what cases mean by the names in ``Case.arm``.
+
+        admit: is shown each worker before it runs a case; what it raises, ``run`` raises, and ``started`` has the line.
+        """
+        self._timeout_s = timeout_s
+        self._trace = trace
+        self._skipped: tuple[type[Exception], ...] = (
+            *((BackendUnavailable,) if skip_unavailable else ()),
+            *((PlacementError,) if skip_misplaced else ()),
+        )
+        self._verbose = verbose
+        self._next_worker = first_worker
+        self._leader = leader
+        self._arms = {**(arms or {})}
+        self._admit = admit
+        self._gpus: int | None = None  # as the last worker saw them
+        self._running: dict[str, tuple[Start, WorkerProcess]] = {}
+        self._turn = ("", 0)  # arm and process of what runs now
+        self._number: int | None = None
+        self.started: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_all()
+
+    def run(self, cases: Iterable[Case]) -> Iterator[Worker | Record]:
+        """The record of each case as it ends, with a Worker line ahead of the first record it made.
+
+        Raises BackendUnavailable and PlacementError as the workers do, also where there is no runtime for an arm;
+        InvalidRequest for an arm that was not given. What is left of the cases may be run after these.
+        """
+        for case in cases:
+            if case.arm and case.arm not in self._arms:
+                raise InvalidRequest(f"arm {case.arm}: there are {', '.join(self._arms) or 'none'}")
+            record = self._run_case(case)
+            yield from self.started
+            self.started.clear()
+            yield record
+
+    def _run_case(self, case: Case) -> Record:
+        started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+        outcome = self._outcome(case)
+        return Record(
+            case=case,
+            status=outcome.status,
+            reason=outcome.reason,
+            measurement=outcome.measurement,
+            worker=self._number,
+            started_utc=started,
+            duration_s=round(time.monotonic() - clock, 6),
+        )
+
+    def _outcome(self, case: Case) -> Outcome:
+        if reason := self._too_many_or_few(case):
+            self._number = None
+            return Outcome(status="skipped", reason=reason)
+        try:
+            timed = self._worker(case, "time").run(case, self._timeout_s)
+        except self._skipped as refusal:
+            self._number = None
+            return Outcome(status="skipped", reason=str(refusal))
+        except WorkerGone as gone:
+            timed = Outcome(status="failed", reason=str(gone))
+        if timed.status == "failed":
+            self._end("time")
+        if self._trace and timed.measurement is not None:
+            return replace(timed, measurement=self._with_trace(case, timed.measurement))
+        return timed
+
+    def _too_many_or_few(self, case: Case) -> str | None:
+        """Why there will not be as many ranks as a case has, if so."""
+        if case.ranks == 1:
+            return None
+        if self._leader is not None and not case.arm:
+            world = self._leader.world
+            return None if case.ranks == world.size else f"{case.ranks} ranks: {world.launcher} started {world.size}"
+        if case.device != "cpu" and self._gpus is not None and case.ranks > self._gpus:
+            return f"{case.ranks} ranks need {case.ranks} GPUs, and see {self._gpus}: fewer ranks, or --device cpu"
+        limited = self._arms[case.arm].cpuset if case.arm else None
+        cpus = len(case.placement.cpus or limited or os.sched_getaffinity(0))
+        return None if case.ranks <= cpus else f"{case.ranks} ranks need a CPU each, and may use {cpus}: fewer ranks"
+
+    def _with_trace(self, case: Case, measurement: Measurement) -> Measurement:
+        """The measurement with what a tracing worker saw, or with the reason why it saw nothing."""
+        if case.device == "cpu":
+            return replace(measurement, missing=measurement.missing | {"trace": "a CPU keeps no log of kernels"})
+        if case.ranks > 1:
+            return measurement
+        try:
+            traced = self._worker(case, "trace").run(case, self._timeout_s)
+        except (WorkerGone, BackendUnavailable) as gone:
+            traced = Outcome(status="failed", reason=str(gone))
+        if traced.trace is None:
+            self._end("trace")
+            return replace(measurement, missing=measurement.missing | {"trace": traced.reason or "no trace"})
+        missing = {name: reason for name, reason in measurement.missing.items() if name != "trace"}
+        return replace(measurement, trace=traced.trace, missing=missing)
+
+    def _worker(self, case: Case, purpose: str) -> WorkerProcess:
+        start = Start(
+            backend=case.backend,
+            device=case.device,
+            placement=case.placement,
+            purpose="trace" if purpose == "trace" else "time",
+            ranks=case.ranks,
+            address=self._leader.world.address if self._leader and not case.arm else "127.0.0.1",
+        )
+        if (case.arm, case.process) != self._turn:
+            self._end_all()
+            self._turn = (case.arm, case.process)
+        running = self._running.get(purpose)
+        if running is not None and running[0] == start and running[1].is_alive:
+            return running[1]
+        self._end(purpose)
+        if purpose == "time":
+            self._number = None
+        arm = self._arms[case.arm] if case.arm else None
+        worker = WorkerProcess(start, arm=arm, verbose=self._verbose, ranks=None if arm else self._further_ranks(case))
+        self._running[purpose] = (start, worker)
+        if purpose == "time":
+            self._announce(worker.ready, arm)
+        return worker
+
+    def _further_ranks(self, case: Case) -> Ranks | None:
+        """Those of a worker in an arm are started by itself, in there."""
+        if case.ranks == 1:
+            return None
+        check_cpus(case.placement)  # the worker would, when all of them are there
+        return self._leader.start() if self._leader else LocalRanks(case.ranks - 1, verbose=self._verbose)
+
+    def _announce(self, ready: Ready, arm: Arm | None) -> None:
+        self._number = self._next_worker
+        self._next_worker += 1
+        if ready.environment.devices.gpus:
+            self._gpus = len(ready.environment.devices.gpus)
+        self.started.append(
+            Worker(
+                worker=self._number,
+                pid=ready.pid,
+                backend=ready.backend,
+                device=ready.device,
+                environment=ready.environment,
+                placement=ready.placement,
+                versions=ready.versions,
+                arm=arm,
+            )
+        )
+        try:
+            self._admit(self.started[-1])
+        except BaseException:
+            self._end("time")
+            raise
+
+    def _end(self, purpose: str) -> None:
+        running = self._running.pop(purpose, None)
+        if running is not None:
+            running[1].end()
+
+    def _end_all(self) -> None:
+        for purpose in list(self._running):
+            self._end(purpose)
+
+
+def ask_a_worker(candidates: tuple[str, ...], device: str | None) -> Ready:
+    """What a worker finds: the backend and device it would choose among the candidates, and its environment.
+
+    Raises BackendUnavailable with the reasons where it finds none.
+    """
+    only = candidates[0] if len(candidates) == 1 else None
+    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device))
+    worker.end()
+    return worker.ready

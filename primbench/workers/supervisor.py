@@ -1,0 +1,170 @@
+"""A process between the front and the worker of an arm: `python -P -m primbench.workers.supervisor ORDER`.
+
+It makes what the arm needs, passes what the front says on to the worker, and clears everything away when the worker or
+the front has ended, however that ended: a container outlives the program that started it. It dies as the worker died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from primbench.errors import BackendUnavailable, PrimbenchError
+from primbench.runtimes import launch
+from primbench.runtimes.launch import Launch
+from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
+from primbench.runtimes.limits import limited
+from primbench.spec.arm import Arm
+from primbench.workers import protocol
+from primbench.workers.protocol import Refusal
+
+STEP_TIMEOUT_S = 60.0
+GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has ended
+_HINT = re.compile(r"(Run|See) '.* --help'")
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """arm: to start a worker in. gpus: whether it needs them. command: in place of the worker."""
+
+    arm: Arm
+    gpus: bool
+    command: list[str] | None = None
+
+
+def main() -> None:
+    order = msgspec.json.decode(sys.argv[1], type=Order)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as that, where a whole job is told to end; the worker heeds them
+        if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup, and then for the worker, too
+            signal.signal(number, lambda *_: None)
+    try:
+        sweep()
+        with launch_folder() as folder:
+            status = run(order, folder)
+    except PrimbenchError as refusal:
+        os.write(1, protocol.encode(Refusal(reason=str(refusal), placement=False)) + b"\n")
+        sys.exit(refusal.exit_code)
+    end_as(status)
+
+
+def run(order: Order, folder: Path) -> int:
+    """The exit status of the worker, the negative number of a signal as subprocess has it.
+
+    Raises BackendUnavailable or InvalidRequest where it cannot be started.
+    """
+    launched = launch(order.arm, folder, gpus=order.gpus, command=order.command)
+    if launched.after:  # an environment holds what is to stand in no file, and is not kept for nothing
+        note(folder, ToDo(after=launched.after, environment=launched.environment))
+    try:
+        for step in launched.before:
+            _make(order.arm, step, launched)
+        if order.arm.runtime != "host":
+            return _attend(order.arm, launched.worker, launched)
+        with limited(order.arm, folder.name) as limits:
+            return _attend(order.arm, [*limits.in_front, *launched.worker], launched, limits.enter)
+    finally:
+        for step in launched.after:
+            clear(step, launched.environment)
+
+
+def _make(arm: Arm, command: Sequence[str], launched: Launch) -> None:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            env=launched.environment, timeout=STEP_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise BackendUnavailable(f"arm {arm.name}: {command[0]} {command[1]} took over {STEP_TIMEOUT_S:g} s") from None
+    except OSError as error:
+        raise _absent(arm, command, error) from None
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip() and not _HINT.match(line)]
+        why = said[-1] if said else f"exit status {done.returncode}"
+        raise BackendUnavailable(f"arm {arm.name}: {command[0]} {command[1]}: {why}")
+
+
+def _absent(arm: Arm, command: Sequence[str], error: OSError) -> BackendUnavailable:
+    return BackendUnavailable(f"arm {arm.name}: {command[0]}: {error.strerror}: see `primbench arms`")
+
+
+def _attend(arm: Arm, command: Sequence[str], launched: Launch, enter: Callable[[], None] | None = None) -> int:
+    """Pass on what the front says until the worker ends, or the front does. enter: its limits, first of all."""
+    try:
+        worker = subprocess.Popen(
+            command, stdin=subprocess.PIPE, env=launched.environment, start_new_session=True, preexec_fn=enter
+        )
+    except OSError as error:
+        raise _absent(arm, command, error) from None
+    except subprocess.SubprocessError:  # by ``enter``
+        raise BackendUnavailable(f"arm {arm.name}: its control group takes no worker in") from None
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 1)  # the front sees the end of the worker's output when the worker ends
+    ended = os.pidfd_open(worker.pid)
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    try:
+        while ended not in (ready := [descriptor for descriptor, _ in poll.poll()]):
+            if 0 in ready and not _pass_on(worker):
+                _let_end(worker, ended)
+                break
+    finally:
+        _kill_session(worker.pid)
+        os.close(ended)
+    return worker.wait()
+
+
+def _kill_session(leader: int) -> None:
+    """Those of its processes, too, that are in groups of their own: Apptainer's mount of an image file is."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(int(name)) == leader:
+                os.kill(int(name), signal.SIGKILL)
+
+
+def _let_end(worker: subprocess.Popen[bytes], ended: int) -> None:
+    """A worker between two cases ends by itself, and then what its runtime started beside it does, too."""
+    assert worker.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        worker.stdin.close()
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.poll(GOODBYE_MS)
+
+
+def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
+    """Whether the front is still there."""
+    said = os.read(0, 1 << 16)
+    assert worker.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it is ending
+        worker.stdin.write(said)
+        worker.stdin.flush()
+    return bool(said)
+
+
+def end_as(status: int) -> NoReturn:
+    """As the worker: by its signal, of which programs that start containers make an exit status above 128."""
+    number = -status if status < 0 else status - 128
+    if number in signal.valid_signals():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError):  # of SIGKILL and SIGSTOP
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Whether a runtime that is installed starts anything: a container of this machine's own root, which ends at once.
+
+What stands in the way shows only then: limits that a runtime may not raise, control groups it does not know, a network
+it has not got.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import sys
+import time
+
+import msgspec
+
+from primbench.distributed.child import Child
+from primbench.errors import PrimbenchError
+from primbench.runtimes import RUNTIMES
+from primbench.runtimes.refusals import refusal
+from primbench.spec.arm import Arm
+from primbench.workers import protocol
+from primbench.workers.protocol import Refusal
+from primbench.workers.supervisor import Order
+
+STARTS_WITHIN_S = 20.0
+NEEDS_AN_IMAGE = "with an image of its own: none was started"
+
+
+def works_here(name: str) -> tuple[str, str]:
+    """In words, and the runtime's version."""
+    reason, version = RUNTIMES[name].found()
+    if reason is not None:
+        return f"no: {reason}", version
+    if not RUNTIMES[name].starts_host_root:
+        return f"yes, {NEEDS_AN_IMAGE}", version
+    reason = None if name == "host" else refused(Arm(name=name, runtime=name))
+    return ("yes" if reason is None else f"no: {reason}"), version
+
+
+def refused(arm: Arm, within_s: float = STARTS_WITHIN_S) -> str | None:
+    """Why no container starts in an arm, with the way out, in one line; None where one does. Nothing is left of it."""
+    order = protocol.encode(Order(arm=arm, gpus=False, command=[sys.executable, "-P", "-c", "pass"])).decode()
+    try:
+        child = Child("container", "primbench.workers.supervisor", [order], verbose=False, clears_up=True)
+    except PrimbenchError as error:
+        return str(error)
+    try:
+        said = _said(child, within_s)
+    finally:
+        child.end()
+    return None if said is None else refusal(arm, said).removeprefix(f"arm {arm.name}: ")
+
+
+def _said(child: Child, within_s: float) -> str | None:
+    """By the child, or how it died; None where all went well."""
+    deadline, heard = time.monotonic() + within_s, b""
+    with selectors.PollSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, deadline - time.monotonic())):
+            chunk = os.read(child.stdout, 1 << 16)
+            if not chunk:
+                break
+            heard += chunk
+        else:
+            return f"no container has started and ended within {within_s:g} s"
+    cause = child.cause_of_death()
+    if not child.has_failed:
+        return None
+    try:
+        return msgspec.json.decode(heard, type=Refusal).reason
+    except msgspec.MsgspecError:
+        return cause

@@ -1,0 +1,188 @@
+"""The child process that measures: `python -P -m primbench.workers.worker`, cases in on stdin, outcomes out on stdout.
+
+It is placed before any framework is imported, serves one backend on one device, and is replaced after a failure,
+so that a broken CUDA context costs one case.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import socket
+import traceback
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+from msgspec.structs import replace
+
+from primbench import environment
+from primbench.backends import Backend, best_available
+from primbench.distributed.channel import Channel
+from primbench.distributed.group import ALONE, Group, Refused, host_identity
+from primbench.distributed.ranks import LocalRanks
+from primbench.environment.devices import has_gpu_node
+from primbench.errors import BackendUnavailable, PlacementError, UnsupportedCase
+from primbench.numa import placement
+from primbench.results.record import Case
+from primbench.system import nvml
+from primbench.system.refused_calls import refused_calls_named
+from primbench.timing import collective
+from primbench.timing.case import measure_on, trace_on
+from primbench.workers import protocol
+from primbench.workers.protocol import Enlist, Outcome, Ready, Refusal, Start
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
+    source, sink = own_streams()
+    start = protocol.decode_start(source.readline())
+    try:
+        with refused_calls_named(BackendUnavailable):
+            placement.check_cpus(start.placement)  # before ranks are started in an arm
+            group = enlist(start)
+            refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.ranks > 1 else None
+            backend, ready = begin(start)
+    except (BackendUnavailable, PlacementError) as refusal:
+        say(sink, Refusal(reason=str(refusal), placement=isinstance(refusal, PlacementError)))
+        return
+    if start.ranks > 1 and refused is None:
+        refused = _refused(group.agree)  # all backends are open
+    gc.collect()
+    gc.freeze()  # what the framework's import left behind would be gone through after every case, for 50 ms
+    say(sink, ready)
+    while line := source.readline():
+        case = protocol.decode_case(line)
+        say(sink, run(backend, case, start, group, ready.placement.page_nodes) if refused is None else refused)
+        gc.collect()
+        backend.release()
+    os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this process with its parent, however that ends."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def own_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The real stdin and stdout for the protocol; a framework finds stdin empty, and what it prints goes to stderr."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return source, sink
+
+
+def say(sink: BinaryIO, message: protocol.Answer) -> None:
+    sink.write(protocol.encode(message) + b"\n")
+    sink.flush()
+
+
+def begin(start: Start) -> tuple[Backend, Ready]:
+    """Place this process, open the backend, and look around."""
+    if start.protocol_version != protocol.PROTOCOL_VERSION:
+        raise BackendUnavailable(
+            f"the worker's primbench speaks protocol {protocol.PROTOCOL_VERSION}, "
+            f"this one {start.protocol_version}: install the same version in both places"
+        )
+    if not _can_be_there(str(start.device)):
+        raise BackendUnavailable(
+            f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like"
+        )
+    placed = placement.apply(start.placement, start.device or "cpu")
+    backend = best_available(start.candidates, start.backend, start.device)
+    versions = backend.versions()  # loads what is looked at next: the libraries and their threads
+    ready = Ready(
+        pid=os.getpid(),
+        backend=backend.name,
+        device=backend.device,
+        environment=environment.collect(gpus=backend.device != "cpu"),
+        placement=replace(placed, threads=placement.read_threads()),
+        versions=versions,
+    )
+    return backend, ready
+
+
+def _can_be_there(device: str) -> bool:
+    """As far as the launcher of an arm can have left it out."""
+    is_inside = os.environ.get("PRIMBENCH_RUNTIME", "host") != "host"
+    return not (is_inside and device.startswith("cuda")) or has_gpu_node()
+
+
+def enlist(start: Start) -> Group:
+    """The ranks at the other ends of the inherited sockets, and this process as their rank 0.
+
+    Where there are none they are started here, inside the container: they end with this process.
+    """
+    sockets = [socket.socket(fileno=descriptor) for descriptor in start.peers]
+    channels = [Channel(each) for each in sockets or LocalRanks(start.ranks - 1, verbose=True).sockets]
+    for rank, channel in enumerate(channels, 1):
+        channel.send(Enlist(rank=rank, size=start.ranks, start=start))
+    return Group(0, start.ranks, channels, start.address)
+
+
+def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
+    """The device of this rank. device: that of rank 0; the ranks of a host take it and those after it.
+
+    Raises Refused on every rank where two of them would share a GPU.
+    """
+    if device == "cpu":
+        return device
+    number = int(device.removeprefix("cuda:")) + local_rank
+    try:
+        mine = f"cuda:{number % max(1, nvml.device_count())}"  # a launcher may show each rank its own GPU alone
+        identity = f"{host_identity()} {nvml.pci_address(mine)}"
+    except PlacementError:  # no NVML: a framework will tell whether there are so many
+        mine = f"cuda:{number}"
+        identity = f"{host_identity()} {mine}"
+    found = group.agree(identity, lambda identities: len(set(identities)))
+    if found < group.size:
+        raise Refused(f"{group.size} ranks need {group.size} GPUs, and see {found}: fewer ranks, or --device cpu")
+    return mine
+
+
+def _refused(agree: Callable[[], object]) -> Outcome | None:
+    """What becomes of every case where the ranks do not come together."""
+    try:
+        agree()
+    except Refused as reason:
+        return Outcome(status="skipped", reason=str(reason))
+    return None
+
+
+def run(
+    backend: Backend, case: Case, start: Start, group: Group = ALONE, page_nodes: Sequence[int] | None = None
+) -> Outcome:
+    """Measure or trace one case; every exception becomes a reason. page_nodes: as timing.measure_on() has it."""
+    try:
+        if group.size > 1:
+            problem = case.problem()
+            group.tell(case)
+            measured = collective.measure_on(backend, problem, case.method, group, page_nodes=page_nodes)
+            return Outcome(status="ok", measurement=measured)
+        if start.purpose == "trace":
+            return Outcome(status="ok", trace=trace_on(backend, case.problem(), case.method))
+        measured = measure_on(backend, case.problem(), case.method, page_nodes=page_nodes)
+        return Outcome(status="ok", measurement=measured)
+    except UnsupportedCase as reason:
+        return Outcome(status="skipped", reason=str(reason))
+    except Exception as error:  # whatever a framework raises is the outcome of this case, not of the run
+        traceback.print_exc()  # seen with --verbose
+        return Outcome(status="failed", reason=one_line(error))
+
+
+def one_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    name = type(error).__name__
+    return f"{name}: {lines[0]}" if lines and lines[0] not in name else name
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1043 @@
+"""Comparisons of studies and of files: verdicts, what they are called, what is refused, what explains them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from primbench import environment, stats
+from primbench.compare import ArmComparison, Comparison, Estimate, compare, compare_files
+from primbench.compare.estimates import ITSELF, SINGLE, TOO_BUSY, judged
+from primbench.compare.sides import BANDWIDTH, KERNEL, LAUNCH, margin_of
+from primbench.environment.container import Runtime
+from primbench.environment.libraries import Library
+from primbench.errors import InvalidRequest
+from primbench.measurement import GpuReading, HostReading, Measurement, Method, Pages, Samples
+from primbench.numa.placement import Placement
+from primbench.problem import build
+from primbench.results.record import Case, Results, Worker
+from primbench.system.cores import CpuKind
+from primbench.system.nvml import Gpu
+
+MadeStudy = Callable[..., Results]
+HERE = environment.collect(gpus=False)
+
+
+def case(primitive: str = "gemm", device: str = "cpu", **changes: Any) -> Case:
+    sizes = {"gemm": {"m": 64, "n": 64, "k": 64}, "memcpy": {"bytes": 2**26, "direction": "h2d"}}
+    backend = "torch" if device.startswith("cuda") else "numpy"
+    parameters = build(primitive, sizes.get(primitive, {}) | changes.pop("parameters", {})).parameters()
+    return Case(**{"primitive": primitive, "parameters": parameters, "backend": backend, "device": device} | changes)
+
+
+def samples(median_s: float, count: int = 7) -> Samples:
+    return Samples(samples_s=[median_s] * count, calls_per_sample=1, taken_by="host clock", stopped="noise")
+
+
+def scattered(scale: float, scatter: float = 0.002, arm: str = "podman") -> Callable[[str, Case, int], Measurement]:
+    """Processes that scatter around 1 ms, in one arm ``scale`` times as long."""
+    dice = np.random.default_rng(5)
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        time_s = 1e-3 * float(np.exp(dice.normal(0, scatter))) * (scale if name == arm else 1)
+        return Measurement(batch_s=samples(time_s))
+
+    return measured
+
+
+def only(comparison: Comparison) -> Estimate:
+    """The primary one of a single case."""
+    (found,) = [each for each in comparison.estimates if each.primary]
+    return found
+
+
+def first(comparison: Comparison) -> ArmComparison:
+    return comparison.arms[0]
+
+
+# --- verdicts
+
+FULL_S, SLOW_S = 25e-6, 40e-6
+
+
+def shared_core(scale: float, slow: Callable[[str, int], int]) -> Callable[[str, Case, int], Measurement]:
+    """Of 40 samples of a process so many, at first, beside a loop that shows the CPU slow, and 1.6 times as long."""
+    timed = scattered(scale, 0.002)
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        measurement, slowed = timed(name, case, pair), slow(name, pair)
+        assert measurement.batch_s
+        time_s = measurement.batch_s.median_s
+        loops_s = [(index, SLOW_S if index < slowed else FULL_S) for index in range(0, 40, 2)]
+        times_s = [time_s * (1.6 if index < slowed else 1) for index in range(40)]
+        return Measurement(batch_s=replace(measurement.batch_s, samples_s=times_s, loops_s=loops_s))
+
+    return measured
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(1.0, "equivalent"), (1.05, "slower")])
+def test_medians_are_of_samples_beside_which_the_cpu_was_at_full_speed(
+    made_study: MadeStudy, scale: float, verdict: str
+) -> None:
+    busy = shared_core(scale, lambda name, pair: 26 if (len(name) + pair) % 2 else 0)
+    comparison = compare(made_study(["host", "podman"], [case()], busy))
+    found = only(comparison)
+    assert found.at_full_speed
+    assert verdict == found.outcome
+    assert scale == pytest.approx(found.ratio, rel=0.005)
+    assert any("the CPU was slow beside some samples (host 32.5%, podman 32.5%)" in note for note in comparison.notes)
+
+
+def test_a_cpu_that_is_slow_in_most_processes_leaves_all_samples(made_study: MadeStudy) -> None:
+    busy = shared_core(1.0, lambda name, pair: 0 if pair == 0 else 40)
+    found = only(compare(made_study(["host", "podman"], [case()], busy)))
+    assert not found.at_full_speed
+    assert 8 == found.pairs
+
+
+def test_what_one_place_alone_suffers_is_not_left_out(made_study: MadeStudy) -> None:
+    """It may be its own doing, as where its threads get in each other's way."""
+    busy = shared_core(1.0, lambda name, pair: 26 if name == "podman" else 0)
+    comparison = compare(made_study(["host", "podman"], [case()], busy))
+    found = only(comparison)
+    assert (False, "slower") == (found.at_full_speed, found.outcome)
+    assert "slow beside some samples (host 0.0%, podman 65.0%)" in comparison.notes[0]
+    (explained_case,) = first(comparison).cases
+    assert explained_case.explanation is not None
+    (noise,) = explained_case.explanation.noise
+    assert "the CPU was slow beside 65.0% of the samples in podman, 0.0% in host" == noise
+
+
+def test_a_place_whose_cpu_is_always_slower_is_slower(made_study: MadeStudy) -> None:
+    """Its own loop is what its samples are held against."""
+    timed = scattered(1.6)
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        measurement = timed(name, case, pair)
+        assert measurement.batch_s
+        loops_s = [(0, SLOW_S if name == "podman" else FULL_S)]
+        return Measurement(batch_s=replace(measurement.batch_s, loops_s=loops_s))
+
+    comparison = compare(made_study(["host", "podman"], [case()], measured))
+    assert "slower" == only(comparison).outcome
+    (explained_case,) = first(comparison).cases
+    assert explained_case.explanation is not None
+    assert [
+        "at its fastest the CPU takes for the same loop of Python 1.60 times as long in podman as in host: other CPUs, "
+        "a load that never stops"
+    ] == explained_case.explanation.noise
+
+
+def test_a_single_call_that_fills_a_batch_is_one_metric(made_study: MadeStudy) -> None:
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        timed = samples(1e-3 * jitter(pair))
+        return Measurement(batch_s=timed, wall_s=timed)
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert ["batch_s", "batch_mean_s"] == [each.metric for each in found.estimates]
+
+
+@pytest.mark.parametrize(
+    ("scale", "scatter", "verdict"),
+    [
+        (1.1, 0.002, "slower"),
+        (0.9, 0.002, "faster"),
+        (1.0, 0.001, "equivalent"),
+        (1.004, 0.0003, "different-but-small"),
+        (1.0, 0.02, "inconclusive"),
+    ],
+)
+def test_verdict(made_study: MadeStudy, scale: float, scatter: float, verdict: str) -> None:
+    found = only(compare(made_study(["host", "podman"], [case()], scattered(scale, scatter))))
+    assert (verdict, 8, KERNEL, True) == (found.outcome, found.pairs, found.margin, found.primary)
+    assert (found.pairs_needed is None) == (verdict != "inconclusive")
+
+
+def test_the_numbers_are_those_of_the_paired_t(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.03, 0.01))
+    times = {
+        arm: [record.measurement.batch_s.median_s for record in sorted(results.records, key=lambda r: r.case.process)
+              if record.case.arm == arm and record.measurement and record.measurement.batch_s]
+        for arm in ("host", "podman")
+    }  # fmt: skip
+    expected = stats.paired(times["podman"], times["host"])
+    found = only(compare(results))
+    assert (expected.ratio, expected.interval(), expected.interval(0.9), expected.p()) == (
+        found.ratio, found.interval, found.interval90, found.q,
+    )  # fmt: skip
+    assert (stats.quantile(times["host"], 0.5), stats.quantile(times["podman"], 0.5)) == (found.baseline_s, found.arm_s)
+    assert expected.minimum_detectable() == found.minimum_detectable
+
+
+def test_the_samples_of_a_process_are_one_number(made_study: MadeStudy) -> None:
+    """A tail in every process moves no median."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        tail = [5e-3] * 3 if arm == "podman" else []
+        return Measurement(batch_s=replace(samples(1e-3), samples_s=[1e-3, 1.1e-3, 0.9e-3] * 3 + tail))
+
+    found = only(compare(made_study(["host", "podman"], [case()], measured)))
+    assert 1.0 == pytest.approx(found.ratio, rel=0.11)
+
+
+def test_margins() -> None:
+    assert (KERNEL, KERNEL) == (margin_of("gemm", "device_s"), margin_of("rnn", "batch_s"))
+    assert (BANDWIDTH, BANDWIDTH) == (margin_of("memcpy", "device_s"), margin_of("memcpy", "stream_s"))
+    assert {LAUNCH} == {margin_of("gemm", name) for name in ("enqueue_s", "stream_s", "wall_s", "wall_p99_s")}
+    assert {LAUNCH} == {margin_of("launch", name) for name in ("enqueue_s", "device_s", "batch_s")}
+    means = margin_of("gemm", "batch_mean_s"), margin_of("memcpy", "batch_mean_s"), margin_of("gemm", "wall_mean_s")
+    assert (KERNEL, BANDWIDTH, LAUNCH) == means
+
+
+def on_gpu(enqueue_s: float = 3e-6, device_s: float = 50e-6, wall_s: float = 60e-6, **others: Any) -> Measurement:
+    return Measurement(
+        enqueue_s=samples(enqueue_s), device_s=samples(device_s), stream_s=samples(device_s), wall_s=samples(wall_s),
+        **others,
+    )  # fmt: skip
+
+
+def jitter(pair: int) -> float:
+    return 1 + 1e-4 * math.sin(pair)
+
+
+def test_the_primary_metric_is_first_and_launches_have_their_own(made_study: MadeStudy) -> None:
+    cases = [case(device="cuda:0"), case("launch", device="cuda:0"), case("memcpy", device="cuda:0")]
+    found = first(compare(made_study(["host", "podman"], cases, lambda arm, case, pair: on_gpu(3e-6 * jitter(pair)))))
+    assert ["device_s", "enqueue_s", "device_s"] == [each.estimates[0].metric for each in found.cases]
+    assert all([each.primary for each in one.estimates] == [True] + 5 * [False] for one in found.cases)
+    judging = [[each.metric for each in one.estimates if each.judges] for one in found.cases]
+    assert [["device_s"], ["enqueue_s", "enqueue_mean_s"], ["device_s"]] == judging
+    assert found.mean is not None
+    assert (3, 8) == (found.mean.cases, found.mean.pairs)
+
+
+def test_tails_need_a_thousand_single_calls(made_study: MadeStudy) -> None:
+    def measured(count: int, calls: int) -> Callable[[str, Case, int], Measurement]:
+        wall = replace(samples(1e-5, count), calls_per_sample=calls)
+        return lambda arm, case, pair: Measurement(wall_s=wall)
+
+    names = [
+        [
+            each.metric
+            for each in compare(made_study(["host", "podman"], [case()], measured(*how))).estimates
+            if each.metric != "wall_mean_s"
+        ]
+        for how in ((1000, 1), (999, 1), (1000, 2))
+    ]
+    assert [["wall_s", "wall_p99_s"], ["wall_s"], ["wall_s"]] == names
+
+
+def test_false_discoveries_are_counted_over_all_cases(made_study: MadeStudy) -> None:
+    """A case that is past 5 % by itself is no discovery among twenty."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        shift = 0.02 if case.parameters["m"] == 64 else 0.0
+        log = (shift + 0.0176 * (-1) ** pair) if arm == "podman" else 0.0
+        return Measurement(batch_s=samples(1e-3 * math.exp(log)))
+
+    def of_sizes(count: int) -> Estimate:
+        cases = [case(parameters={"m": 64 + number}) for number in range(count)]
+        return first(compare(made_study(["host", "podman"], cases, measured))).cases[0].estimates[0]
+
+    alone, among_twenty = of_sizes(1), of_sizes(20)
+    assert ("slower", "inconclusive") == (alone.outcome, among_twenty.outcome)
+    assert alone.q is not None
+    assert among_twenty.q == pytest.approx(20 * alone.q)
+    assert alone.interval == among_twenty.interval
+
+
+def test_a_zero_difference_without_scatter_is_equivalence(made_study: MadeStudy) -> None:
+    found = only(compare(made_study(["host", "podman"], [case()], lambda *_: Measurement(batch_s=samples(1e-3)))))
+    assert ("equivalent", 1.0, (1.0, 1.0)) == (found.outcome, found.ratio, found.interval)
+
+
+def test_a_single_pair_has_no_interval(made_study: MadeStudy) -> None:
+    found = only(compare(made_study(["host", "podman"], [case()], scattered(2.0), pairs=1)))
+    assert ("inconclusive", None, None) == (found.outcome, found.interval, found.q)
+    assert SINGLE == found.reason
+
+
+def test_is_decided_once_every_case_has_a_verdict(made_study: MadeStudy) -> None:
+    assert compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.001))).is_decided
+    assert not compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.05))).is_decided
+    assert not compare(made_study(["host", "podman"], [case()], lambda *_: "out of memory")).is_decided
+
+
+# --- the baseline against itself
+
+
+def itself(ratio: float, half_width: float) -> Estimate:
+    low, high = ratio - half_width, ratio + half_width
+    return Estimate(
+        metric="batch_s", primary=True, judges=True, pairs=8, baseline_s=1.0, arm_s=ratio, ratio=ratio, q=0.001,
+        margin=KERNEL, interval=(low, high), interval90=(low, high), is_equivalent=0.991 < low and high < 1.01,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("floor", "ratio", "verdict"),
+    [
+        (itself(1.0, 0.003), 1.05, "slower"),
+        (itself(1.05, 0.01), 1.05, "inconclusive"),  # it differs from itself by as much
+        (itself(1.05, 0.01), 2.0, "slower"),
+        (itself(1.0, 0.04), 1.03, "inconclusive"),  # too noisy
+        (itself(1.0, 0.04), 0.9, "faster"),
+        (itself(1.05, 0.01), 1.0, "inconclusive"),  # equivalence is not believed, either
+    ],
+)
+def test_what_the_baseline_differs_from_itself_by_is_no_difference(floor: Estimate, ratio: float, verdict: str) -> None:
+    found = judged(replace(itself(ratio, 0.002), q=1.0 if ratio == 1.0 else 0.001), floor)
+    assert (verdict, floor.interval) == (found.outcome, found.noise)
+    assert (found.reason == ITSELF) == (verdict == "inconclusive")
+
+
+def test_the_baseline_run_twice_is_no_arm(made_study: MadeStudy) -> None:
+    found = compare(made_study(["host", "podman", "host (again)"], [case()], scattered(1.1)))
+    assert ["podman"] == [arm.name for arm in found.arms]
+    assert found.again is not None
+    assert ("equivalent", "slower") == (found.again.cases[0].estimates[0].outcome, only(found).outcome)
+    assert only(found).noise == found.again.cases[0].estimates[0].interval
+
+
+# --- which cases are compared
+
+
+def test_the_first_arm_is_the_baseline_or_the_one_that_is_named(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.1))
+    assert ("host", "slower") == (compare(results).baseline, only(compare(results)).outcome)
+    assert "faster" == only(compare(results, "podman")).outcome
+    with pytest.raises(InvalidRequest, match="--baseline nosuch: the arms are host, podman"):
+        compare(results, "nosuch")
+
+
+def test_placement_and_process_do_not_tell_cases_apart(made_study: MadeStudy) -> None:
+    results = made_study(["host", "host:numa-node=0"], [case()], scattered(1.0, 0.001))
+    placed = [
+        replace(record, case=replace(record.case, placement=Placement(numa_node=0)))
+        if record.case.arm != "host" else record
+        for record in results.records
+    ]  # fmt: skip
+    assert "equivalent" == only(compare(replace(results, records=placed))).outcome
+
+
+def test_unequal_cases_are_refused_by_what_differs(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.0))
+    longer = [
+        replace(record, case=replace(record.case, method=Method(cache="cold")))
+        if record.case.arm == "podman"
+        else record
+        for record in results.records
+    ]
+    with pytest.raises(InvalidRequest, match=r'method\.cache is "hot" in host and "cold" in podman'):
+        compare(replace(results, records=longer))
+
+
+def test_sides_that_share_nothing_are_refused(made_study: MadeStudy) -> None:
+    one = made_study(["host"], [case()], scattered(1.0))
+    other = made_study(["host"], [case(parameters={"m": 128})], scattered(1.0))
+    with pytest.raises(InvalidRequest, match=r"parameters\.m is 64 in a\.jsonl and 128 in b\.jsonl"):
+        compare_files(one, other, ("a.jsonl", "b.jsonl"))
+
+
+def test_cases_of_one_side_are_noted(made_study: MadeStudy) -> None:
+    both = made_study(["host"], [case(), case(parameters={"m": 128})], scattered(1.0))
+    one = made_study(["host"], [case()], scattered(1.0))
+    assert "in a alone: 1 case of gemm" in compare_files(both, one, ("a", "b")).notes
+
+
+def test_a_pair_with_a_failed_side_counts_for_nothing(made_study: MadeStudy) -> None:
+    timed = scattered(1.1)
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement | str:
+        return "out of memory" if (arm, pair) in (("podman", 2), ("host", 5)) else timed(arm, case, pair)
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert (6, "slower") == (found.estimates[0].pairs, found.estimates[0].outcome)
+    assert "host failed: out of memory (1 of 8); podman failed: out of memory (1 of 8)" == found.reason
+
+
+def test_a_case_that_one_arm_never_ran_has_a_reason(made_study: MadeStudy) -> None:
+    timed = scattered(1.0)
+    arm = first(
+        compare(made_study(["host", "podman"], [case()], lambda *of: "died" if of[0] == "podman" else timed(*of)))
+    )
+    assert ([], None) == (arm.cases[0].estimates, arm.mean)
+    assert "podman failed: died (8 of 8)" in str(arm.cases[0].reason)
+
+
+def test_the_mean_is_over_pairs_that_have_every_case(made_study: MadeStudy) -> None:
+    cases = [case(parameters={"m": m}) for m in (64, 128)]
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement | str:
+        if (arm, pair, case.parameters["m"]) == ("podman", 0, 64):
+            return "died"
+        slower = {64: 1.21, 128: 1.0}[int(case.parameters["m"])] if arm == "podman" else 1.0
+        return Measurement(batch_s=samples(1e-3 * slower * (1 + 1e-4 * (pair % 3 == 0) * (arm == "host"))))
+
+    found = first(compare(made_study(["host", "podman"], cases, measured))).mean
+    assert found is not None
+    assert (2, 7) == (found.cases, found.pairs)
+    assert found.ratio == pytest.approx(1.1, rel=1e-3)
+    assert found.interval is not None
+    assert found.interval[0] < 1.1 < found.interval[1]
+
+
+def test_a_mean_of_other_samples_than_the_cases_own_says_so(made_study: MadeStudy) -> None:
+    """Each case has half of the pairs at full speed, and the two together none."""
+    cases = [case(parameters={"m": m}) for m in (64, 128)]
+
+    def half(odd: bool) -> Callable[[str, Case, int], Measurement]:
+        return shared_core(1.0, lambda name, pair: 40 if pair % 2 == odd else 0)
+
+    halves = {64: half(True), 128: half(False)}
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        return halves[int(case.parameters["m"])](name, case, pair)
+
+    arm = first(compare(made_study(["host", "podman"], cases, measured)))
+    assert [(True, 4)] * 2 == [(each.primary.at_full_speed, each.primary.pairs) for each in arm.cases if each.primary]
+    assert arm.mean is not None
+    assert (True, 8) == (arm.mean.of_all_samples, arm.mean.pairs)
+    alone = first(compare(made_study(["host", "podman"], cases[:1], halves[64]))).mean
+    assert alone is not None
+    assert (False, 4) == (alone.of_all_samples, alone.pairs)
+
+
+# --- two files
+
+
+def test_two_files_are_unpaired(made_study: MadeStudy) -> None:
+    one = made_study(["host"], [case()], scattered(1.0), pairs=6)
+    other = made_study(["host"], [case()], scattered(1.1, arm="host"), pairs=5)
+    comparison = compare_files(one, other, ("a.jsonl", "b.jsonl"))
+    assert (False, "a.jsonl", "b.jsonl") == (comparison.paired, comparison.baseline, first(comparison).name)
+    assert ("slower", 5) == (only(comparison).outcome, only(comparison).pairs)
+    assert any("unpaired" in note for note in comparison.notes)
+    assert not any(each.is_single for each in comparison.estimates)
+
+
+def test_one_process_a_file_has_no_interval_and_says_what_that_costs(made_study: MadeStudy) -> None:
+    one, other = (made_study(["host"], [case()], scattered(scale, arm="host"), pairs=1) for scale in (1.0, 2.0))
+    comparison = compare_files(one, other, ("a", "b"))
+    assert ("inconclusive", None) == (only(comparison).outcome, only(comparison).interval)
+    assert 2.0 == pytest.approx(only(comparison).ratio, rel=0.02)
+    assert all(each.is_single for each in comparison.estimates)
+
+
+def test_a_file_of_several_arms_is_none_of_two(made_study: MadeStudy) -> None:
+    study = made_study(["host", "podman"], [case()], scattered(1.0))
+    with pytest.raises(InvalidRequest, match="a: holds 2 arms, host, podman: compare it alone"):
+        compare_files(study, study, ("a", "b"))
+    with pytest.raises(InvalidRequest, match="one arm alone"):
+        compare(made_study(["host"], [case()], scattered(1.0)))
+
+
+def test_arms_without_a_study_need_a_baseline(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.1))
+    bare = replace(results, header=replace(results.header, study=None))
+    with pytest.raises(InvalidRequest, match="--baseline with one of host, podman"):
+        compare(bare)
+    assert "slower" == only(compare(bare, "host")).outcome
+
+
+# --- what a difference is called
+
+
+def place(name: str = "host", **changes: Any) -> environment.Environment:
+    runtime = Runtime(name=name, in_container=name != "host", evidence=[])
+    confinement = replace(HERE.confinement, runtime=runtime, **changes.pop("confinement", {}))
+    software = replace(HERE.software, **{"libraries": {"libcublas": [library("ab")]}} | changes.pop("software", {}))
+    return replace(HERE, confinement=confinement, software=software, **changes)
+
+
+def library(build_id: str) -> Library:
+    return Library(path="/usr/lib/libcublas.so", build_id=build_id)
+
+
+def effect(made_study: MadeStudy, one: environment.Environment, other: environment.Environment) -> str | None:
+    environments = {"host": one, "podman": other}
+    results = made_study(["host", "podman"], [case()], scattered(1.1), environments=environments)
+    return first(compare(results)).effect
+
+
+def test_effects(made_study: MadeStudy) -> None:
+    host, podman = place(), place("podman")
+    assert "container effect" == effect(made_study, host, podman)
+    assert "place effect" == effect(made_study, host, host)
+    other = replace(podman, software=replace(podman.software, libraries={"libcublas": [library("cd")]}))
+    assert "stack effect" == effect(made_study, host, other)
+    elsewhere = replace(podman, machine=replace(podman.machine, cpu_model="another"))
+    assert "machine effect" == effect(made_study, host, elsewhere)
+    unknown = replace(podman, software=replace(podman.software, libraries=None, missing={"libraries": "EPERM"}))
+    assert None is effect(made_study, host, unknown)
+
+
+def moved(results: Results, *arms: str) -> Results:
+    """The later half of these arms' workers on another CPU."""
+
+    def elsewhere(number: int, worker: Worker) -> Worker:
+        if worker.arm is None or worker.arm.name not in arms or number < len(results.workers) / 2:
+            return worker
+        machine = replace(worker.environment.machine, cpu_model="another")
+        return replace(worker, environment=replace(worker.environment, machine=machine))
+
+    return replace(results, workers=[elsewhere(number, worker) for number, worker in enumerate(results.workers)])
+
+
+def test_a_side_of_two_machines_is_told_and_names_the_effect(made_study: MadeStudy) -> None:
+    places = {"host": place(), "podman": place("podman")}
+    results = made_study(["host", "podman"], [case()], scattered(1.1), environments=places)
+    assert {} == compare(results).mixed
+    found = compare(moved(results, "podman"))
+    assert ("machine effect", ["podman"]) == (first(found).effect, [*found.mixed])
+    ((change, *counts),) = map(msgspec.structs.astuple, found.mixed["podman"])
+    assert ("machine.cpu_model", "another", [4, 8]) == (change.field, change.b, counts)
+    together = compare(moved(results, "host", "podman"))
+    assert ("container effect", ["host", "podman"]) == (first(together).effect, [*together.mixed]), "pair by pair"
+
+
+def test_a_second_worker_of_one_process_is_looked_at_too(made_study: MadeStudy) -> None:
+    """As where a run was gone on with elsewhere."""
+    results = made_study(["host", "podman"], [case()], scattered(1.1), pairs=1)
+    last = results.workers[-1]
+    machine = replace(last.environment.machine, kernel="2.6")
+    worker = replace(last, worker=2, environment=replace(last.environment, machine=machine))
+    resumed = replace(
+        results, workers=[*results.workers, worker], records=[*results.records, replace(results.records[-1], worker=2)]
+    )
+    found = compare(resumed)
+    (mixed,) = [each for each in found.mixed["podman"] if each.change.field == "machine.kernel"]
+    assert ("machine effect", "2.6", 1, 2) == (first(found).effect, mixed.change.b, mixed.workers, mixed.of)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_place_that_was_not_had_is_noted_and_is_a_cause_where_there_are_others(
+    made_study: MadeStudy, count: int
+) -> None:
+    assert HERE.nodes
+    nodes = [replace(HERE.nodes[0], id=number) for number in range(count)]
+    environments = {"host": place(nodes=nodes), "podman": place("podman", nodes=nodes)}
+    results = made_study(["host", "podman"], [case()], scattered(1.1), environments=environments)
+    refused = {"set_mempolicy": "EPERM"}
+    workers = [
+        replace(worker, placement=replace(worker.placement, reasons=refused))
+        if worker.arm and worker.arm.name == "podman"
+        else worker
+        for worker in results.workers
+    ]
+    found = compare(replace(results, workers=workers))
+    sentence = "podman was not placed as asked: memory is where it was first touched: set_mempolicy: EPERM"
+    assert sentence in found.notes
+    (one,) = first(found).cases
+    assert one.explanation is not None
+    assert [sentence] * (count > 1) == one.explanation.causes
+
+
+# --- explanations
+
+
+def explained(
+    made_study: MadeStudy, cases: list[Case], measured: Callable[[str, Case, int], Measurement], **how: Any
+) -> dict[str, Any]:
+    arms = how.pop("arms", ["host", "podman"])
+    found = first(compare(made_study(arms, cases, measured, **how)))
+    return {each.case.primitive: each.explanation for each in found.cases}
+
+
+def test_dearer_launches_account_for_what_a_call_of_many_kernels_takes(made_study: MadeStudy) -> None:
+    cases = [case("launch", device="cuda:0"), case(device="cuda:0")]
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        dearer_s = 1.5e-6 * (arm == "podman")
+        enqueue_s = (3e-6 + dearer_s) * jitter(pair)
+        if case.primitive == "launch":
+            return on_gpu(enqueue_s)
+        found = on_gpu(20 * enqueue_s, wall_s=(90e-6 + 20 * dearer_s) * jitter(pair), nodes_per_call=20.0)
+        return replace(found, stream_s=samples((80e-6 + 20 * dearer_s) * jitter(pair)))
+
+    found = explained(made_study, cases, measured)
+    assert ["launch"] == found["gemm"].parts
+    assert any(
+        "20 kernels a call x 1.50 us more a launch = 30.0 us more; stream takes 30.0 us more" == line
+        for line in found["gemm"].evidence
+    ), found["gemm"].evidence
+
+
+def test_a_slower_kernel_is_no_launch(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        device_s = 50e-6 * jitter(pair) * (1.1 if arm == "podman" else 1)
+        clock = GpuReading(sm_clock_hz=1.8e9 if arm == "podman" else 1.98e9)
+        return on_gpu(3e-6, device_s, device_s * 1.2, gpu=clock, algorithm=f"tile {arm}")
+
+    found = explained(made_study, [case(device="cuda:0")], measured)["gemm"]
+    assert ["kernel"] == found.parts
+    assert "the SM clock was 1.8 GHz in podman, 1.98 GHz in host: counted in cycles, the ratio of device is 1.000" in (
+        found.evidence
+    )
+    assert "the library chose tile podman in podman, tile host in host" in found.evidence
+
+
+def test_waiting_and_pages_are_evidence(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        there = arm == "podman"
+        host = HostReading(
+            duration_s=2.0, cpu_time_s=1.0, voluntary_switches=1, involuntary_switches=1,
+            throttled_s=0.8 * there, waited_s=0.01,
+        )  # fmt: skip
+        pages = Pages(by_node={0: 1}, asked=[1], misplaced=there, read_by="numa_maps")
+        time_s = 1e-3 * jitter(pair) * (1.4 if there else 1)
+        return Measurement(batch_s=samples(time_s), host=host, pages=pages)
+
+    found = explained(made_study, [case()], measured)["gemm"]
+    assert ["everything on the CPU"] == found.parts
+    assert [
+        "the CPU quota held back podman for 6.40 s added up over CPUs, in 16.0 s (cpu.stat), host never",
+        "pages were not where they were asked for in 8 of 8 processes in podman, 0 of 8 in host",
+    ] == found.evidence
+
+
+def test_what_stops_every_tenth_sample_is_seen_by_the_mean_and_by_the_counters(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        stopped = arm == "podman"
+        times_s = [1e-3 * jitter(pair)] * 9 + [(50e-3 if stopped else 1e-3) * jitter(2 * pair)]
+        host = HostReading(
+            duration_s=1.0, cpu_time_s=0.5, voluntary_switches=1, involuntary_switches=1,
+            throttled_s=0.5 * stopped, quota_periods=10 * stopped, throttled_periods=9 * stopped,
+        )  # fmt: skip
+        return Measurement(batch_s=replace(samples(1.0), samples_s=times_s), host=host)
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert {"batch_s": "equivalent", "batch_mean_s": "slower"} == {
+        each.metric: each.outcome for each in found.estimates
+    }
+    assert found.explanation is not None
+    assert [
+        "the CPU quota held back podman in 72 of 80 periods, for 4.00 s added up over CPUs, in 8.00 s (cpu.stat), "
+        "host never"
+    ] == found.explanation.evidence
+    assert ("slower", "batch_mean_s") == (found.verdict, found.decided_by), "a mean judges a case, too"
+
+
+def test_a_certain_loss_of_the_mean_is_no_equivalence(made_study: MadeStudy) -> None:
+    """One batch of fifty takes three times as long: 4 % of all time, and nothing of the median."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        times_s = [1e-3 * jitter(pair)] * 49 + [(3e-3 if arm == "podman" else 1e-3) * jitter(2 * pair)]
+        return Measurement(batch_s=replace(samples(1.0), samples_s=times_s))
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert ("equivalent", "slower", "batch_mean_s") == (found.estimates[0].outcome, found.verdict, found.decided_by)
+
+
+# --- a machine that is too busy
+
+
+def waiting(
+    made_study: MadeStudy,
+    of: dict[str, dict[str, float]],
+    measured: Callable[[str, Case, int], Measurement],
+    **how: Any,
+) -> Comparison:
+    """of: arm -> what differs, of a second of each process, from a thread that was never held up."""
+
+    def read(arm: str, case: Case, pair: int) -> Measurement:
+        fields: dict[str, Any] = {"duration_s": 1.0, "cpu_time_s": 0.5, "waited_s": 0.0, **of.get(arm, {})}
+        return replace(
+            measured(arm, case, pair), host=HostReading(voluntary_switches=1, involuntary_switches=1, **fields)
+        )
+
+    return compare(made_study(["host", "podman"], how.pop("cases", [case()]), read, **how))
+
+
+@pytest.mark.parametrize(
+    ("host", "podman", "is_busy"),
+    [
+        ({"waited_s": 0.8}, {"waited_s": 0.5}, True),
+        ({"waited_s": 0.8}, {"waited_s": 0.1}, False),  # slower or faster for its place's sake
+        ({"waited_s": 0.2}, {"waited_s": 0.2}, False),
+        ({"waited_s": 0.67}, {"waited_s": 0.91, "throttled_s": 1.4}, True),  # a quota on a busy machine
+        ({"waited_s": 0.5, "throttled_s": 0.5}, {"waited_s": 0.5, "throttled_s": 0.5}, False),  # the same quota twice
+        ({"waited_s": 0.5, "cpu_time_s": 0.99}, {"waited_s": 0.5, "cpu_time_s": 0.99}, False),  # its own second thread
+        ({"waited_s": None}, {"waited_s": 0.5}, False),  # not known
+    ],
+)
+def test_where_both_sides_wait_for_others_no_verdict_stands(
+    made_study: MadeStudy, host: dict[str, float], podman: dict[str, float], is_busy: bool
+) -> None:
+    comparison = waiting(made_study, {"host": host, "podman": podman}, scattered(0.41))
+    (found,) = first(comparison).cases
+    expected = ("inconclusive", TOO_BUSY) if is_busy else ("faster", None)
+    assert expected == (found.verdict, found.estimates[0].reason)
+    assert is_busy == (first(comparison).mean is None)
+
+
+def test_kernels_of_a_gpu_do_not_wait_for_a_cpu(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        return on_gpu(3e-6 * jitter(pair) * (2 if arm == "podman" else 1), 50e-6 * jitter(pair))
+
+    cases = [case(device="cuda:0"), case("launch", device="cuda:0")]
+    waited = {arm: {"waited_s": 0.6} for arm in ("host", "podman")}
+    found = first(waiting(made_study, waited, measured, cases=cases)).cases
+    assert [("equivalent", "device_s"), ("inconclusive", "enqueue_s")] == [
+        (one.verdict, one.decided_by) for one in found
+    ]
+
+
+# --- failures
+
+
+@pytest.mark.parametrize(
+    ("failed", "verdict", "fails_more"),
+    [
+        ({"podman": 5}, "inconclusive", "podman"),
+        ({"host": 1}, "inconclusive", "host"),
+        ({"host": 2, "podman": 2}, "equivalent", None),
+        ({"podman": 8}, None, "podman"),
+    ],
+)
+def test_what_fails_more_often_on_one_side_is_not_alike(
+    made_study: MadeStudy, failed: dict[str, int], verdict: str | None, fails_more: str | None
+) -> None:
+    timed = scattered(1.0, 0.001)
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement | str:
+        return "died" if pair < failed.get(arm, 0) else timed(arm, case, pair)
+
+    (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
+    assert (verdict, fails_more) == (found.verdict, found.fails_more)
+
+
+def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -> None:
+    timed = scattered(1.0)
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        waited_s = 0.3 * (arm == "podman")
+        host = HostReading(
+            duration_s=1.0, cpu_time_s=0.5, voluntary_switches=1, involuntary_switches=1, waited_s=waited_s
+        )
+        return replace(timed(arm, case, pair), host=host)
+
+    found = explained(made_study, [case()], measured)["gemm"]
+    assert ["waiting for a CPU for 30.0% of its time in podman, 0.0% in host"] == found.noise
+    assert ([], []) == (found.parts, found.evidence)
+
+
+def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them_away(made_study: MadeStudy) -> None:
+    limits = replace(HERE.limits, cpu_quota=0.5, cpu_period_s=0.1, throttled_periods=9)
+    environments = {"host": place(), "podman:cpus=0.5": place("podman", limits=limits)}
+    found = explained(
+        made_study, [case()], scattered(1.4, arm="podman:cpus=0.5"), arms=["host", "podman:cpus=0.5"],
+        environments=environments,
+    )["gemm"]  # fmt: skip
+    assert ["in podman:cpus=0.5 alone: the CPU quota grants 0.5 of the"] == [
+        cause.split(f" {len(HERE.limits.cpus_allowed)} ")[0] for cause in found.causes
+    ]
+    where = "--primitive gemm --backend numpy --device cpu"
+    assert f"primbench study --arm host --arm podman:cpus=0.5 --arm podman {where}" == found.next_experiment
+
+
+def test_slower_cpus_in_one_place_are_named(made_study: MadeStudy) -> None:
+    quick = CpuKind(name="performance", cpus=[0, 1], told_by="cpu_core")
+    slow = CpuKind(name="efficiency", cpus=[2, 3], told_by="cpu_atom")
+    machine = replace(HERE.machine, cpu_kinds=[quick, slow])
+    limits = {cpus: replace(HERE.limits, cpus_allowed=list(cpus)) for cpus in ((0, 1), (2, 3))}
+    found = explained(
+        made_study, [case()], scattered(1.8, arm="podman:cpuset=2-3"), arms=["host", "podman:cpuset=2-3"],
+        environments={"host": place(machine=machine, limits=limits[0, 1]),
+                      "podman:cpuset=2-3": place("podman", machine=machine, limits=limits[2, 3])},
+    )["gemm"]  # fmt: skip
+    slower = "threads may run on efficiency CPUs alone: this machine has quicker ones (cpu-kinds)"
+    assert f"in podman:cpuset=2-3 alone: {slower}" in found.causes, found.causes
+
+
+def test_a_refused_memory_policy_is_quoted_where_there_are_nodes_to_choose(made_study: MadeStudy) -> None:
+    assert HERE.nodes
+    node = HERE.nodes[0]
+    for nodes in ([node], [node, replace(node, id=node.id + 1)]):
+        denied = place("docker", nodes=nodes, confinement={"set_mempolicy": "EPERM", "mbind": "EPERM"})
+        allowed = place(nodes=nodes, confinement={"set_mempolicy": "allowed", "mbind": "allowed"})
+        found = explained(
+            made_study, [case("memcpy", parameters={"direction": "h2h"})], scattered(1.4, arm="docker"),
+            arms=["host", "docker"], environments={"host": allowed, "docker": denied},
+        )["memcpy"]  # fmt: skip
+        quoted = "set_mempolicy and mbind denied: memory can be placed by first touch only (memory-policy)"
+        assert [f"in docker alone: {quoted}"] * (len(nodes) > 1) == found.causes
+
+
+def test_what_is_in_both_places_with_other_readings_is_no_cause(made_study: MadeStudy) -> None:
+    slow = {name: replace(HERE.machine, clocksource="hpet", clock_s=clock_s) for name, clock_s in
+            (("host", 1.2e-6), ("podman", 1.21e-6))}  # fmt: skip
+    killed = {name: replace(HERE.limits, out_of_memory_kills=kills) for name, kills in (("host", 3), ("podman", 4))}
+    environments = {name: place(name, machine=slow[name], limits=killed[name]) for name in slow}
+    assert [] == explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"].causes
+    environments["host"] = place(limits=replace(HERE.limits, out_of_memory_kills=1), machine=replace(
+        HERE.machine, clocksource="hpet", clock_s=12.1e-6
+    ))  # fmt: skip
+    causes = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"].causes
+    assert {
+        "in podman alone: the clock is read from hpet, at 1.21 us a reading (clock)",
+        "in podman alone: 4 processes were killed here",
+    } == {cause.partition(" for want")[0] for cause in causes}
+
+
+def test_a_cause_works_the_way_that_was_seen_and_comes_last_where_it_cannot_do_so_much(made_study: MadeStudy) -> None:
+    def told(lacking: str, ratio: float) -> list[str]:
+        """Where the Python of one place lacks an optimization of at most 30 %, and hpet is the arm's clock."""
+        places = {name: place(name, software={"python_build": "GCC 13.2.0, PGO"}) for name in ("host", "podman")}
+        software = replace(places[lacking].software, python_build="GCC 13.2.0", python_implementation="cpython")
+        places[lacking] = replace(places[lacking], software=software)
+        machines = {name: replace(HERE.machine, architecture="x86_64", clocksource=clock, clock_s=45e-9)
+                    for name, clock in (("host", "tsc"), ("podman", "hpet"))}  # fmt: skip
+        environments = {name: replace(each, machine=machines[name]) for name, each in places.items()}
+        causes: list[str] = explained(made_study, [case()], scattered(ratio), environments=environments)["gemm"].causes
+        return [cause for cause in causes if cause.startswith("in ")]
+
+    clock = "in podman alone: the clock is read from hpet, at 45.0 ns a reading (clock)"
+    build = "alone: this Python was built without profile-guided optimization: 10 to 20 % slower, and so is launching"
+    bound = "; that makes a ratio of {}"
+    assert [clock] == told("host", 1.2) == told("host", 17.0)
+    assert [f"in host {build} (python-build)"] == told("host", 0.9)
+    assert [f"in host {build} (python-build){bound.format('0.769, no less')}"] == told("host", 0.5)
+    assert [clock, f"in podman {build} (python-build)"] == told("podman", 1.2)
+    assert [clock, f"in podman {build} (python-build){bound.format('1.3, no more')}"] == told("podman", 17.0)
+    assert [] == told("podman", 0.5)
+
+
+def causes_of(made_study: MadeStudy, ratio: float, one: dict[str, Any], other: dict[str, Any], **how: Any) -> list[str]:
+    """one, other: what of the software, or by "limits" and "machine" of these, is other than here."""
+
+    def changed(name: str, changes: dict[str, Any]) -> environment.Environment:
+        groups = {
+            group: replace(getattr(HERE, group), **changes.pop(group))
+            for group in ("limits", "machine")
+            if group in changes
+        }
+        return place(name, software=changes, **groups)
+
+    environments = {"host": changed("host", dict(one)), "podman": changed("podman", dict(other))}
+    cases = [case(**how)]
+    (explanation,) = explained(made_study, cases, scattered(ratio), environments=environments).values()
+    return [*explanation.causes]
+
+
+ONE_THREAD: dict[str, Any] = {"threads": {"openblas": 1}, "variables": {"OMP_NUM_THREADS": "1"}}
+TWO_THREADS: dict[str, Any] = {"threads": {"openblas": 2}, "variables": {}}
+REFERENCE_BLAS: dict[str, Any] = {"providers": {"NumPy's gemm": Library(path="/usr/lib/libblas.so.3", build_id="aa")}}
+OPENBLAS: dict[str, Any] = {"providers": {"NumPy's gemm": Library(path="/usr/lib/libopenblas.so.0", build_id="bb")}}
+
+
+def test_fewer_threads_are_named_with_the_variable_that_sets_them(made_study: MadeStudy) -> None:
+    words = "threads.openblas is 2 in host and 1 in podman; OMP_NUM_THREADS is none in host and 1 in podman"
+    assert [f"fewer threads in podman: {words}"] == causes_of(made_study, 2.0, TWO_THREADS, ONE_THREAD)
+    (faster,) = causes_of(made_study, 0.2, TWO_THREADS, ONE_THREAD)
+    assert faster.startswith("fewer threads in podman: "), "they may have been in each other's way"
+    assert causes_of(made_study, 2.0, TWO_THREADS, ONE_THREAD | {"threads": {"openblas": 0}}), "as a file may say"
+    (more,) = causes_of(made_study, 0.5, ONE_THREAD, TWO_THREADS)
+    assert more.startswith("more threads in podman: ")
+    (more,) = causes_of(made_study, 0.1, ONE_THREAD, TWO_THREADS)
+    assert more.endswith("; that makes a ratio of 0.354, no less")
+
+
+def test_less_memory_makes_nothing_faster(made_study: MadeStudy) -> None:
+    less: dict[str, Any] = {"limits": {"memory_limit_bytes": 2**30}}
+    assert ["other memory: memory_limit_bytes is none in host and 1 GiB in podman"] == causes_of(
+        made_study, 1.5, {}, less
+    )
+    assert [] == causes_of(made_study, 0.5, {}, less)
+    assert len(causes_of(made_study, 0.5, less, {})) == 1
+    other_node: dict[str, Any] = {"limits": {"memory_limit_bytes": 2**30, "memory_nodes_allowed": [1]}}
+    assert len(causes_of(made_study, 0.5, {}, other_node)) == 1
+
+
+def test_a_cause_that_suffices_comes_before_threads_that_do_not(made_study: MadeStudy) -> None:
+    blas, threads = causes_of(made_study, 17.0, TWO_THREADS | OPENBLAS, ONE_THREAD | REFERENCE_BLAS)
+    assert blas == (
+        "another BLAS: NumPy's gemm is /usr/lib/libopenblas.so.0, build id bb in host and /usr/lib/libblas.so.3, "
+        "build id aa in podman"
+    )
+    assert threads.endswith("; that makes a ratio of 2.83, no more")
+
+
+def test_a_blas_is_no_cause_of_what_does_not_multiply(made_study: MadeStudy) -> None:
+    assert [] == causes_of(made_study, 1.5, OPENBLAS, REFERENCE_BLAS, primitive="launch")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "backend", "words"),
+    [
+        ({}, {"variables": {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-ERMS"}}, "numpy", "other variables: GLIBC_TUNABLES"),
+        (
+            {"libraries": {"libc": [library("aa")]}},
+            {"libraries": {"libc": [library("bb")]}},
+            "numpy",
+            "other libraries",
+        ),
+        (TWO_THREADS, ONE_THREAD, "torch", "fewer threads in podman"),
+        (TWO_THREADS, ONE_THREAD, "numpy", None),
+        (
+            {"machine": {"transparent_hugepage": "always"}},
+            {"machine": {"transparent_hugepage": "madvise"}},
+            "numpy",
+            "other huge pages",
+        ),
+    ],
+)
+def test_what_differs_makes_copies_slower_too(
+    made_study: MadeStudy, one: dict[str, Any], other: dict[str, Any], backend: str, words: str | None
+) -> None:
+    copies = {"primitive": "memcpy", "parameters": {"direction": "h2h"}, "backend": backend}
+    found = causes_of(made_study, 1.5, {"variables": {}, **one}, {"variables": {}, **other}, **copies)
+    assert ([words] if words else []) == [cause[: len(words or "")] for cause in found]
+
+
+def test_the_machine_comes_before_its_cpus_and_these_before_their_threads(made_study: MadeStudy) -> None:
+    here = TWO_THREADS | {"limits": {"cpus_allowed": [0, 1]}, "machine": {"cpu_model": "Xeon"}}
+    there = ONE_THREAD | {"limits": {"cpus_allowed": [3]}, "machine": {"cpu_model": "EPYC"}}
+    found = causes_of(made_study, 2.0, here, there)
+    assert "another machine: cpu_model is Xeon in host and EPYC in podman" == found[0]
+    assert "fewer CPUs in podman: cpus_allowed is 0-1 in host and 3 in podman" == found[1]
+    assert found[2].startswith("fewer threads in podman: ")
+
+
+def test_a_variable_that_one_arm_sets_and_no_library_reads_is_named_without_its_value(made_study: MadeStudy) -> None:
+    arms = ["host", "host:env.SETTING_OF_A_USER=secret,name=podman"]
+    found = explained(made_study, [case()], scattered(1.4), arms=arms)["gemm"]
+    assert ["the variable SETTING_OF_A_USER is set in podman"] == found.causes
+
+
+def test_a_variable_that_need_not_be_alike_is_named_where_an_arm_sets_it(made_study: MadeStudy) -> None:
+    """Such as the path of a sitecustomize that makes Python slower."""
+    arms = ["host", "host:env.PYTHONPATH=/opt/site,env.LD_LIBRARY_PATH=/opt/lib,name=podman"]
+    there = place(software={"variables": {"PYTHONPATH": "/opt/site", "LD_LIBRARY_PATH": "/opt/lib"}})
+    environments = {"host": place(software={"variables": {}}), "podman": there}
+    found = explained(made_study, [case()], scattered(1.4), arms=arms, environments=environments)["gemm"]
+    assert ["the variable PYTHONPATH is set in podman"] == found.causes
+
+
+@pytest.mark.parametrize(
+    ("arm", "fields", "without"),
+    [
+        ("docker:shm=1GiB", {"ipc": "ipc:[1]"}, "docker:ipc=host"),
+        ("docker:ipc=host", {"shm_bytes": 2**20}, None),
+        ("docker:cap-add=SYS_PTRACE", {"set_mempolicy": "EPERM"}, "docker:cap-add=SYS_PTRACE+SYS_NICE"),
+        ("enroot:image=x", {"libraries": {"libcublas": "cd"}}, None),
+    ],
+)
+def test_the_next_experiment_changes_one_thing_and_names_arms_that_there_can_be(
+    arm: str, fields: dict[str, Any], without: str | None, made_study: MadeStudy
+) -> None:
+    environments = {"host": place(confinement={"set_mempolicy": "allowed"}), arm: place("docker", **differing(fields))}
+    primitive = "memcpy" if "set_mempolicy" in fields else "allreduce"
+    cases = [case(primitive, parameters={"direction": "h2h"} if primitive == "memcpy" else {"ranks": 2, "bytes": 4096})]
+    found = explained(
+        made_study, cases, scattered(1.5, arm=arm), arms=["host", arm], environments=environments
+    )[primitive]  # fmt: skip
+    where = f"--primitive {primitive} --backend numpy --device cpu"
+    asked = f"primbench study --arm host --arm {arm} --arm {without} {where}"
+    assert (asked if without else None) == found.next_experiment
+
+
+def differing(fields: dict[str, Any]) -> dict[str, Any]:
+    """For place(): the groups of an environment with one field that is not as it is here."""
+    ((name, value),) = fields.items()
+    if name == "ipc":
+        return {"confinement": {"namespaces": {**(HERE.confinement.namespaces or {}), "ipc": value}}}
+    if name == "shm_bytes":
+        return {"limits": replace(HERE.limits, shm_bytes=value)}
+    if name == "libraries":
+        return {"software": {"python_version": "3.99"}}
+    return {"confinement": {name: value}}
+
+
+def test_a_filter_is_taken_away_next(made_study: MadeStudy) -> None:
+    filtered = place("podman", confinement={"seccomp": "filter"})
+    environments = {"host": place(confinement={"seccomp": "disabled"}), "podman": filtered}
+    found = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"]
+    assert "--arm podman --arm podman:seccomp=unconfined --primitive gemm" in found.next_experiment
+
+
+@pytest.mark.parametrize(
+    ("placed", "first", "without"),
+    [
+        (Placement(), "host", "podman:image=mine,env.A=b"),
+        (Placement(numa_node=0, threads=1), "host:numa-node=0,threads=1",
+         "podman:image=mine,numa-node=0,threads=1,env.A=b"),
+    ],
+)  # fmt: skip
+def test_the_next_experiment_keeps_all_other_settings(
+    placed: Placement, first: str, without: str, made_study: MadeStudy
+) -> None:
+    """Those of the arm, and a placement that was given to all arms."""
+    arm = "podman:image=mine,cpus=0.5,env.A=b"
+    limits = replace(HERE.limits, cpu_quota=0.5, cpu_period_s=0.1, throttled_periods=9)
+    found = explained(
+        made_study, [case(placement=placed)], scattered(1.4, arm=arm), arms=["host", arm],
+        environments={"host": place(), arm: place("podman", limits=limits)},
+    )["gemm"]  # fmt: skip
+    asked = found.next_experiment.split()
+    arms = [asked[number + 1] for number, word in enumerate(asked) if word == "--arm"]
+    assert [first, without] == arms[::2]
+    assert without.replace("image=mine,", "image=mine,cpus=0.5,") == arms[1]
+
+
+def test_another_stack_is_to_be_measured_on_the_same_one(made_study: MadeStudy) -> None:
+    other = place("podman")
+    other = replace(other, software=replace(other.software, libraries={"libcublas": [library("cd")]}))
+    environments = {"host": place(), "podman:image=mine": other}
+    found = explained(
+        made_study, [case()], scattered(1.4, arm="podman:image=mine"), arms=["host", "podman:image=mine"],
+        environments=environments,
+    )["gemm"]  # fmt: skip
+    where = "--primitive gemm --backend numpy --device cpu --other-builds"
+    assert found.next_experiment.endswith(f"--arm host --arm podman:image=mine --arm podman {where}")
+
+
+def test_another_board_of_the_same_kind_is_named_as_the_cause(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        return on_gpu(3e-6, 50e-6 * jitter(pair) * (1.1 if arm == "podman" else 1), 60e-6)
+
+    def seeing(runtime: str, *uuids: str | None) -> environment.Environment:
+        gpus = [Gpu(name="H200", uuid=uuid, pci_address="00:01.0") for uuid in uuids]
+        return place(runtime, devices=replace(HERE.devices, gpus=gpus))
+
+    def other_gpus(*uuids: str | None) -> list[str]:
+        environments = {"host": seeing("host", "GPU-a", "GPU-b"), "podman": seeing("podman", *uuids)}
+        found = explained(made_study, [case(device="cuda:1")], measured, environments=environments)["gemm"]
+        return [cause for cause in found.causes if "another GPU" in cause]
+
+    (cause,) = other_gpus("GPU-b", "GPU-c")
+    assert cause.startswith("another GPU: GPU-c at 00:01.0 in podman, GPU-b at 00:01.0 in host, ")
+    assert cause.endswith("env.CUDA_VISIBLE_DEVICES=GPU-b")
+    assert [] == other_gpus("GPU-c", "GPU-b") == other_gpus("GPU-a", None) == other_gpus("GPU-b")
+
+
+def test_the_board_of_another_machine_is_named_and_not_asked_for(made_study: MadeStudy) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        return on_gpu(3e-6, 50e-6 * jitter(pair) * (1.1 if arm == "b" else 1), 60e-6)
+
+    def run_with(name: str, gpu: Gpu) -> Results:
+        environments = {name: place(devices=replace(HERE.devices, gpus=[gpu]))}
+        found = made_study([f"host:name={name}"], [case(device="cuda:0")], measured, environments=environments)
+        plain = [replace(each, arm=None) for each in found.workers]
+        return replace(found, header=replace(found.header, study=None), workers=plain)
+
+    one, other = run_with("a", Gpu(name="H100", uuid="GPU-a")), run_with("b", Gpu(name="H200", uuid="GPU-b"))
+    (found,) = first(compare_files(one, other, ("a.jsonl", "b.jsonl"))).cases
+    assert found.explanation is not None
+    assert "another GPU: GPU-b in b.jsonl, GPU-a in a.jsonl" in found.explanation.causes
+
+
+def test_equal_places_have_no_known_cause(made_study: MadeStudy) -> None:
+    environments = {"host": place(), "podman": place("podman")}
+    found = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"]
+    assert ([], None) == (found.causes, found.next_experiment)
+
+
+def test_what_is_equivalent_needs_no_explanation(made_study: MadeStudy) -> None:
+    assert {"gemm": None} == explained(made_study, [case()], scattered(1.0, 0.001))

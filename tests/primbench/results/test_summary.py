@@ -1,0 +1,98 @@
+"""The flat summary of a record, and the data frame made of it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from primbench import environment
+from primbench.measurement import GpuReading, Measurement, Method, Samples, Trace
+from primbench.numa.placement import Placement
+from primbench.problem import build
+from primbench.results.record import Case, Header, Record, Results
+from primbench.results.summary import METRICS, flat, samples
+
+
+def times(*values_s: float) -> Samples:
+    return Samples(samples_s=list(values_s), calls_per_sample=1, taken_by="event pair", stopped="count")
+
+
+ON_GPU = Measurement(
+    enqueue_s=times(5e-6),
+    enqueue_single_s=times(6e-6),
+    stream_s=times(4e-3),
+    device_s=times(3e-3, 1e-3, 2e-3),
+    wall_s=times(5e-3),
+    trace=Trace(busy_s=times(1.5e-3), kernels_per_call=2.0, kernels=["a", "b"]),
+    verified=True,
+    flop=1000,
+    bytes_moved=500,
+    gpu=GpuReading(sm_clock_hz=1.785e9),
+)
+
+
+def record(measurement: Measurement | None) -> Record:
+    case = Case(
+        primitive="gemm",
+        parameters=build("gemm", {"m": 4, "n": 5, "k": 6}).parameters(),
+        backend="torch",
+        device="cuda:0",
+        method=Method(cache="cold"),
+        placement=Placement(numa_node=1, mem_nodes=(0, 1), mem_policy="interleave", threads=2),
+        labels={"set": "training"},
+        process=3,
+    )
+    return Record(case=case, status="ok", measurement=measurement, started_utc="", duration_s=1.0)
+
+
+def test_case_stands_in_the_first_columns() -> None:
+    expected = {"primitive": "gemm", "backend": "torch", "device": "cuda:0", "cache": "cold", "numa_node": 1}
+    expected |= {"cpu_node": None, "cpu_kind": None, "mem_nodes": "0-1", "mem_policy": "interleave"}
+    expected |= {"threads": 2, "arm": "", "process": 3, "m": 4, "n": 5, "k": 6, "dtype": "float32"}
+    assert list(expected.items()) == list(flat(record(ON_GPU)).items())[: len(expected)]
+    assert "training" == flat(record(ON_GPU))["label_set"]
+
+
+def test_quantiles_and_what_follows_from_them() -> None:
+    expected = {"device_s": 2e-3, "device_p95_s": 2.9e-3, "device_p99_s": 2.98e-3, "device_samples": 3}
+    expected |= {"enqueue_s": 5e-6, "enqueue_single_s": 6e-6, "busy_s": 1.5e-3, "launch_bound_fraction": 0.5}
+    expected |= {"flop_per_s": 5e5, "bytes_per_s": 2.5e5, "gap_per_kernel_s": 0.25e-3, "sm_clock_hz": 1.785e9}
+    found = flat(record(ON_GPU))
+    assert expected == pytest.approx({name: found[name] for name in expected})
+
+
+def test_what_disturbed_a_case_is_told_in_words() -> None:
+    reading = GpuReading(clocks_event_reasons=["hw slowdown"], pcie_replays=12)
+    assert (
+        flat(record(replace(ON_GPU, gpu=reading)))["disturbed"] == "clocks held back by: hw slowdown; PCIe replays: 12"
+    )
+    assert "" == flat(record(ON_GPU))["disturbed"]
+
+
+def test_every_record_has_the_same_keys_and_none_for_the_unknown() -> None:
+    empty = flat(record(None))
+    assert list(flat(record(ON_GPU))) == list(empty)
+    case_keys = list(empty)[: list(empty).index("status")]
+    assert {None} == {value for name, value in empty.items() if name not in (*case_keys, "status")}
+
+
+def test_every_metric_of_a_measurement_is_in_the_summary() -> None:
+    fields = {name for name in Measurement.__struct_fields__ if name.endswith("_s") and name != "phases_s"}
+    assert fields | {"busy_s"} == set(METRICS)
+    assert all(samples(ON_GPU, name) is not None for name in METRICS if name != "batch_s")
+
+
+def test_units_are_in_the_names() -> None:
+    no_quantities = {"flop", "bytes_moved", "kernels_per_call", "verified", "disturbed"}
+    metrics = list(flat(record(ON_GPU)))[list(flat(record(ON_GPU))).index("verified") :]
+    assert not [n for n in metrics if n not in no_quantities and not n.endswith(("_s", "_samples", "_fraction", "_hz"))]
+
+
+def test_frame_has_a_row_a_record() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install 'primbench[report]'")
+    here = environment.collect(gpus=False)
+    header = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here)
+    frame = Results(header=header, workers=[], records=[record(ON_GPU), record(None)]).frame()
+    assert (2, len(flat(record(None)))) == frame.shape
+    assert 2e-3 == frame["device_s"][0]
+    assert frame["device_s"].isna()[1]

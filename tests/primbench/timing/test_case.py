@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from primbench import problem as problem_file
+from primbench.backends import open_backend
+from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable, VerificationError
+from primbench.kernels.gemm import Gemm
+from primbench.measurement import Measurement, Method, Samples
+from primbench.problem import Reference, Step
+from primbench.system import memory
+from primbench.timing.case import calls_per_batch, measure, setup
+from primbench.timing.feasibility import check_affordable
+from primbench.timing.sampling import Calls, Pace
+
+QUICK = Method(min_time_s=0.002, max_time_s=0.02)
+
+
+def test_a_cpu_measurement_has_its_metrics_and_says_why_others_are_absent() -> None:
+    measured = measure(Gemm(64, 64, 64), backend="numpy", device="cpu", method=QUICK)
+    assert measured.verified
+    assert measured.error is not None
+    assert measured.tolerance is not None
+    assert 0 < measured.error < measured.tolerance
+    assert measured.batch_s is not None
+    assert measured.wall_s is not None
+    assert min(measured.batch_s.samples_s) > 0
+    assert measured.flop_per_s == pytest.approx(2 * 64**3 / measured.batch_s.median_s)
+    absent = {"enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu", "trace"}
+    assert absent == set(measured.missing)
+    assert all(getattr(measured, name) is None for name in absent)
+    assert {"estimate", "inputs", "setup", "check", "timing"} == set(measured.phases_s)
+    assert measured.host is not None
+    assert measured.host.cpu_time_s > 0
+
+
+def test_a_call_that_fills_a_batch_is_timed_once_for_both_metrics() -> None:
+    measured = measure(Gemm(700, 700, 700), backend="numpy", device="cpu", method=QUICK)
+    assert measured.batch_s is measured.wall_s
+    assert measured.batch_s is not None
+    assert 1 == measured.batch_s.calls_per_sample
+
+
+def test_a_dry_run_checks_and_times_nothing() -> None:
+    measured = measure(Gemm(8, 8, 8), backend="numpy", device="cpu", method=Method(dry_run=True))
+    assert measured.verified
+    assert measured.main is None
+    assert measured.flop_per_s is None
+
+
+def test_unchecked_is_neither_right_nor_wrong() -> None:
+    measured = measure(Gemm(8, 8, 8), backend="numpy", device="cpu", method=Method(check=False, dry_run=True))
+    assert measured.verified is None
+    assert measured.error is None
+
+
+def test_a_batch_lasts_50_us() -> None:
+    now_ns = 0
+
+    def step() -> None:
+        nonlocal now_ns
+        now_ns += 1_500
+
+    count = calls_per_batch(Calls([step]), Pace(lambda: now_ns))
+    assert 64 == count
+    assert count * 1.5e-6 >= 50e-6
+
+
+def test_a_slow_call_is_a_batch_of_one() -> None:
+    assert 1 == calls_per_batch(Calls([lambda: time.sleep(1e-3)]), Pace())
+
+
+def test_a_hopeless_case_is_refused_before_it_starts() -> None:
+    now_ns = 0
+
+    def slow_clock() -> int:
+        nonlocal now_ns
+        now_ns += 10**9
+        return now_ns
+
+    backend = open_backend("numpy", "cpu")
+    with pytest.raises(UnsupportedCase, match=r"about \d+ s a call"):
+        check_affordable(backend, Gemm(8192, 8192, 8192), Method(), slow_clock)
+
+
+def test_a_quick_probe_alone_refuses_nothing() -> None:
+    """Beside a busy process every call of 0.1 ms can take 16 ms; only a probe that lasts has a say."""
+    now_ns = 0
+
+    def late_clock() -> int:
+        nonlocal now_ns
+        now_ns += 16_000_000
+        return now_ns
+
+    check_affordable(open_backend("numpy", "cpu"), Gemm(8192, 8192, 8192), Method(), late_clock)
+
+
+def test_a_small_case_needs_no_estimate() -> None:
+    assert Gemm(128, 128, 128).probe(2**24) is None
+    probe = Gemm(4096, 16, 4096, "float64", trans_b=True).probe(2**24)
+    assert probe is not None
+    assert (16, True, "float64") == (probe.n, probe.trans_b, probe.dtype)
+
+
+def test_what_does_not_fit_is_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 2**20)
+    with pytest.raises(UnsupportedCase, match=r"needs 24 MiB, 1 MiB free on this host"):
+        measure(Gemm(1024, 1024, 1024), backend="numpy", device="cpu", method=QUICK)
+
+
+def test_a_kernel_can_be_used_without_timing() -> None:
+    step = setup(Gemm(3, 5, 7), backend="numpy")
+    assert (3, 5) == step().shape
+
+
+def test_a_backend_that_cannot_be_had_says_why() -> None:
+    with pytest.raises(BackendUnavailable, match="backend numpy on cuda:0: it runs on cpu only"):
+        measure(Gemm(1, 1, 1), backend="numpy", device="cuda:0")
+    with pytest.raises(InvalidRequest, match=r"backend 'numpie': there are .*numpy"):
+        measure(Gemm(1, 1, 1), backend="numpie")
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_noise": 0.0}, {"max_noise": 5.0}, {"min_time_s": 3.0}, {"max_time_s": 0.0}, {"seed": -1}]
+)
+def test_a_method_that_makes_no_sense_is_refused(options: dict[str, float]) -> None:
+    with pytest.raises(InvalidRequest):
+        Method(**options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def step_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Step], Step]], None]:
+    """Puts another step in the place of the one that gemm on NumPy has."""
+    right = problem_file.setup_of("gemm", "numpy")
+
+    def replace_by(change: Callable[[Step], Step]) -> None:
+        monkeypatch.setitem(problem_file._kernels, ("gemm", "numpy"), lambda *given: change(right(*given)))
+
+    return replace_by
+
+
+def measured_on_numpy(method: Method = QUICK) -> Measurement:
+    return measure(Gemm(16, 16, 16), backend="numpy", device="cpu", method=method)
+
+
+def wrong_from_call(number: int) -> Callable[[Step], Step]:
+    """A step that gives zeros from so many calls on."""
+
+    def change(right: Step) -> Step:
+        calls = itertools.count(1)
+
+        def step() -> Any:
+            output = right()
+            if next(calls) >= number:
+                output[:] = 0
+            return output
+
+        return step
+
+    return change
+
+
+AT_SPEED = 10  # more calls than set-up and the first check make, fewer than are timed
+
+
+def test_what_goes_wrong_at_speed_is_found_where_the_problem_asks(
+    monkeypatch: pytest.MonkeyPatch, step_of: Callable[..., None]
+) -> None:
+    step_of(wrong_from_call(AT_SPEED))
+    assert measured_on_numpy().verified
+    monkeypatch.setattr(Gemm, "check_again", True)
+    with pytest.raises(VerificationError, match="wrong result"):
+        measured_on_numpy()
+
+
+def test_the_second_check_takes_place_only_after_a_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gemm, "check_again", True)
+    assert "second check" in measured_on_numpy().phases_s
+    assert "second check" not in measured_on_numpy(replace(QUICK, check=False)).phases_s
+    assert "second check" not in measured_on_numpy(replace(QUICK, dry_run=True)).phases_s
+
+
+def test_a_problem_may_be_checked_on_other_inputs_than_it_is_timed_on(
+    monkeypatch: pytest.MonkeyPatch, step_of: Callable[..., None]
+) -> None:
+    set_up = []
+
+    def change(right: Step) -> Step:
+        set_up.append(right)
+        return right
+
+    step_of(change)
+    assert measured_on_numpy(replace(QUICK, dry_run=True)).verified
+    assert 1 == len(set_up)
+    monkeypatch.setattr(Gemm, "check_inputs", lambda problem, rng, inputs: tuple(2 * each for each in inputs))
+    assert measured_on_numpy(replace(QUICK, dry_run=True)).verified
+    assert 1 + 2 == len(set_up)
+
+
+def test_what_cannot_be_verified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reference(*ignored: object) -> Reference:
+        raise Unverifiable("it leaves nothing behind")
+
+    monkeypatch.setattr(Gemm, "reference", reference)
+    measured = measured_on_numpy()
+    assert (None, "it leaves nothing behind") == (measured.verified, measured.missing["verified"])
+    assert measured.batch_s is not None
+
+
+def test_a_step_may_have_times_of_its_own(step_of: Callable[..., None]) -> None:
+    taken = Samples(samples_s=[1e-6], calls_per_sample=1, taken_by="a test", stopped="count")
+
+    def change(right: Step) -> Step:
+        step = functools.partial(right)
+        step.others = {"replay_s": lambda method, clock: taken}  # type: ignore[attr-defined]
+        return step
+
+    step_of(change)
+    assert {"replay_s": taken} == measured_on_numpy().others
+    assert {} == measured_on_numpy(replace(QUICK, dry_run=True)).others
+
+
+def test_single_calls_are_sampled_as_long_as_batches_where_tails_matter(
+    monkeypatch: pytest.MonkeyPatch, step_of: Callable[..., None]
+) -> None:
+    """By a clock that only calls move, 10 us each, so that counts follow from the rules alone."""
+    now_ns = 0
+
+    def change(right: Step) -> Step:
+        def step() -> Any:
+            nonlocal now_ns
+            now_ns += 10_000
+            return right()
+
+        return step
+
+    def singles() -> int:
+        method = Method(min_time_s=0.05, max_time_s=0.05)
+        measured = measure(Gemm(4, 4, 4), backend="numpy", device="cpu", method=method, clock=lambda: now_ns)
+        assert measured.wall_s is not None
+        return len(measured.wall_s.samples_s)
+
+    step_of(change)
+    assert 50 == singles()
+    monkeypatch.setattr(Gemm, "has_tails", True)
+    assert 5000 == singles()

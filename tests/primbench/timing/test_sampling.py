@@ -1,0 +1,166 @@
+"""Warm-up, stopping and batching, on a clock that only moves when told."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from primbench.measurement import Method
+from primbench.results.cpu_speed import Loop
+from primbench.timing.sampling import (
+    MIN_SAMPLES,
+    Calls,
+    Rule,
+    collect,
+    garbage_kept,
+    host_timed,
+    main_rule,
+    secondary_rule,
+    tail_rule,
+    warm_up,
+)
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_ns = 1_000
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def spend(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9)
+
+
+def taker(clock: FakeClock, durations: Callable[[], float]) -> Callable[[], list[float]]:
+    def take() -> list[float]:
+        duration = durations()
+        clock.spend(duration)
+        return [duration]
+
+    return take
+
+
+def test_quiet_samples_stop_at_the_minimum_time() -> None:
+    clock = FakeClock()
+    rule = Rule(max_noise=0.005, min_time_s=0.1, max_time_s=10)
+    found = collect(taker(clock, lambda: 1e-3), rule, clock, calls_per_sample=4, taken_by="host clock")
+    assert found.stopped == "noise"
+    assert found.calls_per_sample == 4
+    assert 100 <= len(found.samples_s) <= 111
+
+
+def test_noisy_samples_stop_at_the_maximum_time_and_all_are_kept() -> None:
+    clock = FakeClock()
+    noisy = itertools.cycle([1e-3, 2e-3]).__next__
+    found = collect(taker(clock, noisy), Rule(0.005, 0.0, 0.3), clock, calls_per_sample=1, taken_by="host clock")
+    assert found.stopped == "max time"
+    assert sum(found.samples_s) == pytest.approx(0.3, abs=2e-3)
+    assert set(found.samples_s) == {1e-3, 2e-3}
+
+
+def test_the_speed_of_the_cpu_is_kept_beside_the_samples() -> None:
+    clock = FakeClock()
+    loop = Loop()
+    found = collect(
+        taker(clock, lambda: 1e-3), Rule(0.005, 0.1, 1.0), clock, calls_per_sample=1, taken_by="host clock", loop=loop
+    )
+    assert found.loops_s[0][0] == 0
+    assert all(0 < loop_s and 0 <= sample < len(found.samples_s) for sample, loop_s in found.loops_s)
+
+
+def test_a_change_of_level_keeps_sampling_although_the_interval_is_narrow() -> None:
+    clock = FakeClock()
+    slowed = itertools.chain([1e-3] * 40, itertools.repeat(1.008e-3)).__next__
+    found = collect(taker(clock, slowed), Rule(0.005, 0.1, 10.0), clock, calls_per_sample=1, taken_by="host clock")
+    assert found.noise == 0
+    assert 150 < len(found.samples_s) < 250
+
+
+def test_a_slow_call_still_gets_six_samples() -> None:
+    clock = FakeClock()
+    found = collect(taker(clock, lambda: 5.0), Rule(0.005, 0.1, 1.0), clock, calls_per_sample=1, taken_by="host clock")
+    assert len(found.samples_s) == MIN_SAMPLES
+    assert found.noise == 0
+
+
+def test_warm_up_waits_for_the_halves_to_agree() -> None:
+    clock = FakeClock()
+    falling = itertools.chain([1.0 - 0.05 * i for i in range(10)], itertools.repeat(0.5)).__next__
+    taken: list[float] = []
+
+    def durations() -> float:
+        taken.append(falling())
+        return taken[-1]
+
+    warm_up(taker(clock, durations), clock, window_s=0.0, max_time_s=1e6)
+    assert taken[-5:] == [0.5] * 5
+    assert len(taken) > 10
+
+
+def test_warm_up_sees_a_slow_drift_through_its_window() -> None:
+    """A board that slows down by 15 % over 0.1 s, sampled every 0.2 ms: neighbouring samples agree all the way."""
+    clock = FakeClock()
+
+    def durations() -> float:
+        return 0.2e-3 * (1 + 0.15 * min(1.0, (clock.now_ns - 1_000) / 0.1e9))
+
+    warm_up(taker(clock, durations), clock, window_s=0.1, max_time_s=10.0)
+    assert 0.13 <= clock.now_ns / 1e9 <= 0.25
+
+
+def test_warm_up_that_never_settles_ends_at_its_cap() -> None:
+    clock = FakeClock()
+    growing = (1.1**i for i in itertools.count()).__next__
+    warm_up(taker(clock, growing), clock, window_s=0.0, max_time_s=50.0)
+    assert clock.now_ns / 1e9 < 150
+
+
+def test_calls_go_round_the_input_sets() -> None:
+    made: list[int] = []
+    calls = Calls([lambda number=number: made.append(number) for number in range(3)])  # type: ignore[misc]
+    calls(2)
+    calls(5)
+    assert made == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_host_timed_divides_by_the_calls_at_5_us() -> None:
+    clock = FakeClock()
+    calls = Calls([lambda: clock.spend(5e-6)])
+    assert host_timed(calls, 10, clock)() == [pytest.approx(5e-6)]
+
+
+def test_secondary_metrics_get_a_percent_of_the_time() -> None:
+    method = Method(min_time_s=0.2, max_time_s=3.0)
+    assert main_rule(method) == Rule(0.005, 0.2, 3.0)
+    assert secondary_rule(method).max_time_s == pytest.approx(0.03)
+
+
+def test_tails_get_ten_thousand_samples_where_calls_are_quick_and_a_quarter_of_a_second_where_they_are_not() -> None:
+    for call_s, samples, stopped in ((1e-6, 10_000, "count"), (20e-6, 10_000, "count"), (1e-3, 250, "noise")):
+        clock = FakeClock()
+        take = taker(clock, lambda call_s=call_s: call_s)  # type: ignore[misc]
+        found = collect(take, tail_rule(Method()), clock, calls_per_sample=1, taken_by="host clock")
+        assert samples == pytest.approx(len(found.samples_s), rel=0.1)
+        assert stopped == found.stopped
+
+
+def test_tails_take_no_longer_than_the_maximum_time() -> None:
+    assert 0.01 == tail_rule(Method(min_time_s=0.01, max_time_s=0.01)).min_time_s
+
+
+def test_the_garbage_collector_rests_inside_and_comes_back() -> None:
+    assert gc.isenabled()
+    with garbage_kept():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with garbage_kept():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from primbench.backends import open_backend
+from primbench.backends.numpy import Numpy
+from primbench.errors import VerificationError
+from primbench.kernels.gemm import Gemm
+from primbench.problem import Step, setup_of
+from primbench.timing.verify import count_unwritten, verify
+
+PROBLEM = Gemm(20, 30, 40)
+INPUTS = PROBLEM.inputs(np.random.default_rng(0))
+BACKEND = open_backend("numpy", "cpu")
+
+
+def check(step: Step) -> float:
+    return verify(BACKEND, PROBLEM, step, INPUTS, np.random.default_rng(1))
+
+
+def right_step() -> Step:
+    return setup_of("gemm", "numpy")(BACKEND, PROBLEM, *INPUTS)
+
+
+def test_a_right_result_gives_its_error() -> None:
+    assert 0 <= check(right_step()) <= PROBLEM.tolerance()
+
+
+def test_one_wrong_element_is_found() -> None:
+    right = right_step()
+
+    def step() -> Any:
+        output = right()
+        output[7, 3] *= 1.01
+        return output
+
+    with pytest.raises(VerificationError, match="wrong result"):
+        check(step)
+
+
+def test_one_element_never_written_is_found() -> None:
+    output = np.zeros((20, 30), np.float32)
+    product = INPUTS[0] @ INPUTS[1]
+
+    def step() -> Any:
+        output.flat[:-1] = product.flat[:-1]
+        return output
+
+    with pytest.raises(VerificationError, match="1 of 600 elements"):
+        check(step)
+
+
+def test_a_result_computed_once_and_not_again_is_found() -> None:
+    output = INPUTS[0] @ INPUTS[1]
+    with pytest.raises(VerificationError, match="600 of 600"):
+        check(lambda: output)
+
+
+def test_an_output_of_another_shape_is_found() -> None:
+    right = right_step()
+    with pytest.raises(VerificationError, match="shape"):
+        check(lambda: right()[:, :1])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+def test_nan_is_counted_in_every_dtype(dtype: type) -> None:
+    host: Any = np.ones(1000, dtype)
+    assert count_unwritten(host) == 0
+    host[[3, 999]] = np.nan
+    host[5] = -np.asarray(np.nan, dtype)
+    assert count_unwritten(host) == 3
+
+
+def test_infinity_is_not_nan() -> None:
+    for dtype in (np.float32, np.float16, ml_dtypes.bfloat16):
+        assert count_unwritten(np.full(10, np.inf, dtype)) == 0
+
+
+def test_integers_never_written_hold_the_smallest_value() -> None:
+    host = np.arange(6, dtype=np.int32)
+    assert count_unwritten(host) == 0
+    host[2:4] = np.iinfo(np.int32).min
+    assert count_unwritten(host) == 2
+
+
+def test_an_output_in_host_memory_needs_no_backend_to_be_looked_at() -> None:
+    class Elsewhere(Numpy):
+        """As of a GPU, whose arrays are not NumPy's."""
+
+        def get(self, array: Any) -> Any:
+            raise AssertionError("not an array of mine")
+
+        poison = get
+
+    step = right_step()
+    assert verify(Elsewhere(), PROBLEM, step, INPUTS, np.random.default_rng(1)) <= PROBLEM.tolerance()

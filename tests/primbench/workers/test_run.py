@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from primbench import backends
+from primbench.environment.devices import has_gpu_node
+from primbench.errors import BackendUnavailable, FileError, InvalidRequest, OutputError
+from primbench.kernels.chase import Chase
+from primbench.kernels.gemm import Gemm
+from primbench.measurement import Method
+from primbench.numa.placement import Placement
+from primbench.results import record
+from primbench.results.record import Case, Record, Results, Writer
+from primbench.workers import run
+from primbench.workers.run import check_kept, choose, header, keep, left_to_do, plan
+
+DRY = Method(dry_run=True)
+SMALL, LARGE = Gemm(8, 8, 8), Gemm(10**6, 10**6, 1)
+
+
+def planned(problems: Sequence[Gemm], *names: str, device: str | None = "cpu", processes: int = 1) -> list[Case]:
+    return plan(
+        [(problem, {"id": str(problem.m)}) for problem in problems],
+        backends=names,
+        device=device,
+        method=DRY,
+        placement=Placement(),
+        processes=processes,
+    )
+
+
+@pytest.fixture
+def two_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if torch were there whether it is or not: nothing is run."""
+    monkeypatch.setattr(backends, "missing", lambda name: None if name in ("numpy", "torch") else f"no {name} here")
+
+
+def test_records_come_in_the_order_of_the_problems_and_stand_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    records = run.run([SMALL, LARGE], backend="numpy", device="cpu", method=DRY, output=path)
+    held = record.read(path)
+    assert ["ok", "skipped"] == [each.status for each in records]
+    assert [SMALL, LARGE] == [each.case.problem() for each in records]
+    assert records == held.records
+    assert [0] == [worker.worker for worker in held.workers]
+    assert ["primbench.run"] == held.header.command
+
+
+def test_an_existing_file_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text("precious")
+    with pytest.raises(FileError, match="exists"):
+        run.run([SMALL], backend="numpy", device="cpu", method=DRY, output=path)
+    assert "precious" == path.read_text()
+
+
+def test_what_is_measured_while_the_file_is_lost_is_kept_beside_it(tmp_path: Path) -> None:
+    path, case = tmp_path / "results.jsonl", planned([SMALL])[0]
+    records = [Record(case=replace(case, process=n), status="ok", started_utc="", duration_s=1) for n in range(3)]
+    found = Results(header=header([], {}), workers=[], records=[])
+
+    def measured() -> Iterator[Record]:
+        yield records[0]
+        path.unlink()
+        yield from records[1:]
+
+    with closing(Writer(path, found.header)) as writer:
+        with pytest.raises(OutputError) as caught:
+            keep(measured(), writer, found)
+        said = re.fullmatch(rf"{path}: was removed or renamed .*; all that was measured is in (.*)", str(caught.value))
+        assert said
+        assert records[:2] == found.records == record.read(said[1]).records
+        tmp_path.rename(tmp_path.with_name("elsewhere"))
+        with pytest.raises(OutputError, match=f"{tempfile.gettempdir()}/results-"):
+            check_kept(writer, found)
+
+
+def test_no_problems_are_no_records() -> None:
+    assert [] == run.run([], backend="numpy", device="cpu")
+
+
+@pytest.mark.usefixtures("two_backends")
+def test_cases_of_one_backend_stand_together_within_each_process() -> None:
+    cases = planned([SMALL, LARGE], "torch", "numpy", processes=2)
+    assert [
+        (process, backend, size) for process in (0, 1) for backend in ("torch", "numpy") for size in (8, 10**6)
+    ] == [(case.process, case.backend, case.parameters["m"]) for case in cases]
+    assert [{"id": "8"}, {"id": "1000000"}] == [case.labels for case in cases[:2]]
+
+
+@pytest.mark.usefixtures("two_backends")
+def test_all_backends_are_those_installed_and_none_named_is_the_best_one() -> None:
+    assert [("torch", "cpu"), ("numpy", "cpu")] == choose("gemm", ["all"], "cpu")
+    assert [("torch", "cpu")] == choose("gemm", [], "cpu")
+    assert [("numpy", "cpu")] == choose("gemm", ["numpy"], "cpu")
+
+
+def test_without_a_gpu_the_cpu_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "has_gpu_node", lambda: False)
+    assert [("numpy", "cpu")] == choose("gemm", ["numpy"], None)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:", "cuda:-1", "cuda:1000", "cuda:0 ", "cpu:0", ""])
+def test_a_device_that_is_none_is_refused(device: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"cpu, cuda:N \(N from 0\) or all"):
+        choose("gemm", [], device)
+
+
+@pytest.mark.usefixtures("two_backends")
+def test_a_named_backend_must_be_there() -> None:
+    with pytest.raises(BackendUnavailable, match="backend=cupy: no cupy here"):
+        choose("gemm", ["numpy", "cupy"], "cpu")
+
+
+def test_a_backend_without_a_kernel_for_anything_asked_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"^backend numpy has no kernel for chase: ask for numba$"):
+        choose("chase", ["numpy"], "cpu")
+
+
+def test_a_case_that_its_backend_has_no_kernel_for_is_skipped_beside_others() -> None:
+    chased, product = run.run([Chase(256), SMALL], backend="numpy", device="cpu", method=DRY)
+    assert ("skipped", "ok") == (chased.status, product.status)
+    assert "chase has no kernel for backend 'numpy': it has numba" == chased.reason
+
+
+def test_a_device_that_no_backend_reaches_is_refused_by_a_worker() -> None:
+    with pytest.raises(BackendUnavailable, match="numpy on cuda:0: it runs on cpu only"):
+        choose("gemm", ["numpy"], "cuda:0")
+
+
+@pytest.mark.parametrize(("name", "expected"), [("nvidia0", True), ("nvidiactl", False), ("dxg", True), ("sda", False)])
+def test_a_gpu_shows_as_a_device_file(tmp_path: Path, name: str, expected: bool) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / name).touch()
+    assert expected == has_gpu_node(tmp_path)
+
+
+def test_what_is_left_to_do_is_what_is_not_held_or_failed_last() -> None:
+    done, failed, mended, new = planned([Gemm(m, 1, 1) for m in (1, 2, 3, 4)], "numpy")
+
+    def made(case: Case, status: str) -> Record:
+        return Record(case=case, status=status, started_utc="", duration_s=0.0)  # type: ignore[arg-type]
+
+    records = [made(done, "ok"), made(mended, "failed"), made(failed, "failed"), made(mended, "skipped")]
+    held = Results(header=header([], {}), workers=[], records=records)
+    assert [failed, new] == left_to_do([done, failed, mended, new], held)
+
+
+def test_another_method_is_another_case() -> None:
+    (case,) = planned([SMALL], "numpy")
+    done = Record(case=replace(case, method=Method(seed=1, dry_run=True)), status="ok", started_utc="", duration_s=0.0)
+    assert [case] == left_to_do([case], Results(header=header([], {}), workers=[], records=[done]))
+
+
+def test_bytes_that_are_no_text_are_escaped_in_the_header() -> None:
+    made = header(["primbench", "\udcff.jsonl", "é"], {"where\udcfe": "\udcfd"})
+    assert (["primbench", r"\xff.jsonl", "é"], {r"where\xfe": r"\xfd"}) == (made.command, made.labels)
+    record.encode(made)
+
+
+def test_a_case_asked_for_twice_is_run_twice_and_resumed_once_for_each_record() -> None:
+    twice = planned([SMALL, SMALL], "numpy")
+    ok, failed = (Record(case=twice[0], status=status, started_utc="", duration_s=0.0) for status in ("ok", "failed"))
+
+    def left(*held: Record) -> int:
+        return len(left_to_do(twice, Results(header=header([], {}), workers=[], records=list(held))))
+
+    assert [2, 1, 0] == [left(), left(ok), left(ok, ok)]
+    assert [2, 1] == [left(failed), left(failed, ok)]
+
+
+def planned_for(*devices: str) -> list[Case]:
+    """Entries for such devices, in a run on a CPU."""
+    entries = [(SMALL, {"device": device} if device else {}) for device in devices]
+    return plan(entries, backends=["numpy"], device="cpu", method=DRY, placement=Placement(), processes=1)
+
+
+def test_an_entry_for_another_kind_of_device_is_left_out() -> None:
+    assert [None, "cpu"] == [case.labels.get("device") for case in planned_for("", "cuda", "cpu")]
+
+
+def test_nothing_left_for_this_device_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="every entry is for cuda, this run is on cpu"):
+        planned_for("cuda", "cuda")
+
+
+def test_a_primitive_may_prefer_a_backend_on_cpus(two_backends: None) -> None:
+    assert [("torch", "cpu")] == choose("gemm", [], "cpu")
+    assert [("numpy", "cpu")] == choose("allreduce", [], "cpu")
+    assert [("torch", "cpu"), ("numpy", "cpu")] == choose("allreduce", ["all"], "cpu")
+
+
+def test_what_gpus_take_no_part_in_is_on_the_cpu_even_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "has_gpu_node", lambda: True)
+    monkeypatch.setattr(backends, "missing", lambda name: None)
+    assert [("numba", "cpu")] == choose("chase", [], None, ask=lambda *_: pytest.fail("a worker was asked"))
+
+
+def test_a_primitive_without_a_backend_here_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "missing", lambda name: f"no {name} here")
+    with pytest.raises(BackendUnavailable, match="chase has no backend on a CPU here: numba: no numba here"):
+        choose("chase", [], "cpu")

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+import pytest
+from msgspec.structs import replace
+
+from primbench.distributed import child
+from primbench.errors import BackendUnavailable, PlacementError
+from primbench.measurement import Method
+from primbench.numa.placement import Placement
+from primbench.results.record import Case, Record, Worker
+from primbench.workers import process
+from primbench.workers.process import WorkerGone, WorkerProcess
+from primbench.workers.protocol import Start
+from primbench.workers.session import Session, ask_a_worker
+
+CASE = Case(
+    primitive="gemm", parameters={"m": 2, "n": 2, "k": 2}, backend="numpy", device="cpu", method=Method(dry_run=True)
+)
+START = Start(backend="numpy", device="cpu")
+
+
+def of(cases: Iterable[Case], runner: Session) -> tuple[list[Worker], list[Record]]:
+    with runner:
+        lines = list(runner.run(cases))
+    workers = [line for line in lines if isinstance(line, Worker)]
+    assert not [worker.pid for worker in workers if psutil.pid_exists(worker.pid)]
+    return workers, [line for line in lines if isinstance(line, Record)]
+
+
+def faulty(fault: str) -> Case:
+    return replace(CASE, primitive="faulty", parameters={"n": 4, "fault": fault})
+
+
+@pytest.fixture
+def with_faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, faulty_package: Path) -> None:
+    """Workers find the primitive ``faulty``."""
+    monkeypatch.setenv("PYTHONPATH", str(faulty_package))
+    monkeypatch.setenv("FAULT_TEST_RUN", str(tmp_path))
+
+
+def test_a_worker_line_comes_before_the_first_record_made_there() -> None:
+    with Session(first_worker=5) as runner:
+        lines = list(runner.run([CASE, CASE]))
+    assert [Worker, Record, Record] == [type(line) for line in lines]
+    assert [5, 5, 5] == [line.worker for line in lines]
+
+
+def test_one_worker_serves_the_cases_of_one_place() -> None:
+    bound = replace(CASE, placement=Placement(threads=1))
+    workers, records = of([CASE, CASE, bound, replace(bound, process=1), CASE], Session())
+    assert [0, 0, 1, 2, 3] == [record.worker for record in records]
+    assert [0, 1, 2, 3] == [worker.worker for worker in workers]
+    assert 4 == len({worker.pid for worker in workers})
+    assert 1 == workers[1].placement.threads
+
+
+@pytest.mark.usefixtures("with_faulty")
+def test_a_worker_is_replaced_after_a_failure_and_kept_after_a_skip() -> None:
+    cases = [faulty(name) for name in ("none", "unsupported", "raise", "none")]
+    _, records = of(cases, Session())
+    assert ["ok", "skipped", "failed", "ok"] == [record.status for record in records]
+    assert [0, 0, 0, 1] == [record.worker for record in records]
+
+
+@pytest.mark.usefixtures("with_faulty")
+def test_a_case_is_given_up_after_its_time() -> None:
+    _, (record,) = of([faulty("hang")], Session(timeout_s=0.5))
+    assert ("failed", "no answer within 0.5 s (--timeout)") == (record.status, record.reason)
+    assert record.duration_s > 0.5
+
+
+def test_workers_that_cannot_start_fail_their_cases_without_a_worker_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    workers, records = of([CASE, CASE], Session())
+    assert [] == workers
+    assert [("failed", "worker died of exit status 1", None)] * 2 == [
+        (record.status, record.reason, record.worker) for record in records
+    ]
+
+
+def test_an_unreachable_device_is_an_error_or_a_skip_as_asked() -> None:
+    unreachable = replace(CASE, device="cuda:0")
+    with pytest.raises(BackendUnavailable, match="backend numpy on cuda:0: it runs on cpu only"):
+        of([unreachable], Session())
+    _, records = of([unreachable, CASE], Session(skip_unavailable=True))
+    assert [("skipped", None), ("ok", 0)] == [(record.status, record.worker) for record in records]
+    assert "backend numpy on cuda:0: it runs on cpu only" == records[0].reason
+
+
+def test_a_place_that_cannot_be_had_is_an_error() -> None:
+    nowhere = replace(CASE, placement=Placement(cpus=(99_999,)))
+    with pytest.raises(PlacementError, match="cpus=99999"):
+        of([nowhere], Session(skip_unavailable=True))
+
+
+def test_a_place_that_cannot_be_had_is_a_skip_where_that_is_asked() -> None:
+    nowhere = replace(CASE, placement=Placement(cpus=(99_999,)))
+    _, records = of([nowhere, CASE], Session(skip_misplaced=True))
+    assert [("skipped", None), ("ok", 0)] == [(record.status, record.worker) for record in records]
+    assert "cpus=99999" in (records[0].reason or "")
+
+
+def test_a_worker_tells_what_it_would_choose() -> None:
+    ready = ask_a_worker(("numpy", "torch"), "cpu")
+    expected = "numpy" if ready.backend == "numpy" else "torch"
+    assert (expected, "cpu") == (ready.backend, ready.device)
+    assert not psutil.pid_exists(ready.pid)
+
+
+IMPOSTORS = {
+    "echo 'no JSON'; sleep 9": "worker spoke out of turn: .*malformed",
+    'echo \'{"type":"Outcome","status":"ok"}\'; sleep 9': "worker answered Outcome where Ready was due",
+    "exec >&-; sleep 9": "worker closed its output but goes on running",
+    "read line; echo one >&2; echo two >&2; exit 7": "worker died of exit status 7: two",
+    "sleep 9": "no answer within 0.5 s$",
+    "kill -SEGV $$": "worker died of signal SIGSEGV",
+}
+
+
+@pytest.mark.parametrize("script", IMPOSTORS)
+def test_what_speaks_no_protocol_is_ended_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
+) -> None:
+    impostor = tmp_path / "python"
+    impostor.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{script}\n")
+    impostor.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(impostor))
+    monkeypatch.setattr(process, "START_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(child, "END_TIMEOUT_S", 0.5)
+    with pytest.raises(WorkerGone, match=IMPOSTORS[script]):
+        WorkerProcess(START)
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_an_ended_worker_is_of_no_more_use_and_may_be_ended_twice() -> None:
+    worker = WorkerProcess(START)
+    os.kill(worker.ready.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, worker.ready.pid, os.WEXITED | os.WNOWAIT)  # dead, but not yet asked how it died
+    with pytest.raises(WorkerGone, match="killed by SIGKILL"):
+        worker.run(CASE, 5.0)
+    worker.end()
+    worker.end()

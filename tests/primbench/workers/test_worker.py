@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from primbench.backends.numpy import Numpy
+from primbench.errors import BackendUnavailable
+from primbench.measurement import Method
+from primbench.numa.placement import Placement
+from primbench.results.record import Case
+from primbench.workers import protocol, worker
+from primbench.workers.protocol import Outcome, Ready, Refusal, Start
+
+START = Start(backend="numpy", device="cpu")
+CASE = Case(
+    primitive="gemm",
+    parameters={"m": 8, "n": 8, "k": 8},
+    backend="numpy",
+    device="cpu",
+    method=Method(min_time_s=0.001, max_time_s=0.01),
+)
+
+
+def talk(*messages: Any) -> tuple[list[protocol.Answer], subprocess.CompletedProcess[bytes]]:
+    """What a real worker answers to these messages, and how it ends when no more come."""
+    said = b"".join(protocol.encode(message) + b"\n" for message in messages)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "primbench.workers.worker"],
+        input=said,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return [protocol.decode_answer(line) for line in ended.stdout.splitlines()], ended
+
+
+def test_a_worker_answers_each_message_and_ends_with_its_input() -> None:
+    dry = replace(CASE, method=Method(dry_run=True))
+    (ready, timed, checked), ended = talk(START, CASE, dry)
+    assert isinstance(ready, Ready)
+    assert ("numpy", "cpu") == (ready.backend, ready.device)
+    assert "numpy" in ready.versions
+    assert isinstance(timed, Outcome)
+    assert timed.measurement is not None
+    assert timed.measurement.batch_s is not None
+    assert timed.measurement.verified
+    assert isinstance(checked, Outcome)
+    assert checked.measurement is not None
+    assert checked.measurement.main is None
+    assert (0, b"") == (ended.returncode, ended.stderr)
+
+
+def test_a_worker_looks_around_after_its_backend_is_open() -> None:
+    (ready,), _ = talk(START)
+    assert isinstance(ready, Ready)
+    assert ready.environment.software.libraries is not None
+    assert any("openblas" in name or "mkl" in name for name in ready.environment.software.libraries)
+    assert ready.placement.threads is not None
+
+
+def test_what_cannot_be_had_is_refused_and_said_to_be_place_or_backend() -> None:
+    (backend,), _ = talk(replace(START, device="cuda:0"))
+    (place,), _ = talk(replace(START, placement=Placement(cpus=(99_999,))))
+    assert Refusal(reason="backend numpy on cuda:0: it runs on cpu only", placement=False) == backend
+    assert isinstance(place, Refusal)
+    assert place.placement
+    assert "cpus=99999" in place.reason
+
+
+def test_another_version_of_the_protocol_is_refused() -> None:
+    expected = "speaks protocol 1, this one 999: install the same version in both places"
+    with pytest.raises(BackendUnavailable, match=expected):
+        worker.begin(replace(START, protocol_version=999))
+
+
+def outcome(**parameters: int | str) -> Outcome:
+    return worker.run(Numpy(), replace(CASE, parameters=CASE.parameters | parameters), START)
+
+
+def test_what_a_backend_cannot_do_is_skipped_and_what_goes_wrong_has_failed() -> None:
+    assert Outcome(status="skipped", reason="NumPy has no bfloat16 matrix product") == outcome(dtype="bfloat16")
+    wrong = outcome(m=0)
+    assert "failed" == wrong.status
+    assert str(wrong.reason).startswith("InvalidField: gemm m=0")
+
+
+def test_tracing_on_a_cpu_is_an_outcome_too() -> None:
+    traced = worker.run(Numpy(), CASE, replace(START, purpose="trace"))
+    assert traced.status != "ok"
+    assert traced.reason
+
+
+@pytest.mark.parametrize(
+    ("expected", "error"),
+    [
+        ("RuntimeError: first", RuntimeError("first\nsecond")),
+        ("RuntimeError: padded", RuntimeError("\n  padded\n")),
+        ("MemoryError", MemoryError()),
+        ("KeyError: 'x'", KeyError("x")),
+    ],
+)
+def test_an_exception_becomes_one_line(expected: str, error: Exception) -> None:
+    assert expected == worker.one_line(error)
+
+
+def test_every_message_survives_the_way_there_and_back() -> None:
+    assert START == protocol.decode_start(protocol.encode(START))
+    assert CASE == protocol.decode_case(protocol.encode(CASE))
+    refusal = Refusal(reason="line\nend", placement=True)
+    assert refusal == protocol.decode_answer(protocol.encode(refusal))
+    with pytest.raises(msgspec.ValidationError):
+        protocol.decode_answer(protocol.encode(START))
