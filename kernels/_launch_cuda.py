@@ -29,7 +29,7 @@ def cuda_step(
     launches: one a node, at least one; each can carry attributes. Every one is made here, so that nothing is loaded
     or compiled later. capture: makes a graph of what a function enqueues, in the framework's own way.
     """
-    from primbench.cuda import launching
+    from primbench.kernels import _launch_times
 
     def enqueue() -> None:
         for launch in launches:
@@ -39,12 +39,12 @@ def cuda_step(
     backend.synchronize()
     stream = backend.stream_handle
     if not problem.nodes:
-        return described(launches[0], others={"full_queue_s": launching.full_queue(launches[0], stream)})
+        return described(launches[0], others={"full_queue_s": _launch_times.full_queue(launches[0], stream)})
     nodes, step = capture(enqueue)
     if nodes != problem.nodes:
         raise PrimbenchError(f"a graph of {problem.nodes} launches has {nodes} nodes")
     # stream_only: a graph being launched cannot be captured.
-    return described(step, stream_only=True, others={"instantiate_s": launching.instantiation(enqueue, stream)})
+    return described(step, stream_only=True, others={"instantiate_s": _launch_times.instantiation(enqueue, stream)})
 
 
 def parameters(problem: Launch, output: Any) -> list[Array]:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from primbench.backends import Backend
     from primbench.kernels.launch import Launch
-    from primbench.measurement import Method, Samples
+    from primbench.measurement import Samples
     from primbench.problem import Setup, Step
+    from primbench.spec.method import Method
     from primbench.system import seccomp
 
     Clock = Callable[[], int]

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
         UnsupportedCase,
         VerificationError,
     )
-    from primbench.measurement import Measurement, Method, Samples
-    from primbench.numa.placement import Placement
+    from primbench.measurement import Measurement, Samples
     from primbench.problem import Problem, kernel
-    from primbench.results.record import Case, Record, Results
-    from primbench.results.record import read as load
+    from primbench.results.file import Results
+    from primbench.results.file import read as load
+    from primbench.results.record import Record
+    from primbench.spec.case import Case
+    from primbench.spec.method import Method
+    from primbench.spec.placement import Placement
     from primbench.timing.case import measure, setup
     from primbench.workers.run import run
 
@@ -37,12 +40,15 @@ _HOMES = {
         "BackendUnavailable", "FileError", "InvalidRequest", "OutputError", "PlacementError", "PrimbenchError",
         "UnsupportedCase", "VerificationError",
     ),
-    "measurement": ("Measurement", "Method", "Samples"),
-    "numa.placement": ("Placement",),
+    "measurement": ("Measurement", "Samples"),
     "problem": ("Problem", "kernel"),
-    "results.record": ("Case", "Record", "Results", "load"),
-    "workers.run": ("run",),
+    "results.file": ("Results", "load"),
+    "results.record": ("Record",),
+    "spec.case": ("Case",),
+    "spec.method": ("Method",),
+    "spec.placement": ("Placement",),
     "timing.case": ("measure", "setup"),
+    "workers.run": ("run",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

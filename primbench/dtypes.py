@@ -9,6 +9,8 @@ from primbench.errors import InvalidRequest
 if TYPE_CHECKING:
     import numpy as np
 
+    from primbench.problem import Array
+
 ITEMSIZE_BYTES = {
     "float64": 8,
     "float32": 4,
@@ -56,3 +58,10 @@ def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
 
     found: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
     return found
+
+
+def poison_host(array: Array) -> None:
+    """NaN in floats, the smallest value in integers: an element that is never written shows."""
+    import numpy as np
+
+    array.fill(np.iinfo(array.dtype).min if array.dtype.kind == "i" else np.nan)

@@ -7,43 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 
 from primbench import stats
-from primbench.errors import InvalidRequest
 from primbench.quantities import Amount, Seconds, Time, Whole
 
-DEFAULT_MAX_NOISE = 0.005
-DEFAULT_MIN_TIME_S = 0.1
-DEFAULT_MAX_TIME_S = 2.0
 LONGEST_GAP_S = 0.6e-6  # between two kernels of a graph, and before the first
-
-
-class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to measure.
-
-    cache: "hot" repeats on one set of inputs; "cold" rotates among sets that exceed twice the last-level cache.
-    max_noise: stop when the half-width of the 95 % interval of the median, over the median, is below this.
-    min_time_s, max_time_s: bounds on the time spent sampling the main metric.
-    check: compare the output with the float64 reference before timing.
-    dry_run: set up, check once, time nothing.
-    """
-
-    cache: Literal["hot", "cold"] = "hot"
-    max_noise: float = DEFAULT_MAX_NOISE
-    min_time_s: float = DEFAULT_MIN_TIME_S
-    max_time_s: float = DEFAULT_MAX_TIME_S
-    seed: int = 0
-    check: bool = True
-    dry_run: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.max_noise < 1:
-            raise InvalidRequest(f"max_noise={self.max_noise}: a fraction between 0 and 1")
-        if not 0 <= self.min_time_s <= self.max_time_s or self.max_time_s == 0:
-            raise InvalidRequest(
-                f"min_time_s={self.min_time_s}, max_time_s={self.max_time_s}: "
-                "need 0 <= min_time_s <= max_time_s and max_time_s > 0"
-            )
-        if self.seed < 0:
-            raise InvalidRequest(f"seed={self.seed}: a whole number of at least 0")
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,11 +21,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from primbench import doctor
 from primbench.cli import main
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import Group
-from primbench.doctor import Place
+from primbench.doctor import Place, place
 from primbench.system import nvml
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
@@ -175,7 +174,7 @@ def damaged(corrupt: Callable[[Path, int], str]) -> list[tuple[str, Place]]:
             name = TREES[seed % len(TREES)]
             root = write_tree(Path(folder, "root"), name)
             damage = corrupt(root, seed)
-            found.append((f"{name}, {damage}", doctor.look(root)))
+            found.append((f"{name}, {damage}", place.look(root)))
             shutil.rmtree(root)
     return found
 

@@ -18,7 +18,7 @@ from primbench.cli import COMMANDS, main
 from primbench.cli.primitive import entries_of
 from primbench.compare import compare
 from primbench.problem import primitives
-from primbench.results import record
+from primbench.results import file as results_file
 
 STUDIES = Path(__file__).parents[1] / "suites/reference/studies"
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -50,8 +50,8 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
 
 
 @functools.cache
-def kept(study: str) -> record.Results:
-    return record.read(STUDIES / f"h200-{study}-docker-podman-cupy.jsonl.xz")
+def kept(study: str) -> results_file.Results:
+    return results_file.read(STUDIES / f"h200-{study}-docker-podman-cupy.jsonl.xz")
 
 
 @pytest.mark.parametrize(("study", "launches"), [("launch", True), ("host", False)])

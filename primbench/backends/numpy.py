@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.dtypes import numpy_dtype
+from primbench.dtypes import numpy_dtype, poison_host
 
 if TYPE_CHECKING:
     from primbench.problem import Array
 
+
 MODULES = ("numpy",)
+
+
 DEVICES = ("cpu",)
+
+
 INSTALL = "pip install numpy"
-
-
-def poison_host(array: Array) -> None:
-    """NaN in floats, the smallest value in integers: an element that is never written shows."""
-    import numpy as np
-
-    array.fill(np.iinfo(array.dtype).min if array.dtype.kind == "i" else np.nan)
 
 
 class Numpy:

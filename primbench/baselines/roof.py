@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import primbench.suites as suites
 from primbench.problem import Value
-from primbench.report.table import model_of
-from primbench.results.record import Case, Record, Results
+from primbench.results.file import Results
+from primbench.results.record import Record, model_of
+from primbench.spec.case import Case
 from primbench.suites import Entry, datasheets
 from primbench.suites.datasheets import Datasheet
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from primbench.errors import InvalidRequest
+from primbench.measurement import Measurement
+from primbench.problem import Value
 from primbench.results.record import Record
+from primbench.results.summary import samples
+from primbench.spec.case import Case
 
 
 class Yardstick(Protocol):
@@ -21,3 +28,47 @@ class Yardstick(Protocol):
     def notes(self, records: Sequence[Record]) -> list[str]:
         """Lines for below the table of these records."""
         ...
+
+
+MAIN = ("device_s", "batch_s", "stream_s")  # in the order of Measurement.main
+Key = tuple[str, frozenset[tuple[str, Value]], str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """A time that stands in a results file, and what it was measured with."""
+
+    time_s: float
+    made_by: str
+
+
+def beside(ours_s: float | None, theirs_s: float | None) -> dict[str, float | None]:
+    return {"theirs_s": theirs_s, "ratio": ours_s / theirs_s if ours_s is not None and theirs_s else None}
+
+
+def main_of(measurement: Measurement | None) -> str | None:
+    """The name of the main metric."""
+    return next((name for name in MAIN if samples(measurement, name)), None)
+
+
+def median_s(record: Record, metric: str | None) -> float | None:
+    found = samples(record.measurement, metric) if metric else None
+    return found.median_s if found else None
+
+
+def summary_of(found: Sequence[dict[str, float | None]]) -> str:
+    ratios = [each["ratio"] for each in found if each["ratio"]]
+    if not ratios:
+        return "none of ours was timed"
+    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+    return f"geometric mean {mean:.3f} over {len(ratios)} of {len(found)} cases"
+
+
+def key_of(case: Case, metric: str) -> Key:
+    """Equal where the same was measured in the same way; the number of a GPU does not count."""
+    try:
+        fields = case.problem().parameters()  # with the defaults of fields that an older file does not have
+    except InvalidRequest:
+        fields = case.parameters
+    kind = case.device.partition(":")[0]
+    return case.primitive, frozenset(fields.items()), case.backend, kind, case.method.cache, metric

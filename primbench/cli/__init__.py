@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from primbench import __version__
+from primbench.cli.echo import first_line, say
 from primbench.errors import INTERRUPTED, PrimbenchError
 
 COMMANDS = {
@@ -31,6 +32,8 @@ COMMANDS = {
     "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }
+
+
 ALIASES = {"bandwidth": "memcpy"}  # what is typed -> the primitive it is
 
 
@@ -112,17 +115,6 @@ def ctrl_c_raises() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print what may hold words of a file or of another program: they steer no terminal, whatever they are."""
-    from primbench.report.plain import lines
-
-    click.echo(lines(text), err=err, nl=nl)
-
-
-def first_line(doc: str | None) -> str:
-    return (doc or "").strip().splitlines()[0]
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,17 +8,18 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from primbench.cli import say
 from primbench.cli.compare import is_met, publish
+from primbench.cli.echo import say
 from primbench.cli.measuring import resuming
 from primbench.cli.options import GroupedCommand, GroupedOption
 from primbench.cli.outputs import check_outputs
 from primbench.cli.study import DEFAULT_SIZES, carry_out, refuse_beside_resume, resumed, study_of, study_options
 from primbench.compare import Comparison
 from primbench.experiments import ablation
-from primbench.numa.placement import Placement
-from primbench.results.record import Results, Study
+from primbench.results.file import Results
 from primbench.spec.arm import Arm
+from primbench.spec.placement import Placement
+from primbench.spec.study import Study
 from primbench.system.files import attempt
 from primbench.workers.protocol import Start
 

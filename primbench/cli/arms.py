@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from primbench.cli import say
+from primbench.cli.echo import say
 
 
 @click.command()

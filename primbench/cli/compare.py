@@ -7,13 +7,13 @@ from typing import Any, Literal, get_args
 
 import click
 
-from primbench.cli import say
+from primbench.cli.echo import say
 from primbench.cli.options import FILE, GroupedCommand, GroupedOption
 from primbench.cli.outputs import EXPORTS, check_outputs, write
 from primbench.compare import Comparison, compare, compare_files
 from primbench.errors import FileError, InvalidRequest
-from primbench.results import record
-from primbench.results.record import Results
+from primbench.results import file as results_file
+from primbench.results.file import Results
 
 FailOn = Literal["slower", "different", "inconclusive", "never"]
 DIFFERENT = ("slower", "faster", "different-but-small")
@@ -76,7 +76,7 @@ def _compare(file: str, other: str | None, baseline: str | None, **values: Any) 
 
 
 def _read(file: str) -> Results:
-    results = record.read(file)
+    results = results_file.read(file)
     if not results.records:
         raise FileError(f"{file}: holds no records: the run ended before its first case did")
     return results

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from primbench.cli import say
+from primbench.cli.echo import say
 from primbench.errors import InvalidRequest
-from primbench.experiments.study import AGAIN
-from primbench.numa.placement import THREAD_VARIABLES
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
 from primbench.spec.confidential import hidden
+from primbench.spec.placement import THREAD_VARIABLES
+from primbench.spec.study import AGAIN
 
 _FILTERS = (None, "default", "unconfined", "docker", "podman")  # which are no files
 

@@ -30,19 +30,20 @@ def command(fix: bool, against: str | None, json_path: str | None) -> None:
     from primbench import doctor
     from primbench.cli.outputs import check_files, write
     from primbench.doctor import against as other
+    from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
 
     check_files([json_path], [against])
-    there = other.read(against) if against is not None else None
-    place = doctor.look()
-    findings = doctor.examine(place)
+    there = read(against) if against is not None else None
+    here = look()
+    findings = doctor.examine(here)
     if there is not None:
-        told = other.compare(place, there, str(against))
+        told = other.compare(here, there, str(against))
         differs = any(finding.check.startswith("against-") for finding in told)
         findings += told if differs else [*told, other.nothing_differs(str(against))]
     if json_path is not None:
-        write(json_path, to_json(place, findings))
+        write(json_path, to_json(here, findings))
     if json_path != "-":
-        click.echo(to_text(place, findings, fix=fix), nl=False)
+        click.echo(to_text(here, findings, fix=fix), nl=False)
     if any(finding.severity == "problem" for finding in findings):
         sys.exit(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from primbench.cli import say
+from primbench.cli.echo import say
 from primbench.cli.options import FILE
 
 
@@ -49,7 +49,7 @@ def diff(a: str, b: str, json_path: str | None) -> None:
     Exit status: 0 whether they differ or not, 2 where a file cannot be read.
     """
     from primbench.cli.outputs import check_files, write
-    from primbench.doctor.against import read
+    from primbench.doctor.place import read
     from primbench.environment.difference import difference
     from primbench.report.environment import comparison
     from primbench.report.plain import json_of

@@ -6,7 +6,7 @@ import shlex
 
 import click
 
-from primbench.cli import say
+from primbench.cli.echo import say
 from primbench.cli.options import FILE
 from primbench.runtimes.images.build import BUILDERS, DEFAULT_BASE, DEFAULT_TAG
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from primbench import backends as backend_files
-from primbench.cli import first_line
+from primbench.cli.echo import first_line
 from primbench.problem import backends_of, primitives
 
 if TYPE_CHECKING:

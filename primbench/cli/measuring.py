@@ -24,9 +24,12 @@ from primbench.environment.difference import Change, difference
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
 from primbench.problem import Problem
 from primbench.report.environment import shown
-from primbench.results import record as records_file
-from primbench.results.record import Case, Header, Record, Results, Worker, Writer
-from primbench.workers.run import ALL, check_kept, header, keep, left_to_do, plan
+from primbench.results import file as results_file
+from primbench.results.file import Results
+from primbench.results.record import Header, Record, Worker
+from primbench.results.writer import Writer, check_kept, header, keep, left_to_do
+from primbench.spec.case import Case
+from primbench.workers.plan import ALL, plan
 from primbench.workers.session import Session
 
 MOST_CHANGES = 4
@@ -138,7 +141,7 @@ def resuming(path: str | None) -> Iterator[Begun | None]:
         yield None
         return
     with closing(Writer(path, None)) as writer:
-        held = records_file.read(path)
+        held = results_file.read(path)
         _check_machine(path, held.header.environment, collect(gpus=False))
         yield Begun(writer, held)
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from primbench import backends
-from primbench.cli import say
+from primbench.cli.echo import say
 from primbench.cli.measuring import run_cases, writing
 from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, GroupedOption, complete, parsed
 from primbench.cli.outputs import check_files, write
@@ -17,12 +17,13 @@ from primbench.errors import BackendUnavailable, FileError
 from primbench.experiments import numa
 from primbench.experiments.numa import CHASE, CPU, LAUNCH
 from primbench.experiments.numa_analysis import analyse
-from primbench.numa import topology
+from primbench.numa import scan
 from primbench.report.plain import json_of
-from primbench.results.record import Results
+from primbench.results.file import Results
+from primbench.results.writer import header
 from primbench.system import memory
 from primbench.units import parse_size
-from primbench.workers.run import ALL, choose, header
+from primbench.workers.plan import ALL, choose
 from primbench.workers.session import DEFAULT_TIMEOUT_S, Session
 
 GPU_BYTES = 128 * 2**20
@@ -35,7 +36,7 @@ def _run(**values: Any) -> None:
     check_files([values["json_path"]], [values["output"]])
     if values["output"] is not None and os.path.lexists(values["output"]):
         raise FileError(f"{values['output']}: exists; name another file")
-    found = topology.collect()
+    found = scan.collect()
     axes = numa.axes_of(found)
     chosen, missing = _backends(values["backend"], values["device"])
     size_bytes = values["size_bytes"]

@@ -11,11 +11,11 @@ from click.shell_completion import CompletionItem
 
 from primbench import backends, units
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
-from primbench.measurement import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
-from primbench.numa.placement import Placement
 from primbench.spec.arm import parse_arm
+from primbench.spec.method import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
+from primbench.spec.placement import Placement
 from primbench.system.files import parse_cpu_list
-from primbench.workers.run import ALL
+from primbench.workers.plan import ALL
 from primbench.workers.session import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:

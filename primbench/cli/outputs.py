@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from primbench.baselines.roof import roof_of
-from primbench.cli import say
+from primbench.cli.echo import say
 from primbench.errors import InvalidRequest, OutputError
 from primbench.report import export, table
-from primbench.results.record import Results
+from primbench.results.file import Results
 
 EXPORTS = ("csv_path", "markdown_path", "json_path")
 RESULTS_FILES = ("output", "resume", "file")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import click
 
 from primbench.report.plain import printable
-from primbench.results.record import Case
+from primbench.spec.case import Case
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import json
 
 import click
 
-from primbench.results import record
+from primbench.results import file as results_file
 
 
 @click.command()
 def command() -> None:
     """Print the JSON Schema of a results file's lines."""
-    click.echo(json.dumps(record.schema(), indent=1))
+    click.echo(json.dumps(results_file.schema(), indent=1))

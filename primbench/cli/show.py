@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from primbench.cli.options import FILE, GroupedCommand, output_options
 from primbench.cli.outputs import check_outputs, report
 from primbench.errors import FileError
-from primbench.results import record
+from primbench.results import file as results_file
 
 
 def _show(file: str, **values: Any) -> None:
     check_outputs({**values, "file": file})
-    results = record.read(file)
+    results = results_file.read(file)
     if not results.records:
         raise FileError(f"{file}: holds no records: the run ended before its first case did")
     report(replace(results, records=results.latest()), values)

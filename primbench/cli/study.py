@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from primbench import runtimes
 from primbench.cli import compare as comparing
-from primbench.cli import say
 from primbench.cli.compare import fail_on_option
 from primbench.cli.consent import check_own
+from primbench.cli.echo import say
 from primbench.cli.measuring import Begun, Entries, measure_and_report, resuming, run_cases, writing
 from primbench.cli.options import (
     TIMEOUT,
@@ -31,24 +31,17 @@ from primbench.cli.options import (
 )
 from primbench.cli.outputs import check_outputs
 from primbench.compare import Comparison, compare
+from primbench.compare.settled import is_settled
 from primbench.errors import InvalidRequest
-from primbench.experiments.study import (
-    LEAST_PAIRS,
-    check_arms,
-    check_build,
-    having,
-    is_settled,
-    run,
-    to_run,
-    whole_pairs,
-    with_itself,
-)
-from primbench.numa.placement import Placement
+from primbench.experiments.study import LEAST_PAIRS, check_arms, check_build, having, run, to_run, whole_pairs
 from primbench.problem import primitives
-from primbench.results.record import Results, Study
+from primbench.results.file import Results
+from primbench.results.writer import header
 from primbench.spec.arm import Arm, arm_of, parse_arm
+from primbench.spec.placement import Placement
+from primbench.spec.study import Study, with_itself
 from primbench.suites import MOST_PAIRS
-from primbench.workers.run import header, plan
+from primbench.workers.plan import plan
 from primbench.workers.session import Session
 
 DEFAULT_SIZES = "small"

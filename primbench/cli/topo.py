@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from primbench.cli import say
+from primbench.cli.echo import say
 from primbench.cli.options import FILE
 
 
@@ -14,7 +14,7 @@ from primbench.cli.options import FILE
 def command(json_path: str | None, svg_path: str | None) -> None:
     """Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here."""
     from primbench.cli.outputs import check_files, write
-    from primbench.numa.topology import collect
+    from primbench.numa.scan import collect
     from primbench.report import topology as table
     from primbench.report.plain import json_of
 

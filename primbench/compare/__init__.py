@@ -27,9 +27,9 @@ from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, pai
 from primbench.compare.explain import explained
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.errors import InvalidRequest
-from primbench.experiments.study import AGAIN
 from primbench.results.cpu_speed import SLOWED
-from primbench.results.record import Results
+from primbench.results.file import Results
+from primbench.spec.study import AGAIN
 from primbench.units import format_percent
 
 __all__ = [

@@ -9,8 +9,8 @@ import msgspec
 
 from primbench.doctor import Part
 from primbench.environment.difference import Change, Difference
-from primbench.results.record import Case
 from primbench.spec.arm import Arm
+from primbench.spec.case import Case
 
 Verdict = Literal["slower", "faster", "equivalent", "different-but-small", "inconclusive"]
 Effect = Literal["stack effect", "machine effect", "container effect", "place effect"]

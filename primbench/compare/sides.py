@@ -19,11 +19,13 @@ from msgspec.structs import replace
 from primbench import stats
 from primbench.errors import InvalidRequest
 from primbench.measurement import Samples
-from primbench.numa.placement import Placement
 from primbench.results.cpu_speed import FEWEST, SLOWED, Speed, slowed_fraction, speed, undisturbed
-from primbench.results.record import Case, Record, Results, Worker
+from primbench.results.file import Results
+from primbench.results.record import Record, Worker
 from primbench.results.summary import samples
 from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+from primbench.spec.placement import Placement
 
 KERNEL, BANDWIDTH, LAUNCH = 0.01, 0.02, 0.05
 """Differences in time that do not matter."""

@@ -15,8 +15,8 @@ from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends.numpy import poison_host
 from primbench.cuda import driver
+from primbench.dtypes import poison_host
 from primbench.errors import UnsupportedCase
 from primbench.problem import described
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -139,3 +140,11 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
+
+
+def readable(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:
+    """Those from which something can be read, or which are at their end, by then; None waits for one."""
+    poll = select.poll()  # select() knows no descriptor beyond 1023
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(None if timeout_s is None else timeout_s * 1e3)]

@@ -16,8 +16,8 @@ import msgspec
 
 from primbench.distributed import rendezvous
 from primbench.distributed.channel import Channel, listen
-from primbench.distributed.child import Child
-from primbench.distributed.ranks import readable, start_rank
+from primbench.distributed.child import Child, readable
+from primbench.distributed.ranks import start_rank
 from primbench.distributed.world import World
 from primbench.errors import InvalidRequest, PrimbenchError, WorkerError
 

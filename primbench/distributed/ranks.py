@@ -5,13 +5,12 @@ The front does so because it is never in a collective itself: a rank that waits 
 
 from __future__ import annotations
 
-import select
 import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from primbench.distributed.child import Child, starting
+from primbench.distributed.child import Child, readable, starting
 
 _STOPPED = ("T", "t")  # proc(5): by a signal, by a debugger
 
@@ -76,14 +75,6 @@ def start_rank(rank: int, channel: socket.socket, *, local_rank: int, verbose: b
         descriptor = channel.fileno()
         arguments = [str(descriptor), str(local_rank)]
         return Child(f"rank {rank}", "primbench.workers.rank", arguments, inherited=[descriptor], verbose=verbose)
-
-
-def readable(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:
-    """Those from which something can be read, or which are at their end, by then; None waits for one."""
-    poll = select.poll()  # select() knows no descriptor beyond 1023
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return [descriptor for descriptor, _ in poll.poll(None if timeout_s is None else timeout_s * 1e3)]
 
 
 def _state(pid: int) -> str:

@@ -39,16 +39,16 @@ Causes and where they are seen:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from primbench import environment
-from primbench.doctor import confinement, contention, cpu, gpu, gpu_settings, gpu_topology, memory, nccl, software
-from primbench.doctor.finding import Finding, Part, Place, Severity
-from primbench.numa import topology
+from primbench.doctor import confinement, cpu, gpu, gpu_settings, gpu_topology, memory, nccl, software
+from primbench.doctor.finding import Finding, Part, Severity
+from primbench.doctor.place import Place, look
 
 __all__ = ["CHECKS", "Finding", "Part", "Place", "Severity", "examine", "look"]
 
+
 Check = Callable[[Place], Iterator[Finding]]
+
 
 CHECKS: tuple[Check, ...] = (
     gpu.gpus_visible,
@@ -93,15 +93,6 @@ CHECKS: tuple[Check, ...] = (
     nccl.nccl_variables,
     nccl.nccl_files,
 )
-
-
-def look(root: Path = Path("/")) -> Place:
-    """Observe the place of this process. Never raises. root: of /proc, /sys, /dev and /etc."""
-    return Place(
-        environment=environment.collect(gpus=True, root=root),
-        topology=topology.collect(root),
-        contention=contention.collect(root),
-    )
 
 
 def examine(place: Place) -> list[Finding]:

@@ -5,65 +5,25 @@ Only what both know is compared: a difference to something unknown is none.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from primbench.doctor.finding import Finding, Part, Place, Severity
+from primbench.doctor.finding import Finding, Part, Severity
+from primbench.doctor.place import Place
 from primbench.doctor.software import driver_library, library_copies
-from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, difference
-from primbench.errors import FileError
-from primbench.results import record
 from primbench.system.files import format_cpu_list
-from primbench.system.jsonlines import UNREADABLE, opened
 from primbench.units import format_bytes, format_time
 
-
-class _Place(msgspec.Struct):
-    """A file of `doctor --json`, its findings left out."""
-
-    place: Place
-
-
-_RESULTS = re.compile(rb'\{\s*"kind"\s*:\s*"header"')
-_START_BYTES = 4096
-_MAX_BYTES = 2**26  # of a document: the largest machine's has some 100 kB, and a device file never ends
-
-
-def read(path: str) -> Place:
-    """The place in a file by `doctor --json`, `env --json`, or in a results file: of its first worker, if it has any.
-
-    Raises FileError where it is none of them.
-    """
-    try:
-        with opened(Path(path)) as file:
-            start = file.read(_START_BYTES)
-            text = b"" if _RESULTS.match(start) else start + file.read(_MAX_BYTES)
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from None
-    if _RESULTS.match(start):
-        results = record.read(path)
-        for worker in results.workers:
-            return Place(environment=worker.environment, opened=f"{worker.backend} {worker.device}")
-        return Place(environment=results.header.environment)
-    with contextlib.suppress(*UNREADABLE):
-        return msgspec.json.decode(text, type=_Place).place
-    with contextlib.suppress(*UNREADABLE):
-        return Place(environment=msgspec.json.decode(text, type=Environment))
-    raise FileError(
-        f"{path}: none of what can be compared with: a file by `primbench doctor --json` or `env --json`, or a results "
-        "file, of this version of primbench"
-    )
-
-
 CPU_PARTS: list[Part] = ["launch", "everything on the CPU"]
+
+
 WORK: list[Part] = ["kernel", *CPU_PARTS, "copy", "collective"]
+
+
 STACK = "results of the two compare stacks, not places"
 HARDWARE = "results of the two compare machines, not places"
 
@@ -204,6 +164,7 @@ RULES = (
     ),
     Rule("against-kernel", r"machine\.kernel.*", "note", CPU_PARTS, "scheduling and system calls are another kernel's"),
 )
+
 
 NAMESPACES = {
     "ipc": ("--ipc=host", "NCCL's ranks on the two sides share no memory, and GPUs no handles"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.doctor.finding import Finding, listed, unseen
+from primbench.doctor.place import Place
 from primbench.units import format_time
 
 # The kernel from which a seccomp filter alone no longer switches this mitigation on: Linux 5.16, spec_store_bypass.

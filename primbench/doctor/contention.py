@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from primbench.system.files import attempt
-from primbench.timing.host_counters import cpu_pressure
+from primbench.system.pressure import cpu_pressure
 
 
 class Contention(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.doctor.finding import Finding, Place, listed, unseen
-from primbench.numa.placement import THREAD_VARIABLES
+from primbench.doctor.finding import Finding, listed, unseen
+from primbench.doctor.place import Place
+from primbench.spec.placement import THREAD_VARIABLES
 from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
 

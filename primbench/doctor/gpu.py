@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.doctor.finding import Finding, listed, unseen
+from primbench.doctor.place import Place
 
 GPU_FILE = re.compile(r".*/nvidia[0-9]+")
 WSL_FILE = "/dev/dxg"  # the only one under WSL2, for GPUs of any maker

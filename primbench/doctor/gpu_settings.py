@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from primbench.doctor.finding import Finding, Part, Place, Severity, listed, unseen
+from primbench.doctor.finding import Finding, Part, Severity, listed, unseen
+from primbench.doctor.place import Place
 from primbench.system.nvml import Gpu
 from primbench.units import format_percent
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.doctor.finding import Finding, listed, unseen
 from primbench.doctor.gpu import GPU_FILE
+from primbench.doctor.place import Place
 from primbench.system.files import format_cpu_list
 
 # Before it, a subset chosen by CUDA_VISIBLE_DEVICES made launches dearer: release notes of driver 450.51.05.

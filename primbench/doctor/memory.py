@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.doctor.finding import Finding, Place, listed, unseen
+from primbench.doctor.finding import Finding, listed, unseen
+from primbench.doctor.place import Place
 from primbench.units import format_bytes
 
 ENOUGH_SHM_BYTES = 2**30  # NCCL user guide, "Troubleshooting", "Docker": --shm-size=1g

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.doctor.finding import Finding, Place, listed
+from primbench.doctor.finding import Finding, listed
+from primbench.doctor.place import Place
 
 # NCCL user guide, "Environment Variables": each of these takes a way away.
 SWITCHES = {

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from primbench.doctor.finding import Finding, Part, Place, Severity, listed, unseen
+from primbench.doctor.finding import Finding, Part, Severity, listed, unseen
+from primbench.doctor.place import Place
 from primbench.environment.libraries import is_at_work, is_c_library
 
 TELLS_NO_LACK = re.compile("PGO|optimization untold")

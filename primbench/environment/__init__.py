@@ -18,7 +18,8 @@ from primbench.environment.devices import Devices
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.software import Software
-from primbench.numa.topology import Node, described_nodes
+from primbench.numa.scan import described_nodes
+from primbench.numa.topology import Node
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

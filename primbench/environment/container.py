@@ -10,22 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from primbench.system.files import Mount, attempt, read_mounts, utf8
+from primbench.system.namespaces import FIRST_NAMESPACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# What the kernel calls its own first namespaces: Linux, include/uapi/linux/nsfs.h. All others were made by somebody,
-# and count up from 4026531840.
-FIRST_NAMESPACES = {
-    "cgroup": "cgroup:[4026531835]",
-    "ipc": "ipc:[4026531839]",
-    "pid": "pid:[4026531836]",
-    "time": "time:[4026531834]",
-    "user": "user:[4026531837]",
-    "uts": "uts:[4026531838]",
-}
+
 _FIRST_PID, _FIRST_USER = FIRST_NAMESPACES["pid"], FIRST_NAMESPACES["user"]
+
+
 _FIRST_MOUNT = "mnt:[4026531832]"  # since Linux 6.18; any number before
+
 
 _VARIABLES = {
     "APPTAINER_NAME": "apptainer",
@@ -34,7 +29,11 @@ _VARIABLES = {
     "SINGULARITY_CONTAINER": "singularity",
     "CH_RUNNING": "charliecloud",
 }
+
+
 _CONTAINER_VALUES = {"docker", "lxc", "podman", "systemd-nspawn"}  # of the variable ``container``
+
+
 # In paths of /proc/self/cgroup. "" is a container whose runtime the path does not name.
 _GROUPS = {
     "podman": r"/libpod-[0-9a-f]{64}",
@@ -45,15 +44,23 @@ _GROUPS = {
     "apptainer": r"/apptainer[-/][0-9]+",
     "": r"/kubepods",
 }
+
+
 # In sources of what is mounted on the files which runtimes write for each container.
 _WRITTEN = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv")
+
+
 _SOURCES = {
     "podman": r"/(overlay|vfs|btrfs|zfs)-containers/[0-9a-f]{64}/userdata/",
     "containerd": r"/io\.containerd\.grpc\.v1\.cri/sandboxes/|/nerdctl/[0-9a-f]+/",
     "docker": r"/containers/[0-9a-f]{64}/",
     "": r"/pods/[0-9a-f-]{36}/etc-hosts",
 }
+
+
 _SESSION = r"/(apptainer|singularity)/mnt/session"  # where these put a root file system together
+
+
 # Left in folders and images by runtimes that give every container its own process namespace.
 _MARKERS = {
     ".dockerenv": "docker",

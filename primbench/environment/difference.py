@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench.environment import Environment
-from primbench.environment.container import FIRST_NAMESPACES
 from primbench.environment.libraries import Library, is_at_work, is_c_library
 from primbench.environment.software import Blas, Software
+from primbench.system.namespaces import FIRST_NAMESPACES
 
 Part = Literal["stack", "limits", "confinement", "machine"]
 Kind = Literal["differs", "unknown", "varies"]

@@ -17,9 +17,10 @@ from primbench import compare as comparing
 from primbench import runtimes
 from primbench.compare import ArmComparison, Comparison
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
-from primbench.numa.topology import memory_nodes, node_of_pci
-from primbench.results.record import Results, Study
+from primbench.numa.scan import memory_nodes, node_of_pci
+from primbench.results.file import Results
 from primbench.spec.arm import Arm
+from primbench.spec.study import Study
 from primbench.system import nvml
 from primbench.system.files import format_cpu_list
 from primbench.workers.process import WorkerProcess

@@ -27,8 +27,9 @@ from primbench.experiments.numa import (
 )
 from primbench.numa.topology import GpuPlace, Topology
 from primbench.results.disturbances import disturbances
-from primbench.results.record import Case, Record
+from primbench.results.record import Record
 from primbench.results.summary import figures_of
+from primbench.spec.case import Case
 from primbench.system.memory import last_level_cache_bytes
 
 

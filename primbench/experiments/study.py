@@ -11,45 +11,29 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from primbench import runtimes
 from primbench.backends import missing
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
-from primbench.numa.placement import Placement
-from primbench.results.record import Case, Record, Results, Study, Worker
+from primbench.results.file import Results
+from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm
-from primbench.workers.run import ALL
+from primbench.spec.case import Case
+from primbench.spec.placement import Placement
+from primbench.spec.study import Study
+from primbench.workers.plan import ALL
 from primbench.workers.session import Session
 
-if TYPE_CHECKING:
-    from primbench.compare import CaseComparison, Comparison
-
-AGAIN = " (again)"
-"""What the second one of two equal arms has after its name."""
-
 LEAST_PAIRS = 5  # below, an interval over pairs is too wide for any verdict
-
-SURE_ENOUGH = 0.005
-"""The q at which a difference ends a study that looks at its verdicts after every pair.
-
-Simulated, 5 to 40 pairs of equal arms whose processes scatter by 2 %, margin 1 %: with verdicts as they stand at each
-look, 23 % end with a difference; with this, 5 %, as a single look has.
-"""
-
 _BUILD = {
     "torch": {"torch": "torch", "cuda (torch build)": "torch for CUDA", "git": "torch of commit"},
     "cupy": {"cupy": "cupy", "cudart": "cupy for CUDA"},  # the runtime that is linked into CuPy
     "numba": {"numba": "numba", "numba-cuda": "numba-cuda"},
 }
 """Of ``Worker.versions``, what tells one build of a framework from another, and its name; else only the version."""
-
-
-def with_itself(arms: Sequence[Arm]) -> list[Arm]:
-    """The arms and the first one once more, whose difference from itself is what the study cannot see below."""
-    return [*arms, *(replace(first, name=first.name + AGAIN) for first in arms[:1])]
 
 
 def having(backends: Sequence[str], arms: Sequence[Arm]) -> tuple[list[Arm], str | None]:
@@ -107,20 +91,6 @@ def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> I
             for case in together:
                 placement = case.placement if arm.placement == Placement() else arm.placement
                 yield replace(case, arm=arm.name, placement=placement, process=pair)
-
-
-def is_settled(comparison: Comparison) -> bool:
-    """Whether further pairs would hardly change the verdict of a case."""
-    compared = [case for case in comparison.cases if case.estimates]
-    return bool(compared) and all(map(_is_settled, compared))
-
-
-def _is_settled(case: CaseComparison) -> bool:
-    if case.deciding is None:
-        return False
-    if case.verdict in ("slower", "faster"):
-        return case.deciding.q is not None and case.deciding.q <= SURE_ENOUGH
-    return case.verdict != "inconclusive" or (case.fails_more is not None and case.deciding.outcome != "inconclusive")
 
 
 def whole_pairs(study: Study, records: Iterable[Record]) -> list[int]:

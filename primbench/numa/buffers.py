@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import UnsupportedCase
 from primbench.numa import mempolicy
-from primbench.numa.topology import memory_nodes
+from primbench.numa.scan import memory_nodes
 from primbench.system import memory
 from primbench.system.files import attempt, format_cpu_list
 from primbench.units import format_bytes

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench.errors import PlacementError
-from primbench.numa.topology import Node, memory_nodes
+from primbench.numa.scan import memory_nodes
+from primbench.numa.topology import Node
 from primbench.system.cores import cpu_kinds
 from primbench.system.files import attempt, format_cpu_list
 

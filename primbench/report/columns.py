@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from primbench.baselines.yardstick import Yardstick
 from primbench.problem import fields_of, problem_class
 from primbench.results.disturbances import disturbances
-from primbench.results.record import Case, Record
+from primbench.results.record import Record
 from primbench.results.summary import figures_of, samples
+from primbench.spec.case import Case
 from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_column
 

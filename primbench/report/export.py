@@ -8,7 +8,8 @@ from primbench.baselines.yardstick import Yardstick
 from primbench.report.columns import figures_beside
 from primbench.report.plain import csv_of, json_of
 from primbench.report.table import markdown, tables
-from primbench.results.record import Record, Results, Worker
+from primbench.results.file import Results
+from primbench.results.record import Record, Worker
 from primbench.results.summary import flat
 from primbench.units import TimeUnit
 

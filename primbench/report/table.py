@@ -10,7 +10,7 @@ from primbench.report import plain
 from primbench.report.columns import TIMES, columns_of, disturbances_of, noise_of
 from primbench.report.line import line_notes
 from primbench.results.disturbances import ORDINARY_REASONS
-from primbench.results.record import Record, Worker
+from primbench.results.record import Record, Worker, model_of
 from primbench.results.summary import samples
 from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_percent
@@ -98,15 +98,6 @@ def _title(records: list[Record], workers: list[Worker]) -> str:
 def _named(name: str, descriptions: set[str | None]) -> str:
     described = descriptions.pop() if len(descriptions) == 1 else None
     return f"{name} {described}" if described else name
-
-
-def model_of(worker: Worker) -> str | None:
-    """The CPU's or the GPU's name."""
-    kind, _, number = worker.device.partition(":")
-    if kind == "cpu":
-        return worker.environment.machine.cpu_model
-    gpus = worker.environment.devices.gpus or []
-    return gpus[int(number)].name if number.isdecimal() and int(number) < len(gpus) else None
 
 
 def _place(worker: Worker) -> str:

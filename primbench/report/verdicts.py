@@ -5,7 +5,7 @@ from __future__ import annotations
 from primbench.compare import CaseComparison, Estimate
 from primbench.compare.sides import MEANS
 from primbench.problem import fields_of, problem_class
-from primbench.results.record import Case
+from primbench.spec.case import Case
 from primbench.units import format_bytes, format_percent
 
 UNKNOWN = "-"

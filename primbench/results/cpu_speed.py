@@ -6,35 +6,15 @@ times as slow, and its clock may move; no counter of the kernel tells. The time 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from primbench import stats
 from primbench.measurement import Samples
 
-TURNS = 2_000  # some 25 us
-EVERY_S = 0.5e-3  # a loop costs a twentieth of this
 SLOWED = 1.15  # on the machine that this was made on, loops of an idle core lie within 12 %
 QUICK = 0.05  # of all loops, those that show the CPU as fast as it gets
 FEWEST = 6  # samples for which an interval of the median exists
-
-
-class Loop:
-    """Calling it times the loop, unless that was done a moment ago."""
-
-    def __init__(self) -> None:
-        self._ended_ns = 0
-
-    def __call__(self) -> float | None:
-        """Seconds; None where too little time has passed."""
-        start_ns = time.perf_counter_ns()
-        if start_ns - self._ended_ns < EVERY_S * 1e9:
-            return None
-        for _ in range(TURNS):
-            pass
-        self._ended_ns = time.perf_counter_ns()
-        return (self._ended_ns - start_ns) / 1e9
 
 
 class Speed(NamedTuple):

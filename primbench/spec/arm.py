@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from primbench.errors import InvalidRequest
-from primbench.numa.placement import Placement
 from primbench.spec.confidential import hidden, is_secret
+from primbench.spec.placement import Placement
 from primbench.system.files import format_cpu_list, parse_cpu_list
 from primbench.units import format_bytes, parse_size
 

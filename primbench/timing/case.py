@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,35 +11,19 @@ from msgspec.structs import replace
 
 from primbench.backends import Backend, CudaBackend, best_available
 from primbench.errors import Unverifiable
-from primbench.measurement import Measurement, Method, Samples, Trace
+from primbench.measurement import Measurement, Samples
 from primbench.problem import Problem, Step, backends_of, setup_of
+from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
+from primbench.timing.cpu import measure_cpu
 from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import first_calls, set_up
-from primbench.timing.sampling import (
-    CLOCK,
-    Calls,
-    Clock,
-    Pace,
-    Rule,
-    collect,
-    garbage_kept,
-    main_rule,
-    secondary_rule,
-    tail_rule,
-    warm_up,
-)
+from primbench.timing.sampling import CLOCK, Calls, Clock, Pace, garbage_kept, secondary_rule, tail_rule
 from primbench.timing.verify import check_output
 
 if TYPE_CHECKING:
     from primbench.problem import Array
 
-BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
-TRACED_S = 20e-3
-CPU_MISSING = dict.fromkeys(
-    ("enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu"), "calls on a CPU return when they are done"
-)
-MIN_TRACED, MAX_TRACED = 10, 200
 
 TakeOther = Callable[[Method, Clock], Samples]
 """Takes one of ``Measurement.others``; a step offers them by name in its attribute ``others``."""
@@ -189,35 +172,6 @@ class Phases:
         self._last = now
 
 
-def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
-    """What the GPU itself logs of back-to-back calls, warmed up for as long as they were before being timed.
-
-    For a process that times nothing: tracing makes launches slower, and they stay so. Raises UnsupportedCase where
-    no tracer is installed.
-    """
-    import numpy as np
-
-    from primbench.timing.trace import trace
-
-    check_memory(backend, problem)
-    inputs = problem.inputs(np.random.default_rng(method.seed))
-    steps, _ = set_up(backend, problem, inputs, method)
-    calls = Calls(steps)
-    calls(1)
-    backend.synchronize()
-    call_s = _one_call_s(backend, calls)
-    warm_calls = math.ceil(1.5 * method.min_time_s / call_s)
-    traced_calls = min(MAX_TRACED, max(MIN_TRACED, math.ceil(TRACED_S / call_s)))
-    return trace(backend, lambda: calls(1), traced_calls, lambda: calls(warm_calls))
-
-
-def _one_call_s(backend: Backend, calls: Calls) -> float:
-    start = CLOCK()
-    calls(1)
-    backend.synchronize()
-    return (CLOCK() - start) / 1e9
-
-
 def timed_on(
     backend: Backend, problem: Problem, calls: Calls, steps: Sequence[Step], method: Method, pace: Pace
 ) -> Measurement:
@@ -233,28 +187,3 @@ def timed_on(
     others = {name: take(method, pace.clock) for name, take in take_others.items()}
     take_refused: Callable[[Method, Clock], dict[str, int]] | None = getattr(steps[0], "refused_calls", None)
     return replace(timed, others=others, refused_calls=take_refused and take_refused(method, pace.clock))
-
-
-def measure_cpu(calls: Calls, method: Method, secondary: Rule, pace: Pace) -> Measurement:
-    """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
-    per_batch = calls_per_batch(calls, pace)
-    take = pace.host_timed(calls, per_batch)
-    warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
-    batch_s = collect(
-        take, main_rule(method), pace.now, calls_per_sample=per_batch, taken_by="host clock", loop=pace.loop
-    )
-    if per_batch == 1:
-        return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
-    single = pace.host_timed(calls, 1)
-    wall_s = collect(single, secondary, pace.now, calls_per_sample=1, taken_by="host clock", loop=pace.loop)
-    return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
-
-
-def calls_per_batch(calls: Calls, pace: Pace) -> int:
-    """The smallest power of two of calls that lasts at least 50 us, the quicker of two tries counting."""
-    count = 1
-    while True:
-        take = pace.host_timed(calls, count)
-        if min(take()[0], take()[0]) * count >= BATCH_S:
-            return count
-        count *= 2

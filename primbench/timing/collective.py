@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec.structs import replace
 
 from primbench.errors import VerificationError
-from primbench.measurement import Measurement, Method
+from primbench.measurement import Measurement
 from primbench.problem import setup_of
+from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
 from primbench.timing.case import Phases, timed_on
 from primbench.timing.feasibility import check_memory

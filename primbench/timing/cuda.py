@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from primbench.backends import CudaBackend, Graph
 from primbench.cuda import driver
 from primbench.errors import UnsupportedCase
-from primbench.measurement import GpuReading, Measurement, Method, Samples
+from primbench.measurement import GpuReading, Measurement, Samples
+from primbench.spec.method import Method
 from primbench.timing import gpu_counters
 from primbench.timing.sampling import Calls, Pace, Rule, Take, collect, main_rule, warm_up
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from primbench.environment.container import FIRST_NAMESPACES
 from primbench.measurement import GpuProcess, GpuReading
 from primbench.system.files import attempt, labelled_value
+from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.nvml import Device, ask, ecc_errors_uncorrected, find, library, pcie_replays, read_fields
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import resource
 import time
 from pathlib import Path
@@ -17,9 +16,14 @@ from primbench.measurement import HostReading
 from primbench.system.cgroups import cgroup_folders
 from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
 from primbench.system.files import attempt, whole_number
+from primbench.system.pressure import cpu_pressure
 
 _THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # of v2, of v1
+
+
 _PERIODS = ("nr_periods", "nr_throttled")
+
+
 _PROCESSOR = 36  # after the name: the 39th of all
 BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where it last woke, whichever
 
@@ -126,23 +130,6 @@ def since(before: Snapshot) -> HostReading:
         slow_cpus=slow,
         missing=missing,
     )
-
-
-def cpu_pressure(name: str, root: Path) -> float:
-    """A number of the line "some": Linux, accounting/psi.rst: "avg10" is in percent, "total" in microseconds.
-
-    Of the machine or, where that is hidden, of the own control group. Raises OSError or ValueError.
-    """
-    path = root / "proc/pressure/cpu"
-    try:
-        text = path.read_text()
-    except OSError:
-        path = cgroup_folders("cpu", root)[0] / "cpu.pressure"
-        text = path.read_text()
-    found = re.search(rf"^some\b.*? {name}=([0-9]+(?:\.[0-9]+)?)(?=\s|$)", text, re.MULTILINE | re.ASCII)
-    if found is None:
-        raise ValueError(f"{path} has no {name} of some")
-    return float(found[1])
 
 
 def _threads(root: Path) -> dict[str, Thread]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from primbench import stats
-from primbench.measurement import Method, Samples
+from primbench.measurement import Samples
 from primbench.problem import Step
-from primbench.results.cpu_speed import Loop
+from primbench.spec.method import Method
+from primbench.timing.cpu_probe import Loop
 
 Clock = Callable[[], int]
 """Nanoseconds from any origin, like time.perf_counter_ns."""

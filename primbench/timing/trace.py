@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from primbench.backends import Backend
 from primbench.errors import UnsupportedCase
 from primbench.measurement import Samples, Trace
+from primbench.problem import Problem
+from primbench.spec.method import Method
+from primbench.timing.feasibility import check_memory
+from primbench.timing.inputs import set_up
+from primbench.timing.sampling import CLOCK, Calls
 
 
 class Record(NamedTuple):
@@ -235,3 +242,36 @@ def _demangler() -> Callable[[str], str]:
             free(text)
 
     return readable
+
+
+TRACED_S = 20e-3
+
+
+MIN_TRACED, MAX_TRACED = 10, 200
+
+
+def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
+    """What the GPU itself logs of back-to-back calls, warmed up for as long as they were before being timed.
+
+    For a process that times nothing: tracing makes launches slower, and they stay so. Raises UnsupportedCase where
+    no tracer is installed.
+    """
+    import numpy as np
+
+    check_memory(backend, problem)
+    inputs = problem.inputs(np.random.default_rng(method.seed))
+    steps, _ = set_up(backend, problem, inputs, method)
+    calls = Calls(steps)
+    calls(1)
+    backend.synchronize()
+    call_s = _one_call_s(backend, calls)
+    warm_calls = math.ceil(1.5 * method.min_time_s / call_s)
+    traced_calls = min(MAX_TRACED, max(MIN_TRACED, math.ceil(TRACED_S / call_s)))
+    return trace(backend, lambda: calls(1), traced_calls, lambda: calls(warm_calls))
+
+
+def _one_call_s(backend: Backend, calls: Calls) -> float:
+    start = CLOCK()
+    calls(1)
+    backend.synchronize()
+    return (CLOCK() - start) / 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends.numpy import poison_host
+from primbench.dtypes import poison_host
 from primbench.errors import VerificationError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from primbench.environment import confinement
 from primbench.environment.configuration import is_recorded, recorded
-from primbench.numa.placement import THREAD_VARIABLES, Placement
 from primbench.spec.arm import Arm, in_words, settings_of
+from primbench.spec.placement import THREAD_VARIABLES, Placement
 from primbench.system.cgroups import cgroup_version
 from primbench.system.files import attempt, format_cpu_list
 from primbench.units import format_bytes

@@ -10,13 +10,13 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from primbench import __version__
-from primbench.distributed.child import Child
-from primbench.distributed.ranks import Ranks, readable
+from primbench.distributed.child import Child, readable
+from primbench.distributed.ranks import Ranks
 from primbench.errors import BackendUnavailable, PlacementError, WorkerError
-from primbench.results.record import Case
 from primbench.runtimes.leftovers import sweep
 from primbench.runtimes.refusals import refusal
 from primbench.spec.arm import Arm, with_placement_keys
+from primbench.spec.case import Case
 from primbench.system.jsonlines import UNREADABLE
 from primbench.workers import protocol
 from primbench.workers.applied import mismatch, outside

@@ -11,8 +11,9 @@ import msgspec
 
 from primbench.environment import Environment
 from primbench.measurement import Measurement, Trace
-from primbench.numa.placement import EffectivePlacement, Placement
-from primbench.results.record import Case
+from primbench.numa.placement import EffectivePlacement
+from primbench.spec.case import Case
+from primbench.spec.placement import Placement
 
 PROTOCOL_VERSION = 1
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import Group, Refused
 from primbench.errors import BackendUnavailable, VerificationError
-from primbench.results.record import Case
+from primbench.spec.case import Case
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.collective import measure_on
 from primbench.workers.protocol import Enlist

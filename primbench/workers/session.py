@@ -16,8 +16,9 @@ from primbench.distributed.ranks import LocalRanks, Ranks
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError
 from primbench.measurement import Measurement
 from primbench.numa.placement import check_cpus
-from primbench.results.record import Case, Record, Worker
+from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm
+from primbench.spec.case import Case
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Outcome, Ready, Start
 

@@ -25,11 +25,12 @@ from primbench.distributed.ranks import LocalRanks
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, PlacementError, UnsupportedCase
 from primbench.numa import placement
-from primbench.results.record import Case
+from primbench.spec.case import Case
 from primbench.system import nvml
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing import collective
-from primbench.timing.case import measure_on, trace_on
+from primbench.timing.case import measure_on
+from primbench.timing.trace import trace_on
 from primbench.workers import protocol
 from primbench.workers.protocol import Enlist, Outcome, Ready, Refusal, Start
 

@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from primbench.experiments.ablation import bare, build_up, ingredients
-from primbench.results import record
-from primbench.results.record import Results, Worker
+from primbench.results import file as results_file
+from primbench.results.file import Results
+from primbench.results.record import Worker
 from primbench.runtimes import launch, oci
 from primbench.runtimes.hostroot import bound_folders
 from primbench.spec.arm import Arm
@@ -62,7 +63,7 @@ def ablated(
     assert 0 == done.returncode, done.stderr
     rest = at_last(lambda: [*map(str, left.iterdir()), *({*groups(), *mounts()} - before)])
     assert not rest, rest
-    return request.param, done, record.read(folder / "results.jsonl")
+    return request.param, done, results_file.read(folder / "results.jsonl")
 
 
 @pytest.fixture
@@ -208,7 +209,7 @@ def test_an_ingredient_that_this_machine_has_not_is_one_line_and_the_others_are_
     assert 0 == done.returncode, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("left out: overlay root: ")
-    study = record.read(path).header.study
+    study = results_file.read(path).header.study
     assert study is not None
     assert ARMS[:7] == [arm.name for arm in study.arms]
     assert line in [" ".join(note.split()) for note in study.notes]

@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from primbench import runtimes
 from primbench.errors import BackendUnavailable
-from primbench.measurement import Method
-from primbench.results.record import Case, Record, Worker
+from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm, parse_arm
+from primbench.spec.case import Case
+from primbench.spec.method import Method
 from primbench.system.cgroups import cgroup_version
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Start

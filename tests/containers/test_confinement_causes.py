@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from primbench.compare import CaseComparison, compare
-from primbench.results import record
+from primbench.results import file as results_file
 
 from .traces import in_words
 from .verdicts import first_cause
@@ -46,7 +46,7 @@ def study(folder: Path, *arguments: Any) -> subprocess.CompletedProcess[str]:
 
 def compared(folder: Path) -> dict[Any, CaseComparison]:
     """Call -> what became of it in the only arm beside the baseline."""
-    (arm,) = compare(record.read(folder / "results.jsonl")).arms
+    (arm,) = compare(results_file.read(folder / "results.jsonl")).arms
     return {case.case.parameters["call"]: case for case in arm.cases}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import primbench
-from primbench.results import record
+from primbench.results import file as results_file
 
 from .built import OLD, PRIMBENCH, Built, done
 from .traces import ALONE
@@ -42,7 +42,7 @@ def test_the_command_that_it_prints_compares_host_and_image(found_by_runtime: Bu
     path = tmp_path / "results.jsonl"
     quick = ("--primitive", "launch", "--pairs", "1", "--device", "cpu", "--backend", "numpy", "--max-time", "10ms")
     done([*PRIMBENCH, *asked, *quick, "--fail-on", "never", "-o", path], found_by_runtime.environment)
-    assert {"ok"} == {each.status for each in record.read(path).records}
+    assert {"ok"} == {each.status for each in results_file.read(path).records}
 
 
 def test_what_the_base_brought_stays(found_by_runtime: Built) -> None:

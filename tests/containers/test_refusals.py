@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from primbench.results import record
-from primbench.results.record import Results
+from primbench.results import file as results_file
+from primbench.results.file import Results
 
 from .built import PYTHON, linked, put
 from .traces import in_words
@@ -55,7 +55,7 @@ def study(folder: Path, *arguments: Any) -> tuple[subprocess.CompletedProcess[st
     command = [sys.executable, "-P", "-m", "primbench", *map(str, words)]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=240, check=False)
     assert path.exists(), done.stderr
-    return done, record.read(path)
+    return done, results_file.read(path)
 
 
 def options(arms: Sequence[str]) -> list[str]:

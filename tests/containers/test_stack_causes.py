@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from primbench.compare import ArmComparison, compare
-from primbench.results import record
+from primbench.results import file as results_file
 from primbench.runtimes.images.wheel import installed, pack_wheel
 from primbench.system.files import format_cpu_list
 
@@ -119,7 +119,7 @@ def study(folder: Path, suite: str, *arms: str) -> ArmComparison:
         cwd="/", capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert (0, "") == (done.returncode, done.stderr)
-    (arm,) = compare(record.read(folder / "results.jsonl")).arms
+    (arm,) = compare(results_file.read(folder / "results.jsonl")).arms
     return arm
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from primbench.experiments.study import plan
-from primbench.results import record
+from primbench.results import file as results_file
 from primbench.results.record import Worker
 
 from .built import Built
@@ -64,7 +64,7 @@ def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image
     (folder / "suite.toml").write_text(SUITE)
     done = study(folder / "suite.toml", *asked, "--pairs", 2, "--seed", 1, *QUICK, "-o", path, "--json", compared)
     assert (0, "") == (done.returncode, done.stderr)
-    found = record.read(path)
+    found = results_file.read(path)
     assert found.header.study is not None
     assert plan(found.header.study.arms, found.header.study.cases, range(2), 1) == [each.case for each in found.records]
     workers = {worker.worker: worker for worker in found.workers}
@@ -135,7 +135,7 @@ def test_a_study_that_is_killed_while_a_container_measures_leaves_nothing_and_go
     resumed = study("--resume", path, *arms, "--fail-on", "never")  # they set a variable: a file's word is not enough
     assert (0, "") == (resumed.returncode, resumed.stderr)
     assert uninterrupted == layout(resumed.stdout)
-    cases = [each.case.process for each in record.read(path).records if each.case.arm == "there"]
+    cases = [each.case.process for each in results_file.read(path).records if each.case.arm == "there"]
     assert 0 < cases.count(0) < CASES_OF_FEW
     assert [CASES_OF_FEW] * 2 == [cases.count(1), cases.count(2)]
 
@@ -180,6 +180,6 @@ def test_a_runtime_that_is_not_there_is_one_line_and_the_others_go_on(
     assert 0 == done.returncode, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("docker runs nothing with numpy on cpu: ")
-    found = record.read(path)
+    found = results_file.read(path)
     statuses = {(each.case.arm, each.status) for each in found.records}
     assert {("host", "ok"), ("charliecloud", "ok"), ("docker", "skipped")} == statuses

@@ -28,8 +28,10 @@ import psutil
 
 from primbench.errors import FileError
 from primbench.experiments.study import whole_pairs
+from primbench.results import file as results_file
 from primbench.results import record
-from primbench.results.record import Record, Results
+from primbench.results.file import Results
+from primbench.results.record import Record
 from primbench.system.files import read_mounts
 from tests.faults.injection import ENDED, Fault, drawn
 
@@ -107,7 +109,7 @@ class Victim:
         """Removes what holds nothing yet: of a front that was killed before its first line."""
         if self.file.exists() and not self.file.stat().st_size:
             self.file.unlink()
-        return record.read(self.file) if self.file.exists() else None
+        return results_file.read(self.file) if self.file.exists() else None
 
     def check_kept(self, held: Results | None, out: str, err: str, fault: Fault) -> None:
         saved = re.search(r"all that was measured is in (\S+)\n", err)
@@ -160,7 +162,7 @@ def asked(found: Record) -> bytes:
 
 def write(results: Results, path: Path) -> None:
     lines: list[record.Line] = [results.header, *results.workers, *results.records]
-    path.write_bytes(b"".join(map(record.encode, lines)))
+    path.write_bytes(b"".join(map(results_file.encode, lines)))
 
 
 def has_mark(process: psutil.Process, folder: str) -> bool:

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from primbench.compare import compare
 from primbench.measurement import Measurement, Samples
-from primbench.results import record
-from primbench.results.record import Results
+from primbench.results import file as results_file
+from primbench.results.file import Results
 from primbench.stats import relative_noise
 
 SUITE = """
@@ -39,7 +39,7 @@ def study(folder: Path, pairs: int, seed: int) -> Results:
     command = [sys.executable, "-P", "-m", "primbench", "study", suite, *arms, "--max-time", "200ms", "--seed", seed]
     words = [*command, "--pairs", pairs, "--fail-on", "never", "-o", path]
     subprocess.run(list(map(str, words)), check=True, stdout=subprocess.DEVNULL)
-    return record.read(path)
+    return results_file.read(path)
 
 
 def slowed(found: Results, factor: float) -> Results:

@@ -26,17 +26,19 @@ from primbench import compare, doctor, suites, units
 from primbench.baselines.against import parse as yardstick
 from primbench.distributed.channel import Channel
 from primbench.doctor import against
+from primbench.doctor.place import look, read
 from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest, PrimbenchError
-from primbench.measurement import Method
-from primbench.numa.placement import Placement
 from primbench.report import comparison as compared
 from primbench.report import environment as places
 from primbench.report import export, table
 from primbench.report.doctor import to_json, to_text
-from primbench.results import record
-from primbench.results.record import Case, Results
+from primbench.results import file as results_file
+from primbench.results.file import Results
 from primbench.spec.arm import arm_of, format_arm, parse_arm
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 from primbench.system.files import parse_cpu_list, sysfs_address
 from primbench.system.jsonlines import UNREADABLE
 from primbench.workers import protocol
@@ -228,9 +230,9 @@ def use(results: Results) -> None:
 
 
 def read_and_use(path: Path) -> None:
-    refused_in_a_line(lambda: use(record.read(path)))
+    refused_in_a_line(lambda: use(results_file.read(path)))
     refused_in_a_line(lambda: yardstick(str(path)))
-    refused_in_a_line(lambda: compare.compare_files(record.read(path), record.read(path), ("one", "other")))
+    refused_in_a_line(lambda: compare.compare_files(results_file.read(path), results_file.read(path), ("one", "other")))
 
 
 @inputs(250)
@@ -260,7 +262,7 @@ def test_compressed_files(at: float, put: bytes, length: int, tmp_path: Path) ->
     path, packed = tmp_path / "spoilt.jsonl.xz", lzma.compress(b"\n".join(originals()[1][:2]) + b"\n", preset=0)
     place = int(at * len(packed))
     path.write_bytes(packed[:place] + put + packed[place + length :])
-    refused_in_a_line(lambda: record.read(path))
+    refused_in_a_line(lambda: results_file.read(path))
 
 
 # Places.
@@ -268,7 +270,7 @@ def test_compressed_files(at: float, put: bytes, length: int, tmp_path: Path) ->
 
 @functools.cache
 def here() -> doctor.Place:
-    return doctor.look()
+    return look()
 
 
 @inputs(100)
@@ -280,7 +282,7 @@ def test_places(seed: int, tmp_path: Path) -> None:
     path.write_bytes(spoil(document, dice))
 
     def look() -> None:
-        there = against.read(str(path))
+        there = read(str(path))
         findings = [*doctor.examine(there), *against.compare(here(), there, "there")]
         to_text(there, findings, fix=True)
         to_json(there, findings)
@@ -301,8 +303,8 @@ def test_files_of_the_kernel(
     shutil.rmtree(tmp_path / name, ignore_errors=True)
     root = tree(name)
     corrupt(root, seed)
-    place = doctor.look(root)
-    to_text(place, doctor.examine(place), fix=True)
+    seen = look(root)
+    to_text(seen, doctor.examine(seen), fix=True)
 
 
 # What processes say to each other.

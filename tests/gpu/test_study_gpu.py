@@ -14,9 +14,9 @@ import pytest
 
 from primbench.backends import missing
 from primbench.environment.devices import has_gpu_node
-from primbench.experiments.study import AGAIN
-from primbench.results import record
-from primbench.results.record import Results
+from primbench.results import file as results_file
+from primbench.results.file import Results
+from primbench.spec.study import AGAIN
 
 pytestmark = [
     pytest.mark.gpu,
@@ -34,7 +34,7 @@ def study(folder: Path, *arguments: Any) -> tuple[subprocess.CompletedProcess[st
     command = [sys.executable, "-P", "-m", "primbench", *map(str, words)]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=240, check=False)
     assert path.exists(), done.stderr
-    return done, record.read(path)
+    return done, results_file.read(path)
 
 
 def statuses(found: Results) -> dict[str, set[str]]:

@@ -11,7 +11,7 @@ from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
 from primbench.kernels.chase import STRIDE_BYTES, Chase
 from primbench.measurement import Measurement, Samples
 from primbench.numa.pages import PAGE_BYTES
-from primbench.numa.topology import memory_nodes
+from primbench.numa.scan import memory_nodes
 from primbench.problem import setup_of
 from primbench.timing.verify import check_output
 

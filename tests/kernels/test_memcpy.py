@@ -13,12 +13,12 @@ from primbench.kernels.memcpy import SAMPLED, Memcpy
 from primbench.measurement import Measurement, Samples
 from primbench.numa import mempolicy
 from primbench.numa.pages import PAGE_BYTES
-from primbench.numa.placement import Placement
-from primbench.numa.topology import memory_nodes
+from primbench.numa.scan import memory_nodes
 from primbench.problem import setup_of
+from primbench.spec.placement import Placement
 from primbench.suites import SIZES, read
 from primbench.timing.verify import check_output
-from primbench.workers.run import plan
+from primbench.workers.plan import plan
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
 

@@ -22,7 +22,7 @@ from primbench.cuda import copies, driver
 from primbench.errors import UnsupportedCase, VerificationError
 from primbench.kernels.memcpy import Memcpy
 from primbench.numa import mempolicy
-from primbench.numa.topology import memory_nodes
+from primbench.numa.scan import memory_nodes
 from primbench.problem import Step, setup_of
 from primbench.timing.verify import verify
 

@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from primbench import environment
 from primbench.environment import Environment
-from primbench.experiments.study import AGAIN
 from primbench.measurement import Measurement
 from primbench.numa.placement import EffectivePlacement
-from primbench.results.record import Case, Header, Record, Results, Study, Worker
+from primbench.results.file import Results
+from primbench.results.record import Header, Record, Worker
 from primbench.spec.arm import parse_arm
+from primbench.spec.case import Case
+from primbench.spec.study import AGAIN, Study
 
 MadeStudy = Callable[..., Results]
 HERE = environment.collect(gpus=False)

@@ -9,6 +9,7 @@ import inspect
 import pytest
 
 import primbench
+from primbench.results import file as results_file
 
 
 def test_all_is_sorted_and_names_each_once() -> None:
@@ -41,12 +42,11 @@ def documented_errors() -> str:
 
 def test_public_names_are_those_of_their_modules() -> None:
     from primbench import errors
-    from primbench.results import record
     from primbench.timing import case
     from primbench.workers import run
 
     assert errors.PrimbenchError is primbench.PrimbenchError
-    assert record.read is primbench.load
+    assert results_file.read is primbench.load
     assert run.run is primbench.run
     assert case.measure is primbench.measure
 

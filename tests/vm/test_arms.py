@@ -17,8 +17,9 @@ import json, sys
 from pathlib import Path
 from msgspec.structs import replace
 from primbench.spec.arm import parse_arm
-from primbench.measurement import Method
-from primbench.results.record import Case, Worker
+from primbench.spec.method import Method
+from primbench.results.record import Worker
+from primbench.spec.case import Case
 from primbench.workers.session import Session
 
 top = Path("/sys/fs/cgroup")

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from primbench.errors import PlacementError
-from primbench.measurement import Method
 from primbench.numa import mempolicy
-from primbench.numa.placement import Placement
 from primbench.numa.topology import Topology
 from primbench.problem import Problem, build
-from primbench.results.record import Case
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 from primbench.system.files import attempt
 
 COPIES = {"h2d pinned": ("h2d", "pinned"), "d2h pinned": ("d2h", "pinned")}

@@ -10,15 +10,22 @@ from msgspec.structs import replace
 
 import primbench.suites as suites
 from primbench import environment
-from primbench.baselines.against import Earlier, Published, parse
+from primbench.baselines.against import parse
+from primbench.baselines.earlier import Earlier
+from primbench.baselines.published import Published
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.errors import FileError, InvalidRequest
-from primbench.measurement import Measurement, Method, Samples
+from primbench.measurement import Measurement, Samples
 from primbench.numa.placement import EffectivePlacement
 from primbench.problem import build
-from primbench.results.record import Case, Header, Record, Study, Worker, Writer, read
+from primbench.results.file import read
+from primbench.results.record import Header, Record, Worker
+from primbench.results.writer import Writer
 from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.study import Study
 from primbench.suites import deepbench
 from primbench.system.nvml import Gpu
 

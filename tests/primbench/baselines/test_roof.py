@@ -15,7 +15,9 @@ from primbench.measurement import Measurement, Samples
 from primbench.numa.placement import EffectivePlacement
 from primbench.problem import build
 from primbench.report.table import tables
-from primbench.results.record import Case, Header, Record, Results, Worker
+from primbench.results.file import Results
+from primbench.results.record import Header, Record, Worker
+from primbench.spec.case import Case
 from primbench.system.nvml import Gpu
 
 HERE = replace(

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
-from primbench.results.record import Case, Line, Results, encode
+from primbench.results.file import Results, encode
+from primbench.results.record import Line
+from primbench.spec.case import Case
 
 MadeStudy = Callable[..., Results]
 Invoke = Callable[..., Result]

@@ -18,7 +18,9 @@ from msgspec.structs import replace
 from primbench.cli.compare import FailOn
 from primbench.measurement import HostReading, Measurement, Samples
 from primbench.problem import build
-from primbench.results.record import Case, Line, Results, encode
+from primbench.results.file import Results, encode
+from primbench.results.record import Line
+from primbench.spec.case import Case
 
 MadeStudy = Callable[..., Results]
 Invoke = Callable[..., Result]

@@ -16,7 +16,9 @@ from click.testing import Result
 
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
-from primbench.results.record import Case, Line, Results, encode
+from primbench.results.file import Results, encode
+from primbench.results.record import Line
+from primbench.spec.case import Case
 
 Refusal = Callable[..., str]
 TIMES = Measurement(batch_s=Samples(samples_s=[1e-3] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise"))

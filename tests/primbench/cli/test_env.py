@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from primbench import environment
 from primbench.environment import Environment
-from primbench.results import record
+from primbench.results import file as results_file
 from primbench.units import format_bytes
 
 Invoke = Callable[..., Result]
@@ -83,7 +83,7 @@ def test_diff_of_a_place_with_itself(invoke: Invoke, files: tuple[Path, Path]) -
 
 def test_diff_reads_the_first_worker_of_results(invoke: Invoke, measured: tuple[Path, Result], tmp_path: Path) -> None:
     results, worker, changed = measured[0], tmp_path / "worker.json", tmp_path / "changed.jsonl"
-    found = record.read(results)
+    found = results_file.read(results)
     worker.write_bytes(msgspec.json.encode(found.workers[0].environment))
     header, _, rest = results.read_bytes().partition(b"\n")
     files = msgspec.json.encode({"open_files": found.header.environment.limits.open_files})[1:-1]

@@ -16,8 +16,8 @@ import pytest
 
 from primbench import backends
 from primbench.environment.devices import has_gpu_node
-from primbench.numa import mempolicy, topology
-from primbench.results import record
+from primbench.numa import mempolicy, scan
+from primbench.results import file as results_file
 from primbench.system.files import attempt
 
 COMMAND = (sys.executable, "-P", "-m", "primbench", "numa")
@@ -35,7 +35,7 @@ def run(*arguments: Any, before: tuple[str, ...] = (), **environment: str) -> su
 
 def own_nodes() -> list[int]:
     """Those with CPUs and with memory that this process may use."""
-    place = topology.collect(gpus=False)
+    place = scan.collect(gpus=False)
     assert place.nodes is not None
     allowed = os.sched_getaffinity(0)
     found = [node.id for node in place.nodes if allowed & set(node.cpus) and node.has_memory and node.allowed]
@@ -68,11 +68,11 @@ def test_every_cell_of_the_host_is_timed_in_fresh_processes(tmp_path: Path) -> N
         assert [(cpu, memory) for cpu in nodes for memory in found["axes"]["memory_nodes"]] == places
         assert [True] == [cell["is_nearest"] for cell in matrix["cells"] if cell["is_nearest"]]
         assert all({"0", "1"} == cell["times_s"].keys() and cell["median_s"] > 0 for cell in matrix["cells"])
-    raw = record.read(results)
+    raw = results_file.read(results)
     assert len(raw.records) == sum(2 * len(matrix["cells"]) for matrix in found["matrices"])
     assert 2 * len(nodes) <= len({worker.pid for worker in raw.workers})
     placed = {worker.worker: worker.placement.cpus for worker in raw.workers}
-    cpus = {node.id: set(node.cpus) & os.sched_getaffinity(0) for node in topology.memory_nodes()}
+    cpus = {node.id: set(node.cpus) & os.sched_getaffinity(0) for node in scan.memory_nodes()}
     for each in raw.records:
         assert each.worker is not None
         assert each.case.placement.cpu_node is not None
@@ -138,7 +138,7 @@ def test_sigterm_leaves_what_was_measured(tmp_path: Path) -> None:
     assert " cases in 500 processes; " in stderr.splitlines()[0]
     assert "\nStopped after " in stderr
     assert "h2h" in stdout or "a load" in stdout
-    assert record.read(path).records
+    assert results_file.read(path).records
 
 
 REFUSED = [

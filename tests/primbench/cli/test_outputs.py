@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from primbench.results import record
+from primbench.results import file as results_file
 
 DRY = ("gemm", "-m", "8", "-n", "8", "-k", "8", "--backend", "numpy", "--dry-run")
 EXPORTS = ("--csv", "--markdown", "--json")
@@ -35,7 +35,7 @@ def test_csv_is_in_seconds_whatever_the_table_shows(
 ) -> None:
     path, _ = measured
     rows = list(csv.DictReader(io.StringIO(invoke("show", path, "--csv", "-", "--time-unit", "ns").stdout)))
-    medians = [each.measurement and each.measurement.main for each in record.read(path).records]
+    medians = [each.measurement and each.measurement.main for each in results_file.read(path).records]
     assert [str(each.median_s) if each else "" for each in medians] == [row["batch_s"] for row in rows]
 
 
@@ -55,7 +55,7 @@ def test_several_exports_at_once(invoke: Callable[..., Result], tmp_path: Path) 
 
 def test_results_file_holds_the_run(measured: tuple[Path, Result]) -> None:
     path, _ = measured
-    assert ["ok", "ok", "skipped"] == [each.status for each in record.read(path).records]
+    assert ["ok", "ok", "skipped"] == [each.status for each in results_file.read(path).records]
 
 
 REFUSED = [

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from primbench.cli.progress import progress
-from primbench.results.record import Case
+from primbench.spec.case import Case
 
 CASE = Case(primitive="gemm", parameters={"m": 2}, backend="numpy", device="cpu", arm="podman", process=1)
 NAME = "pair 2, podman: gemm 2 on numpy cpu"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import primbench.suites as suites
 from primbench.problem import primitives
+from primbench.results import file as results_file
 from primbench.results import record
 
 DRY = ("--backend", "numpy", "--dry-run")
@@ -78,12 +79,12 @@ def test_roof_stands_in_front_and_is_kept_when_resumed(invoke: Callable[..., Res
     path.write_text("gemm = [{m = 4, n = 5, k = 6}, {m = 4, n = 5, k = 7}]")
     device = ("--backend", "numpy", "--device", "cpu", "--roof", "--dry-run", "--no-check")
     assert 0 == invoke("run", path, *device, "-o", tmp_path / "r.jsonl").exit_code
-    found = record.read(tmp_path / "r.jsonl").records
+    found = results_file.read(tmp_path / "r.jsonl").records
     assert [(2048, "roof"), (4, None), (4, None)] == [
         (each.case.parameters["m"], each.case.labels.get("set")) for each in found
     ]
     assert 0 == invoke("run", path, *device, "--resume", tmp_path / "r.jsonl").exit_code
-    assert found == record.read(tmp_path / "r.jsonl").records
+    assert found == results_file.read(tmp_path / "r.jsonl").records
 
 
 @pytest.mark.parametrize("seen_by", ["front", "workers"])
@@ -91,13 +92,13 @@ def test_a_file_of_another_machine_is_not_gone_on_with(
     seen_by: str, invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path
 ) -> None:
     """Workers see GPUs, too; what the file holds is shown then."""
-    held, path = record.read(measured[0]), tmp_path / "r.jsonl"
+    held, path = results_file.read(measured[0]), tmp_path / "r.jsonl"
     there = held.header.environment
     other = replace(there, machine=replace(there.machine, cpu_model="Intel 80386"))
     header = replace(held.header, environment=other) if seen_by == "front" else held.header
     workers = [replace(each, environment=other) if seen_by == "workers" else each for each in held.workers]
     lines: list[record.Line] = [header, *workers, *held.records]
-    path.write_bytes(b"".join(map(record.encode, lines)))
+    path.write_bytes(b"".join(map(results_file.encode, lines)))
     before = path.read_bytes()
     result = invoke("gemm", "-m", 17, "-n", 24, "-k", 8, "--backend", "numpy", "--resume", path)
     (error,) = result.stderr.splitlines()
@@ -111,13 +112,13 @@ def test_a_machine_that_was_started_again_is_the_same(
     invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path
 ) -> None:
     """Its kernel may have kept some pages more for itself."""
-    held, path = record.read(measured[0]), tmp_path / "r.jsonl"
+    held, path = results_file.read(measured[0]), tmp_path / "r.jsonl"
     machine = held.header.environment.machine
     assert machine.memory_bytes is not None
     before = replace(machine, memory_bytes=machine.memory_bytes + 2**20)
     header = replace(held.header, environment=replace(held.header.environment, machine=before))
     lines: list[record.Line] = [header, *held.workers, *held.records]
-    path.write_bytes(b"".join(map(record.encode, lines)))
+    path.write_bytes(b"".join(map(results_file.encode, lines)))
     result = invoke("gemm", "-m", 17, "-n", 24, "-k", 8, "--backend", "numpy", "--resume", path)
     assert 0 == result.exit_code, result.output
 

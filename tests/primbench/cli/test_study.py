@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from primbench.experiments.study import AGAIN, plan
-from primbench.results import record
-from primbench.results.record import Results
+from primbench.experiments.study import plan
+from primbench.results import file as results_file
+from primbench.results.file import Results
+from primbench.spec.study import AGAIN
 
 Invoke = Callable[..., Result]
 COMMAND = (sys.executable, "-P", "-m", "primbench")
@@ -53,7 +54,7 @@ def begun(invoke: Invoke, suite: Path, tmp_path_factory: pytest.TempPathFactory)
 def test_arms_are_run_as_planned_each_in_processes_of_its_own(begun: Any) -> None:
     path, done = begun
     assert (0, "") == (done.exit_code, done.stderr)
-    found = record.read(path)
+    found = results_file.read(path)
     study = found.header.study
     assert study is not None
     assert (["host", "one thread", f"host{AGAIN}"], 2, 3) == ([arm.name for arm in study.arms], study.pairs, study.seed)
@@ -69,7 +70,7 @@ def test_arms_are_run_as_planned_each_in_processes_of_its_own(begun: Any) -> Non
 
 
 def test_variables_of_an_arm_are_in_its_workers_alone(begun: Any) -> None:
-    found = record.read(begun[0])
+    found = results_file.read(begun[0])
     threads: dict[str, set[int | None]] = {}
     for worker in found.workers:
         assert worker.arm is not None
@@ -93,8 +94,8 @@ def test_a_study_goes_on_with_what_its_file_says(invoke: Invoke, begun: Any, tmp
     path.write_bytes(b"".join(whole[:-1]))  # as if it had been stopped in its last pair
     done = invoke("study", "--resume", path, "--fail-on", "never")
     assert (0, "") == (done.exit_code, done.stderr)
-    found = record.read(path)
-    assert record.read(begun[0]).header == found.header
+    found = results_file.read(path)
+    assert results_file.read(begun[0]).header == found.header
     assert [0, 1, 2] == pairs_of(found)
     study = found.header.study
     assert study is not None
@@ -112,7 +113,7 @@ def test_more_pairs_can_be_asked_for_and_an_ended_study_stays_as_it_is(
     assert 0 == invoke("study", "--resume", path, "--fail-on", "never").exit_code
     assert begun[0].read_bytes() == path.read_bytes()
     assert 0 == invoke("study", "--resume", path, "--pairs", 3, "--fail-on", "never").exit_code
-    assert [0, 1, 2] == pairs_of(record.read(path))
+    assert [0, 1, 2] == pairs_of(results_file.read(path))
 
 
 def test_a_file_says_arms_pairs_and_seed(invoke: Invoke, tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ gemm = [{ m = 4, n = 4, k = 4 }]
     )
     done = invoke(*on_cpu(suite, "-o", path))
     assert 0 == done.exit_code, done.stderr
-    study = record.read(path).header.study
+    study = results_file.read(path).header.study
     assert study is not None
     assert ("mine", 1, 11) == (study.title, study.pairs, study.seed)
     assert [("host", None), ("narrow", 1)] == [(arm.name, arm.placement.threads) for arm in study.arms]
@@ -138,7 +139,7 @@ def test_arms_of_the_command_line_take_the_place_of_the_file(invoke: Invoke, tmp
     suite, path = tmp_path / "mine.toml", tmp_path / "results.jsonl"
     suite.write_text('arm = ["podman", "docker"]\ngemm = [{ m = 4, n = 4, k = 4 }]\n')
     assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).exit_code
-    study = record.read(path).header.study
+    study = results_file.read(path).header.study
     assert study is not None
     assert ["host", "one thread"] == [arm.name for arm in study.arms]
 
@@ -152,7 +153,7 @@ def test_an_arm_that_cannot_be_had_is_one_line_and_the_others_go_on(
     (line,) = done.stderr.splitlines()
     assert line.startswith("nowhere runs nothing with numpy on cpu: ")
     assert "4095" in line
-    found = record.read(path)
+    found = results_file.read(path)
     assert [0, 1] == pairs_of(found)
     for each in found.records:
         assert ("skipped" if each.case.arm == "nowhere" else "ok") == each.status
@@ -164,7 +165,7 @@ def test_an_arm_that_cannot_be_had_is_one_line_and_the_others_go_on(
 def test_there_is_no_second_pair_with_a_single_arm(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     done = invoke(*on_cpu(suite, "--arm", "host", *NOWHERE, "--pairs", 4, "-o", path))
-    assert [0] == pairs_of(record.read(path))
+    assert [0] == pairs_of(results_file.read(path))
     assert 1 == done.exit_code, "nothing was compared"
     assert "4095" in done.stdout
 
@@ -191,8 +192,8 @@ def test_a_finished_study_goes_on_until_it_ends_by_itself(invoke: Invoke, suite:
     assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).exit_code
     for pairs in ([0, 1], [0, 1, 2]):
         assert 0 == invoke("study", "--resume", path, "--time-budget", "1us", "--fail-on", "never").exit_code
-        assert pairs == pairs_of(record.read(path))
-    header = record.read(path).header
+        assert pairs == pairs_of(results_file.read(path))
+    header = results_file.read(path).header
     assert header.study is not None
     assert 1 == header.study.pairs, "as it was begun with"
 
@@ -202,16 +203,16 @@ def test_a_study_that_was_cut_off_has_the_pairs_that_it_was_begun_with(
 ) -> None:
     path = tmp_path / "results.jsonl"
     assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 3, "--time-budget", "1us", "-o", path)).exit_code
-    assert [0] == pairs_of(record.read(path))
+    assert [0] == pairs_of(results_file.read(path))
     assert 0 == invoke("study", "--resume", path, "--time-budget", "1h", "--fail-on", "never").exit_code
-    assert [0, 1, 2] == pairs_of(record.read(path))
+    assert [0, 1, 2] == pairs_of(results_file.read(path))
 
 
 def test_verdicts_are_looked_at_from_the_fifth_pair_on(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     done = invoke(*on_cpu(suite, *ARMS, "--until", "settled", "--pairs", 6, "-o", path))
     assert 0 == done.exit_code, done.stderr
-    assert pairs_of(record.read(path)) in (list(range(5)), list(range(6)))
+    assert pairs_of(results_file.read(path)) in (list(range(5)), list(range(6)))
 
 
 def test_a_failed_case_is_exit_code_1(invoke: Invoke, suite: Path) -> None:
@@ -231,7 +232,7 @@ def test_a_signal_leaves_what_was_measured(number: int, suite: Path, tmp_path: P
     assert 128 + number == running.returncode
     assert stderr.startswith("Stopped after ")
     assert "one thread against host" in stdout
-    assert 1 in pairs_of(record.read(path))
+    assert 1 in pairs_of(results_file.read(path))
 
 
 def test_a_terminal_that_is_closed_leaves_the_files(suite: Path, tmp_path: Path) -> None:
@@ -272,7 +273,7 @@ def test_versus_sets_the_host_against_another_arm(invoke: Invoke, tmp_path: Path
     done = invoke("gemm", "-m", 4, "-n", 4, "-k", 4, *VERSUS, "--threads", 1, "--pairs", 2, "-o", path)
     assert done.exit_code in (0, 1), done.stderr  # 1 is slower
     assert "one thread against host" in done.stdout
-    found = record.read(path)
+    found = results_file.read(path)
     assert {"host", "one thread"} == {each.case.arm for each in found.records}
     assert {1} == {each.case.placement.threads for each in found.records}, "a placement is that of both"
 
@@ -280,7 +281,7 @@ def test_versus_sets_the_host_against_another_arm(invoke: Invoke, tmp_path: Path
 def test_versus_plans_five_pairs_of_a_suite(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert 1 == invoke("run", suite, "--versus", NOWHERE[1], *VERSUS[2:], "-o", path).exit_code
-    study = record.read(path).header.study
+    study = results_file.read(path).header.study
     assert study is not None
     assert (5, ["host", "nowhere"]) == (study.pairs, [arm.name for arm in study.arms])
 
@@ -380,7 +381,7 @@ def test_a_backend_that_images_alone_may_have_is_asked_for_there(
     assert {f"{arm} runs nothing with cupy on cpu" for arm in (*arms, arms[0] + AGAIN)} == {
         line.split(": ")[0] for line in others
     }
-    study = record.read(path).header.study
+    study = results_file.read(path).header.study
     assert study is not None
     assert [*arms, arms[0] + AGAIN] == [arm.name for arm in study.arms]
     assert {("cupy", "cpu")} == {(case.backend, case.device) for case in study.cases}

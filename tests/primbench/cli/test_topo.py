@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from primbench.numa import topology
+from primbench.numa import scan
 from primbench.numa.topology import Topology
 from primbench.report.topology import summary
 
@@ -28,7 +28,7 @@ def topo(invoke: Callable[..., Result]) -> Callable[..., Result]:
 
 def test_table_has_every_node(topo: Callable[..., Result]) -> None:
     shown = topo().stdout.splitlines()
-    found = topology.collect()
+    found = scan.collect()
     assert summary(found) == shown[: len(summary(found))]
     for node in found.nodes or []:
         assert any(line.startswith(f"{node.id} ") for line in shown)
@@ -36,7 +36,7 @@ def test_table_has_every_node(topo: Callable[..., Result]) -> None:
 
 def test_json_on_stdout_is_the_topology_and_no_table(topo: Callable[..., Result]) -> None:
     found = msgspec.json.decode(topo("--json", "-").stdout, type=Topology)
-    expected = topology.collect()
+    expected = scan.collect()
     assert (expected.packages, expected.cpus_allowed, expected.missing) == (
         found.packages, found.cpus_allowed, found.missing,
     )  # fmt: skip

@@ -18,10 +18,13 @@ from primbench.compare.sides import BANDWIDTH, KERNEL, LAUNCH, margin_of
 from primbench.environment.container import Runtime
 from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
-from primbench.measurement import GpuReading, HostReading, Measurement, Method, Pages, Samples
-from primbench.numa.placement import Placement
+from primbench.measurement import GpuReading, HostReading, Measurement, Pages, Samples
 from primbench.problem import build
-from primbench.results.record import Case, Results, Worker
+from primbench.results.file import Results
+from primbench.results.record import Worker
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 from primbench.system.cores import CpuKind
 from primbench.system.nvml import Gpu
 

@@ -14,7 +14,8 @@ from primbench.compare import compare
 from primbench.environment import Environment
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
-from primbench.results.record import Case, Results
+from primbench.results.file import Results
+from primbench.spec.case import Case
 
 MadeStudy = Callable[..., Results]
 HERE = environment.collect(gpus=False)

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from primbench.compare import Comparison, compare
 from primbench.measurement import Measurement, Samples
-from primbench.results.record import Case, Results
+from primbench.results.file import Results
+from primbench.spec.case import Case
 
 RECORDED = json.loads((Path(__file__).parents[1] / "fixtures/same-host.json").read_text())
 CASE = Case(primitive="gemm", parameters={"m": 64, "n": 64, "k": 64}, backend="numpy", device="cpu")

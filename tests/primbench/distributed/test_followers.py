@@ -18,8 +18,8 @@ import pytest
 
 from primbench.distributed import followers, rendezvous
 from primbench.distributed.channel import Channel, listen
+from primbench.distributed.child import readable
 from primbench.distributed.followers import Leader, Order, follow
-from primbench.distributed.ranks import readable
 from primbench.distributed.world import World
 from primbench.errors import InvalidRequest, WorkerError
 

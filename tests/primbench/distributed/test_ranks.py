@@ -20,11 +20,12 @@ from primbench.backends import missing
 from primbench.distributed.ranks import LocalRanks
 from primbench.errors import PlacementError, WorkerError
 from primbench.kernels.allreduce import Allreduce
-from primbench.measurement import Method
-from primbench.numa.placement import Placement
 from primbench.problem import build
-from primbench.results import record
-from primbench.results.record import Case, Record
+from primbench.results import file as results_file
+from primbench.results.record import Record
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 from primbench.workers import session
 from primbench.workers.run import run
 
@@ -62,7 +63,7 @@ def ended(front: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def records(file: Path) -> list[Record]:
-    return record.read(file).records
+    return results_file.read(file).records
 
 
 def verified(file: Path, count: int, ranks: int = 2) -> None:
@@ -115,7 +116,7 @@ def test_ranks_are_started_here_in_one_worker_for_all_cases_of_as_many(backend: 
     code, out, err = ended(primbench(*sizes, *TIMES, "--backend", backend, "-o", str(file)))
     assert (0, "") == (code, err)
     verified(file, 4)
-    assert 1 == len(record.read(file).workers)
+    assert 1 == len(results_file.read(file).workers)
     assert {"algbw", "busbw", "#wrong"} <= set(out.split())
 
 

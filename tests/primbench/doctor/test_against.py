@@ -12,8 +12,9 @@ import pytest
 from click.testing import Result
 
 from primbench import environment
-from primbench.doctor import Finding, Place, look
-from primbench.doctor.against import RULES, compare, read
+from primbench.doctor import Finding, Place
+from primbench.doctor.against import RULES, compare
+from primbench.doctor.place import look, read
 from primbench.errors import FileError
 from primbench.report.doctor import to_json
 

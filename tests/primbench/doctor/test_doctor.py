@@ -12,6 +12,7 @@ import pytest
 
 from primbench import doctor
 from primbench.doctor import CHECKS, Finding, Place
+from primbench.doctor.place import look
 from primbench.numa.topology import Link
 
 MakePlace = Callable[[Mapping[str, Any]], Place]
@@ -402,7 +403,7 @@ def test_docstring_names_every_check_beside_its_cause() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json")))
 def test_recorded_machines_are_examined(tree: Callable[[str], Path], name: str) -> None:
-    found = doctor.examine(doctor.look(tree(name)))
+    found = doctor.examine(look(tree(name)))
     assert len(CHECKS) <= len(found)
     assert all(finding.summary for finding in found)
 

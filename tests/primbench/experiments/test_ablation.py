@@ -27,9 +27,10 @@ from primbench.experiments.ablation import (
 )
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
-from primbench.results.record import Case, Results
+from primbench.results.file import Results
 from primbench.runtimes import oci
 from primbench.spec.arm import Arm, format_arm, parse_arm
+from primbench.spec.case import Case
 from primbench.system import nvml
 from primbench.workers.protocol import Start
 

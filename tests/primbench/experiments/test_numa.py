@@ -19,7 +19,8 @@ from primbench.experiments.numa import COPIES, LAUNCH, Affinity, Axes, Cell, Mat
 from primbench.experiments.numa_analysis import analyse
 from primbench.measurement import HostReading, Measurement, Pages, Samples
 from primbench.numa.topology import GpuPlace, Node, Topology
-from primbench.results.record import Case, Record
+from primbench.results.record import Record
+from primbench.spec.case import Case
 
 DENIED = "mbind: Operation not permitted: EPERM"
 SIZE_BYTES, ROUNDS, SEED = 2**20, 5, 3

@@ -13,24 +13,17 @@ from msgspec.structs import replace
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate
 from primbench.compare.estimates import decided
+from primbench.compare.settled import is_settled
 from primbench.errors import BackendUnavailable, InvalidRequest
-from primbench.experiments.study import (
-    AGAIN,
-    LEAST_PAIRS,
-    check_arms,
-    check_build,
-    is_settled,
-    plan,
-    run,
-    to_run,
-    whole_pairs,
-    with_itself,
-)
-from primbench.measurement import Method
-from primbench.numa.placement import Placement
-from primbench.results.record import Case, Record, Results, Study, Worker
+from primbench.experiments.study import LEAST_PAIRS, check_arms, check_build, plan, run, to_run, whole_pairs
+from primbench.results.file import Results
+from primbench.results.record import Record, Worker
+from primbench.results.writer import header
 from primbench.spec.arm import Arm
-from primbench.workers.run import header
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
+from primbench.spec.study import AGAIN, Study, with_itself
 from primbench.workers.session import Session
 
 HOST, PODMAN, DOCKER = (Arm(name=name, runtime=name) for name in ("host", "podman", "docker"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from primbench.errors import UnsupportedCase
-from primbench.numa import mempolicy, topology
+from primbench.numa import mempolicy, scan
 from primbench.numa.buffers import host_buffer
 from primbench.numa.pages import extent_of, look
 from primbench.system import memory
@@ -22,7 +22,7 @@ def usable_node() -> int:
         mempolicy.probe("mbind")
     except OSError as error:
         pytest.skip(f"mbind is denied here, needs root outside of containers: {error}")
-    return next(each.id for each in topology.memory_nodes() if each.has_memory and each.allowed)
+    return next(each.id for each in scan.memory_nodes() if each.has_memory and each.allowed)
 
 
 @pytest.mark.parametrize("size", [1, 4096, 5_000_001])

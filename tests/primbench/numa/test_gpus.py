@@ -20,9 +20,9 @@ CHILD = """
 import ctypes, sys
 from pathlib import Path
 import msgspec
-from primbench.numa import topology
+from primbench.numa import scan
 ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)  # found by its soname when pynvml asks for it
-print(msgspec.json.encode(topology.collect(Path(sys.argv[2]))).decode())
+print(msgspec.json.encode(scan.collect(Path(sys.argv[2]))).decode())
 """
 ADDRESSES = ["0000:a0:00.0", "0000:a1:00.0", "0000:a2:00.0", "0000:a3:00.0"]
 FOUR = {"STUB_NAMES": "V100,V100,V100,V100"}

@@ -16,7 +16,7 @@ import pytest
 
 from primbench.numa import mempolicy
 from primbench.numa.mempolicy import SYSTEM_CALLS, nodes_of_pages
-from primbench.numa.topology import memory_nodes
+from primbench.numa.scan import memory_nodes
 
 SECCOMP = str(Path(__file__).parents[2] / "seccomp.py")
 CALLS = ("get_mempolicy", "set_mempolicy", "mbind", "move_pages")

@@ -14,7 +14,7 @@ import pytest
 from primbench.numa import mempolicy, pages
 from primbench.numa.buffers import host_buffer
 from primbench.numa.pages import MOST_PAGES, PAGE_BYTES, Extent, Seen, extent_of, look, verdict
-from primbench.numa.topology import memory_nodes
+from primbench.numa.scan import memory_nodes
 
 SECCOMP = str(Path(__file__).parents[2] / "seccomp.py")
 PAGE = PAGE_BYTES

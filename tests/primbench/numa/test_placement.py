@@ -14,8 +14,9 @@ import pytest
 
 from primbench.errors import PlacementError
 from primbench.numa import mempolicy, placement
-from primbench.numa.placement import EffectivePlacement, Placement
-from primbench.numa.topology import memory_nodes
+from primbench.numa.placement import EffectivePlacement
+from primbench.numa.scan import memory_nodes
+from primbench.spec.placement import Placement
 from primbench.system import nvml
 from primbench.system.files import format_cpu_list
 

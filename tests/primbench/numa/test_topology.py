@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from primbench.doctor import Place
 from primbench.errors import InvalidRequest
-from primbench.numa import topology
-from primbench.numa.topology import GpuPlace, Node, Topology, memory_nodes, node_of_pci
+from primbench.numa import scan
+from primbench.numa.scan import memory_nodes, node_of_pci
+from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.system.cgroups import cgroup_folders
 from primbench.system.files import attempt, format_cpu_list, labelled_value, parse_cpu_list, read_number, sysfs_address
 
@@ -290,7 +291,7 @@ def gpus_of(found: Topology) -> dict[str, GpuPlace]:
 
 
 def test_this_machine_is_told_without_gaps() -> None:
-    found = topology.collect()
+    found = scan.collect()
     assert [] == unexplained(found)
     if found.nodes is not None:
         assert memory_nodes() == [
@@ -301,7 +302,7 @@ def test_this_machine_is_told_without_gaps() -> None:
 @pytest.mark.usefixtures("no_nvml")
 @pytest.mark.parametrize("name", TREES)
 def test_undamaged_trees_are_told_without_gaps(name: str, tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree(name))
+    found = scan.collect(tree(name))
     assert {"gpus"} == set(found.missing) - {"cpu_kinds", "last_level_caches"}
     assert [] == unexplained(found)
 
@@ -311,13 +312,13 @@ def test_damaged_trees_raise_nothing_and_every_gap_has_a_reason(damaged: list[tu
 
 
 def test_gpus_are_left_alone_unless_asked_for(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("xeon-2-nodes"), gpus=False)
+    found = scan.collect(tree("xeon-2-nodes"), gpus=False)
     assert (None, "not asked for") == (found.gpus, found.missing["gpus"])
 
 
 @pytest.mark.usefixtures("no_nvml")
 def test_two_sockets_with_a_gpu_each(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("xeon-2-nodes"))
+    found = scan.collect(tree("xeon-2-nodes"))
     nodes, gpus = nodes_of(found), gpus_of(found)
     assert [*range(16, 32), *range(48, 64)] == nodes[1].cpus
     assert ({0: 20, 1: 10}, 256 * 2**30, None) == (nodes[1].distances, nodes[1].memory_bytes, nodes[1].gpu)
@@ -335,7 +336,7 @@ def test_two_sockets_with_a_gpu_each(tree: Callable[[str], Path]) -> None:
 
 @pytest.mark.usefixtures("no_nvml")
 def test_nodes_of_power9_are_not_contiguous_and_some_are_gpus(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("power9"))
+    found = scan.collect(tree("power9"))
     nodes = nodes_of(found)
     assert [0, 8, 252, 253, 254, 255] == list(nodes)
     assert {0: 40, 8: 10, 252: 80, 253: 80, 254: 80, 255: 80} == nodes[8].distances
@@ -350,57 +351,57 @@ def test_nodes_of_power9_are_not_contiguous_and_some_are_gpus(tree: Callable[[st
 
 @pytest.mark.usefixtures("no_nvml")
 def test_memory_of_a_grace_hopper_is_two_nodes_and_the_rest_is_empty(tree: Callable[[str], Path]) -> None:
-    nodes = nodes_of(topology.collect(tree("grace-hopper")))
+    nodes = nodes_of(scan.collect(tree("grace-hopper")))
     assert [0, 1] == [node.id for node in nodes.values() if node.has_memory]
     assert (None, "0009:01:00.0", None) == (nodes[0].gpu, nodes[1].gpu, nodes[2].gpu)
     assert ({0}, 0) == ({node.id for node in nodes.values() if node.cpus}, nodes[8].memory_bytes)
 
 
 def test_kernel_that_tells_normal_memory_alone(tree: Callable[[str], Path]) -> None:
-    nodes = nodes_of(topology.collect(tree("debian-9"), gpus=False))
+    nodes = nodes_of(scan.collect(tree("debian-9"), gpus=False))
     assert [(True, [0, 1, 2, 3]), (True, [4, 5, 6, 7])] == [(node.has_memory, node.cpus) for node in nodes.values()]
 
 
 def test_kernel_that_does_not_tell_the_allowed_nodes_tells_the_rest(tree: Callable[[str], Path]) -> None:
     root = tree("debian-9")
     write(root, {"proc/self/status": "Cpus_allowed_list:\t0-7\n"})
-    found = topology.collect(root, gpus=False)
+    found = scan.collect(root, gpus=False)
     assert [(None, True), (None, True)] == [(node.allowed, node.is_usable) for node in nodes_of(found).values()]
     assert "status has no Mems_allowed_list" in found.missing["nodes.1.allowed"]
     write(root, {"sys/fs/cgroup/cpuset.mems.effective": "1\n"})
-    assert [False, True] == [node.allowed for node in nodes_of(topology.collect(root, gpus=False)).values()]
+    assert [False, True] == [node.allowed for node in nodes_of(scan.collect(root, gpus=False)).values()]
 
 
 def test_absent_folder_of_nodes_is_said(tmp_path: Path) -> None:
-    found = topology.collect(tmp_path, gpus=False)
+    found = scan.collect(tmp_path, gpus=False)
     assert f"{tmp_path}/{NODES} is absent: a kernel without NUMA, or hidden" == found.missing["nodes"]
 
 
 def test_offline_cpu_that_its_node_still_lists_is_left_out(tree: Callable[[str], Path]) -> None:
     root = tree("offline")
     write(root, {f"{NODES}/node1/cpulist": "8-15\n"})
-    assert [*range(8, 14)] == nodes_of(topology.collect(root, gpus=False))[1].cpus
+    assert [*range(8, 14)] == nodes_of(scan.collect(root, gpus=False))[1].cpus
 
 
 def test_memory_without_cpus_has_initiators_where_firmware_tells_them(tree: Callable[[str], Path]) -> None:
     root = tree("hbm-and-cxl")
-    nodes = nodes_of(topology.collect(root, gpus=False))
+    nodes = nodes_of(scan.collect(root, gpus=False))
     assert {0: [], 1: [], 2: [0], 3: [1], 4: []} == {number: node.initiators for number, node in nodes.items()}
     # Before 5.10 there is class 0 alone, which may name what has no CPUs, too.
     for number in (2, 3):
         shutil.rmtree(root / f"{NODES}/node{number}/access1")
     write(root, {f"{NODES}/node2/access0/initiators/node4/cpulist": "\n"})
-    nodes = nodes_of(topology.collect(root, gpus=False))
+    nodes = nodes_of(scan.collect(root, gpus=False))
     assert {2: [0], 3: [1]} == {number: nodes[number].initiators for number in (2, 3)}
 
 
 def test_memory_without_cpus(tree: Callable[[str], Path]) -> None:
-    node = nodes_of(topology.collect(tree("cxl-memory-node"), gpus=False))[2]
+    node = nodes_of(scan.collect(tree("cxl-memory-node"), gpus=False))[2]
     assert ([], True, 128 * 2**30, None) == (node.cpus, node.has_memory, node.memory_bytes, node.gpu)
 
 
 def test_what_is_offline_is_told_and_not_allowed(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("offline"), gpus=False)
+    found = scan.collect(tree("offline"), gpus=False)
     assert [1] == list(nodes_of(found)) == found.memory_nodes_allowed
     assert [*range(8), 14, 15] == found.offline_cpus
     assert list(range(8, 14)) == found.cpus_allowed
@@ -408,28 +409,28 @@ def test_what_is_offline_is_told_and_not_allowed(tree: Callable[[str], Path]) ->
 
 @pytest.mark.usefixtures("no_nvml")
 def test_four_nodes_a_socket(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("epyc-nps4"))
+    found = scan.collect(tree("epyc-nps4"))
     assert {0: 12, 1: 12, 2: 12, 3: 10, 4: 32, 5: 32, 6: 32, 7: 32} == nodes_of(found)[3].distances
     assert [3, 3, 1, 1, 7, 7, 5, 5] == [gpu.node_by_sysfs for gpu in gpus_of(found).values()]
 
 
 @pytest.mark.usefixtures("no_nvml")
 def test_node_that_a_virtual_machine_does_not_tell_is_unknown(tree: Callable[[str], Path]) -> None:
-    gpu = gpus_of(topology.collect(tree("vm-no-node")))["pci:0000:00:06.0"]
+    gpu = gpus_of(scan.collect(tree("vm-no-node")))["pci:0000:00:06.0"]
     assert None is gpu.node_by_sysfs
     assert gpu.missing["node_by_sysfs"].endswith("numa_node: -1: the kernel does not know")
 
 
 @pytest.mark.parametrize("version", ["v1", "v2", "hybrid"])
 def test_container_may_use_part_of_one_node(version: str, tree: Callable[[str], Path]) -> None:
-    nodes = nodes_of(topology.collect(tree(f"container-cpuset-{version}"), gpus=False))
+    nodes = nodes_of(scan.collect(tree(f"container-cpuset-{version}"), gpus=False))
     assert [False, True] == [node.allowed for node in nodes.values()]
 
 
 def test_socket_that_the_kernel_does_not_know_keeps_its_cores(tree: Callable[[str], Path]) -> None:
     root = tree("offline")
-    before = topology.collect(root, gpus=False).packages
+    before = scan.collect(root, gpus=False).packages
     write(root, {f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id": "-1\n" for cpu in range(8, 14)})
-    after = topology.collect(root, gpus=False).packages
+    after = scan.collect(root, gpus=False).packages
     assert before
     assert [(None, before[0].cores)] == [(package.id, package.cores) for package in after or []]

@@ -16,7 +16,8 @@ from primbench.experiments.ablation import Waterfall, waterfall
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
 from primbench.report.ablation import text, to_csv, to_json, to_markdown
-from primbench.results.record import Case, Results
+from primbench.results.file import Results
+from primbench.spec.case import Case
 
 MadeStudy = Callable[..., Results]
 ARMS = [

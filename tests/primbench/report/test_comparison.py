@@ -18,7 +18,7 @@ from primbench.environment.difference import Change, difference
 from primbench.problem import build
 from primbench.report.comparison import text, to_csv, to_json, to_markdown
 from primbench.report.verdicts import name_of
-from primbench.results.record import Case
+from primbench.spec.case import Case
 
 HERE = environment.collect(gpus=False)
 

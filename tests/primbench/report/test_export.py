@@ -16,7 +16,9 @@ from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.problem import build
 from primbench.report.export import to_csv, to_json, to_markdown
-from primbench.results.record import Case, Header, Record, Results
+from primbench.results.file import Results
+from primbench.results.record import Header, Record
+from primbench.spec.case import Case
 
 TIMES = Samples(samples_s=[3e-6, 1e-6, 2e-6], calls_per_sample=10, taken_by="host clock", stopped="count")
 OK = Measurement(batch_s=TIMES, wall_s=TIMES, verified=True, flop=2 * 4 * 5 * 6, bytes_moved=4 * 74)

@@ -13,11 +13,14 @@ from primbench import environment
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.kernels.gemm import Gemm
-from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Method, Samples, Trace
-from primbench.numa.placement import EffectivePlacement, Placement
+from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Samples, Trace
+from primbench.numa.placement import EffectivePlacement
 from primbench.problem import build
 from primbench.report.table import Table, markdown, tables, text
-from primbench.results.record import Case, Record, Worker
+from primbench.results.record import Record, Worker
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 from primbench.system.nvml import Gpu
 
 PLACED = EffectivePlacement(cpus=[0], memory_policy="bind", memory_nodes=[1], rung="bind", threads=8)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.doctor import Place
-from primbench.numa import topology
+from primbench.numa import scan
 from primbench.numa.topology import GpuPlace, Link, Topology
 from primbench.report.topology_svg import picture
 
@@ -55,7 +55,7 @@ def with_gpus(found: Topology, nodes: list[int | None], lanes: Callable[[int, in
 
 @pytest.fixture
 def xeon(tree: Callable[[str], Path]) -> Topology:
-    return topology.collect(tree("xeon-2-nodes"), gpus=False)
+    return scan.collect(tree("xeon-2-nodes"), gpus=False)
 
 
 def test_sockets_hold_nodes_and_gpus_hang_below_theirs(xeon: Topology) -> None:
@@ -75,7 +75,7 @@ def test_gpu_whose_node_is_not_known_is_at_none(xeon: Topology) -> None:
 
 
 def test_four_nodes_share_a_socket(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("epyc-nps4"), gpus=False)
+    found = scan.collect(tree("epyc-nps4"), gpus=False)
     assert [[0, 1, 2, 3], [4, 5, 6, 7]] == [
         [node for node in range(8) if within(box(found, f"node {node}"), box(found, f"socket {socket}"))]
         for socket in (0, 1)
@@ -83,14 +83,14 @@ def test_four_nodes_share_a_socket(tree: Callable[[str], Path]) -> None:
 
 
 def test_no_two_boxes_of_a_kind_overlap(tree: Callable[[str], Path]) -> None:
-    found = with_gpus(topology.collect(tree("epyc-nps4"), gpus=False), [3, 3, 1, 1, 7, 7, 5, 5], lambda i, j: 12)
+    found = with_gpus(scan.collect(tree("epyc-nps4"), gpus=False), [3, 3, 1, 1, 7, 7, 5, 5], lambda i, j: 12)
     for labels in ([f"node {number}" for number in range(8)], [f"cuda:{number}" for number in range(8)]):
         for one, other in combinations([box(found, label) for label in labels], 2):
             assert one[2] < other[0] or other[2] < one[0]
 
 
 def test_memory_of_a_gpu_is_drawn_in_the_gpu(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("grace-hopper"), gpus=False)
+    found = scan.collect(tree("grace-hopper"), gpus=False)
     own = GpuPlace(device="cuda:0", pci_address="0009:01:00.0", node_by_sysfs=0, memory_node=1)
     shown = words(replace(found, gpus=[own]))
     assert "own memory: node 1, 96 GiB" in shown
@@ -98,7 +98,7 @@ def test_memory_of_a_gpu_is_drawn_in_the_gpu(tree: Callable[[str], Path]) -> Non
 
 
 def test_memory_without_cpus_is_in_no_socket(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("cxl-memory-node"), gpus=False)
+    found = scan.collect(tree("cxl-memory-node"), gpus=False)
     assert not any(within(box(found, "node 2"), box(found, f"socket {number}")) for number in (0, 1))
 
 
@@ -116,7 +116,7 @@ def test_other_links_are_a_line_each_and_none_hides_another(xeon: Topology) -> N
 
 
 def test_what_is_not_allowed_here_looks_so(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("container-cpuset-v2"), gpus=False)
+    found = scan.collect(tree("container-cpuset-v2"), gpus=False)
     assert {"not allowed here", "here: memory, CPUs 16-19"} <= set(words(found))
 
 

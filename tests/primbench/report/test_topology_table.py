@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.doctor import Place
-from primbench.numa import topology
+from primbench.numa import scan
 from primbench.numa.topology import GpuPlace, Link, Node, Topology
 from primbench.report.topology import pcie, sockets, text, unknowns, use
 from primbench.system.cores import Cache, Package
@@ -32,7 +32,7 @@ def rows(found: Topology, heading: str) -> list[list[str]]:
 
 
 def test_nodes_with_their_distances_and_what_may_be_used(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("container-cpuset-v2"), gpus=False)
+    found = scan.collect(tree("container-cpuset-v2"), gpus=False)
     expected = [
         ["node", "CPUs", "memory", "to 0", "to 1", "allowed here"],
         ["0", "0-15,32-47", "256 GiB", "10", "20", "no"],
@@ -59,7 +59,7 @@ def test_nodes_with_their_distances_and_what_may_be_used(tree: Callable[[str], P
     ],
 )
 def test_kinds_of_cpus_and_groups_that_share_a_cache(name: str, lines: list[str], tree: Callable[[str], Path]) -> None:
-    assert lines == text(topology.collect(tree(name), gpus=False)).splitlines()[1 : 1 + len(lines)]
+    assert lines == text(scan.collect(tree(name), gpus=False)).splitlines()[1 : 1 + len(lines)]
 
 
 def test_many_caches_are_not_all_named() -> None:
@@ -70,12 +70,12 @@ def test_many_caches_are_not_all_named() -> None:
 
 
 def test_memory_without_cpus_names_the_node_near_it(tree: Callable[[str], Path]) -> None:
-    shown = rows(topology.collect(tree("hbm-and-cxl"), gpus=False), "node")
+    shown = rows(scan.collect(tree("hbm-and-cxl"), gpus=False), "node")
     assert [["2", "none, near node 0"], ["3", "none, near node 1"], ["4", "none"]] == [row[:2] for row in shown[3:]]
 
 
 def test_nodes_name_the_gpus_near_them_and_those_whose_memory_they_are(tree: Callable[[str], Path]) -> None:
-    found = topology.collect(tree("grace-hopper"), gpus=False)
+    found = scan.collect(tree("grace-hopper"), gpus=False)
     own = replace(gpu(0, node_by_sysfs=0, memory_node=1), pci_address="0009:01:00.0")
     shown = rows(replace(found, gpus=[own], missing={}), "node")
     assert [["0", "0-71", "480 GiB", "10", "80", "cuda:0", "yes"]] == shown[1:2]
@@ -84,7 +84,7 @@ def test_nodes_name_the_gpus_near_them_and_those_whose_memory_they_are(tree: Cal
 
 
 def test_offline_cpus_are_told(tree: Callable[[str], Path]) -> None:
-    assert "offline: CPUs 0-7,14-15\n" in text(topology.collect(tree("offline"), gpus=False))
+    assert "offline: CPUs 0-7,14-15\n" in text(scan.collect(tree("offline"), gpus=False))
 
 
 @pytest.mark.parametrize(

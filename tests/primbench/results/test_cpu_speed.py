@@ -7,7 +7,8 @@ import time
 import pytest
 
 from primbench.measurement import Samples
-from primbench.results.cpu_speed import EVERY_S, Loop, speed, undisturbed
+from primbench.results.cpu_speed import speed, undisturbed
+from primbench.timing.cpu_probe import EVERY_S, Loop
 
 
 def test_a_loop_takes_time_and_is_timed_now_and_then() -> None:

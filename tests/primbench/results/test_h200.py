@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import doctor, environment
-from primbench.doctor.finding import Finding, Place
+from primbench.doctor.finding import Finding
+from primbench.doctor.place import Place
 from primbench.environment import Environment
 from primbench.environment.difference import difference
 from primbench.numa.topology import Topology

@@ -22,10 +22,16 @@ from msgspec.structs import replace
 
 from primbench import environment
 from primbench.errors import FileError, InvalidRequest, OutputError
-from primbench.measurement import GpuReading, HostReading, Measurement, Method, Samples, Trace
-from primbench.numa.placement import EffectivePlacement, Placement
+from primbench.measurement import GpuReading, HostReading, Measurement, Samples, Trace
+from primbench.numa.placement import EffectivePlacement
+from primbench.results import file as results_file
 from primbench.results import record
-from primbench.results.record import Case, Header, Record, Results, Worker, Writer, encode, read
+from primbench.results.file import Results, encode, read
+from primbench.results.record import Header, Record, Worker
+from primbench.results.writer import Writer
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 from primbench.system import jsonlines
 
 PLACE = environment.collect(gpus=False)
@@ -145,12 +151,12 @@ def test_what_is_written_is_read_back_equal(made: list[Record]) -> None:
 def test_every_record_is_one_line_that_follows_the_published_schema(made: Record) -> None:
     line = encode(made)
     assert line.index(b"\n") == len(line) - 1
-    jsonschema.Draft202012Validator(record.schema()).validate(msgspec.json.decode(line))
+    jsonschema.Draft202012Validator(results_file.schema()).validate(msgspec.json.decode(line))
 
 
 @pytest.mark.parametrize("line", [HEADER, WORKER, RECORD], ids=["header", "worker", "record"])
 def test_the_schema_refuses_a_line_without_a_part(line: Header | Worker | Record) -> None:
-    document = record.schema()
+    document = results_file.schema()
     jsonschema.Draft202012Validator.check_schema(document)
     spoilt = msgspec.json.decode(encode(line))
     jsonschema.validate(spoilt, document)
@@ -361,7 +367,8 @@ def test_a_line_that_cannot_be_taken_back_is_told_with_the_command_that_does(tmp
 import resource
 from pathlib import Path
 from primbench.errors import OutputError
-from primbench.results.record import Writer, read
+from primbench.results.file import read
+from primbench.results.writer import Writer
 worker = read({str(path)!r}).workers[0]
 writer = Writer({str(path)!r}, None)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({path.stat().st_size + 100},) * 2)

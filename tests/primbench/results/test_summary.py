@@ -6,11 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import environment
-from primbench.measurement import GpuReading, Measurement, Method, Samples, Trace
-from primbench.numa.placement import Placement
+from primbench.measurement import GpuReading, Measurement, Samples, Trace
 from primbench.problem import build
-from primbench.results.record import Case, Header, Record, Results
+from primbench.results.file import Results
+from primbench.results.record import Header, Record
 from primbench.results.summary import METRICS, flat, samples
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 
 
 def times(*values_s: float) -> Samples:

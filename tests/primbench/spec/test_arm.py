@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from primbench.errors import InvalidRequest, PlacementError
-from primbench.numa.placement import Placement
 from primbench.spec.arm import (
     PLACEMENT_KEYS,
     RUNTIMES,
@@ -19,6 +18,7 @@ from primbench.spec.arm import (
     parse_arm,
     with_placement_keys,
 )
+from primbench.spec.placement import Placement
 
 GIB = 2**30
 

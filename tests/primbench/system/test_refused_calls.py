@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from primbench.errors import PlacementError
-from primbench.numa.placement import Placement
+from primbench.spec.placement import Placement
 from primbench.system.refused_calls import refused_calls_named
 from primbench.workers import protocol
 from primbench.workers.protocol import Refusal, Start

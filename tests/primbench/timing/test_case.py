@@ -13,10 +13,12 @@ from primbench import problem as problem_file
 from primbench.backends import open_backend
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable, VerificationError
 from primbench.kernels.gemm import Gemm
-from primbench.measurement import Measurement, Method, Samples
+from primbench.measurement import Measurement, Samples
 from primbench.problem import Reference, Step
+from primbench.spec.method import Method
 from primbench.system import memory
-from primbench.timing.case import calls_per_batch, measure, setup
+from primbench.timing.case import measure, setup
+from primbench.timing.cpu import calls_per_batch
 from primbench.timing.feasibility import check_affordable
 from primbench.timing.sampling import Calls, Pace
 

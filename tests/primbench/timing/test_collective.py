@@ -9,7 +9,8 @@ from primbench.backends.numpy import Numpy
 from primbench.distributed.group import Group
 from primbench.errors import UnsupportedCase, VerificationError
 from primbench.kernels.allreduce import Allreduce
-from primbench.measurement import Measurement, Method
+from primbench.measurement import Measurement
+from primbench.spec.method import Method
 from primbench.timing import collective
 from primbench.timing.collective import Lockstep
 from primbench.timing.sampling import CLOCK

@@ -4,7 +4,7 @@ import pytest
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm import Gemm
-from primbench.measurement import Method
+from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.case import measure
 from primbench.timing.inputs import cold_sets

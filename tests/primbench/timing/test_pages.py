@@ -13,12 +13,12 @@ from primbench.backends import missing, open_backend
 from primbench.backends.numpy import Numpy
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.sparse_gemm import SparseGemm
-from primbench.measurement import Method
 from primbench.numa import mempolicy
 from primbench.numa.buffers import host_buffer
 from primbench.numa.pages import PAGE_BYTES, Extent, extent_of
-from primbench.numa.topology import memory_nodes
+from primbench.numa.scan import memory_nodes
 from primbench.problem import Problem, Step, described
+from primbench.spec.method import Method
 from primbench.timing.case import measure_on
 from primbench.timing.pages import extents_of, pages_since, watch
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from primbench.measurement import Method
-from primbench.results.cpu_speed import Loop
+from primbench.spec.method import Method
+from primbench.timing.cpu_probe import Loop
 from primbench.timing.sampling import (
     MIN_SAMPLES,
     Calls,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.numa.placement import Placement
 from primbench.spec.arm import parse_arm
+from primbench.spec.placement import Placement
 from primbench.workers.applied import Outside, mismatch
 from primbench.workers.process import WorkerProcess
 from primbench.workers.protocol import Ready, Start

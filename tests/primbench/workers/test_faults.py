@@ -18,8 +18,9 @@ import jsonschema
 import psutil
 import pytest
 
-from primbench.results import record
-from primbench.results.record import Record, Results
+from primbench.results import file as results_file
+from primbench.results.file import Results
+from primbench.results.record import Record
 
 GONE_WITHIN_S = 20.0
 MARK = "FAULT_TEST_RUN"
@@ -124,7 +125,7 @@ def interrupted_run(run: Run) -> subprocess.Popen[str]:
 
 
 def check_interrupted(run: Run, out: str, err: str) -> None:
-    held = record.read(run.file)
+    held = results_file.read(run.file)
     assert [("ok", None)] == told(held.records)
     assert 1 == len(rows(out))
     assert "Stopped after 1 of 3 cases.\n" == err
@@ -139,7 +140,7 @@ def test_a_worker_killed_in_the_middle_of_a_case_costs_that_case_alone(run: Run)
     worker.kill()
     code, out, _ = ended(front)
 
-    held = record.read(run.file)
+    held = results_file.read(run.file)
     assert 1 == code
     assert ["ok", "failed", "ok"] == [each.status for each in held.records]
     assert str(held.records[1].reason).startswith("worker was killed by SIGKILL")
@@ -164,7 +165,7 @@ FAILURES = {
 
 def test_a_failing_case_is_recorded_and_the_next_one_gets_a_new_worker(run: Run) -> None:
     code, out, err = run.complete(*faults("none", *FAILURES, "print"), "--timeout", "2s", "-o", str(run.file))
-    held = record.read(run.file)
+    held = results_file.read(run.file)
     assert (1, "") == (code, err)
     first, *failed, last = held.records
     assert ("ok", "ok") == (first.status, last.status)
@@ -181,7 +182,7 @@ def test_a_failing_case_is_recorded_and_the_next_one_gets_a_new_worker(run: Run)
 @pytest.mark.parametrize("habit", ["print", "stdin"])
 def test_a_kernel_that_prints_or_reads_does_not_disturb_the_run(run: Run, habit: str) -> None:
     code, _, err = run.complete(*faults("none", habit, "unsupported"), "-o", str(run.file))
-    held = record.read(run.file)
+    held = results_file.read(run.file)
     expected = [("ok", None), ("ok", None), ("skipped", "not with this fault")]
     assert (0, "", expected) == (code, err, told(held.records))
     assert 1 == len(held.workers)
@@ -204,7 +205,7 @@ def test_verbose_shows_where_a_case_failed(run: Run) -> None:
 
 def test_a_case_that_does_not_fit_in_memory_is_skipped_unallocated(run: Run) -> None:
     code, _, _ = run.complete(*gemm("-m1000000", "-m8", "-n1000000", "-k1", "--dry-run"), "-o", str(run.file))
-    held = record.read(run.file)
+    held = results_file.read(run.file)
     assert 0 == code
     assert ["skipped", "ok"] == [each.status for each in held.records]
     assert re.fullmatch(r"needs 7\.\d+ TiB, .* free on this host", str(held.records[0].reason))
@@ -212,7 +213,7 @@ def test_a_case_that_does_not_fit_in_memory_is_skipped_unallocated(run: Run) -> 
 
 def test_every_line_follows_the_published_schema(run: Run) -> None:
     run.complete(*faults("none", "raise", "unsupported", "abort"), "-o", str(run.file))
-    validator = jsonschema.Draft202012Validator(record.schema())
+    validator = jsonschema.Draft202012Validator(results_file.schema())
     lines = [json.loads(line) for line in run.file.read_bytes().splitlines()]
     assert ["header", "worker", "record"] == [line["kind"] for line in lines[:3]]
     assert ["ok", "failed", "skipped", "failed"] == [line["status"] for line in lines if line["kind"] == "record"]
@@ -243,7 +244,7 @@ def test_a_full_disk_ends_the_run_with_a_whole_file_and_the_table(run: Run, smal
     sizes = [f"-m{size}" for size in range(1, 65)]
     on_disk = run.folder / "disk/results.jsonl"
     code, out, err = run.complete(*gemm(*sizes, "-n1", "-k1", "--dry-run"), "-o", str(on_disk), wrapper=small_disk)
-    held = record.read(run.file)
+    held = results_file.read(run.file)
     assert 1 == code
     message = f"Error: {on_disk}: No space left on device; it holds every case finished before this one\n"
     assert message == err
@@ -277,12 +278,12 @@ def test_a_worker_does_not_outlive_a_killed_front(run: Run) -> None:
     assert 1 == len(workers)
     _, alive = psutil.wait_procs(workers, timeout=GONE_WITHIN_S)
     assert [] == [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE]
-    assert [("ok", None)] == told(record.read(run.file).records)
+    assert [("ok", None)] == told(results_file.read(run.file).records)
 
 
 def held_file(run: Run) -> tuple[bytes, Results]:
     run.complete(*faults("none", "raise-once", "unsupported"), "-o", str(run.file))
-    return run.file.read_bytes(), record.read(run.file)
+    return run.file.read_bytes(), results_file.read(run.file)
 
 
 def test_resume_tries_failed_cases_again_and_adds_new_ones(run: Run) -> None:
@@ -290,7 +291,7 @@ def test_resume_tries_failed_cases_again_and_adds_new_ones(run: Run) -> None:
     assert ["ok", "failed", "skipped"] == [each.status for each in first.records]
 
     code, out, _ = run.complete(*faults("none", "raise-once", "unsupported", "print"), "--resume", str(run.file))
-    after = record.read(run.file)
+    after = results_file.read(run.file)
     assert 0 == code
     assert run.file.read_bytes().startswith(before)
     assert ["raise-once", "print"] == [each.case.parameters["fault"] for each in after.records[3:]]
@@ -322,7 +323,7 @@ def test_a_file_removed_during_the_run_is_told_and_what_was_measured_kept(run: R
         rf"Error: {run.file}: was removed .* all that was measured is in {run.folder}/results-.*\.jsonl\n", err
     )
     (kept,) = run.folder.glob("results-*.jsonl")
-    assert [("ok", None)] == told(record.read(kept).records)
+    assert [("ok", None)] == told(results_file.read(kept).records)
 
 
 def test_resume_of_a_finished_run_starts_no_worker(run: Run) -> None:
@@ -365,7 +366,7 @@ def test_output_leaves_an_existing_file_alone(run: Run) -> None:
 
 def test_processes_are_fresh_ones(run: Run) -> None:
     code, _, _ = run.complete(*faults("none", "print"), "--processes", "3", "-o", str(run.file))
-    held = record.read(run.file)
+    held = results_file.read(run.file)
     assert 0 == code
     assert [0, 0, 1, 1, 2, 2] == [each.case.process for each in held.records]
     assert [0, 0, 1, 1, 2, 2] == [each.worker for each in held.records]
@@ -375,5 +376,5 @@ def test_processes_are_fresh_ones(run: Run) -> None:
 def test_a_file_name_that_is_no_utf8_is_recorded_escaped(run: Run) -> None:
     name = os.fsdecode(b"r\xff.jsonl")
     code, _, _ = run.complete(*faults("none"), "-o", name, "--label", os.fsdecode(b"where=\xfe"))
-    header = record.read(run.folder / name).header
+    header = results_file.read(run.folder / name).header
     assert (0, r"r\xff.jsonl", {"where": r"\xfe"}) == (code, header.command[-3], header.labels)

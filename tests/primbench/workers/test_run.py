@@ -14,12 +14,16 @@ from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, FileError, InvalidRequest, OutputError
 from primbench.kernels.chase import Chase
 from primbench.kernels.gemm import Gemm
-from primbench.measurement import Method
-from primbench.numa.placement import Placement
-from primbench.results import record
-from primbench.results.record import Case, Record, Results, Writer
+from primbench.results import file as results_file
+from primbench.results.file import Results
+from primbench.results.record import Record
+from primbench.results.writer import Writer, check_kept, header, keep, left_to_do
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
+from primbench.workers import plan as planning
 from primbench.workers import run
-from primbench.workers.run import check_kept, choose, header, keep, left_to_do, plan
+from primbench.workers.plan import choose, plan
 
 DRY = Method(dry_run=True)
 SMALL, LARGE = Gemm(8, 8, 8), Gemm(10**6, 10**6, 1)
@@ -45,7 +49,7 @@ def two_backends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_records_come_in_the_order_of_the_problems_and_stand_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     records = run.run([SMALL, LARGE], backend="numpy", device="cpu", method=DRY, output=path)
-    held = record.read(path)
+    held = results_file.read(path)
     assert ["ok", "skipped"] == [each.status for each in records]
     assert [SMALL, LARGE] == [each.case.problem() for each in records]
     assert records == held.records
@@ -76,7 +80,7 @@ def test_what_is_measured_while_the_file_is_lost_is_kept_beside_it(tmp_path: Pat
             keep(measured(), writer, found)
         said = re.fullmatch(rf"{path}: was removed or renamed .*; all that was measured is in (.*)", str(caught.value))
         assert said
-        assert records[:2] == found.records == record.read(said[1]).records
+        assert records[:2] == found.records == results_file.read(said[1]).records
         tmp_path.rename(tmp_path.with_name("elsewhere"))
         with pytest.raises(OutputError, match=f"{tempfile.gettempdir()}/results-"):
             check_kept(writer, found)
@@ -103,7 +107,7 @@ def test_all_backends_are_those_installed_and_none_named_is_the_best_one() -> No
 
 
 def test_without_a_gpu_the_cpu_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "has_gpu_node", lambda: False)
+    monkeypatch.setattr(planning, "has_gpu_node", lambda: False)
     assert [("numpy", "cpu")] == choose("gemm", ["numpy"], None)
 
 
@@ -162,7 +166,7 @@ def test_another_method_is_another_case() -> None:
 def test_bytes_that_are_no_text_are_escaped_in_the_header() -> None:
     made = header(["primbench", "\udcff.jsonl", "é"], {"where\udcfe": "\udcfd"})
     assert (["primbench", r"\xff.jsonl", "é"], {r"where\xfe": r"\xfd"}) == (made.command, made.labels)
-    record.encode(made)
+    results_file.encode(made)
 
 
 def test_a_case_asked_for_twice_is_run_twice_and_resumed_once_for_each_record() -> None:
@@ -198,7 +202,7 @@ def test_a_primitive_may_prefer_a_backend_on_cpus(two_backends: None) -> None:
 
 
 def test_what_gpus_take_no_part_in_is_on_the_cpu_even_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "has_gpu_node", lambda: True)
+    monkeypatch.setattr(planning, "has_gpu_node", lambda: True)
     monkeypatch.setattr(backends, "missing", lambda name: None)
     assert [("numba", "cpu")] == choose("chase", [], None, ask=lambda *_: pytest.fail("a worker was asked"))
 

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from primbench.distributed import child
 from primbench.errors import BackendUnavailable, PlacementError
-from primbench.measurement import Method
-from primbench.numa.placement import Placement
-from primbench.results.record import Case, Record, Worker
+from primbench.results.record import Record, Worker
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 from primbench.workers import process
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Start

@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from primbench.errors import BackendUnavailable, InvalidRequest
-from primbench.measurement import Method
-from primbench.results.record import Case, Record, Worker
+from primbench.results.record import Record, Worker
 from primbench.runtimes.limits import properties
 from primbench.spec.arm import Arm, parse_arm
+from primbench.spec.case import Case
+from primbench.spec.method import Method
 from primbench.system.files import read_mounts
 from primbench.workers.process import WorkerProcess
 from primbench.workers.protocol import Start
@@ -104,7 +105,11 @@ def test_what_a_killed_supervisor_leaves_is_cleared_by_the_next_one_and_no_more(
     (left,) = set(folder.iterdir()) - {kept}
     assert control_groups(left.name)
     (folder / "primbench-of-somebody").mkdir()
-    supervisors = {each.pid: each for each in psutil.Process().children() if "supervise" in " ".join(each.cmdline())}
+    supervisors = {
+        each.pid: each
+        for each in psutil.Process().children()
+        if "primbench.workers.supervisor" in " ".join(each.cmdline())
+    }
     supervisors[max(supervisors)].kill()
     wait_until(lambda: not psutil.pid_exists(killed.ready.pid))
     assert left.exists()

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from primbench.backends.numpy import Numpy
 from primbench.errors import BackendUnavailable
-from primbench.measurement import Method
-from primbench.numa.placement import Placement
-from primbench.results.record import Case
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
 from primbench.workers import protocol, worker
 from primbench.workers.protocol import Outcome, Ready, Refusal, Start
 

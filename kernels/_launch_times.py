@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from primbench.cuda import driver
-from primbench.measurement import Method, Samples
+from primbench.measurement import Samples
+from primbench.spec.method import Method
 from primbench.timing.sampling import Clock, collect, secondary_rule
 
 HOLD_S = 20e-3  # at 10 us a launch two thousand: twice what the queue of a stream holds

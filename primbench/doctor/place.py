@@ -1,0 +1,113 @@
+"""What is looked at: this place, or one that a file tells of."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import msgspec
+
+from primbench import environment
+from primbench.doctor import contention
+from primbench.doctor.contention import Contention
+from primbench.environment import Environment
+from primbench.errors import FileError
+from primbench.numa import scan
+from primbench.numa.topology import GpuPlace, Node, Topology
+from primbench.results import file as results_file
+from primbench.system.jsonlines import UNREADABLE, opened
+from primbench.system.nvml import Gpu
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the checks know; they read nothing themselves. A part that a file does not hold is empty.
+
+    opened: backend and device that the process which looked had opened, such as "torch cuda:0"; None for a command.
+    """
+
+    environment: Environment
+    topology: Topology = Topology()
+    contention: Contention = Contention()
+    opened: str | None = None
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Those online but for the GPUs' own memory; [] where they are not known."""
+        nodes = self.topology.nodes if self.topology.nodes is not None else self.environment.nodes
+        return [node for node in nodes or [] if node.gpu is None]
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        return self.environment.devices.gpus or []
+
+    @property
+    def gpu_places(self) -> list[GpuPlace]:
+        return self.topology.gpus or []
+
+    @property
+    def in_container(self) -> bool:
+        """False, too, where it is not known."""
+        runtime = self.environment.confinement.runtime
+        return runtime is not None and runtime.in_container is True
+
+    @property
+    def kernel_version(self) -> tuple[int, int] | None:
+        found = re.match(r"([0-9]{1,3})\.([0-9]{1,3})", self.environment.machine.kernel)
+        return (int(found[1]), int(found[2])) if found else None
+
+    def advice(self, otherwise: str, *, engine: str, kubernetes: str | None = None) -> str:
+        """Words for the runtime in force. engine: options of `docker run`, which Podman has, too; otherwise: where
+        the runtime is another one, none, or not known.
+        """
+        runtime = self.environment.confinement.runtime
+        name = runtime.name if runtime is not None else None
+        if name in ("docker", "podman"):
+            return f"start the container by `{name} run {engine} ...`"
+        return kubernetes if kubernetes is not None and name in ("containerd", "cri-o", "kubernetes") else otherwise
+
+
+def look(root: Path = Path("/")) -> Place:
+    """Observe the place of this process. Never raises. root: of /proc, /sys, /dev and /etc."""
+    return Place(
+        environment=environment.collect(gpus=True, root=root),
+        topology=scan.collect(root),
+        contention=contention.collect(root),
+    )
+
+
+class _Place(msgspec.Struct):
+    """A file of `doctor --json`, its findings left out."""
+
+    place: Place
+
+
+_RESULTS = re.compile(rb'\{\s*"kind"\s*:\s*"header"')
+_START_BYTES = 4096
+_MAX_BYTES = 2**26  # of a document: the largest machine's has some 100 kB, and a device file never ends
+
+
+def read(path: str) -> Place:
+    """The place in a file by `doctor --json`, `env --json`, or in a results file: of its first worker, if it has any.
+
+    Raises FileError where it is none of them.
+    """
+    try:
+        with opened(Path(path)) as file:
+            start = file.read(_START_BYTES)
+            text = b"" if _RESULTS.match(start) else start + file.read(_MAX_BYTES)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from None
+    if _RESULTS.match(start):
+        results = results_file.read(path)
+        for worker in results.workers:
+            return Place(environment=worker.environment, opened=f"{worker.backend} {worker.device}")
+        return Place(environment=results.header.environment)
+    with contextlib.suppress(*UNREADABLE):
+        return msgspec.json.decode(text, type=_Place).place
+    with contextlib.suppress(*UNREADABLE):
+        return Place(environment=msgspec.json.decode(text, type=Environment))
+    raise FileError(
+        f"{path}: none of what can be compared with: a file by `primbench doctor --json` or `env --json`, or a results "
+        "file, of this version of primbench"
+    )

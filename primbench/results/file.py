@@ -1,0 +1,117 @@
+"""Results files: read, checked line by line, and described by a JSON Schema."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from primbench.errors import FileError, PrimbenchError
+from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worker
+from primbench.system.jsonlines import UNREADABLE, whole_lines
+
+if TYPE_CHECKING:
+    import pandas
+
+
+MAX_QUOTED = 200
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole results file."""
+
+    header: Header
+    workers: list[Worker]
+    records: list[Record]
+
+    def frame(self) -> pandas.DataFrame:
+        """The summary of every record as a pandas DataFrame, a row a record. Raises ModuleNotFoundError without it."""
+        import pandas
+
+        from primbench.results.summary import flat
+
+        return pandas.DataFrame([flat(record) for record in self.records])
+
+    def add(self, line: Worker | Record) -> None:
+        if isinstance(line, Record):
+            self.records.append(line)
+        else:
+            self.workers.append(line)
+
+    def latest(self) -> list[Record]:
+        """The records, a failed one replaced by the next try of its case."""
+        found: list[Record] = []
+        failed_at: dict[bytes, int] = {}
+        for record in self.records:
+            key = record.case.key()
+            place = failed_at.pop(key, len(found))
+            found[place : place + 1] = [record]
+            if record.status == "failed":
+                failed_at[key] = place
+        return found
+
+
+def encode(line: Line) -> bytes:
+    """One line of a results file, with its line end."""
+    return msgspec.json.encode(line) + b"\n"
+
+
+class _Version(msgspec.Struct, tag_field="kind", tag="header"):
+    """As much of a header as every schema has: a newer one is to be told from a damaged one."""
+
+    schema_version: int
+
+
+_decode_version = msgspec.json.Decoder(_Version).decode
+
+
+_decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
+
+
+_UNREADABLE = (*UNREADABLE, PrimbenchError)
+
+
+def read(path: str | os.PathLike[str]) -> Results:
+    """Read a results file. Raises FileError naming the line that is not as it should be, and what to do."""
+    lines = whole_lines(Path(path))
+    results = Results(header=_header(path, next(lines, b"")), workers=[], records=[])
+    for number, text in enumerate(lines, 2):
+        line = _line(path, number, text)
+        if isinstance(line, Header):
+            raise FileError(f"{path}:{number}: a second header: two results files in one; keep them apart")
+        results.add(line)
+    return results
+
+
+def _header(path: str | os.PathLike[str], text: bytes) -> Header:
+    try:
+        version = _decode_version(text).schema_version
+    except _UNREADABLE:
+        raise FileError(f"{path}: not a primbench results file: its first line is no header") from None
+    if version > SCHEMA_VERSION:
+        raise FileError(
+            f"{path}: written with schema {version}, this primbench reads up to {SCHEMA_VERSION}: upgrade primbench"
+        )
+    header = _line(path, 1, text)
+    assert isinstance(header, Header)
+    return header
+
+
+def _line(path: str | os.PathLike[str], number: int, text: bytes) -> Line:
+    try:
+        return _decode_line(text)
+    except _UNREADABLE as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:MAX_QUOTED]
+        raise FileError(f"{path}:{number}: not a line of a results file: {reason}") from None
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of one line of a results file."""
+    document = msgspec.json.schema(Line)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "primbench results line",
+    } | document

@@ -1,0 +1,43 @@
+"""One problem on one backend and device, and how to measure it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from primbench.problem import Problem, Value, build
+from primbench.quantities import Whole
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem on one backend and device, and how to measure it.
+
+    parameters: every field of the problem. labels: where the problem comes from (set, application, id).
+    process: which of the repeated fresh processes this is, from 0. arm: where the worker runs, by the name of one of a
+    study's arms; "" outside of studies.
+    """
+
+    primitive: str
+    parameters: dict[str, Value]
+    backend: str
+    device: str
+    method: Method = Method()
+    placement: Placement = Placement()
+    labels: dict[str, str] = {}
+    process: Whole = 0
+    arm: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """Processes that take part in a call: the field of that name, in problems that have it."""
+        found = self.parameters.get("ranks", 1)
+        return found if isinstance(found, int) else 1
+
+    def problem(self) -> Problem:
+        """Raises InvalidRequest where the fields do not make a problem."""
+        return build(self.primitive, self.parameters)
+
+    def key(self) -> bytes:
+        """Equal for two cases exactly when they ask for the same thing."""
+        return msgspec.json.encode(self, order="deterministic")

@@ -1,0 +1,39 @@
+"""The same cases in several arms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from primbench.quantities import Whole
+from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """The same cases in several arms, pair after pair of fresh processes.
+
+    arms: the first is the baseline. cases: what each arm runs in each pair, of no arm yet. pairs: at most, with
+    until_settled, else exactly. seed: of the order of arms and of cases. other_builds: whether an arm whose framework
+    is another build than the baseline's is run, too. notes: what is to be known of the arms.
+    """
+
+    title: str = ""
+    arms: list[Arm]
+    cases: list[Case]
+    pairs: Whole
+    until_settled: bool = False
+    seed: int = 0
+    other_builds: bool = False
+    notes: list[str] = []
+
+
+AGAIN = " (again)"
+"""What the second one of two equal arms has after its name."""
+
+
+def with_itself(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms and the first one once more, whose difference from itself is what the study cannot see below."""
+    return [*arms, *(replace(first, name=first.name + AGAIN) for first in arms[:1])]

@@ -1,0 +1,37 @@
+"""Times of calls on a CPU."""
+
+from __future__ import annotations
+
+from primbench.measurement import Measurement
+from primbench.spec.method import Method
+from primbench.timing.sampling import Calls, Pace, Rule, collect, main_rule, warm_up
+
+BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
+CPU_MISSING = dict.fromkeys(
+    ("enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu"), "calls on a CPU return when they are done"
+)
+
+
+def measure_cpu(calls: Calls, method: Method, secondary: Rule, pace: Pace) -> Measurement:
+    """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
+    per_batch = calls_per_batch(calls, pace)
+    take = pace.host_timed(calls, per_batch)
+    warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
+    batch_s = collect(
+        take, main_rule(method), pace.now, calls_per_sample=per_batch, taken_by="host clock", loop=pace.loop
+    )
+    if per_batch == 1:
+        return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
+    single = pace.host_timed(calls, 1)
+    wall_s = collect(single, secondary, pace.now, calls_per_sample=1, taken_by="host clock", loop=pace.loop)
+    return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
+
+
+def calls_per_batch(calls: Calls, pace: Pace) -> int:
+    """The smallest power of two of calls that lasts at least 50 us, the quicker of two tries counting."""
+    count = 1
+    while True:
+        take = pace.host_timed(calls, count)
+        if min(take()[0], take()[0]) * count >= BATCH_S:
+            return count
+        count *= 2

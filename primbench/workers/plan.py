@@ -1,0 +1,126 @@
+"""From problems to cases: which backends and devices each is for."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from primbench import backends as backend_files
+from primbench.environment.devices import has_gpu_node
+from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
+from primbench.problem import Problem, backends_of, problem_class
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
+from primbench.workers.protocol import Ready
+from primbench.workers.session import ask_a_worker
+
+ALL = "all"
+Place = tuple[str, str]
+"""Backend and device."""
+
+
+Ask = Callable[[tuple[str, ...], str | None], Ready]
+
+
+def plan(
+    entries: Iterable[tuple[Problem, Mapping[str, str]]],
+    *,
+    backends: Sequence[str],
+    device: str | None,
+    method: Method,
+    placement: Placement,
+    processes: int,
+    elsewhere: bool = False,
+) -> list[Case]:
+    """Every problem on every backend and device asked for, all of it once a process.
+
+    Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
+    ("cpu" or "cuda") is for such devices only, and one on a backend without a kernel for it is skipped when it is run.
+    elsewhere: nothing runs on what is installed here, and so a backend need not be that is named.
+    Raises InvalidRequest where none is left, or a backend has a kernel for none.
+    """
+    listed, ask = list(entries), functools.cache(ask_a_worker)
+    primitives = list(dict.fromkeys(problem.primitive for problem, _ in listed))
+    _check_backends(primitives, backends, elsewhere=elsewhere)
+    places = {primitive: _places(primitive, backends, device, ask) for primitive in primitives}
+    order = list(dict.fromkeys(place for chosen in places.values() for place in chosen))
+    cases = [
+        Case(
+            primitive=problem.primitive,
+            parameters=problem.on(place[1]).parameters(),
+            backend=place[0],
+            device=place[1],
+            method=method,
+            placement=placement,
+            labels=dict(labels),
+            process=process,
+        )
+        for process in range(processes)
+        for place in order
+        for problem, labels in listed
+        if place in places[problem.primitive] and labels.get("device") in (None, place[1].partition(":")[0])
+    ]
+    if listed and not cases:
+        asked = sorted({labels.get("device", "") for _, labels in listed})
+        raise InvalidRequest(f"every entry is for {', '.join(asked)}, this run is on {', '.join(p[1] for p in order)}")
+    return cases
+
+
+def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask = ask_a_worker) -> list[Place]:
+    """The backends and devices that a request means. What only a framework can tell, a worker is asked.
+
+    Raises BackendUnavailable or InvalidRequest for a backend or device that is named and cannot be had.
+    """
+    _check_backends([primitive], backends)
+    return _places(primitive, backends, device, ask)
+
+
+def _places(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[Place]:
+    named = [name for name in backends if name != ALL]
+    _check_device(device)
+    if device is None and not (problem_class(primitive).on_gpus and has_gpu_node()):
+        device = "cpu"
+    if device == "cpu":
+        chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
+        if not backends:
+            preferred = problem_class(primitive).cpu_backend
+            chosen = [preferred] if preferred else chosen[:1]
+        if not chosen:
+            reasons = (f"{name}: {backend_files.missing(name)}" for name in backends_of(primitive))
+            raise BackendUnavailable(f"{primitive} has no backend on a CPU here: {'; '.join(reasons)}")
+        return [(name, "cpu") for name in chosen]
+    if any(map(backend_files.missing, named)):  # they are elsewhere, and no worker here can tell of their devices
+        if device == ALL:
+            raise InvalidField(
+                f"device=all: {named[0]} would tell which, and is not installed here: name one, as cuda:0"
+            )
+        return [(name, device or "cuda:0") for name in named]
+    ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
+    devices = [ready.device]
+    if device == ALL:
+        devices = [f"cuda:{number}" for number in range(len(ready.environment.devices.gpus or [ready.device]))]
+    names = named or [ready.backend]
+    if ALL in backends:
+        names = backend_files.candidates(backends_of(primitive), ready.device.split(":")[0])
+    return [(name, place) for place in devices for name in names]
+
+
+def _check_backends(primitives: Sequence[str], backends: Sequence[str], *, elsewhere: bool = False) -> None:
+    for name in backends:
+        if name == ALL:
+            continue
+        reason = backend_files.missing(name)
+        if reason is not None and not elsewhere:
+            raise BackendUnavailable(f"backend={name}: {reason}")
+        if primitives and not any(name in backends_of(primitive) for primitive in primitives):
+            having = sorted({other for primitive in primitives for other in backends_of(primitive)})
+            raise InvalidRequest(
+                f"backend {name} has no kernel for {', '.join(primitives)}: ask for {', '.join(having)}"
+            )
+
+
+def _check_device(device: str | None) -> None:
+    if device not in (None, "cpu", ALL) and not re.fullmatch(r"cuda:\d{1,3}", device):
+        raise InvalidField(f"device={device}: cpu, cuda:N (N from 0) or all")
