@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from primbench.cli.compare import is_met, publish
+from primbench.cli.compare import FailOn, is_met
 from primbench.cli.echo import say
 from primbench.cli.measuring import resuming
-from primbench.cli.options import GroupedCommand, GroupedOption
-from primbench.cli.outputs import check_outputs
-from primbench.cli.study import DEFAULT_SIZES, carry_out, refuse_beside_resume, resumed, study_of, study_options
+from primbench.cli.options import GroupedCommand, grouped
+from primbench.cli.outputs import check_outputs, publish
+from primbench.cli.study import (
+    DEFAULT_SIZES,
+    carry_out,
+    refuse_beside_resume,
+    request_of,
+    resumed,
+    study_of,
+    study_options,
+)
 from primbench.compare import Comparison
 from primbench.experiments import ablation
 from primbench.results.file import Results
 from primbench.spec.arm import Arm
-from primbench.spec.placement import Placement
 from primbench.spec.study import Study
 from primbench.system.files import attempt
 from primbench.workers.protocol import Start
@@ -35,23 +43,23 @@ def _run(**values: Any) -> None:
         carry_out(study, begun, values, _show)
 
 
-def _gone_on_with(held: Results, values: dict[str, Any]) -> Study:
+def _gone_on_with(held: Results, values: Mapping[str, Any]) -> Study:
     """Raises InvalidRequest where the file holds no study, or another one."""
     study = resumed(held, values)
     ablation.check(study)
     return study
 
 
-def _show(found: Results, comparison: Comparison, values: dict[str, Any]) -> None:
-    """Raises OutputError as publish() does. Exit 1 by --fail-on, for which every arm is set against the host."""
-    from primbench.report import ablation as report
+def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> None:
+    """Raises OutputError as put_out() does. Exit 1 by --fail-on, for which every arm is set against the host."""
+    from primbench.report import ablation as words
 
-    publish(ablation.waterfall(found, comparison), report, values)
-    if is_met(values["fail_on"], comparison):
+    publish(ablation.waterfall(found, comparison), words, values)
+    if is_met(fail_on, comparison):
         sys.exit(1)
 
 
-def _asked(values: dict[str, Any]) -> Study:
+def _asked(values: Mapping[str, Any]) -> Study:
     """Raises InvalidRequest, FileError, and BackendUnavailable where not even the first step can be started."""
     import primbench.suites as suites
 
@@ -61,7 +69,7 @@ def _asked(values: dict[str, Any]) -> Study:
     entries = [(each.problem, each.labels) for each in suites.read(values["sizes"] or DEFAULT_SIZES, only=only)]
     base = ablation.bare(runner)
     title = f"{values['runtime']} by {runner}, one ingredient after the other"
-    study = study_of([ablation.HOST, base], entries, values, Placement(), title)
+    study = study_of([ablation.HOST, base], entries, request_of(values), title=title)
     start = Start(backend=study.cases[0].backend, device=study.cases[0].device)
     left_out: dict[str, str] = {}
     cpuset = attempt(left_out, ablation.FAR_CPUS, lambda: ablation.far_cpus(study.cases[0].device))
@@ -81,20 +89,16 @@ def _refusal(arm: Arm, start: Start, *, quiet: bool) -> str | None:
     return ablation.refusal_of(arm, start)
 
 
-def _option(group: str, *names: str, **attributes: Any) -> click.Option:
-    return GroupedOption(names, group=group, **attributes)
-
-
 command = GroupedCommand(
     "ablate",
     callback=_run,
     params=[
-        _option("Container", "--runtime", type=click.Choice(list(ablation.RUNNERS)), default="docker",
+        grouped("Container", "--runtime", type=click.Choice(list(ablation.RUNNERS)), default="docker",
                 show_default=True, help="Whose container is put together; it need not be installed."),
-        _option("Container", "--runner", type=click.Choice(["runc", "crun"]),
+        grouped("Container", "--runner", type=click.Choice(["runc", "crun"]),
                 help="What starts it. Default: what the runtime itself uses, where it works here, else the other."),
-        _option("Container", "--no-new-privileges", is_flag=True, help="Add that, too."),
-        _option("Container", "--cpus", "quota", type=click.FloatRange(LEAST_CPUS), metavar="N",
+        grouped("Container", "--no-new-privileges", is_flag=True, help="Add that, too."),
+        grouped("Container", "--cpus", "quota", type=click.FloatRange(LEAST_CPUS), metavar="N",
                 help="Add a quota of so many CPUs' time, too."),
         *study_options(),
     ],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import click
 
-from primbench.cli.echo import say
 from primbench.cli.options import FILE, GroupedCommand, GroupedOption
-from primbench.cli.outputs import EXPORTS, check_outputs, write
+from primbench.cli.outputs import check_outputs, publish
 from primbench.compare import Comparison, compare, compare_files
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
@@ -27,40 +27,28 @@ def is_met(fail_on: FailOn, comparison: Comparison) -> bool:
     """
     if fail_on == "never":
         return False
-    cases = comparison.cases
-    verdicts = {case.verdict for case in cases}
-    if "slower" in verdicts or any(case.fails_more for case in cases) or all(case.is_untellable for case in cases):
+    if _is_slower(comparison):
         return True
     if fail_on == "slower":
         return False
+    verdicts = {case.verdict for case in comparison.cases}
     return bool(verdicts.intersection(DIFFERENT)) or (fail_on == "inconclusive" and not comparison.is_decided)
 
 
-def show(comparison: Comparison, values: dict[str, Any]) -> None:
-    """Print the comparison, unless stdout was given to an export, and write the exports; exit 1 by --fail-on.
+def _is_slower(comparison: Comparison) -> bool:
+    cases = comparison.cases
+    if any(case.verdict == "slower" or case.fails_more for case in cases):
+        return True
+    return all(case.is_untellable for case in cases)
 
-    Raises OutputError where an export cannot be written; the table is out by then.
-    """
-    from primbench.report import comparison as report
 
-    publish(comparison, report, values)
-    if is_met(values["fail_on"], comparison):
+def show(comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> None:
+    """Print the comparison and write the exports, as outputs.put_out() does; exit 1 by --fail-on."""
+    from primbench.report import comparison as words
+
+    publish(comparison, words, values)
+    if is_met(fail_on, comparison):
         sys.exit(1)
-
-
-def publish(found: Any, report: Any, values: dict[str, Any]) -> None:
-    """Print it, unless stdout was given to an export, and write the exports. report: the module that words them.
-
-    Raises OutputError where one of them cannot be written; the others are out by then.
-    """
-    exports = {"csv_path": report.to_csv, "markdown_path": report.to_markdown, "json_path": report.to_json}
-    try:
-        for name, export in exports.items():
-            if values[name] is not None:
-                write(values[name], export(found))
-    finally:
-        if "-" not in [values[name] for name in EXPORTS]:
-            say(report.text(found), nl=False)
 
 
 def _compare(file: str, other: str | None, baseline: str | None, **values: Any) -> None:
@@ -72,7 +60,7 @@ def _compare(file: str, other: str | None, baseline: str | None, **values: Any) 
         raise InvalidRequest("--baseline and two files: the first file is the baseline")
     else:
         comparison = compare_files(one, _read(other), (file, other))
-    show(comparison, values)
+    show(comparison, values, values["fail_on"])
 
 
 def _read(file: str) -> Results:

@@ -28,7 +28,7 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
 def command(fix: bool, against: str | None, json_path: str | None) -> None:
     from primbench import doctor
-    from primbench.cli.outputs import check_files, write
+    from primbench.cli.outputs import check_files, put_out
     from primbench.doctor import against as other
     from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
@@ -41,9 +41,6 @@ def command(fix: bool, against: str | None, json_path: str | None) -> None:
         told = other.compare(here, there, str(against))
         differs = any(finding.check.startswith("against-") for finding in told)
         findings += told if differs else [*told, other.nothing_differs(str(against))]
-    if json_path is not None:
-        write(json_path, to_json(here, findings))
-    if json_path != "-":
-        click.echo(to_text(here, findings, fix=fix), nl=False)
+    put_out({json_path: lambda: to_json(here, findings)}, lambda: to_text(here, findings, fix=fix), click.echo)
     if any(finding.severity == "problem" for finding in findings):
         sys.exit(1)

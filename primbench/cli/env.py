@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from primbench.cli.echo import say
 from primbench.cli.options import FILE
 
 
@@ -23,17 +22,14 @@ def command(context: click.Context, json_path: str | None) -> None:
     import msgspec
 
     from primbench import environment
-    from primbench.cli.outputs import check_files, write
+    from primbench.cli.outputs import check_files, put_out
     from primbench.report.environment import listing
     from primbench.report.plain import json_of
 
     check_files([json_path])
     found, sources = environment.collect(gpus=True), environment.sources()
-    if json_path is not None:
-        document = msgspec.to_builtins(found) | {"sources": sources}
-        write(json_path, json_of(document))
-    if json_path != "-":
-        say(listing(found, sources), nl=False)
+    document = msgspec.to_builtins(found) | {"sources": sources}
+    put_out({json_path: lambda: json_of(document)}, lambda: listing(found, sources))
 
 
 @command.command(short_help="Say what is the same in two places, and what differs.")
@@ -48,7 +44,7 @@ def diff(a: str, b: str, json_path: str | None) -> None:
 
     Exit status: 0 whether they differ or not, 2 where a file cannot be read.
     """
-    from primbench.cli.outputs import check_files, write
+    from primbench.cli.outputs import check_files, put_out
     from primbench.doctor.place import read
     from primbench.environment.difference import difference
     from primbench.report.environment import comparison
@@ -58,7 +54,4 @@ def diff(a: str, b: str, json_path: str | None) -> None:
     one, other = read(a), read(b)
     same_work = one.opened is not None and one.opened == other.opened
     found = difference(one.environment, other.environment, same_work=same_work)
-    if json_path is not None:
-        write(json_path, json_of(found))
-    if json_path != "-":
-        say(comparison(found, a, b), nl=False)
+    put_out({json_path: lambda: json_of(found)}, lambda: comparison(found, a, b))

@@ -32,12 +32,12 @@ def command() -> None:
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write time and size as JSON; - is stdout.")
 def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], json_path: str | None) -> None:
     from primbench.cli.measuring import signals_unwind
-    from primbench.cli.outputs import EXPORTS, check_outputs, write
+    from primbench.cli.outputs import check_files, put_out
     from primbench.report.plain import json_of
     from primbench.runtimes.images import build, pins
     from primbench.units import format_bytes, format_time
 
-    check_outputs(dict.fromkeys(EXPORTS) | {"json_path": json_path})
+    check_files([json_path])
     usual = f"{DEFAULT_TAG}.sif" if runtime == "apptainer" else DEFAULT_TAG
     request = build.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
     if other := pins.unpinned(extras):
@@ -48,10 +48,7 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
         )
     with signals_unwind():
         made = build.build(request)
-    if json_path is not None:
-        write(json_path, json_of(made))
-    if json_path != "-":
-        size = f"size unknown ({made.missing['size_bytes']})" if made.missing else format_bytes(made.size_bytes)
-        say(f"{made.name}: {size} with its base {base}, built in {format_time(made.build_s)}")
-        arm = f"{runtime}:image={made.name}"
-        say(shlex.join(["primbench", "study", "containers", "--arm", "host", "--arm", arm]))
+    size = f"size unknown ({made.missing['size_bytes']})" if made.missing else format_bytes(made.size_bytes)
+    built = f"{made.name}: {size} with its base {base}, built in {format_time(made.build_s)}"
+    study = ["primbench", "study", "containers", "--arm", "host", "--arm", f"{runtime}:image={made.name}"]
+    put_out({json_path: lambda: json_of(made)}, lambda: f"{built}\n{shlex.join(study)}\n")

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
@@ -27,9 +28,10 @@ from primbench.report.environment import shown
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
-from primbench.results.writer import Writer, check_kept, header, keep, left_to_do
+from primbench.results.writer import Writer, check_kept, header, left_to_do
 from primbench.spec.case import Case
 from primbench.workers.plan import ALL, plan
+from primbench.workers.run import keep_all
 from primbench.workers.session import Session
 
 MOST_CHANGES = 4
@@ -40,7 +42,7 @@ Run = Callable[[Session, Iterable[Case], Callable[[str], None]], Iterable[Worker
 Entries = Sequence[tuple[Problem, Mapping[str, str]]]
 
 
-def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
+def measure_and_report(entries: Entries, values: Mapping[str, Any]) -> None:
     """Run the entries with the options in ``values``; exit 1 on a failed case, 130 or 143 when interrupted.
 
     Of several processes that a launcher started for a collective, rank 0 does so; the others lend it their ranks and
@@ -56,7 +58,7 @@ def measure_and_report(entries: Entries, values: dict[str, Any]) -> None:
             _measure_and_report(entries, values, leader)
 
 
-def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader | None) -> None:
+def _measure_and_report(entries: Entries, values: Mapping[str, Any], leader: Leader | None) -> None:
     check_outputs(values)
     _check_resume(values)
     with resuming(values["resume"]) as begun:
@@ -66,7 +68,7 @@ def _measure_and_report(entries: Entries, values: dict[str, Any], leader: Leader
         _measure_the_rest(entries, values, leader, begun)
 
 
-def _measure_the_rest(entries: Entries, values: dict[str, Any], leader: Leader | None, begun: Begun | None) -> None:
+def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leader | None, begun: Begun | None) -> None:
     cases = plan(
         entries,
         backends=values["backends"],
@@ -83,22 +85,32 @@ def _measure_the_rest(entries: Entries, values: dict[str, Any], leader: Leader |
         trace=values["trace"],
         skip_unavailable=ALL in values["backends"],
         verbose=values["verbose"],
-        first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
+        first_worker=next_worker(found),
         leader=leader,
-        admit=_of_its_machine(values["resume"], found.workers),
     )
     left = left_to_do(cases, found)
+    running = partial(_on_its_machine, path=values["resume"], begun=list(found.workers))
     with writing(values["output"], begun, found.header) as writer:
-        ended = run_cases(left, len(left), session, writer, found, quiet=values["quiet"], verbose=values["verbose"])
+        ended = run_cases(left, len(left), session, writer, found, values, run=running)
     results = replace(found, records=found.latest())
     report(results, values)
+    exit_as(ended, results.records)
+
+
+def next_worker(found: Results) -> int:
+    """The number of the first worker that is added to a results file."""
+    return 1 + max((worker.worker for worker in found.workers), default=-1)
+
+
+def exit_as(ended: PrimbenchError | SystemExit | None, records: Iterable[Record]) -> None:
+    """Raise what ended a run early; exit 1 where a case failed."""
     if ended is not None:
         raise ended
-    if any(record.status == "failed" for record in results.records):
+    if any(record.status == "failed" for record in records):
         sys.exit(1)
 
 
-def _roof_cases(cases: list[Case], values: dict[str, Any]) -> list[Case]:
+def _roof_cases(cases: list[Case], values: Mapping[str, Any]) -> list[Case]:
     """What bounds the cases, once a device and on the backend that is best there, whichever they run on."""
     found: list[Case] = []
     for device in dict.fromkeys(case.device for case in cases):
@@ -146,15 +158,20 @@ def resuming(path: str | None) -> Iterator[Begun | None]:
         yield Begun(writer, held)
 
 
-def _of_its_machine(resume: str | None, workers: Sequence[Worker]) -> Callable[[Worker], None]:
+def _on_its_machine(
+    session: Session,
+    cases: Iterable[Case],
+    tell: Callable[[str], None],
+    *,
+    path: str | None,
+    begun: Sequence[Worker],
+) -> Iterator[Worker | Record]:
     """Refuses a worker that sees other GPUs than those of the file did, which this process does not touch."""
-    begun = {(each.backend, each.device): each.environment for each in reversed(workers)}
-
-    def admit(worker: Worker) -> None:
-        if resume is not None and (worker.backend, worker.device) in begun:
-            _check_machine(resume, begun[worker.backend, worker.device], worker.environment)
-
-    return admit
+    places = {(each.backend, each.device): each.environment for each in reversed(begun)}
+    for line in session.run(cases):
+        if isinstance(line, Worker) and path is not None and (line.backend, line.device) in places:
+            _check_machine(path, places[line.backend, line.device], line.environment)
+        yield line
 
 
 def _check_machine(path: str, begun: Environment, now: Environment) -> None:
@@ -217,7 +234,7 @@ def signals_unwind() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
+def _alone(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
     return session.run(cases)
 
 
@@ -227,28 +244,25 @@ def run_cases(
     session: Session,
     writer: Writer | None,
     found: Results,
-    *,
-    quiet: bool,
-    verbose: bool,
-    run: Run = _run,
+    values: Mapping[str, Any],
+    run: Run = _alone,
 ) -> PrimbenchError | SystemExit | None:
     """Add what is measured to ``found``; returns what ended it early, to be raised after the table.
 
     cases: asked for one by one, ``total`` at most. run: what becomes of them in a session, and what is to be told.
     """
     held_count = len(found.records)
-    ended = None
     try:
         try:
-            with signals_unwind(), session, progress(total, quiet=quiet, verbose=verbose) as shown:
-                keep(run(session, _announced(cases, shown.announce), shown.tell), writer, found)
+            with signals_unwind(), progress(total, quiet=values["quiet"], verbose=values["verbose"]) as shown:
+                keep_all(session, run(session, _announced(cases, shown.announce), shown.tell), writer, found)
         except (KeyboardInterrupt, SystemExit) as stop:
             click.echo(f"Stopped after {len(found.records) - held_count} of {total} cases.", err=True)
-            ended = stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
-        check_kept(writer, found)
+            check_kept(writer, found)
+            return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return error
-    return ended
+    return None
 
 
 def _announced(cases: Iterable[Case], announce: Callable[[Case], None]) -> Iterator[Case]:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from primbench import backends
 from primbench.cli.echo import say
-from primbench.cli.measuring import run_cases, writing
-from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, GroupedOption, complete, parsed
-from primbench.cli.outputs import check_files, write
+from primbench.cli.measuring import exit_as, run_cases, writing
+from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, complete, grouped, parsed
+from primbench.cli.outputs import check_files, put_out
 from primbench.errors import BackendUnavailable, FileError
 from primbench.experiments import numa
 from primbench.experiments.numa import CHASE, CPU, LAUNCH
 from primbench.experiments.numa_analysis import analyse
 from primbench.numa import scan
+from primbench.report.numa import text
 from primbench.report.plain import json_of
 from primbench.results.file import Results
 from primbench.results.writer import header
+from primbench.spec.case import Case
 from primbench.system import memory
 from primbench.units import parse_size
 from primbench.workers.plan import ALL, choose
@@ -39,29 +42,28 @@ def _run(**values: Any) -> None:
     found = scan.collect()
     axes = numa.axes_of(found)
     chosen, missing = _backends(values["backend"], values["device"])
-    size_bytes = values["size_bytes"]
-    if size_bytes is None:
-        size_bytes = _default_bytes(on_host=all(device == CPU for device, _ in chosen))
-    asked = {"size_bytes": size_bytes, "rounds": values["rounds"], "seed": values["seed"]}
+    on_host = all(device == CPU for device, _ in chosen)
+    asked = {
+        "size_bytes": _default_bytes(on_host=on_host) if values["size_bytes"] is None else values["size_bytes"],
+        "rounds": values["rounds"],
+        "seed": values["seed"],
+    }
     cases = numa.cases_of(axes, chosen, **asked)
-    if not values["quiet"] and len(cases) > MANY_CASES:
-        workers = {(case.placement, case.process, case.device) for case in cases}
-        say(f"{len(cases)} cases in {len(workers)} processes; fewer --rounds take less.", err=True)
+    if not values["quiet"]:
+        _warn_of_many(cases)
     session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
     results = Results(header=header(sys.argv, {}), workers=[], records=[])
     with writing(values["output"], None, results.header) as writer:
-        ended = run_cases(cases, len(cases), session, writer, results, quiet=values["quiet"], verbose=values["verbose"])
+        ended = run_cases(cases, len(cases), session, writer, results, values)
     result = analyse(axes, found, results.records, missing=missing, **asked)
-    if values["json_path"] != "-":
-        from primbench.report.numa import text
+    put_out({values["json_path"]: lambda: json_of(result)}, lambda: text(result, found))
+    exit_as(ended, results.records)
 
-        say(text(result, found), nl=False)
-    if values["json_path"] is not None:
-        write(values["json_path"], json_of(result))
-    if ended is not None:
-        raise ended
-    if any(record.status == "failed" for record in results.records):
-        sys.exit(1)
+
+def _warn_of_many(cases: Sequence[Case]) -> None:
+    if len(cases) > MANY_CASES:
+        workers = {(case.placement, case.process, case.device) for case in cases}
+        say(f"{len(cases)} cases in {len(workers)} processes; fewer --rounds take less.", err=True)
 
 
 def _backends(backend: str | None, device: str | None) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
@@ -90,31 +92,27 @@ def _default_bytes(*, on_host: bool) -> int:
     return min(max(least, 2 * memory.last_level_cache_bytes()), most)
 
 
-def _option(group: str, *names: str, **attributes: Any) -> click.Option:
-    return GroupedOption(names, group=group, **attributes)
-
-
 command = GroupedCommand(
     "numa",
     callback=_run,
     params=[
-        _option("Where", "--device", metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."),
-        _option("Measure", "--backend", metavar="NAME", shell_complete=complete(backends.names),
+        grouped("Where", "--device", metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."),
+        grouped("Measure", "--backend", metavar="NAME", shell_complete=complete(backends.names),
                 help=f"{', '.join(backends.names())}. Default: the best one on the device."),
-        _option("Measure", "--rounds", type=click.IntRange(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
+        grouped("Measure", "--rounds", type=click.IntRange(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
                 help="Fresh processes of every CPU node; intervals are over them."),
-        _option("Measure", "--bytes", "size_bytes", type=parsed("size", parse_size), metavar="SIZE",
+        grouped("Measure", "--bytes", "size_bytes", type=parsed("size", parse_size), metavar="SIZE",
                 help="Of a copy or a chased buffer. Default: 128 MiB on a GPU, else twice the caches, 64 to 256 MiB."),
-        _option("Measure", "--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True,
+        grouped("Measure", "--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True,
                 help="Seed of the inputs and of the order of cells."),
-        _option("Measure", "--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
+        grouped("Measure", "--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
                 help="Give up a case after so long."),
-        _option("Output", "-o", "--output", "output", type=FILE, metavar="FILE.jsonl",
+        grouped("Output", "-o", "--output", "output", type=FILE, metavar="FILE.jsonl",
                 help="Write a new results file, every record as it comes."),
-        _option("Output", "--json", "json_path", type=FILE, metavar="FILE",
+        grouped("Output", "--json", "json_path", type=FILE, metavar="FILE",
                 help="Write the matrices as one JSON document; - is stdout."),
-        _option("Output", "-q", "--quiet", is_flag=True, help="No progress."),
-        _option("Output", "-v", "--verbose", is_flag=True, help="Show what workers print."),
+        grouped("Output", "-q", "--quiet", is_flag=True, help="No progress."),
+        grouped("Output", "-v", "--verbose", is_flag=True, help="Show what workers print."),
     ],
     help="Measure which NUMA node is near which GPU, and what the others cost.\n\n"
          "Copies with the thread on every node that has CPUs and the buffer on every node that has memory, both "

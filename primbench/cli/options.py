@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +33,11 @@ class GroupedOption(click.Option):
     def __init__(self, *args: Any, group: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.group = group
+
+
+def grouped(group: str, *names: str, **attributes: Any) -> click.Option:
+    """An option that --help lists under the heading ``group``."""
+    return GroupedOption(names, group=group, **attributes)
 
 
 class GroupedCommand(click.Command):
@@ -159,12 +165,8 @@ NODE = parsed("node", numa_node)
 LABEL = parsed("key=value", key_value)
 
 
-def _in_group(group: str) -> Callable[..., click.Option]:
-    return lambda *names, **kwargs: GroupedOption(names, group=group, **kwargs)
-
-
 def _where() -> list[click.Option]:
-    option = _in_group("Where")
+    option = partial(grouped, "Where")
     return [
         option("--device", metavar="cpu|cuda:N|all", help="Default: the first GPU, else the CPU."),
         option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
@@ -182,7 +184,7 @@ def _where() -> list[click.Option]:
 
 
 def _measure() -> list[click.Option]:
-    option = _in_group("Measure")
+    option = partial(grouped, "Measure")
     return [
         option("--backend", "backends", multiple=True, metavar="NAME|all",
                shell_complete=complete(lambda: [*backends.names(), ALL]),
@@ -218,7 +220,7 @@ def _against(text: str) -> Yardstick:
 
 def output_options() -> list[click.Option]:
     """What becomes of records, for measuring commands and for `show`."""
-    option = _in_group("Output")
+    option = partial(grouped, "Output")
     return [
         option("--against", type=parsed("baseline", _against), metavar="BASELINE",
                help='Set other times beside: a results file, reference:h200, or published:"NVIDIA V100".'),
@@ -231,7 +233,7 @@ def output_options() -> list[click.Option]:
 
 
 def _record() -> list[click.Option]:
-    option = _in_group("Output")
+    option = partial(grouped, "Output")
     return [
         option("-o", "--output", "output", type=FILE, metavar="FILE.jsonl",
                help="Write a new results file, every record as it comes."),
@@ -250,7 +252,7 @@ def measuring_options() -> list[click.Option]:
 
 def versus_options() -> list[click.Option]:
     """By which a measuring command becomes a study."""
-    option = _in_group("Compare")
+    option = partial(grouped, "Compare")
     return [
         option("--versus", type=parsed("arm", parse_arm), multiple=True, metavar="ARM",
                help="Measure here and there in turn, as in podman:cpus=2, and say what it costs; repeatable."),
@@ -259,16 +261,18 @@ def versus_options() -> list[click.Option]:
     ]  # fmt: skip
 
 
-def method_of(values: dict[str, Any]) -> Method:
-    """Raises InvalidRequest where the options contradict each other."""
+def method_of(values: Mapping[str, Any], *, seed: int | None = None, max_time_s: float | None = None) -> Method:
+    """seed, max_time_s: in place of those of the options. Raises InvalidRequest where the options contradict."""
+    min_time_s: float = values["min_time"]
+    max_time_s = values["max_time"] if max_time_s is None else max_time_s
     return Method(
         cache=values["cache"],
         max_noise=values["max_noise"],
-        min_time_s=min(values["min_time"], values["max_time"]) if is_default("min_time") else values["min_time"],
-        max_time_s=values["max_time"],
-        seed=values["seed"],
+        min_time_s=min(min_time_s, max_time_s) if is_default("min_time") else min_time_s,
+        max_time_s=max_time_s,
+        seed=values["seed"] if seed is None else seed,
         check=values["check"],
-        dry_run=values["dry_run"],
+        dry_run=values.get("dry_run", False),
     )
 
 
@@ -278,7 +282,7 @@ def is_default(name: str) -> bool:
     return source is click.core.ParameterSource.DEFAULT
 
 
-def placement_of(values: dict[str, Any]) -> Placement:
+def placement_of(values: Mapping[str, Any]) -> Placement:
     """Raises PlacementError where the options contradict each other."""
     names = ("cpus", "numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "threads")
     return Placement(**{name: values[name] for name in names})

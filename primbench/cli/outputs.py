@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -18,6 +18,18 @@ from primbench.results.file import Results
 
 EXPORTS = ("csv_path", "markdown_path", "json_path")
 RESULTS_FILES = ("output", "resume", "file")
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Report(Protocol[T_contra]):
+    """What puts a finding in words, as the modules of ``primbench.report`` do."""
+
+    def text(self, found: T_contra, /) -> str: ...
+    def to_csv(self, found: T_contra, /) -> str: ...
+    def to_markdown(self, found: T_contra, /) -> str: ...
+    def to_json(self, found: T_contra, /) -> str: ...
 
 
 def check_outputs(values: Mapping[str, Any]) -> None:
@@ -48,23 +60,42 @@ def _unwritable(path: Path) -> str | None:
 
 
 def report(results: Results, values: Mapping[str, Any]) -> None:
-    """Print the table, unless stdout was given to an export, and write the exports.
-
-    Raises OutputError where one of them cannot be written; the others are out by then.
-    """
+    """Print the table of a results file, and write its exports, as put_out() does."""
     records, workers, unit = results.records, results.workers, values["time_unit"]
     yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
+    exports = {
+        values["csv_path"]: lambda: export.to_csv(records, yardsticks),
+        values["markdown_path"]: lambda: export.to_markdown(records, workers, unit, yardsticks),
+        values["json_path"]: lambda: export.to_json(results),
+    }
+    put_out(exports, lambda: "\n".join(map(table.text, table.tables(records, workers, unit, yardsticks))))
+
+
+def publish(found: T, words: Report[T], values: Mapping[str, Any]) -> None:
+    """Print a finding and write its exports, as put_out() does."""
+    exports = {
+        values["csv_path"]: lambda: words.to_csv(found),
+        values["markdown_path"]: lambda: words.to_markdown(found),
+        values["json_path"]: lambda: words.to_json(found),
+    }
+    put_out(exports, lambda: words.text(found))
+
+
+def put_out(
+    exports: Mapping[str | None, Callable[[], str]], text: Callable[[], str], show: Callable[..., None] = say
+) -> None:
+    """Write the exports, by file, of which None is not asked for; print the text unless stdout was given to one.
+
+    show: prints it; say() lets no colour through.
+    Raises OutputError where one of them cannot be written; the others are out by then.
+    """
     try:
-        if values["csv_path"] is not None:
-            write(values["csv_path"], export.to_csv(records, yardsticks))
-        if values["markdown_path"] is not None:
-            write(values["markdown_path"], export.to_markdown(records, workers, unit, yardsticks))
-        if values["json_path"] is not None:
-            write(values["json_path"], export.to_json(results))
+        for path, made in exports.items():
+            if path is not None:
+                write(path, made())
     finally:
-        if "-" not in [values[name] for name in EXPORTS]:
-            found = table.tables(records, workers, unit, yardsticks)
-            say("\n".join(table.text(each) for each in found), nl=False)
+        if "-" not in exports:
+            show(text(), nl=False)
 
 
 def write(path: str, text: str) -> None:

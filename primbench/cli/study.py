@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,17 +13,26 @@ from msgspec.structs import replace
 
 from primbench import runtimes
 from primbench.cli import compare as comparing
-from primbench.cli.compare import fail_on_option
+from primbench.cli.compare import FailOn, fail_on_option
 from primbench.cli.consent import check_own
 from primbench.cli.echo import say
-from primbench.cli.measuring import Begun, Entries, measure_and_report, resuming, run_cases, writing
+from primbench.cli.measuring import (
+    Begun,
+    Entries,
+    exit_as,
+    measure_and_report,
+    next_worker,
+    resuming,
+    run_cases,
+    writing,
+)
 from primbench.cli.options import (
     TIMEOUT,
     VERSUS_PAIRS,
     GroupedCommand,
-    GroupedOption,
     complete,
     complete_suite,
+    grouped,
     is_default,
     measuring_options,
     method_of,
@@ -38,9 +48,10 @@ from primbench.problem import primitives
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.arm import Arm, arm_of, parse_arm
+from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.spec.study import Study, with_itself
-from primbench.suites import MOST_PAIRS
+from primbench.suites import MOST_PAIRS, StudyFile
 from primbench.workers.plan import plan
 from primbench.workers.session import Session
 
@@ -60,11 +71,58 @@ BEGUN_WITH = {
 """What a results file keeps, and --resume does not take anew."""
 HOST = Arm(name="host")
 
-Show = Callable[[Results, Comparison, dict[str, Any]], None]
+Show = Callable[[Results, Comparison, Mapping[str, Any], FailOn], None]
 
 
-def _show(found: Results, comparison: Comparison, values: dict[str, Any]) -> None:
-    comparing.show(comparison, values)
+@dataclass(frozen=True)
+class Request:
+    """How a study is to be run, its arms and cases aside. placement: of cases whose arm has none of its own."""
+
+    backends: tuple[str, ...]
+    device: str | None
+    method: Method
+    pairs: int
+    until_settled: bool
+    seed: int
+    other_builds: bool
+    itself: bool
+    placement: Placement
+
+
+def request_of(
+    values: Mapping[str, Any],
+    suite: StudyFile | None = None,
+    placement: Placement = Placement(),  # noqa: B008 - frozen
+    default_pairs: int = DEFAULT_PAIRS,
+) -> Request:
+    """By the options, else by the suite, else by default. Raises InvalidRequest where the options contradict."""
+    seed = values["seed"]
+    if suite is not None and suite.seed is not None and is_default("seed"):
+        seed = suite.seed
+    pairs = values["pairs"]
+    if not pairs and _ends_itself(values):
+        pairs = MOST_UNTIL
+    return Request(
+        backends=values["backends"],
+        device=values["device"],
+        method=method_of(values, seed=seed, max_time_s=_max_time_s(values)),
+        pairs=pairs or (suite and suite.pairs) or default_pairs,
+        until_settled=values.get("until") is not None,
+        seed=seed,
+        other_builds=values.get("other_builds", False),
+        itself=values.get("itself", False),
+        placement=placement,
+    )
+
+
+def _max_time_s(values: Mapping[str, Any]) -> float:
+    if not is_default("max_time"):
+        return float(values["max_time"])
+    return MAX_TIME_S if is_default("min_time") else max(MAX_TIME_S, values["min_time"])
+
+
+def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> None:
+    comparing.show(comparison, values, fail_on)
 
 
 def _run(suite: str | None, **values: Any) -> None:
@@ -74,7 +132,7 @@ def _run(suite: str | None, **values: Any) -> None:
         carry_out(resumed(begun.held, values) if begun else _asked(suite, values), begun, values)
 
 
-def measure_or_compare(entries: Entries, values: dict[str, Any]) -> None:
+def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
     """Measure here alone or, with ``--versus``, also in those arms. Exits as measure_and_report() or `study` do."""
     if not values["versus"]:
         if values["pairs"]:
@@ -86,12 +144,11 @@ def measure_or_compare(entries: Entries, values: dict[str, Any]) -> None:
             raise InvalidRequest(f"--{name.replace('_', '-')} and --versus: it means nothing where places are compared")
     if values["resume"] is not None:
         raise InvalidRequest("--resume and --versus: go on with `primbench study --resume`")
-    values = {"until": None, "time_budget": None, "fail_on": "slower"} | values
-    values["pairs"] = values["pairs"] or VERSUS_PAIRS
-    carry_out(study_of([HOST, *values["versus"]], entries, values, placement_of(values)), None, values)
+    request = request_of(values, placement=placement_of(values), default_pairs=VERSUS_PAIRS)
+    carry_out(study_of([HOST, *values["versus"]], entries, request), None, values)
 
 
-def carry_out(study: Study, begun: Begun | None, values: dict[str, Any], show: Show = _show) -> None:
+def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show: Show = _show) -> None:
     """Run what is left of a study, and print what it shows. show: prints it, and exits by --fail-on.
 
     Exit 1 on a failed case, on a verdict of --fail-on, and where nothing was compared; 130 or 143 when interrupted.
@@ -103,23 +160,19 @@ def carry_out(study: Study, begun: Begun | None, values: dict[str, Any], show: S
         timeout_s=values["timeout"],
         trace=values["trace"],
         verbose=values["verbose"],
-        first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
+        first_worker=next_worker(found),
         arms={arm.name: arm for arm in study.arms},
-        admit=partial(check_build, study, found),
     )
-    cases = to_run(study, found, is_settled=_is_settled, time_budget_s=values["time_budget"])
+    cases = to_run(study, found, is_settled=_is_settled, time_budget_s=values.get("time_budget"))
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
+    running = partial(run, admit=partial(check_build, study, found))
     with writing(values["output"], begun, found.header) as writer:
-        ended = run_cases(
-            cases, total, session, writer, found, quiet=values["quiet"], verbose=values["verbose"], run=run
-        )
+        ended = run_cases(cases, total, session, writer, found, values, run=running)
     comparison = compare(found)
-    show(found, comparison, values if ended is None else values | {"fail_on": "never"})
-    if ended is not None:
-        raise ended
+    show(found, comparison, values, values.get("fail_on", "slower") if ended is None else "never")
+    exit_as(ended, found.records)
     arms = [*comparison.arms, *([comparison.again] if comparison.again else [])]
-    is_empty = not any(case.estimates for arm in arms for case in arm.cases)
-    if is_empty or any(record.status == "failed" for record in found.records):
+    if not any(case.estimates for arm in arms for case in arm.cases):
         sys.exit(1)
 
 
@@ -127,23 +180,27 @@ def _is_settled(found: Results) -> bool:
     return is_settled(compare(found))
 
 
-def _asked(suite: str | None, values: dict[str, Any]) -> Study:
+def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:
     """What the command line and the suite it names ask for. Raises InvalidRequest and FileError."""
     import primbench.suites as suites
 
-    if suite is not None and values["sizes"] is not None:
-        raise InvalidRequest(f"--sizes {values['sizes']} and {suite}: one of them")
-    if suite is None and not (values["primitives"] or values["sizes"]):
-        raise InvalidRequest(f"name a suite ({', '.join(suites.studies())}, a file), or primitives by --primitive")
-    source = suite or values["sizes"] or DEFAULT_SIZES
+    source = _source(suite, values)
     said = suites.study(source)
     arms = list(values["arms"]) or [_arm_of(source, written) for written in said.arms]
-    if said.seed is not None and is_default("seed"):
-        values = values | {"seed": said.seed}
-    if said.pairs is not None and not (values["pairs"] or values["until"] or values["time_budget"]):
-        values = values | {"pairs": said.pairs}
     entries = [(entry.problem, entry.labels) for entry in suites.read(source, only=values["primitives"] or None)]
-    return study_of(arms, entries, values, Placement(), said.title if said.arms else "")
+    return study_of(arms, entries, request_of(values, said), said.title if said.arms else "")
+
+
+def _source(suite: str | None, values: Mapping[str, Any]) -> str:
+    """The suite that cases come from."""
+    import primbench.suites as suites
+
+    sizes: str | None = values["sizes"]
+    if suite is not None and sizes is not None:
+        raise InvalidRequest(f"--sizes {sizes} and {suite}: one of them")
+    if suite is None and sizes is None and not values["primitives"]:
+        raise InvalidRequest(f"name a suite ({', '.join(suites.studies())}, a file), or primitives by --primitive")
+    return suite or sizes or DEFAULT_SIZES
 
 
 def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:
@@ -153,12 +210,10 @@ def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:
         raise InvalidRequest(f"{source}: {error}") from None
 
 
-def study_of(
-    arms: Sequence[Arm], entries: Entries, values: dict[str, Any], placement: Placement, title: str = ""
-) -> Study:
+def study_of(arms: Sequence[Arm], entries: Entries, request: Request, title: str = "") -> Study:
     """Raises InvalidRequest where the arms cannot be compared or the cases not be had."""
-    arms, left_out = having(values["backends"], arms)
-    if values.get("itself"):
+    arms, left_out = having(request.backends, arms)
+    if request.itself:
         arms = with_itself(arms)
     if left_out is not None:
         if len(arms) < 2:
@@ -168,15 +223,12 @@ def study_of(
             )
         say(f"{left_out}, and {arms[0].name} is what others are compared with", err=True)
     check_arms(arms)
-    if is_default("max_time"):
-        least_s = 0.0 if is_default("min_time") else values["min_time"]
-        values = values | {"max_time": max(MAX_TIME_S, least_s)}
     cases = plan(
         entries,
-        backends=values["backends"],
-        device=values["device"],
-        method=method_of({"dry_run": False} | values),
-        placement=placement,
+        backends=request.backends,
+        device=request.device,
+        method=request.method,
+        placement=request.placement,
         processes=1,
         elsewhere=not any(arm.on_host_root for arm in arms),
     )
@@ -184,15 +236,15 @@ def study_of(
         title=title,
         arms=list(arms),
         cases=cases,
-        pairs=values["pairs"] or (MOST_UNTIL if _ends_itself(values) else DEFAULT_PAIRS),
-        until_settled=values["until"] is not None,
-        seed=values["seed"],
-        other_builds=values.get("other_builds", False),
+        pairs=request.pairs,
+        until_settled=request.until_settled,
+        seed=request.seed,
+        other_builds=request.other_builds,
     )
 
 
-def _ends_itself(values: dict[str, Any]) -> bool:
-    return values["until"] is not None or values["time_budget"] is not None
+def _ends_itself(values: Mapping[str, Any]) -> bool:
+    return values.get("until") is not None or values.get("time_budget") is not None
 
 
 def refuse_beside_resume() -> None:
@@ -205,7 +257,7 @@ def refuse_beside_resume() -> None:
             raise InvalidRequest(f"{word} and --resume: a study goes on with the arms and cases it was begun with")
 
 
-def resumed(held: Results, values: dict[str, Any]) -> Study:
+def resumed(held: Results, values: Mapping[str, Any]) -> Study:
     """Raises InvalidRequest where the file holds no study, or arms that are not to be run or cannot be."""
     study = held.header.study
     if study is None:
@@ -219,10 +271,6 @@ def resumed(held: Results, values: dict[str, Any]) -> Study:
     return replace(study, pairs=values["pairs"] or study.pairs + more, until_settled=until_settled)
 
 
-def _option(group: str, *names: str, **attributes: Any) -> click.Option:
-    return GroupedOption(names, group=group, **attributes)
-
-
 def _shared() -> Iterator[click.Option]:
     for option in measuring_options():
         if option.name == "max_time":
@@ -234,17 +282,17 @@ def _shared() -> Iterator[click.Option]:
 def study_options() -> list[click.Option]:
     """Of everything that compares arms, whichever these are."""
     return [
-        _option("Compare", "--pairs", type=click.IntRange(1, MOST_PAIRS), metavar="N",
+        grouped("Compare", "--pairs", type=click.IntRange(1, MOST_PAIRS), metavar="N",
                 help="Fresh processes of every arm; intervals are over them. "
                      f"Default: {DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself. "
                      f"With --resume: as many as before, or at most {MOST_UNTIL} more where these are done."),
-        _option("Compare", "--until", type=click.Choice(["settled"]),
+        grouped("Compare", "--until", type=click.Choice(["settled"]),
                 help=f"End once no verdict is inconclusive; not before {LEAST_PAIRS} pairs."),
-        _option("Compare", "--time-budget", type=TIMEOUT, metavar="DURATION",
+        grouped("Compare", "--time-budget", type=TIMEOUT, metavar="DURATION",
                 help="Begin no pair that would end later than this."),
-        _option("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
+        grouped("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
                 shell_complete=complete(primitives), help="This primitive only; repeatable."),
-        _option("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
+        grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
                 help=f"Of the primitives: small, medium, large, a suite. Default: {DEFAULT_SIZES}."),
         *_shared(),
         fail_on_option(),
@@ -256,12 +304,12 @@ command = GroupedCommand(
     callback=_run,
     params=[
         click.Argument(["suite"], required=False, metavar="[NAME|FILE.toml]", shell_complete=complete_suite),
-        _option("Compare", "--arm", "arms", type=parsed("arm", parse_arm), multiple=True, metavar="ARM",
+        grouped("Compare", "--arm", "arms", type=parsed("arm", parse_arm), multiple=True, metavar="ARM",
                 help="host, podman:cpus=2, docker:image=mine,seccomp=unconfined; the first is the baseline; "
                      "repeatable. `primbench arms` tells which there are. Default: those of the suite."),
-        _option("Compare", "--self", "itself", is_flag=True,
+        grouped("Compare", "--self", "itself", is_flag=True,
                 help="The first arm once more, against itself: what is not to be seen below."),
-        _option("Compare", "--other-builds", is_flag=True,
+        grouped("Compare", "--other-builds", is_flag=True,
                 help="Run arms whose framework is another build than the baseline's, too: a stack effect."),
         *study_options(),
     ],

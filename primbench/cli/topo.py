@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from primbench.cli.echo import say
 from primbench.cli.options import FILE
 
 
@@ -13,18 +12,12 @@ from primbench.cli.options import FILE
 @click.option("--svg", "svg_path", type=FILE, metavar="FILE", help="Write a picture; - is stdout.")
 def command(json_path: str | None, svg_path: str | None) -> None:
     """Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here."""
-    from primbench.cli.outputs import check_files, write
+    from primbench.cli.outputs import check_files, put_out
     from primbench.numa.scan import collect
     from primbench.report import topology as table
     from primbench.report.plain import json_of
+    from primbench.report.topology_svg import picture
 
     check_files([json_path, svg_path])
     found = collect()
-    if "-" not in (json_path, svg_path):
-        say(table.text(found), nl=False)
-    if json_path is not None:
-        write(json_path, json_of(found))
-    if svg_path is not None:
-        from primbench.report.topology_svg import picture
-
-        write(svg_path, picture(found))
+    put_out({json_path: lambda: json_of(found), svg_path: lambda: picture(found)}, lambda: table.text(found))

@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -171,12 +172,18 @@ def _way_out(arm: Arm, backend: str, here: str, there: str) -> str:
     return f"build {arm.image} on a base without {backend}: `primbench image build` takes the versions that are here"
 
 
-def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
+def run(
+    session: Session,
+    cases: Iterable[Case],
+    tell: Callable[[str], None],
+    admit: Callable[[Worker], None] = lambda worker: None,
+) -> Iterator[Worker | Record]:
     """As Session.run(), but that an arm without a backend or a device has its cases there skipped, and others go on.
 
     A case for which no worker comes up, after some have, has failed.
 
-    tell: is given a sentence of each such arm, at its first case; another one only for another reason.
+    tell: is given a sentence of each such arm, at its first case; another one only for another reason. admit: is shown
+    each worker before it runs a case; where it raises a PrimbenchError, the arm has none.
     """
     absent: dict[tuple[str, str, str], str] = {}
     served: set[tuple[str, str, str]] = set()
@@ -185,13 +192,11 @@ def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) ->
         place = (case.arm, case.backend, case.device)
         if place not in absent:
             try:
-                yield from session.run([case])
+                yield from _admitted(session, case, admit)
                 served.add(place)
                 continue
             except PrimbenchError as refusal:
                 reason = str(refusal).removeprefix(f"arm {case.arm}: ")
-            yield from session.started
-            session.started.clear()
             if place in served:  # what worked before is not absent: the next one may come up again
                 yield _without_worker(case, "failed", reason)
                 continue
@@ -200,6 +205,14 @@ def run(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) ->
                 tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
                 told.add((case.arm, reason))
         yield _without_worker(case, "skipped", absent[place])
+
+
+def _admitted(session: Session, case: Case, admit: Callable[[Worker], None]) -> Iterator[Worker | Record]:
+    with closing(session.run([case])) as lines:
+        for line in lines:
+            yield line
+            if isinstance(line, Worker):
+                admit(line)
 
 
 def _without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:

@@ -17,6 +17,8 @@ from primbench.spec.placement import Placement
 
 PROTOCOL_VERSION = 1
 
+Purpose = Literal["time", "trace"]
+
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """backend and device left None are chosen by the worker, the backend among the candidates.
@@ -30,7 +32,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     backend: str | None
     device: str | None
     placement: Placement = Placement()
-    purpose: Literal["time", "trace"] = "time"
+    purpose: Purpose = "time"
     ranks: int = 1
     peers: tuple[int, ...] = ()
     address: str = "127.0.0.1"

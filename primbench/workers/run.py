@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from primbench.problem import Problem
 from primbench.results.file import Results
-from primbench.results.record import Record
+from primbench.results.record import Record, Worker
 from primbench.results.writer import Writer, check_kept, header, keep
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
@@ -49,7 +49,16 @@ def run(
     session = Session(timeout_s=timeout_s, trace=trace, skip_unavailable=ALL in wanted)
     found = Results(header=header(["primbench.run"], {}), workers=[], records=[])
     writing = closing(Writer(output, found.header)) if output else nullcontext()
-    with session, writing as writer:
-        keep(session.run(cases), writer, found)
-        check_kept(writer, found)
+    with writing as writer:
+        keep_all(session, session.run(cases), writer, found)
     return found.records
+
+
+def keep_all(session: Session, lines: Iterable[Worker | Record], writer: Writer | None, found: Results) -> None:
+    """Add the lines that a session makes to ``found`` and to the results file, and end the session.
+
+    Raises OutputError where the file cannot be written, or is not there any more as it was left.
+    """
+    with session:
+        keep(lines, writer, found)
+    check_kept(writer, found)

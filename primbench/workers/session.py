@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -20,7 +20,7 @@ from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.workers.process import WorkerGone, WorkerProcess
-from primbench.workers.protocol import Outcome, Ready, Start
+from primbench.workers.protocol import Outcome, Purpose, Ready, Start
 
 DEFAULT_TIMEOUT_S = 300.0
 
@@ -42,7 +42,6 @@ class Session:
         first_worker: int = 0,
         leader: Leader | None = None,
         arms: Mapping[str, Arm] | None = None,
-        admit: Callable[[Worker], None] = lambda worker: None,
     ) -> None:
         """skip_unavailable: a backend that does not reach its device is a skipped case, not an error.
 
@@ -52,8 +51,6 @@ class Session:
         starts them here.
 
         arms: what cases mean by the names in ``Case.arm``.
-
-        admit: is shown each worker before it runs a case; what it raises, ``run`` raises, and ``started`` has the line.
         """
         self._timeout_s = timeout_s
         self._trace = trace
@@ -65,12 +62,10 @@ class Session:
         self._next_worker = first_worker
         self._leader = leader
         self._arms = {**(arms or {})}
-        self._admit = admit
         self._gpus: int | None = None  # as the last worker saw them
-        self._running: dict[str, tuple[Start, WorkerProcess]] = {}
+        self._running: dict[Purpose, tuple[Start, WorkerProcess]] = {}
         self._turn = ("", 0)  # arm and process of what runs now
         self._number: int | None = None
-        self.started: list[Worker] = []
 
     def __enter__(self) -> Self:
         return self
@@ -80,8 +75,10 @@ class Session:
     ) -> None:
         self._end_all()
 
-    def run(self, cases: Iterable[Case]) -> Iterator[Worker | Record]:
-        """The record of each case as it ends, with a Worker line ahead of the first record it made.
+    def run(self, cases: Iterable[Case]) -> Generator[Worker | Record, None, None]:
+        """The record of each case as it ends, and a Worker line once each worker is there, before it runs a case.
+
+        A worker of whose line the caller says no, by closing this, runs none and is ended.
 
         Raises BackendUnavailable and PlacementError as the workers do, also where there is no runtime for an arm;
         InvalidRequest for an arm that was not given. What is left of the cases may be run after these.
@@ -89,30 +86,29 @@ class Session:
         for case in cases:
             if case.arm and case.arm not in self._arms:
                 raise InvalidRequest(f"arm {case.arm}: there are {', '.join(self._arms) or 'none'}")
-            record = self._run_case(case)
-            yield from self.started
-            self.started.clear()
-            yield record
+            started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+            outcome = yield from self._outcome(case)
+            yield Record(
+                case=case,
+                status=outcome.status,
+                reason=outcome.reason,
+                measurement=outcome.measurement,
+                worker=self._number,
+                started_utc=started,
+                duration_s=round(time.monotonic() - clock, 6),
+            )
 
-    def _run_case(self, case: Case) -> Record:
-        started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
-        outcome = self._outcome(case)
-        return Record(
-            case=case,
-            status=outcome.status,
-            reason=outcome.reason,
-            measurement=outcome.measurement,
-            worker=self._number,
-            started_utc=started,
-            duration_s=round(time.monotonic() - clock, 6),
-        )
-
-    def _outcome(self, case: Case) -> Outcome:
+    def _outcome(self, case: Case) -> Generator[Worker, None, Outcome]:
         if reason := self._too_many_or_few(case):
             self._number = None
             return Outcome(status="skipped", reason=reason)
         try:
-            timed = self._worker(case, "time").run(case, self._timeout_s)
+            worker = self._running_for(case, "time")
+            if worker is None:
+                self._number = None
+                worker = self._start(case, "time")
+                yield from self._announced(worker.ready, case.arm)
+            timed = worker.run(case, self._timeout_s)
         except self._skipped as refusal:
             self._number = None
             return Outcome(status="skipped", reason=str(refusal))
@@ -124,6 +120,27 @@ class Session:
             return replace(timed, measurement=self._with_trace(case, timed.measurement))
         return timed
 
+    def _announced(self, ready: Ready, arm: str) -> Iterator[Worker]:
+        """The line of a worker that is new, which is ended where the caller leaves on seeing it."""
+        self._number = self._next_worker
+        self._next_worker += 1
+        if ready.environment.devices.gpus:
+            self._gpus = len(ready.environment.devices.gpus)
+        try:
+            yield Worker(
+                worker=self._number,
+                pid=ready.pid,
+                backend=ready.backend,
+                device=ready.device,
+                environment=ready.environment,
+                placement=ready.placement,
+                versions=ready.versions,
+                arm=self._arms[arm] if arm else None,
+            )
+        except GeneratorExit:
+            self._end("time")
+            raise
+
     def _too_many_or_few(self, case: Case) -> str | None:
         """Why there will not be as many ranks as a case has, if so."""
         if case.ranks == 1:
@@ -131,6 +148,9 @@ class Session:
         if self._leader is not None and not case.arm:
             world = self._leader.world
             return None if case.ranks == world.size else f"{case.ranks} ranks: {world.launcher} started {world.size}"
+        return self._too_many_here(case)
+
+    def _too_many_here(self, case: Case) -> str | None:
         if case.device != "cpu" and self._gpus is not None and case.ranks > self._gpus:
             return f"{case.ranks} ranks need {case.ranks} GPUs, and see {self._gpus}: fewer ranks, or --device cpu"
         limited = self._arms[case.arm].cpuset if case.arm else None
@@ -144,7 +164,8 @@ class Session:
         if case.ranks > 1:
             return measurement
         try:
-            traced = self._worker(case, "trace").run(case, self._timeout_s)
+            worker = self._running_for(case, "trace") or self._start(case, "trace")
+            traced = worker.run(case, self._timeout_s)
         except (WorkerGone, BackendUnavailable) as gone:
             traced = Outcome(status="failed", reason=str(gone))
         if traced.trace is None:
@@ -153,29 +174,32 @@ class Session:
         missing = {name: reason for name, reason in measurement.missing.items() if name != "trace"}
         return replace(measurement, trace=traced.trace, missing=missing)
 
-    def _worker(self, case: Case, purpose: str) -> WorkerProcess:
-        start = Start(
+    def _start_of(self, case: Case, purpose: Purpose) -> Start:
+        return Start(
             backend=case.backend,
             device=case.device,
             placement=case.placement,
-            purpose="trace" if purpose == "trace" else "time",
+            purpose=purpose,
             ranks=case.ranks,
             address=self._leader.world.address if self._leader and not case.arm else "127.0.0.1",
         )
+
+    def _running_for(self, case: Case, purpose: Purpose) -> WorkerProcess | None:
+        """The worker that runs already and may serve a case; any other is ended."""
         if (case.arm, case.process) != self._turn:
             self._end_all()
             self._turn = (case.arm, case.process)
-        running = self._running.get(purpose)
-        if running is not None and running[0] == start and running[1].is_alive:
-            return running[1]
+        start, worker = self._running.get(purpose, (None, None))
+        if worker is not None and worker.is_alive and start == self._start_of(case, purpose):
+            return worker
         self._end(purpose)
-        if purpose == "time":
-            self._number = None
+        return None
+
+    def _start(self, case: Case, purpose: Purpose) -> WorkerProcess:
+        start = self._start_of(case, purpose)
         arm = self._arms[case.arm] if case.arm else None
         worker = WorkerProcess(start, arm=arm, verbose=self._verbose, ranks=None if arm else self._further_ranks(case))
         self._running[purpose] = (start, worker)
-        if purpose == "time":
-            self._announce(worker.ready, arm)
         return worker
 
     def _further_ranks(self, case: Case) -> Ranks | None:
@@ -185,30 +209,7 @@ class Session:
         check_cpus(case.placement)  # the worker would, when all of them are there
         return self._leader.start() if self._leader else LocalRanks(case.ranks - 1, verbose=self._verbose)
 
-    def _announce(self, ready: Ready, arm: Arm | None) -> None:
-        self._number = self._next_worker
-        self._next_worker += 1
-        if ready.environment.devices.gpus:
-            self._gpus = len(ready.environment.devices.gpus)
-        self.started.append(
-            Worker(
-                worker=self._number,
-                pid=ready.pid,
-                backend=ready.backend,
-                device=ready.device,
-                environment=ready.environment,
-                placement=ready.placement,
-                versions=ready.versions,
-                arm=arm,
-            )
-        )
-        try:
-            self._admit(self.started[-1])
-        except BaseException:
-            self._end("time")
-            raise
-
-    def _end(self, purpose: str) -> None:
+    def _end(self, purpose: Purpose) -> None:
         running = self._running.pop(purpose, None)
         if running is not None:
             running[1].end()

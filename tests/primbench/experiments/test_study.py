@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -383,8 +383,8 @@ def test_a_worker_that_is_not_admitted_runs_no_case_and_is_kept_in_the_file() ->
 
     cases = [replace(gemm(4), method=Method(dry_run=True), arm=arm.name) for arm in arms for _ in range(2)]
     sentences: list[str] = []
-    with Session(arms={arm.name: arm for arm in arms}, admit=admit) as session:
-        for line in run(session, cases, sentences.append):
+    with Session(arms={arm.name: arm for arm in arms}) as session:
+        for line in run(session, cases, sentences.append, admit):
             found.add(line)
         (refused,) = [each for each in found.workers if each.arm == arms[1]]
         assert not psutil.pid_exists(refused.pid)
@@ -399,8 +399,6 @@ def test_a_worker_that_does_not_come_up_after_others_did_is_a_failure_and_no_abs
     """A stand-in for a session: a runtime that fails once in a while cannot be had to order."""
 
     class Once:
-        started: ClassVar[list[Worker]] = []
-
         def run(self, cases: list[Case]) -> Iterator[Record]:
             (each,) = cases
             if each.process == 1:
