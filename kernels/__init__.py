@@ -1,7 +1,7 @@
-"""The primitives, one file each; installed as ``primbench.kernels``.
+"""The primitives, a folder or a file each; installed as ``primbench.kernels``.
 
-A file defines a :class:`primbench.problem.Problem` and one setup function a backend. Files whose name
-starts with an underscore belong to a primitive and are not searched for primitives themselves.
+``gemm/problem.py`` defines a :class:`primbench.problem.Problem`; ``gemm/torch.py`` and the like a setup function for a
+backend each. Files whose name starts with an underscore belong to a kernel, and are not searched for others.
 """
 
 if __name__ != "primbench.kernels":

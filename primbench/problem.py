@@ -1,8 +1,7 @@
 """A Problem is one primitive at one size; a kernel is how one backend computes it.
 
-Both register themselves when their file in ``kernels/`` is imported; PRIMITIVE_BACKEND.py beside PRIMITIVE.py is for
-kernels alone. The command line, ``primbench list``
-and the conformance test are derived from what is registered here.
+Both register themselves when their file is imported: of a folder in ``kernels/``, or one file there. The command line,
+``primbench list`` and the conformance test are derived from what is registered here.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from primbench.errors import InvalidField, InvalidRequest, UnsupportedCase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     import numpy as np
 
@@ -75,11 +75,6 @@ class Problem(ABC):
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 
     def __init_subclass__(cls, *, name: str) -> None:
-        package, _, file = cls.__module__.rpartition(".")
-        if package == "primbench.kernels" and _holds_kernels_alone(file):
-            raise TypeError(
-                f"primitive {name!r}: {file}.py, by its name, holds kernels alone, and is not looked at for it"
-            )
         if name in _problems and _problems[name].__module__ != cls.__module__:
             raise TypeError(f"primitive {name!r} is defined in {_problems[name].__module__} and {cls.__module__}")
         cls.primitive = name
@@ -258,30 +253,31 @@ def described(step: Step, **attributes: Any) -> Step:
     return step
 
 
-@functools.cache  # else the folder is looked through for every problem of a suite
-def _files() -> list[str]:
-    package = importlib.import_module("primbench.kernels")
-    return [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
+@functools.cache  # else the folders are looked through for every problem of a suite
+def _modules() -> list[str]:
+    """Those in kernels/: a file each, or a folder with a file for each backend."""
+    return _inside(importlib.import_module("primbench.kernels"))
 
 
-def _holds_kernels_alone(file: str) -> bool:
-    """Whether it is called PRIMITIVE_BACKEND, beside PRIMITIVE."""
-    return any(file.startswith(f"{other}_") for other in _files())
+def _inside(package: ModuleType) -> list[str]:
+    """Modules of a package; those whose name begins with an underscore belong to one kernel, which imports them."""
+    names = [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", ()))]
+    return [f"{package.__name__}.{name}" for name in names if not name.startswith("_")]
 
 
 @functools.cache
 def load_problems() -> None:
-    """Import the files that define problems, which for the help are half of its time with all others."""
-    for file in _files():
-        if not _holds_kernels_alone(file):
-            importlib.import_module(f"primbench.kernels.{file}")
+    """Import what defines the problems, and of a folder no kernel."""
+    for name in _modules():
+        importlib.import_module(name)
 
 
 @functools.cache
 def load_all() -> None:
     """Import every file of ``primbench.kernels``; an import error in one of them is raised, not hidden."""
-    for file in _files():
-        importlib.import_module(f"primbench.kernels.{file}")
+    for name in _modules():
+        for each in _inside(importlib.import_module(name)):
+            importlib.import_module(each)
 
 
 def primitives() -> dict[str, type[Problem]]:

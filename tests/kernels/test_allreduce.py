@@ -10,7 +10,7 @@ import pytest
 import primbench.suites as suites
 from primbench.dtypes import numpy_dtype
 from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.kernels.allreduce import EXACT, Allreduce
+from primbench.kernels.allreduce.problem import EXACT, Allreduce
 from primbench.measurement import Measurement, Samples
 from primbench.timing.case import setup
 

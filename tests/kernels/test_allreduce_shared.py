@@ -13,7 +13,7 @@ import pytest
 
 from primbench.distributed.group import Group
 from primbench.errors import UnsupportedCase
-from primbench.kernels._allreduce_shared import _open_file, open_made, share
+from primbench.kernels.allreduce._shared import _open_file, open_made, share
 
 LENGTH_BYTES = 2 * mmap.PAGESIZE
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL

@@ -8,7 +8,7 @@ import pytest
 from primbench import Method, measure
 from primbench.backends import missing, open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
-from primbench.kernels.chase import STRIDE_BYTES, Chase
+from primbench.kernels.chase.problem import STRIDE_BYTES, Chase
 from primbench.measurement import Measurement, Samples
 from primbench.numa.pages import PAGE_BYTES
 from primbench.numa.scan import memory_nodes

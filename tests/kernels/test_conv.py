@@ -15,7 +15,7 @@ import pytest
 
 from primbench.backends import open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.kernels.conv import Axis, Conv
+from primbench.kernels.conv.problem import Axis, Conv
 from primbench.problem import setup_of
 from primbench.timing.verify import verify
 
@@ -256,9 +256,9 @@ def test_torch_says_by_which_library() -> None:
 @pytest.mark.parametrize(("direction", "layout"), list(itertools.product(DIRECTIONS, LAYOUTS)))
 def test_numba_step_compiles_nothing(direction: str, layout: str) -> None:
     pytest.importorskip("numba", reason="numba is not installed")
-    from primbench.kernels import _conv_numba_cpu
+    from primbench.kernels.conv import _numba_cpu
 
-    kernel = getattr(_conv_numba_cpu, direction)
+    kernel = getattr(_numba_cpu, direction)
     conv = Conv(2, 6, 5, 4, 6, 3, 2, groups=2, direction=direction, layout=layout)
     step = setup_of("conv", "numba")(open_backend("numba", "cpu"), conv, *conv.inputs(np.random.default_rng(0)))
     compiled = list(kernel.signatures)
@@ -272,7 +272,7 @@ import itertools, json, types
 import numpy as np
 from primbench.dtypes import numpy_dtype
 from primbench.kernels.conv import Conv
-from primbench.kernels.conv_numba import numba_conv
+from primbench.kernels.conv.numba import numba_conv
 
 lowest = {"int8": -128, "int32": -(2**31)}
 backend = types.SimpleNamespace(

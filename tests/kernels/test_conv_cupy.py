@@ -10,8 +10,8 @@ import pytest
 
 from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver
 from primbench.errors import UnsupportedCase
-from primbench.kernels import _conv_implicit_gemm, conv_cupy
-from primbench.kernels.conv import Conv
+from primbench.kernels.conv import Conv, _implicit_gemm
+from primbench.kernels.conv import cupy as conv_cupy
 from primbench.problem import setup_of
 
 PROBLEM = Conv(2, 4, 8, 8, 4, 3, 3)
@@ -107,6 +107,6 @@ def test_a_call_that_fails_raises_what_the_library_says(searches: Any, monkeypat
 
 
 def test_the_kernel_of_primbench_is_used_where_it_is_asked_for(searches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_conv_implicit_gemm, "implicit_gemm", lambda *_: "implicit GEMM")
+    monkeypatch.setattr(_implicit_gemm, "implicit_gemm", lambda *_: "implicit GEMM")
     assert "implicit GEMM" == set_up(Backend(), Conv(2, 4, 8, 8, 4, 3, 3, algo="implicit_gemm"))
     assert [] == searches

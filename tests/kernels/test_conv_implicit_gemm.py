@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels import _conv_implicit_gemm as kernel
 from primbench.kernels.conv import Conv
+from primbench.kernels.conv import _implicit_gemm as kernel
 
 DIRECTIONS = ("forward", "bwd_data", "bwd_weights")
 

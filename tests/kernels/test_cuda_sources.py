@@ -1,4 +1,4 @@
-"""Every kernels/cuda/*.cu compiles for every architecture that primbench names, on a machine without a GPU or driver.
+"""Every CUDA source compiles for every architecture that primbench names, on a machine without a GPU or driver.
 
 The first line of a source lists the option sets that it is compiled with: ``// variants: -DT=float | -DT=__half``.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from primbench.kernels import _conv_implicit_gemm as conv_kernel
 from primbench.kernels.conv import Conv
+from primbench.kernels.conv import _implicit_gemm as conv_kernel
 
-SOURCES = sorted((Path(__file__).parents[2] / "kernels/cuda").glob("*.cu"))
+SOURCES = sorted((Path(__file__).parents[2] / "kernels").glob("*/*.cu"))
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 
 

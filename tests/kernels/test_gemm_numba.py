@@ -14,7 +14,8 @@ import pytest
 from primbench.backends import open_backend
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm import Gemm
-from primbench.kernels.gemm_numba import TILES, Tile, _tile, numba_gemm
+from primbench.kernels.gemm._tiles import Tile
+from primbench.kernels.gemm.numba import TILES, _tile, numba_gemm
 
 pytest.importorskip("numba", reason="numba is not installed")
 
@@ -25,7 +26,7 @@ SIZES = ((1, 1, 1), (33, 17, 5), (64, 64, 64), (70, 129, 67))
 IN_SIMULATOR = """
 import itertools, json, types
 import numpy as np
-from primbench.kernels import gemm_numba
+from primbench.kernels.gemm import numba as gemm_numba
 from primbench.kernels.gemm import Gemm
 from primbench.dtypes import numpy_dtype
 
@@ -80,7 +81,7 @@ def test_cpu_product_is_scaled_and_added_to(alpha: float, beta: float) -> None:
 
 
 def test_step_compiles_nothing() -> None:
-    from primbench.kernels._gemm_numba_cpu import gemm, transpose
+    from primbench.kernels.gemm._numba_cpu import gemm, transpose
 
     backend = open_backend("numba", "cpu")
     problem = Gemm(5, 6, 7, trans_a=True, trans_b=True)

@@ -17,9 +17,9 @@ from click.testing import Result
 from primbench import Method, measure, setup
 from primbench.cli.primitive import entries_of
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase
-from primbench.kernels._launch_cuda import cuda_step, parameters, refuse_what_cpus_do
-from primbench.kernels._launch_driver import ptx
-from primbench.kernels.launch import CALLS, MAX_PARAMETER_BYTES, OF_CPUS, Launch
+from primbench.kernels.launch._cuda import cuda_step, parameters, refuse_what_cpus_do
+from primbench.kernels.launch._driver import ptx
+from primbench.kernels.launch.problem import CALLS, MAX_PARAMETER_BYTES, OF_CPUS, Launch
 from primbench.measurement import Measurement, Samples, Trace
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.01)

@@ -17,8 +17,8 @@ from click.testing import Result
 from primbench import Method, measure
 from primbench.backends import missing, open_backend
 from primbench.errors import PrimbenchError, VerificationError
-from primbench.kernels._launch_sealed import BURST, CALLS, sealable
 from primbench.kernels.launch import Launch
+from primbench.kernels.launch._sealed import BURST, CALLS, sealable
 from primbench.measurement import Measurement
 from primbench.system import seccomp
 from primbench.timing.sampling import CLOCK

@@ -9,7 +9,7 @@ import pytest
 from primbench import Method, measure
 from primbench.backends import missing
 from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
-from primbench.kernels.memcpy import SAMPLED, Memcpy
+from primbench.kernels.memcpy.problem import SAMPLED, Memcpy
 from primbench.measurement import Measurement, Samples
 from primbench.numa import mempolicy
 from primbench.numa.pages import PAGE_BYTES

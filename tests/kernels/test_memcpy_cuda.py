@@ -354,7 +354,7 @@ def test_where_registering_is_not_supported_the_driver_allocates(cuda: StandIn) 
 
 def test_memory_of_a_node_that_cannot_be_pinned_is_skipped(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda.registers = False
-    monkeypatch.setattr("primbench.kernels._memcpy_cuda.host_buffer", lambda size, node: np.ones(size, np.int8))
+    monkeypatch.setattr("primbench.kernels.memcpy._cuda.host_buffer", lambda size, node: np.ones(size, np.int8))
     with pytest.raises(UnsupportedCase, match="memory on node 0 cannot be pinned"):
         step_of(Memcpy(8, "h2d", src_node=0))
 

@@ -13,8 +13,9 @@ import pytest
 
 from primbench.backends import open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.kernels import rnn
-from primbench.kernels.rnn import FADING, Rnn
+from primbench.kernels.rnn import Rnn
+from primbench.kernels.rnn import problem as rnn
+from primbench.kernels.rnn.problem import FADING
 from primbench.problem import setup_of
 from primbench.timing.verify import verify
 
@@ -319,7 +320,7 @@ def fused_cells(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize(("layers", "bidirectional"), SHAPES)
 def test_stepwise_on_a_gpu_with_its_pointwise_kernels_replaced(cell: str, layers: int, bidirectional: bool) -> None:
-    from primbench.kernels.rnn_torch import _stepwise
+    from primbench.kernels.rnn.torch import _stepwise
 
     torch = pytest.importorskip("torch", reason="torch is not installed")
     backend: Any = open_backend("torch", "cpu")
@@ -367,7 +368,7 @@ def test_torch_is_told_the_precision_in_its_new_words_and_its_old_ones() -> None
     if not hasattr(torch.backends.cudnn, "rnn"):
         pytest.skip("torch before 2.9 has the old words only")
     from primbench.backends.torch import _precision_flags
-    from primbench.kernels.rnn_torch import _set_precision
+    from primbench.kernels.rnn.torch import _set_precision
 
     cudnn, before = torch.backends.cudnn, _precision_flags(torch)
     for mode, allowed in (("tf32", True), ("ieee", False)):
@@ -399,9 +400,9 @@ import itertools, json, types
 import numpy as np
 from numba import cuda
 from primbench.dtypes import numpy_dtype
-from primbench.kernels import gemm_numba
+from primbench.kernels.gemm import numba as gemm_numba
 from primbench.kernels.rnn import Rnn
-from primbench.kernels.rnn_numba import numba_rnn
+from primbench.kernels.rnn.numba import numba_rnn
 
 gemm_numba.TILES = {"float32": (gemm_numba.Tile(16, 16, 4, 4, 4),)}
 backend = types.SimpleNamespace(

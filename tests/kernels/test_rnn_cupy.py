@@ -14,9 +14,10 @@ from primbench.cuda import driver, trial
 from primbench.cuda.cudnn import CudnnRefusal
 from primbench.cuda.cudnn_rnn import ALGORITHMS, Addresses, Matrix
 from primbench.errors import UnsupportedCase
-from primbench.kernels import _rnn_cudnn, rnn_cupy
-from primbench.kernels._rnn_numpy import Network
-from primbench.kernels.rnn import CUDNN_ALGORITHMS, Rnn
+from primbench.kernels.rnn import Rnn, _cudnn
+from primbench.kernels.rnn import cupy as rnn_cupy
+from primbench.kernels.rnn._network import Network
+from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
 from primbench.timing.verify import verify
 
 LEFT_BY_FORWARD, LEFT_BY_BWD_DATA = 1, 2
@@ -126,7 +127,7 @@ def driver_call(function: str, *arguments: Any) -> None:
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(_rnn_cudnn, "Recurrent", Recurrent)
+    monkeypatch.setattr(_cudnn, "Recurrent", Recurrent)
     monkeypatch.setattr(driver, "call", driver_call)
     monkeypatch.setattr(rnn_cupy, "_fastest", {})
     return SimpleNamespace(

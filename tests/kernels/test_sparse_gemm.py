@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 
 from primbench.backends import open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.kernels import sparse_gemm
 from primbench.kernels.sparse_gemm import SparseGemm
+from primbench.kernels.sparse_gemm import problem as sparse_gemm
 from primbench.problem import setup_of
 from primbench.timing.verify import verify
 

@@ -119,7 +119,7 @@ def at_import(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 # Files that belong to one kernel are imported where it is set up, by then with its framework.
-PRIVATE_KERNELS = {name for name in MODULES if name.startswith("primbench.kernels._")}
+PRIVATE_KERNELS = {name for name in MODULES if package_of(name) == "kernels" and "._" in name}
 
 
 def test_heavy_modules_are_imported_inside_functions() -> None:

@@ -1,0 +1,93 @@
+"""Elements of a convolution and of its gradients, each summed by itself in float64 from the definition."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from primbench.random import sample
+
+if TYPE_CHECKING:
+    from primbench.kernels.conv.problem import Axis, Conv
+    from primbench.problem import Array
+
+MAX_PRODUCTS = 2**22  # about 0.06 s
+MIN_ELEMENTS = 32
+PART_PRODUCTS = 2**16  # half a MiB in float64, of which a few are alive at a time: what a core's cache holds
+
+
+def sampled(
+    problem: Conv, rng: np.random.Generator, first: Array, second: Array
+) -> tuple[tuple[Array, ...], Array, Array]:
+    """Index (axes n c h w), sum, and root of the summed squares of all elements or of a sample; inputs as n c h w."""
+    shape = problem.as_nchw(np.empty(problem.output_shape, np.bool_)).shape
+    count = max(MIN_ELEMENTS, MAX_PRODUCTS // problem.terms)
+    total = math.prod(shape)
+    flat = sample(rng, total, count)
+    products = {"forward": _forward, "bwd_data": _bwd_data, "bwd_weights": _bwd_weights}[problem.direction]
+    sums, norms = [], []
+    for part in np.array_split(flat, max(1, min(len(flat), len(flat) * problem.terms // PART_PRODUCTS))):
+        each = products(problem, first, second, *np.unravel_index(part, shape)).reshape(len(part), -1)
+        sums.append(each.sum(axis=1))
+        norms.append(np.sqrt(np.einsum("et,et->e", each, each)))
+    return np.unravel_index(flat, shape), np.concatenate(sums), np.concatenate(norms)
+
+
+def _forward(problem: Conv, x: Array, w: Array, n: Array, k: Array, p: Array, q: Array) -> Array:
+    """[elements, c/groups, r, s]"""
+    across, along = problem.axes
+    channels = problem.c // problem.groups
+    c = k[:, None] // (problem.k // problem.groups) * channels + np.arange(channels)
+    rows, columns = _pixels(across, p[:, None], _taps(across)), _pixels(along, q[:, None], _taps(along))
+    return _picked(x, n[:, None], c, rows, columns) * w[k].astype(np.float64)
+
+
+def _bwd_data(problem: Conv, dy: Array, w: Array, n: Array, c: Array, h: Array, col: Array) -> Array:
+    """[elements, k/groups, r, s]"""
+    across, along = problem.axes
+    filters, channels = problem.k // problem.groups, problem.c // problem.groups
+    k = c[:, None] // channels * filters + np.arange(filters)
+    rows, columns = _outputs(across, h[:, None], _taps(across)), _outputs(along, col[:, None], _taps(along))
+    weights: Array = w[k, c[:, None] % channels].astype(np.float64)
+    return _picked(dy, n[:, None], k, rows, columns) * weights
+
+
+def _bwd_weights(problem: Conv, dy: Array, x: Array, k: Array, c: Array, r: Array, s: Array) -> Array:
+    """[elements, n, p, q]"""
+    across, along = problem.axes
+    channel = k // (problem.k // problem.groups) * (problem.c // problem.groups) + c
+    rows = _pixels(across, np.arange(problem.p), r[:, None])
+    columns = _pixels(along, np.arange(problem.q), s[:, None])
+    images = np.arange(problem.n)[None]
+    return _picked(x, images, channel[:, None], rows, columns) * dy[images, k[:, None]].astype(np.float64)
+
+
+def _taps(axis: Axis) -> Array:
+    return np.arange(axis.taps)
+
+
+def _pixels(axis: Axis, output: Array, tap: Array) -> Array:
+    """The pixel that a tap joins with an output; -1 where it is padding."""
+    pixel = output * axis.stride + tap * axis.dilation - axis.pad
+    return np.where((pixel >= 0) & (pixel < axis.image), pixel, -1)
+
+
+def _outputs(axis: Axis, pixel: Array, tap: Array) -> Array:
+    """The output that a tap joins with a pixel; -1 where there is none."""
+    output, rest = np.divmod(pixel + axis.pad - tap * axis.dilation, axis.stride)
+    return np.where((rest == 0) & (output >= 0) & (output < axis.outputs), output, -1)
+
+
+def _picked(array: Array, i: Array, j: Array, rows: Array, columns: Array) -> Array:
+    """[elements, i or j, rows, columns] in float64, 0 where a row or a column is -1."""
+    # One index into memory: four into the array would be added up element by element.
+    steps = [stride // array.itemsize for stride in array.strides]
+    memory = np.lib.stride_tricks.as_strided(array, (array.size,), (array.itemsize,))
+    rows, columns = rows[:, None, :, None], columns[:, None, None, :]
+    inside = (rows >= 0) & (columns >= 0)
+    places = np.where(inside, rows * steps[2] + columns * steps[3], 0)
+    values = memory[(i * steps[0] + j * steps[1])[..., None, None] + places].astype(np.float64)
+    picked: Array = values * inside
+    return picked

@@ -1,0 +1,127 @@
+"""GEMM, the general matrix-matrix product: sizes, counts, inputs, reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.errors import InvalidField
+from primbench.problem import Problem, Reference, option, size
+from primbench.random import random_array, sample
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from primbench.problem import Array
+
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int8", "float8_e4m3")
+ACCUMULATE = {
+    "float64": ("float64",),
+    "float32": ("float32",),
+    "float16": ("float32", "float16"),
+    "bfloat16": ("float32",),
+    "int8": ("int32",),
+    "float8_e4m3": ("float32",),
+}
+OUTPUT = {"int8": "int32", "float8_e4m3": "bfloat16"}
+TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
+# Hopper's tensor cores keep about 14 bits of float8 sums: DeepSeek-V3 (2024), arXiv 2412.19437, section 3.3.2.
+FLOAT8_SUM_ROUNDOFF = 2.0**-14
+FULL_CHECK_FLOP = 2**28
+SAMPLED = 64
+
+
+@dataclass(frozen=True)
+class Gemm(Problem, name="gemm"):
+    """C = alpha op(A) op(B) + beta D: general matrix product, C[m,n] summed over k.
+
+    All row-major; D[m,n] is an input of its own.
+
+    A is stored [m,k], or [k,m] with trans_a; B [k,n], or [n,k] with trans_b. int8 gives an int32 C, float8_e4m3
+    a bfloat16 C. ``accumulate`` is the type of the sums; left empty it becomes float32 for the 8- and 16-bit
+    types, int32 for int8, and the dtype itself otherwise.
+    """
+
+    m: int = size("rows of C")
+    n: int = size("columns of C")
+    k: int = size("length of the sums")
+    dtype: str = option("float32", "storage type of A and B", DTYPES)
+    trans_a: bool = option(False, "A is stored transposed")
+    trans_b: bool = option(False, "B is stored transposed")
+    math_mode: str = option("ieee", "tf32 rounds float32 inputs to 10 bits for the tensor cores", ("ieee", "tf32"))
+    accumulate: str = option("", "type of the sums (default: by dtype)", ("", "float64", "float32", "float16", "int32"))
+    alpha: float = option(1.0, "factor of the product")
+    beta: float = option(0.0, "factor of the added matrix")
+
+    def settle(self) -> None:
+        allowed = ACCUMULATE[self.dtype]
+        if not self.accumulate:
+            object.__setattr__(self, "accumulate", allowed[0])
+        if self.accumulate not in allowed:
+            raise InvalidField(
+                f"gemm accumulate={self.accumulate!r} with dtype={self.dtype!r}: one of {', '.join(allowed)}"
+            )
+        if self.math_mode == "tf32" and self.dtype != "float32":
+            raise InvalidField(f"gemm math_mode='tf32' with dtype={self.dtype!r}: tf32 is a mode of float32")
+        if self.dtype == "int8" and (self.alpha, self.beta) != (1.0, 0.0):
+            raise InvalidField("gemm dtype='int8': only alpha=1 and beta=0")
+
+    @property
+    def out_dtype(self) -> str:
+        return OUTPUT.get(self.dtype, self.dtype)
+
+    def flop(self) -> int:
+        """2mnk multiply-adds counted as two: LAPACK Working Note 41, section 3 (alpha and beta left out)."""
+        return 2 * self.m * self.n * self.k
+
+    def bytes_moved(self) -> int:
+        inputs = (self.m * self.k + self.k * self.n) * itemsize_bytes(self.dtype)
+        outputs = self.m * self.n * itemsize_bytes(self.out_dtype)
+        return inputs + outputs * (2 if self.beta else 1)
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        """A, B and, where beta is not 0, D."""
+        a = random_array(rng, (self.k, self.m) if self.trans_a else (self.m, self.k), self.dtype)
+        b = random_array(rng, (self.n, self.k) if self.trans_b else (self.k, self.n), self.dtype)
+        return (a, b, random_array(rng, (self.m, self.n), self.out_dtype)) if self.beta else (a, b)
+
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+        """All of C, or 64 of its rows times 64 of its columns where all of it costs more than 2^28 flop.
+
+        The scale is the size that rounding errors have: u |alpha| |A||B| of the sums, for inputs of mean zero, whose
+        partial sums stay far below |A||B| (Higham & Mary 2020, SIAM J. Sci. Comput. 42(5) A3427), and the rounding
+        of the output. The sums run backwards, so that NumPy's own product is not compared with itself.
+        """
+        import numpy as np
+
+        a = inputs[0].T if self.trans_a else inputs[0]
+        b = inputs[1].T if self.trans_b else inputs[1]
+        index: Any = ...
+        if self.flop() > FULL_CHECK_FLOP:
+            rows, columns = sample(rng, self.m, SAMPLED), sample(rng, self.n, SAMPLED)
+            index, a, b = np.ix_(rows, columns), a[rows], b[:, columns]
+        a, b = a[:, ::-1].astype(np.float64), b[::-1].astype(np.float64)
+        expected = self.alpha * (a @ b)
+        summed = abs(self.alpha) * (np.abs(a) @ np.abs(b))
+        if self.beta:
+            added = self.beta * inputs[2][index].astype(np.float64)
+            expected, summed = expected + added, summed + np.abs(added)
+        rounded_inputs = TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
+        sums = FLOAT8_SUM_ROUNDOFF if self.dtype == "float8_e4m3" else UNIT_ROUNDOFF[self.accumulate]
+        scale = (sums + rounded_inputs / 4) * summed
+        return Reference(index, expected, scale + UNIT_ROUNDOFF[self.out_dtype] / 4 * np.abs(expected))
+
+    def tolerance(self) -> float:
+        """8 natural sizes, for the largest of many errors. Integers have none: their scale is 0."""
+        return 8.0
+
+    def probe(self, flop: int) -> Gemm | None:
+        side = round((flop / 2) ** (1 / 3))
+        small = replace(self, m=min(self.m, side), n=min(self.n, side), k=min(self.k, side))
+        return small if 2 * small.flop() < self.flop() else None
+
+
+def oriented(problem: Gemm, a: Any, b: Any) -> tuple[Any, Any]:
+    """Views of A as [m,k] and B as [k,n]."""
+    return (a.T if problem.trans_a else a), (b.T if problem.trans_b else b)

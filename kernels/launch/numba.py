@@ -1,0 +1,85 @@
+"""Launch in Numba: a compiled function, a kernel of its CUDA target, and the driver on its stream."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import UnsupportedCase
+from primbench.kernels.launch._cuda import Replay, cuda_step, refuse_what_cpus_do
+from primbench.kernels.launch._sealed import sealable
+from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.launch.problem import Launch
+
+
+@kernel("launch", "numba")
+@sealable
+def numba_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
+    """One call is made here, so that no later one compiles."""
+    on_cpu = backend.device == "cpu"
+    if on_cpu and (problem.call != "dispatch" or problem.nodes):
+        from primbench.kernels.launch._host import host_step
+
+        return host_step(problem)
+    if on_cpu:
+        return _function(backend, *inputs)
+    refuse_what_cpus_do(problem)
+    if problem.call in ("driver", "ctypes"):
+        from primbench.kernels.launch._driver import driver_step
+
+        return driver_step(backend, problem)
+    if problem.parameter_bytes:
+        raise UnsupportedCase("a kernel of Numba takes scalars and arrays only: ask for --call driver")
+    return cuda_step(backend, problem, [_kernel(backend, *inputs)], _no_graph)
+
+
+def _function(backend: Any, x: Any) -> Step:
+    import numba
+
+    y = backend.empty((1,), "float32")
+
+    @numba.njit
+    def add_one(x: Any, y: Any) -> None:
+        y[0] = x[0] + 1
+
+    def step() -> Any:
+        add_one(x, y)
+        return y
+
+    step()
+    return step
+
+
+def _kernel(backend: Any, x: Any = None) -> Step:
+    """The addition where there is an input, else the empty kernel, which writes nothing and has no output."""
+    from numba import cuda
+
+    @cuda.jit
+    def empty() -> None:
+        pass
+
+    @cuda.jit
+    def add_one(x: Any, y: Any) -> None:
+        y[0] = x[0] + 1
+
+    with warnings.catch_warnings():
+        # Of fewer than 128 blocks; but one is what was asked for.
+        warnings.filterwarnings("ignore", message=".*under-utilization")
+        launch = (empty if x is None else add_one)[1, 1, backend.stream]
+    if x is None:
+        return functools.partial(launch)
+    y = backend.empty((1,), "float32")
+
+    def step() -> Any:
+        launch(x, y)
+        return y
+
+    return step
+
+
+def _no_graph(enqueue: Callable[[], None]) -> Replay:
+    raise UnsupportedCase("Numba has no graphs: ask for --call driver")

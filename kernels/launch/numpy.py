@@ -1,0 +1,24 @@
+"""Launch on NumPy, which is the CPU's operating system and a ufunc."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from primbench.kernels.launch._sealed import sealable
+from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.launch.problem import Launch
+
+
+@kernel("launch", "numpy")
+@sealable
+def numpy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
+    import numpy as np
+
+    if problem.call != "dispatch" or problem.nodes:
+        from primbench.kernels.launch._host import host_step
+
+        return host_step(problem)
+    return functools.partial(np.add, inputs[0], np.float32(1), backend.empty((1,), "float32"))

@@ -1,0 +1,3 @@
+"""Copy so many bytes: host to device and back, within a GPU, to another GPU, within the host."""
+
+from primbench.kernels.memcpy.problem import Memcpy as Memcpy

@@ -1,0 +1,20 @@
+"""Copies on every backend: on a GPU they are the driver's, whichever backend asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from primbench.kernels.memcpy.problem import Memcpy
+from primbench.problem import Step, kernel
+
+
+@kernel("memcpy", "numpy", "torch", "cupy", "numba")
+def memcpy(backend: Any, problem: Memcpy, x: Any) -> Step:
+    """On a CPU the library's own copy; on a GPU the same driver calls for every backend, on the backend's stream."""
+    if backend.device == "cpu":
+        from primbench.kernels.memcpy._host import host_step
+
+        return host_step(backend, problem, x)
+    from primbench.kernels.memcpy._cuda import cuda_step
+
+    return cuda_step(backend, problem, x)

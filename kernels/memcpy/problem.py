@@ -1,0 +1,129 @@
+"""Copies, one way or both, within the host, a GPU, or between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from primbench.errors import InvalidField
+from primbench.problem import Problem, Reference, option, size
+from primbench.random import random_array, sample
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from primbench.measurement import Measurement
+    from primbench.problem import Array
+
+# Direction -> the memory there may be on its host side, or that both sides are; the first is the default.
+MEMORY = {
+    "h2d": ("pinned", "framework", "pageable", "write_combined"),
+    "d2h": ("pinned", "framework", "pageable"),
+    "bidirectional": ("pinned", "framework"),
+    "d2d": ("device",),
+    "p2p": ("device",),
+    "h2h": ("pageable",),
+}
+PLACEABLE = ("pinned", "pageable")  # allocated here, page by page; the others are an allocator's
+FROM_HOST = ("h2d", "bidirectional", "h2h")
+TO_HOST = ("d2h", "bidirectional", "h2h")
+ANYWHERE = -1
+NONE = -1
+LAST_NODE = 1023
+SAMPLED = 2**22
+
+
+@dataclass(frozen=True)
+class Memcpy(Problem, name="memcpy"):
+    """Copy so many bytes: host to device and back, within a GPU, to another GPU, within the host.
+
+    h2d and d2h are host to device and device to host, bidirectional is both at once, d2d within one GPU, p2p from this
+    GPU to ``peer``, h2h within the host. auto is h2d on a GPU and h2h on a CPU. The command bandwidth is this one, too.
+
+    pinned memory is allocated page by page and registered with the driver; framework is the backend's own pinned
+    allocator; pageable is ordinary memory; write_combined is pinned, and fit for writing only. auto is pinned wherever
+    it can be.
+
+    Rates count each byte once for h2d, d2h and p2p; once for either way of bidirectional, so that the rate is that of
+    each way; twice for d2d and h2h, which read and write the same memory. With ``gpus``, all of them together.
+    """
+
+    bytes: int = size("of each copy", unit="B")
+    direction: str = option("auto", "what is copied where", ("auto", *MEMORY))
+    memory: str = option(
+        "auto", "kind of host memory", ("auto", *dict.fromkeys(kind for kinds in MEMORY.values() for kind in kinds))
+    )
+    peer: int = option(NONE, "number of the GPU that p2p copies to; -1 is none", least=NONE)
+    gpus: int = option(1, "so many GPUs at once, each with its own copy, from the device's number on", least=1)
+    src_node: int = option(
+        ANYWHERE, "memory node to copy from, on the host; -1 leaves it to --numa-node", least=ANYWHERE, most=LAST_NODE
+    )
+    dst_node: int = option(
+        ANYWHERE, "memory node to copy to, on the host; -1 leaves it to --numa-node", least=ANYWHERE, most=LAST_NODE
+    )
+
+    check_again = True
+    has_tails = True
+    example_sizes = ((4096,), (131_073,), (1,))  # the driver treats pageable copies up to 64 KiB differently
+
+    def settle(self) -> None:
+        """Fill in the memory, and refuse what this direction has no place for."""
+        if self.direction == "auto":
+            return
+        kinds = MEMORY[self.direction]
+        if self.memory == "auto":
+            object.__setattr__(self, "memory", kinds[0])
+        if self.memory not in kinds:
+            raise self._nonsense("memory", f"only {', '.join(kinds)}; ask for that, or for another direction")
+        if (self.peer == NONE) == (self.direction == "p2p"):
+            raise self._nonsense("peer", "p2p needs the number of another GPU, from 0, and nothing else takes one")
+        if self.gpus > 1 and (self.direction in ("p2p", "h2h") or self.memory == "pageable"):
+            raise self._nonsense(
+                "gpus", "several copy at once in h2d, d2h, d2d, bidirectional, and not in pageable memory"
+            )
+        for name, directions in (("src_node", FROM_HOST), ("dst_node", TO_HOST)):
+            placeable = self.direction in directions and self.memory in PLACEABLE
+            if getattr(self, name) != ANYWHERE and not placeable:
+                raise self._nonsense(name, "a node is for pinned or pageable host memory on that side")
+
+    def _nonsense(self, name: str, allowed: str) -> InvalidField:
+        return InvalidField(f"memcpy direction={self.direction!r} {name}={getattr(self, name)!r}: {allowed}")
+
+    def on(self, device: str) -> Memcpy:
+        if self.direction != "auto":
+            return self
+        return replace(self, direction="h2h" if device == "cpu" else "h2d")
+
+    @property
+    def copies(self) -> int:
+        return self.gpus * (2 if self.direction == "bidirectional" else 1)
+
+    def bytes_moved(self) -> int:
+        """As nvbandwidth and STREAM count (McCalpin 1995, "Counting Bytes and FLOPS"); see the class."""
+        return self.bytes * self.gpus * (2 if self.direction in ("d2d", "h2h") else 1)
+
+    def memory_bytes(self) -> int:
+        """On one GPU, without what only the host holds."""
+        return self.bytes * (2 if self.direction in ("d2d", "h2h", "bidirectional") else 1)
+
+    def figures(self, measured: Measurement) -> dict[str, float | None]:
+        return {"wall_p99_s": measured.wall_s.quantile_s(0.99) if measured.wall_s else None}
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        """int8[bytes], the same for every copy; -128 is left for what is never written."""
+        return (random_array(rng, (self.bytes,), "int8"),)
+
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+        """The copies one behind the other, or 4 million of their elements, one of each of as many strips.
+
+        At 64 MiB a strip is 16 bytes, half of what a memory controller moves at once.
+        """
+        import numpy as np
+
+        index = sample(rng, self.copies * self.bytes, SAMPLED)
+        expected = inputs[0][index % self.bytes].astype(np.float64)
+        return Reference(index, expected, np.zeros_like(expected))
+
+    def tolerance(self) -> float:
+        """Bytes have no rounding errors."""
+        return 0.0

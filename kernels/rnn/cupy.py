@@ -1,0 +1,107 @@
+"""Recurrent networks on CuPy arrays: cuDNN called directly, and step by step with a pointwise kernel of ours."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
+from primbench.problem import Step, described, kernel, setup_of
+
+if TYPE_CHECKING:
+    from primbench.kernels.rnn._stepwise import Bind, Pointwise
+    from primbench.kernels.rnn.problem import Operands, Rnn
+
+STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}  # as the CUDA source names them
+BLOCK = 128  # threads
+# persist_dynamic compiles for 1 to 7 s, and was the slowest on an H200 wherever the algorithm matters.
+TRIED = ("standard", "persist_static")
+
+# What was found the fastest, by problem and device: every set of inputs must get the same one.
+_fastest: dict[tuple[Any, str], str] = {}
+
+
+@kernel("rnn", "cupy")
+def cupy_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
+    """The step's attribute ``algorithm`` names cuDNN's algorithm and, where it was chosen here, the times of all."""
+    from primbench.cuda.cudnn import CudnnRefusal
+    from primbench.kernels.rnn._cudnn import cudnn_step
+
+    operands = problem.operands(inputs)
+    if problem.algo == "stepwise":
+        return _stepwise(backend, problem, operands)
+    _refuse_approximations(problem)
+    known = problem.algo if problem.algo in CUDNN_ALGORITHMS else _fastest.get((problem, backend.device))
+    if known is None:
+        return _try_all(backend, problem, operands)
+    try:
+        return cudnn_step(backend, problem, operands, known)
+    except CudnnRefusal as refusal:
+        raise UnsupportedCase(f"{refusal}: ask for --algo auto") from None
+
+
+def _refuse_approximations(problem: Rnn) -> None:
+    if problem.algo.startswith("persist") and problem.needs_exact_tanh:
+        raise UnsupportedCase(
+            f"cuDNN's persistent {problem.cell} kernels approximate tanh to 2^-11 in float32, too: "
+            "ask for --algo standard, or --math-mode tf32"
+        )
+
+
+def _try_all(backend: Any, problem: Rnn, operands: Operands) -> Step:
+    """The fastest of those that cuDNN has for this network. Raises UnsupportedCase where it has none."""
+    from primbench.cuda import trial
+    from primbench.kernels.rnn._cudnn import cudnn_step
+    from primbench.units import format_time
+
+    best, best_s, tried, refused = None, math.inf, [], []
+    for name in TRIED[:1] if problem.needs_exact_tanh else TRIED:
+        try:
+            step = cudnn_step(backend, problem, operands, name)
+            time_s = trial.device_s(step, backend.stream_handle)
+        except PrimbenchError as refusal:
+            refused.append(f"{name}: {refusal}")
+            continue
+        tried.append(f"{name} {format_time(time_s)}")
+        if time_s < best_s:
+            best, best_s, _fastest[problem, backend.device] = step, time_s, name
+    if best is None:
+        raise UnsupportedCase(f"cuDNN has no such network: {'; '.join(refused)}")
+    return described(best, algorithm=f"{getattr(best, 'algorithm', '')} (tried: {', '.join(tried)})")
+
+
+def _stepwise(backend: Any, problem: Rnn, operands: Operands) -> Step:
+    from primbench.kernels.rnn._stepwise import stepwise
+
+    # cuBLASLt wants addresses that a slice need not have.
+    own = operands._replace(h0=[state.copy() for state in operands.h0])
+    step = stepwise(backend, problem, own, setup_of("gemm", "cupy"), _pointwise(problem))
+    return described(step, algorithm="stepwise: 2 calls a step, cuBLASLt product and pointwise kernel")
+
+
+def _pointwise(problem: Rnn) -> Bind:
+    import numpy as np
+
+    launch = _compiled(problem.dtype).get_function(problem.cell)
+    blocks = -(-problem.batch_size * problem.hidden_size // BLOCK)
+    sizes = [np.int32(n) for n in (problem.batch_size, problem.hidden_size, problem.ways * problem.hidden_size)]
+
+    def bind(a: Pointwise) -> Callable[[], Any]:
+        own = {"vanilla": (), "lstm": (a.c_before, a.c), "gru": (a.h_before,)}[problem.cell]
+        arguments = (a.from_x, a.from_h, a.b_ih, a.b_hh, a.h, a.y, *sizes, *own)
+        return functools.partial(launch, (blocks,), (BLOCK,), arguments)
+
+    return bind
+
+
+@functools.cache
+def _compiled(dtype: str) -> Any:
+    import importlib.resources
+
+    import cupy
+
+    source = importlib.resources.files("primbench.kernels.rnn").joinpath("pointwise.cu").read_text()
+    return cupy.RawModule(code=source, options=("-std=c++17", f"-DSTORED={STORED[dtype]}"))

@@ -1,0 +1,25 @@
+"""Sparse GEMM on NumPy arrays by SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from primbench.errors import UnsupportedCase
+from primbench.kernels.sparse_gemm.problem import SparseGemm
+from primbench.problem import Step, described, kernel
+
+
+@kernel("sparse_gemm", "numpy")
+def scipy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: Any, row_starts: Any, b: Any) -> Step:
+    """SciPy's csr_array @ dense: one thread."""
+    import scipy
+    from scipy.sparse import csr_array
+
+    if problem.dtype in ("float16", "bfloat16"):
+        raise UnsupportedCase(f"SciPy has no sparse {problem.dtype} matrices: ask for --dtype float32")
+    a = csr_array((values, columns, row_starts), shape=(problem.m, problem.k))
+
+    def step() -> Any:
+        return a @ b  # SciPy takes no output array: each call allocates its result
+
+    return described(step, algorithm=f"scipy {scipy.__version__}")
