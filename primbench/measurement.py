@@ -183,6 +183,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         return self.device_s or self.batch_s or self.stream_s
 
     @property
+    def busy_s(self) -> Samples | None:
+        """Of the trace."""
+        return self.trace.busy_s if self.trace else None
+
+    @property
     def flop_per_s(self) -> float | None:
         return _rate(self.flop, self.main)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 Value = int | float | str | bool
+Work = Literal["kernel", "copy", "collective", "launch"]
+"""What a call spends its time on."""
 LARGEST = 2**63 - 1  # number that every reader of JSON holds as one
 Step = Callable[[], Any]
 """Enqueues the work once and returns the output. Allocates and waits for nothing.
@@ -71,6 +73,11 @@ class Problem(ABC):
     """The backend that serves a CPU where none is named; the best one installed where this is None."""
     on_gpus: ClassVar[bool] = True
     """Whether a GPU can take part; where it cannot, a run that names no device is on the CPU."""
+    work: ClassVar[Work] = "kernel"
+    margin: ClassVar[float] = 0.01
+    """Share by which its own time may differ between two places without mattering; times of the host have another."""
+    preferred: ClassVar[tuple[str, ...]] = ()
+    """Metrics by which it is compared before all others, the first one that was measured."""
     has_tails: ClassVar[bool] = False
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import primbench.suites as suites
 from primbench.errors import InvalidRequest
@@ -21,6 +22,37 @@ _ROW = ("id", "direction", "size_in_sheet")
 _FREE = ("dtype", "accumulate", "layout", "in_place")
 
 Key = tuple[str, frozenset[tuple[str, Value]]]
+
+
+class Caution(NamedTuple):
+    """What to know before comparing. primitive: that it is about, "" for all; dtypes: likewise, empty for all."""
+
+    primitive: str
+    dtypes: frozenset[str]
+    words: str
+
+    def concerns(self, primitives: Set[str], dtypes: Set[object]) -> bool:
+        """Whether one of these is among those it is about."""
+        return (not self.primitive or self.primitive in primitives) and (not self.dtypes or bool(self.dtypes & dtypes))
+
+
+CAUTIONS = (
+    Caution(
+        "gemm", frozenset(),
+        "theirs are column-major: the very call is ours with m and n, and trans_a and trans_b, swapped",
+    ),
+    Caution(
+        "gemm", frozenset({"float16"}),
+        "float16: DeepBench's program asks for sums in float16, its sheet names wider ones",
+    ),
+    Caution("rnn", frozenset(), "theirs skip the products with the input, which ours compute: half of the flop"),
+    Caution(
+        "", frozenset({"float16", "int8"}),
+        "their float16 and int8 inputs were zeros, which took up to 15 % less time on a V100",
+    ),
+    Caution("", frozenset({"int8"}), "some of their int8 sizes were padded to multiples of 4"),
+    Caution("allreduce", frozenset(), "theirs is the fastest of several libraries, and synchronized after every call"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,6 +88,13 @@ class Published:
         ids = sorted(_ids().get(_key(problem), []), key=lambda each: each != id)
         keys = ((each, str(fields.get("direction", "")), str(fields.get("dtype"))) for each in ids)
         return next((self.times[key] for key in keys if key in self.times), None)
+
+
+def nearest_metric(primitive: str, *, on_cpu: bool) -> str:
+    """Our metric that is nearest to theirs: back-to-back calls; of an all-reduce, single calls waited for."""
+    if primitive == "allreduce":
+        return "wall_s"
+    return "batch_s" if on_cpu else "stream_s"
 
 
 def devices() -> list[str]:

@@ -38,6 +38,8 @@ class Allreduce(Problem, name="allreduce"):
     """
 
     example_sizes = ((4096, 1), (1008, 1), (8, 1))
+    work = "collective"
+    margin = 0.02
     cpu_backend = "numpy"  # shared memory; gloo goes through sockets and takes 40 times as long for 1 KiB
 
     bytes: int = size("size of the buffer of each rank", unit="B")

@@ -32,6 +32,8 @@ class Chase(Problem, name="chase"):
     node: int = option(ANYWHERE, "memory node of the buffer; -1 is any", least=ANYWHERE, most=LAST_NODE)
 
     example_sizes = ((4096,), (131_072,), (256,))
+    work = "copy"
+    margin = 0.02
     on_gpus = False
 
     def settle(self) -> None:

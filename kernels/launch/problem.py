@@ -43,6 +43,9 @@ class Launch(Problem, name="launch"):
     seal: str = option("none", "system calls that are refused to calls made once more", SEALS)
 
     example_sizes = ((),)  # it has none
+    work = "launch"
+    margin = 0.05
+    preferred = ("enqueue_s", "batch_s", "wall_s")
     has_tails = True
 
     def settle(self) -> None:

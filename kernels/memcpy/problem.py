@@ -62,6 +62,8 @@ class Memcpy(Problem, name="memcpy"):
         ANYWHERE, "memory node to copy to, on the host; -1 leaves it to --numa-node", least=ANYWHERE, most=LAST_NODE
     )
 
+    work = "copy"
+    margin = 0.02
     check_again = True
     has_tails = True
     example_sizes = ((4096,), (131_073,), (1,))  # the driver treats pageable copies up to 64 KiB differently

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from primbench import stats
 from primbench.baselines.published import NOTABLE
-from primbench.baselines.yardstick import MAIN, Key, Theirs, beside, key_of, main_of, median_s, summary_of
+from primbench.baselines.yardstick import Key, Theirs, beside, key_of, median_s, summary_of
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
 from primbench.results.file import Results
+from primbench.results.metrics import MAIN, Metric, main_of
 from primbench.results.record import Record, model_of
 from primbench.units import format_percent
 
@@ -27,10 +28,10 @@ class Earlier:
         metric = main_of(record.measurement)
         return beside(median_s(record, metric), self._theirs_s(record, metric))
 
-    def _theirs_s(self, record: Record, metric: str | None) -> float | None:
+    def _theirs_s(self, record: Record, metric: Metric | None) -> float | None:
         """The median over processes; where nothing of ours was measured, of whatever was theirs."""
-        for name in (metric,) if metric else MAIN:
-            found = self.times.get(key_of(record.case, name))
+        for ours in (metric,) if metric else MAIN:
+            found = self.times.get(key_of(record.case, ours))
             if found:
                 return stats.quantile([each.time_s for each in found], 0.5)
         return None
@@ -40,7 +41,7 @@ class Earlier:
         if all(each["theirs_s"] is None for each in found):
             there = sorted({f"{key[0]} on {key[2]} {key[3]}" for key in self.times})
             return [f"theirs: {self.name} holds none of these cases, on this backend: it has {', '.join(there)}"]
-        keys = [key_of(record.case, name) for record in records for name in MAIN]
+        keys = [key_of(record.case, metric) for record in records for metric in MAIN]
         made_by = sorted({each.made_by for key in keys for each in self.times.get(key, [])})
         apart = sum(each["ratio"] is not None and abs(each["ratio"] - 1) > NOTABLE for each in found)
         return [

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from primbench.errors import InvalidRequest
-from primbench.measurement import Measurement
 from primbench.problem import Value
+from primbench.results.metrics import Metric
 from primbench.results.record import Record
-from primbench.results.summary import samples
 from primbench.spec.case import Case
 
 
@@ -30,7 +29,6 @@ class Yardstick(Protocol):
         ...
 
 
-MAIN = ("device_s", "batch_s", "stream_s")  # in the order of Measurement.main
 Key = tuple[str, frozenset[tuple[str, Value]], str, str, str, str]
 
 
@@ -46,13 +44,8 @@ def beside(ours_s: float | None, theirs_s: float | None) -> dict[str, float | No
     return {"theirs_s": theirs_s, "ratio": ours_s / theirs_s if ours_s is not None and theirs_s else None}
 
 
-def main_of(measurement: Measurement | None) -> str | None:
-    """The name of the main metric."""
-    return next((name for name in MAIN if samples(measurement, name)), None)
-
-
-def median_s(record: Record, metric: str | None) -> float | None:
-    found = samples(record.measurement, metric) if metric else None
+def median_s(record: Record, metric: Metric | None) -> float | None:
+    found = metric.samples(record.measurement) if metric else None
     return found.median_s if found else None
 
 
@@ -64,11 +57,11 @@ def summary_of(found: Sequence[dict[str, float | None]]) -> str:
     return f"geometric mean {mean:.3f} over {len(ratios)} of {len(found)} cases"
 
 
-def key_of(case: Case, metric: str) -> Key:
+def key_of(case: Case, metric: Metric) -> Key:
     """Equal where the same was measured in the same way; the number of a GPU does not count."""
     try:
         fields = case.problem().parameters()  # with the defaults of fields that an older file does not have
     except InvalidRequest:
         fields = case.parameters
     kind = case.device.partition(":")[0]
-    return case.primitive, frozenset(fields.items()), case.backend, kind, case.method.cache, metric
+    return case.primitive, frozenset(fields.items()), case.backend, kind, case.method.cache, metric.name

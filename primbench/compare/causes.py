@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from primbench.compare.cause import Cause
 from primbench.compare.comparison import CaseComparison
+from primbench.compare.criteria import problem_of
 from primbench.compare.filters import filters
 from primbench.compare.sides import Side
 from primbench.doctor import Finding, Part, Place, examine
@@ -21,9 +22,6 @@ from primbench.environment.difference import Change, Difference
 from primbench.numa.placement import EffectivePlacement
 from primbench.system.files import format_cpu_list
 from primbench.system.nvml import Gpu
-
-OWN_PARTS: dict[str, Part] = {"memcpy": "copy", "chase": "copy", "allreduce": "collective", "launch": "launch"}
-"""What takes time in a primitive that computes nothing."""
 
 # Checks of `doctor --against`, the most upstream first: who has another CPU has other kernels of the same libraries.
 UPSTREAM = {
@@ -138,7 +136,7 @@ def _differences(
 
 def _concerns(check: str, case: CaseComparison) -> bool:
     """NumPy alone multiplies by the BLAS that it is linked to, and does nothing else in several threads."""
-    is_of_numpy, computes = case.case.backend == "numpy", case.case.primitive not in OWN_PARTS
+    is_of_numpy, computes = case.case.backend == "numpy", problem_of(case.case.primitive).work == "kernel"
     if check == "against-blas":
         return is_of_numpy and computes
     return check != "against-threads" or computes or not is_of_numpy

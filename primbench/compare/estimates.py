@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from primbench import stats
 from primbench.compare.busy import are_too_busy, waited
 from primbench.compare.comparison import FALSE_DISCOVERIES, ArmComparison, CaseComparison, Estimate, Mean, Verdict
-from primbench.compare.sides import MEANS, Side, Values, are_slowed_alike, identity, margin_of, metrics_of
+from primbench.compare.criteria import margin_of, metrics_of
+from primbench.compare.sides import Side, Values, are_slowed_alike, identity
+from primbench.results.metrics import METRICS
 from primbench.stats import LogRatio
 
 FEWEST_PAIRS = 3  # with a CPU at full speed
-TIMED_BY_THE_DEVICE = ("device_s", "busy_s")
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
 TOO_BUSY = "too busy to tell"
@@ -44,9 +45,10 @@ def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseCom
     is_busy = are_too_busy(here, there)
     estimates: list[Estimate] = []
     for metric in metrics_of(case.primitive):
-        found = _estimate(baseline, arm, key, metric, ratio, first=estimates[0].metric if estimates else metric)
+        first = estimates[0].metric if estimates else metric.name
+        found = _estimate(baseline, arm, key, metric.name, ratio, first=first)
         if found is not None:
-            estimates.append(replace(found, is_too_busy=is_busy and metric not in TIMED_BY_THE_DEVICE))
+            estimates.append(replace(found, is_too_busy=is_busy and metric.whose != "GPU"))
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
     if not estimates:
         reasons = reasons or "no pair of processes timed it"
@@ -77,7 +79,7 @@ def _estimate(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio, 
     return Estimate(
         metric=metric,
         primary=metric == first,
-        judges=first in (metric, MEANS.get(metric)),
+        judges=metric == first or (METRICS[metric].is_mean and METRICS[metric].samples_of == first),
         pairs=found.pairs,
         baseline_s=stats.quantile(list(found.baseline.values()), 0.5),
         arm_s=stats.quantile(list(found.arm.values()), 0.5),
@@ -143,33 +145,37 @@ def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[Ar
 
     again: the baseline against itself, what it differs by being the least that can be told.
     """
-    flat = [each for arm in arms for case in arm.cases for each in case.estimates]
-    q: dict[int, float | None] = {}
-    for family in ([each for each in flat if each.judges], [each for each in flat if not each.judges]):
-        known = [each for each in family if each.q is not None and not each.is_too_busy]
-        adjusted = stats.benjamini_hochberg([each.q for each in known if each.q is not None])
-        q |= {id(each): value for each, value in zip(known, adjusted, strict=True)}
+    q = _false_discovery_rates(arms)
     floors = {
         (case.case.key(), each.metric): each for case in (again.cases if again else []) for each in case.estimates
     }
-    return [
-        replace(
-            arm,
-            cases=[
-                decided(
-                    replace(
-                        case,
-                        estimates=[
-                            judged(replace(each, q=q.get(id(each))), floors.get((case.case.key(), each.metric)))
-                            for each in case.estimates
-                        ],
-                    )
-                )
-                for case in arm.cases
-            ],
-        )
-        for arm in arms
+
+    def with_outcomes(number: int, case: CaseComparison) -> CaseComparison:
+        key = case.case.key()
+        found = [
+            judged(replace(each, q=q.get((number, key, each.metric))), floors.get((key, each.metric)))
+            for each in case.estimates
+        ]
+        return decided(replace(case, estimates=found))
+
+    return [replace(arm, cases=[with_outcomes(number, case) for case in arm.cases]) for number, arm in enumerate(arms)]
+
+
+def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[tuple[int, bytes, str], float | None]:
+    """By the arm's number, the case and the metric: of the estimates that judge together, then of all others."""
+    known = [
+        ((number, case.case.key(), each.metric), each)
+        for number, arm in enumerate(arms)
+        for case in arm.cases
+        for each in case.estimates
+        if each.q is not None and not each.is_too_busy
     ]
+    found: dict[tuple[int, bytes, str], float | None] = {}
+    for judges in (True, False):
+        family = [(key, each.q) for key, each in known if each.judges == judges and each.q is not None]
+        adjusted = stats.benjamini_hochberg([p for _, p in family])
+        found |= {key: value for (key, _), value in zip(family, adjusted, strict=True)}
+    return found
 
 
 def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from primbench.compare.causes import OWN_PARTS, causes
+from primbench.compare.causes import causes
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
+from primbench.compare.criteria import is_its_own, problem_of
 from primbench.compare.effects import changes_of
 from primbench.compare.evidence import Seen, evidence, noise, waiting
-from primbench.compare.sides import Side, are_slowed_alike, identity, is_its_own
+from primbench.compare.sides import Side, are_slowed_alike, identity
 from primbench.doctor import Part
 from primbench.errors import InvalidRequest
 from primbench.runtimes import RUNTIMES
@@ -87,7 +88,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
 
 def _parts(case: CaseComparison) -> list[Part]:
     """What takes another time. Calls that wait for a kernel of which the own time moved tell nothing of launching."""
-    own: Part = OWN_PARTS.get(case.case.primitive, "kernel")
+    own: Part = problem_of(case.case.primitive).work
     if case.case.device == "cpu" and own in ("kernel", "launch"):
         own = "everything on the CPU"
     moved = [each.metric for each in case.estimates if each.outcome in ("slower", "faster")]

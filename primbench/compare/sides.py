@@ -21,48 +21,18 @@ from primbench.errors import InvalidRequest
 from primbench.measurement import Samples
 from primbench.results.cpu_speed import FEWEST, SLOWED, Speed, slowed_fraction, speed, undisturbed
 from primbench.results.file import Results
+from primbench.results.metrics import METRICS, SAMPLED, Metric
 from primbench.results.record import Record, Worker
-from primbench.results.summary import samples
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.placement import Placement
 
-KERNEL, BANDWIDTH, LAUNCH = 0.01, 0.02, 0.05
-"""Differences in time that do not matter."""
-
-# Of what a primitive does by itself: others are kernels. What the host takes part in is launching.
-MARGINS = {"memcpy": BANDWIDTH, "allreduce": BANDWIDTH, "chase": BANDWIDTH, "launch": LAUNCH}
-WITHOUT_HOST = ("device_s", "busy_s", "batch_s")
-MEDIANS = ("device_s", "batch_s", "stream_s", "wall_s", "enqueue_s", "busy_s")
-TAILS = {"wall_p99_s": "wall_s", "enqueue_single_p99_s": "enqueue_single_s"}
-# Medians do not see a quota that stops every tenth sample.
-MEANS = {"batch_mean_s": "batch_s", "enqueue_mean_s": "enqueue_s", "wall_mean_s": "wall_s"}
-LOOPED = ("batch_s", "enqueue_s", "wall_s")
-PRIMARY = ("device_s", "batch_s", "stream_s", "wall_s")
-PRIMARY_OF = {"launch": ("enqueue_s", "batch_s", "wall_s")}
 UNLIKE = 0.05
-FEWEST_BEYOND = 10  # samples beyond a quantile of the tail
 
 Values = dict[str, dict[int, float]]
 """Metric -> process -> seconds."""
 Turn = tuple[int, int]
 """Ranks and process."""
-
-
-def margin_of(primitive: str, metric: str) -> float:
-    """Of a mean that of its median: the same samples are added up."""
-    metric = MEANS.get(metric, metric)
-    return MARGINS.get(primitive, KERNEL) if is_its_own(primitive, metric) else LAUNCH
-
-
-def is_its_own(primitive: str, metric: str) -> bool:
-    """Whether the host has no part in a metric. Of copies that wait for the GPU themselves stream_s is all there is."""
-    return metric in WITHOUT_HOST or (metric == "stream_s" and MARGINS.get(primitive) == BANDWIDTH)
-
-
-def metrics_of(primitive: str) -> list[str]:
-    """All metrics that are compared, those first that may be the primary one, in the order of preference."""
-    return list(dict.fromkeys((*PRIMARY_OF.get(primitive, PRIMARY), *MEDIANS, *MEANS, *TAILS)))
 
 
 @dataclass(frozen=True)
@@ -85,7 +55,7 @@ class Side:
     @cached_property
     def numbers(self) -> dict[bytes, Values]:
         """Identity -> what each process says of the case."""
-        return {key: _values(records, _all) for key, records in self.cases.items()}
+        return {key: _values(records, _of_all) for key, records in self.cases.items()}
 
     @cached_property
     def undisturbed(self) -> dict[bytes, Values]:
@@ -117,9 +87,9 @@ class Side:
         slowed = sum(found.slowed_fraction * counts[key] for key, found in self.speeds.items())
         return slowed / sum(counts.values()) if counts else None
 
-    def _at_full_speed(self, metric: str, records: Sequence[Record]) -> float | None:
+    def _at_full_speed(self, metric: Metric, records: Sequence[Record]) -> float | None:
         found = self.speeds.get(identity(records[0].case))
-        if metric not in LOOPED or found is None:
+        if metric.samples_of or found is None:
             return None
         kept = [sample for each in _samples(metric, records) for sample in undisturbed(each, found.full_s)]
         return stats.quantile(kept, 0.5) if len(kept) >= FEWEST else None
@@ -187,7 +157,7 @@ def identity(case: Case) -> bytes:
     return replace(case, arm="", process=0, placement=Placement()).key()
 
 
-def _values(records: Sequence[Record], value_of: Callable[[str, Sequence[Record]], float | None]) -> Values:
+def _values(records: Sequence[Record], value_of: Callable[[Metric, Sequence[Record]], float | None]) -> Values:
     """One number of each process. A time of 0 tells nothing and is left out."""
     by_process: dict[int, list[Record]] = {}
     for record in records:
@@ -195,37 +165,20 @@ def _values(records: Sequence[Record], value_of: Callable[[str, Sequence[Record]
             by_process.setdefault(record.case.process, []).append(record)
     found: Values = {}
     for process, its_records in by_process.items():
-        for metric in (*MEDIANS, *MEANS, *TAILS):
-            if value := value_of(metric, its_records):
-                found.setdefault(metric, {})[process] = value
+        for metric in METRICS.values():
+            if metric.is_compared and (value := value_of(metric, its_records)):
+                found.setdefault(metric.name, {})[process] = value
     return found
 
 
-def _samples(metric: str, records: Sequence[Record]) -> list[Samples]:
-    """wall_s on a CPU only where it is no other name of batch_s, as where one call fills a batch."""
-    name = TAILS.get(metric) or MEANS.get(metric) or metric
-    measured = [record.measurement for record in records if record.measurement]
-    if name == "wall_s" and metric not in TAILS:
-        measured = [each for each in measured if each.batch_s is None or each.wall_s != each.batch_s]
-    return [found for each in measured if (found := samples(each, name))]
+def _samples(metric: Metric, records: Sequence[Record]) -> list[Samples]:
+    return [
+        found for record in records if record.measurement and (found := metric.distinct_samples(record.measurement))
+    ]
 
 
-def _all(metric: str, records: Sequence[Record]) -> float | None:
-    found = _samples(metric, records)
-    together = [sample for each in found for sample in each.samples_s]
-    if metric in TAILS:
-        return stats.quantile(together, 0.99) if _has_tail(found) else None
-    if metric in MEANS:
-        return math.fsum(together) / len(together) if together else None
-    return stats.quantile(together, 0.5) if together else None
-
-
-def _has_tail(found: Sequence[Samples]) -> bool:
-    """A sample of several calls hides the slow one among them."""
-    return (
-        all(each.calls_per_sample == 1 for each in found)
-        and sum(len(each.samples_s) for each in found) >= 100 * FEWEST_BEYOND
-    )
+def _of_all(metric: Metric, records: Sequence[Record]) -> float | None:
+    return metric.of(_samples(metric, records))
 
 
 def check_same_cases(one: Side, other: Side) -> list[str]:
@@ -265,7 +218,8 @@ def are_slowed_alike(one: Side, other: Side, key: bytes) -> bool:
 
 
 def _loops_s(records: Sequence[Record]) -> list[float]:
-    found = [each for metric in LOOPED for each in _samples(metric, [one for one in records if one.status == "ok"])]
+    ok = [record for record in records if record.status == "ok"]
+    found = [each for metric in SAMPLED for each in _samples(metric, ok)]
     return [loop_s for each in found for _, loop_s in each.loops_s]
 
 

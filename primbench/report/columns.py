@@ -9,20 +9,13 @@ from collections.abc import Callable, Sequence
 from primbench.baselines.yardstick import Yardstick
 from primbench.problem import fields_of, problem_class
 from primbench.results.disturbances import disturbances
+from primbench.results.metrics import COLUMNS, Metric
 from primbench.results.record import Record
-from primbench.results.summary import figures_of, samples
+from primbench.results.summary import figures_of
 from primbench.spec.case import Case
 from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_column
 
-TIMES = {
-    "enqueue": "enqueue_s",
-    "stream": "stream_s",
-    "device": "device_s",
-    "busy": "busy_s",
-    "batch": "batch_s",
-    "wall": "wall_s",
-}
 PLACES: dict[str, Callable[[Case], object]] = {
     "backend": lambda case: case.backend,
     "device": lambda case: case.device,
@@ -118,18 +111,14 @@ def _parameter(value: object, unit: str = "") -> str:
 
 
 def _time_columns(records: list[Record], time_unit: TimeUnit | None) -> list[Column]:
-    def column(name: str, metric: str) -> Column:
+    def column(metric: Metric) -> Column:
         def cell(record: Record) -> str:
-            found = samples(record.measurement, metric)
+            found = metric.samples(record.measurement)
             return format_time(found.median_s, time_unit, found.noise) if found else UNKNOWN
 
-        return name, cell
+        return metric.heading, cell
 
-    return [
-        column(name, metric)
-        for name, metric in TIMES.items()
-        if any(samples(record.measurement, metric) for record in records)
-    ]
+    return [column(metric) for metric in COLUMNS if any(metric.samples(record.measurement) for record in records)]
 
 
 def _noise_columns(records: list[Record]) -> list[Column]:

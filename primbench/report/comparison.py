@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.effects import changes_of
-from primbench.compare.sides import MEANS
 from primbench.environment.difference import Part
 from primbench.report import plain, table
 from primbench.report.environment import shown
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, telling, why
+from primbench.results.metrics import METRICS
 from primbench.units import format_percent, format_time
 
 MOST_EXPLAINED = 5
@@ -223,7 +223,11 @@ def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
         what = "pairs" if comparison.paired else "processes a side"
         mean = f"{shown_ratio(arm.mean.ratio)}{interval}"
         of = ", slow samples included" if arm.mean.of_all_samples else ""
-        of += ", by their medians" if any(case.decided_by in MEANS for case in arm.cases) else ""
+        of += (
+            ", by their medians"
+            if any(case.decided_by and METRICS[case.decided_by].is_mean for case in arm.cases)
+            else ""
+        )
         yield f"geometric mean of {arm.mean.cases} cases{of}: {mean}, over {arm.mean.pairs} {what}"
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from primbench.baselines.yardstick import Yardstick
 from primbench.report import plain
-from primbench.report.columns import TIMES, columns_of, disturbances_of, noise_of
+from primbench.report.columns import columns_of, disturbances_of, noise_of
 from primbench.report.line import line_notes
 from primbench.results.disturbances import ORDINARY_REASONS
+from primbench.results.metrics import COLUMNS
 from primbench.results.record import Record, Worker, model_of
-from primbench.results.summary import samples
 from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_percent
 
@@ -91,7 +91,7 @@ def _title(records: list[Record], workers: list[Worker]) -> str:
     places = {_place(worker) for worker in ran}
     parts += places if len(places) == 1 else []
     parts += ["cold cache"] if {case.method.cache for case in cases} == {"cold"} else []
-    timed = any(samples(record.measurement, metric) for record in records for metric in TIMES.values())
+    timed = any(metric.samples(record.measurement) for record in records for metric in COLUMNS)
     return "  ".join(filter(None, parts)) + ("  (times: median a call)" if timed else "")
 
 

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from primbench.compare import CaseComparison, Estimate
-from primbench.compare.sides import MEANS
 from primbench.problem import fields_of, problem_class
+from primbench.results.metrics import METRICS
 from primbench.spec.case import Case
 from primbench.units import format_bytes, format_percent
 
 UNKNOWN = "-"
 MOST_PAIRS = 200  # nobody would run more
-HEADINGS = {
-    "wall_p99_s": "wall p99",
-    "enqueue_single_p99_s": "enqueue p99",
-    "batch_mean_s": "batch mean",
-    "enqueue_mean_s": "enqueue mean",
-    "wall_mean_s": "wall mean",
-}
 ALIKE = ("equivalent", "different-but-small")
 
 
@@ -33,7 +26,7 @@ def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
 
 
 def heading(metric: str) -> str:
-    return HEADINGS.get(metric, metric.removesuffix("_s"))
+    return METRICS[metric].heading
 
 
 def name_of(case: Case, *, with_place: bool = True) -> str:
@@ -64,7 +57,7 @@ def shown_verdict(case: CaseComparison) -> str:
     found = case.deciding
     if found is None or case.verdict is None:
         return "not compared"
-    by = "" if found.primary else ", by the mean" if found.metric in MEANS else f", by {heading(found.metric)}"
+    by = "" if found.primary else ", by the mean" if METRICS[found.metric].is_mean else f", by {heading(found.metric)}"
     if case.verdict in ALIKE:
         return f"{case.verdict.replace('-', ' ')}, within {format_percent(found.margin)}"
     return f"{case.verdict}{by}: {why(case)}" if case.verdict == "inconclusive" else f"{case.verdict}{by}"

@@ -5,20 +5,9 @@ from __future__ import annotations
 from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
 from primbench.results.disturbances import disturbances
+from primbench.results.metrics import SAMPLED
 from primbench.results.record import Record
 from primbench.system.files import format_cpu_list
-
-METRICS = ("enqueue_s", "stream_s", "device_s", "busy_s", "batch_s", "wall_s", "enqueue_single_s")
-
-
-def samples(measurement: Measurement | None, metric: str) -> Samples | None:
-    """A metric by its name; busy_s is found in the trace."""
-    if measurement is None:
-        return None
-    if metric == "busy_s":
-        return measurement.trace.busy_s if measurement.trace else None
-    found: Samples | None = getattr(measurement, metric)
-    return found
 
 
 def flat(record: Record) -> dict[str, object]:
@@ -39,8 +28,8 @@ def flat(record: Record) -> dict[str, object]:
     row |= {"threads": placement.threads, "arm": case.arm, "process": case.process}
     row |= dict(case.parameters) | {f"label_{k}": v for k, v in case.labels.items()}
     row |= {"status": record.status, "reason": record.reason, "verified": measured.verified}
-    for metric in METRICS:
-        row |= _quantiles(metric, samples(measured, metric))
+    for metric in SAMPLED:
+        row |= _quantiles(metric.name, metric.samples(measured))
     for name, found in measured.others.items():
         row |= _quantiles(name, found)
     return (

@@ -9,8 +9,9 @@ from primbench import environment
 from primbench.measurement import GpuReading, Measurement, Samples, Trace
 from primbench.problem import build
 from primbench.results.file import Results
+from primbench.results.metrics import SAMPLED, main_of
 from primbench.results.record import Header, Record
-from primbench.results.summary import METRICS, flat, samples
+from primbench.results.summary import flat
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
@@ -81,8 +82,15 @@ def test_every_record_has_the_same_keys_and_none_for_the_unknown() -> None:
 
 def test_every_metric_of_a_measurement_is_in_the_summary() -> None:
     fields = {name for name in Measurement.__struct_fields__ if name.endswith("_s") and name != "phases_s"}
-    assert fields | {"busy_s"} == set(METRICS)
-    assert all(samples(ON_GPU, name) is not None for name in METRICS if name != "batch_s")
+    assert fields | {"busy_s"} == {metric.name for metric in SAMPLED}
+    assert {"batch_s"} == {metric.name for metric in SAMPLED if metric.samples(ON_GPU) is None}
+
+
+@pytest.mark.parametrize("without", [(), ("device_s",), ("device_s", "stream_s")])
+def test_the_main_metric_is_that_of_the_measurement(without: tuple[str, ...]) -> None:
+    measured = replace(ON_GPU, **dict.fromkeys(without))
+    found = main_of(measured)
+    assert (found and found.samples(measured)) is measured.main
 
 
 def test_units_are_in_the_names() -> None:

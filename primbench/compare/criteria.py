@@ -1,0 +1,29 @@
+"""By which metrics a primitive is compared, and which differences in them matter."""
+
+from __future__ import annotations
+
+from primbench.problem import Problem, primitives
+from primbench.results.metrics import BY_PREFERENCE, METRICS, Metric
+
+OF_HOST = 0.05
+"""Differences that do not matter in a time in which the host has a part: launches scatter by as much."""
+
+
+def problem_of(primitive: str) -> type[Problem]:
+    """Its class; of a primitive that is not installed here, what holds for most."""
+    return primitives().get(primitive, Problem)
+
+
+def metrics_of(primitive: str) -> list[Metric]:
+    """All metrics that are compared, those first that may be the primary one, in the order of preference."""
+    preferred = [METRICS[name] for name in problem_of(primitive).preferred]
+    return list(dict.fromkeys([*preferred, *(metric for metric in BY_PREFERENCE if metric.is_compared)]))
+
+
+def margin_of(primitive: str, metric: str) -> float:
+    return problem_of(primitive).margin if is_its_own(primitive, metric) else OF_HOST
+
+
+def is_its_own(primitive: str, metric: str) -> bool:
+    """Whether the host has no part in a metric."""
+    return METRICS[metric].is_own_time_of(problem_of(primitive).work)
