@@ -17,38 +17,16 @@ from primbench.compare.filters import filters
 from primbench.compare.sides import Side
 from primbench.doctor import Finding, Part, Place, examine
 from primbench.doctor.against import by_rule, in_words
-from primbench.environment.configuration import is_for_libraries
+from primbench.doctor.rules import Rule
+from primbench.environment.comparable import meaning_of
+from primbench.environment.configuration import is_for_libraries, is_told_by_what_it_gives
 from primbench.environment.difference import Change, Difference
 from primbench.numa.placement import EffectivePlacement
 from primbench.system.files import format_cpu_list
 from primbench.system.nvml import Gpu
 
-# Checks of `doctor --against`, the most upstream first: who has another CPU has other kernels of the same libraries.
-UPSTREAM = {
-    "against-gpu": "another GPU",
-    "against-machine": "another machine",
-    "against-kernel": "another Linux",
-    "against-driver": "another driver",
-    "against-cpus": "other CPUs",
-    "against-memory": "other memory",
-    "against-huge-pages": "other huge pages",
-    "against-threads": "other threads",
-    "against-blas": "another BLAS",
-    "against-preloads": "other libraries before all others",
-    "against-libraries": "other libraries",
-    "against-cpu-kernels": "other code for the CPU",
-    "against-packages": "other packages",
-    "against-python": "another Python",
-    "against-nccl": "other settings of NCCL",
-    "against-variables": "other variables",
-}
 MOST_CHANGES = 4
-_TOLD_BY_DOCTOR = re.compile(
-    r"limits\.cpu_(quota|period_s)|software\.python_build|confinement\.(set_mempolicy|mbind)"
-)  # of one place by itself
 _TOLD_AS_DIFFERENCE = {"preloads"}
-_TOLD_BY_WHAT_IT_GIVES = re.compile(r"LD_.+|CUDA_VISIBLE_DEVICES|(NVIDIA|PRIMBENCH)_.+")  # libraries, GPUs
-_THREADS = re.compile(r"software\.threads\..+")
 _OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
 ALIKE = 1.5  # times as much is no other reading
 _NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
@@ -120,58 +98,58 @@ def _differences(
     parts: Sequence[Part], case: CaseComparison, found: Difference, baseline: Side, side: Side
 ) -> Iterator[Cause]:
     """What is not the same in the two places and moves such results, the most upstream first."""
-    ruled = {rule.check: (rule, changes) for rule, changes in by_rule(found)}
-    for check in UPSTREAM:
-        if check in ruled:
-            rule, changes = ruled[check]
-            changes = [change for change in changes if not _TOLD_BY_DOCTOR.fullmatch(change.field)]
-            if changes and set(rule.distorts) & set(parts) and _concerns(check, case):
-                first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
-                words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
-                yield Cause(
-                    f"{_title(check, changes, side)}: {words}{f'; and {more} more' if more > 0 else ''}",
-                    *_bounds(check, changes),
-                )
+    ruled = [(rule, changes) for rule, changes in by_rule(found) if rule.cause and set(rule.distorts) & set(parts)]
+    for rule, of_rule in sorted(ruled, key=lambda pair: pair[0].upstream):
+        changes = [change for change in of_rule if not meaning_of(change.field).by_doctor]
+        if changes and _concerns(rule, case):
+            first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
+            words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
+            words = f"{_title(rule, changes, side)}: {words}{f'; and {more} more' if more > 0 else ''}"
+            yield Cause(words, *_bounds(rule, changes))
 
 
-def _concerns(check: str, case: CaseComparison) -> bool:
+def _concerns(rule: Rule, case: CaseComparison) -> bool:
     """NumPy alone multiplies by the BLAS that it is linked to, and does nothing else in several threads."""
     is_of_numpy, computes = case.case.backend == "numpy", problem_of(case.case.primitive).work == "kernel"
-    if check == "against-blas":
+    if rule.name == "blas":
         return is_of_numpy and computes
-    return check != "against-threads" or computes or not is_of_numpy
+    return rule.name != "threads" or computes or not is_of_numpy
 
 
 def _counts(changes: Sequence[Change]) -> list[tuple[int, int]]:
     """How many threads or CPUs there are on the baseline and in the arm."""
-    of_threads = [(each.a, each.b) for each in changes if _THREADS.fullmatch(each.field)]
-    return of_threads or [(len(each.a), len(each.b)) for each in changes if each.field == "limits.cpus_allowed"]
+    return [(_count(each.a), _count(each.b)) for each in changes if meaning_of(each.field).counts]
 
 
-def _title(check: str, changes: Sequence[Change], side: Side) -> str:
+def _count(value: int | list[int]) -> int:
+    return len(value) if isinstance(value, list) else value
+
+
+def _title(rule: Rule, changes: Sequence[Change], side: Side) -> str:
     steps = {other - one for one, other in _counts(changes)}
+    cause = str(rule.cause)
     if not steps or min(steps) <= 0 <= max(steps):
-        return UPSTREAM[check]
-    return f"{'more' if min(steps) > 0 else 'fewer'} {UPSTREAM[check].removeprefix('other ')} in {side.name}"
+        return cause
+    return f"{'more' if min(steps) > 0 else 'fewer'} {cause.removeprefix('other ')} in {side.name}"
 
 
-def _bounds(check: str, changes: Sequence[Change]) -> tuple[float, float]:
+def _bounds(rule: Rule, changes: Sequence[Change]) -> tuple[float, float]:
     """So many threads save no more than their number, but for larger caches; in each other's way they cost any time."""
-    if check == "against-memory":
-        return _bounds_of_memory(changes)
-    if check != "against-threads":
+    if any(meaning_of(each.field).less_is_slower for each in changes):
+        return _bounds_of_amounts(changes)
+    if rule.name != "threads":
         return 0.0, math.inf
     shares = [max(1, one) / max(1, other) for one, other in _counts(changes)] or [1.0]
     lost, gained = max(shares) ** 1.5, min(shares) ** 1.5
     return (0.0 if lost > 1 else gained), (math.inf if gained < 1 else lost)
 
 
-def _bounds_of_memory(changes: Sequence[Change]) -> tuple[float, float]:
-    """Less of it makes nothing faster; of other nodes it can."""
-    limits = [(each.a or math.inf, each.b or math.inf) for each in changes if each.field == "limits.memory_limit_bytes"]
-    if len(limits) < len(changes):
+def _bounds_of_amounts(changes: Sequence[Change]) -> tuple[float, float]:
+    """Less of what is limited makes nothing faster; what else differs beside it, such as its nodes, can."""
+    amounts = [(each.a or math.inf, each.b or math.inf) for each in changes if meaning_of(each.field).less_is_slower]
+    if len(amounts) < len(changes):
         return 0.0, math.inf
-    return (1.0, math.inf) if all(other < one for one, other in limits) else (0.0, 1.0)
+    return (1.0, math.inf) if all(other < one for one, other in amounts) else (0.0, 1.0)
 
 
 def _settings(
@@ -182,7 +160,7 @@ def _settings(
     varying = {change.field for change in differing.stack.changes if change.kind == "varies"} if differing else set()
     for name in sorted({*variables[0], *variables[1]}):
         is_told = is_for_libraries(name) and f"software.variables.{name}" not in varying
-        if variables[0].get(name) != variables[1].get(name) and not (is_told or _TOLD_BY_WHAT_IT_GIVES.fullmatch(name)):
+        if variables[0].get(name) != variables[1].get(name) and not (is_told or is_told_by_what_it_gives(name)):
             where = [each.name for each, own in zip((baseline, side), variables, strict=True) if name in own]
             yield Cause(f"the variable {name} is set in {' and otherwise in '.join(where)}")
     workers = [each.worker_of(case.case.backend, case.case.device) for each in (baseline, side)]

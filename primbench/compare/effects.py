@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from primbench.compare.comparison import Effect
 from primbench.compare.sides import Side, Turn
-from primbench.environment.difference import Change, Difference, Part, PartDifference, difference
+from primbench.environment.comparable import meaning_of
+from primbench.environment.difference import Change, Difference, LayerDifference, difference
 from primbench.results.record import Worker
+from primbench.system.meaning import Layer
 
-OF_ONE_PLACE: tuple[Part, ...] = ("machine", "stack", "limits")
+OF_ONE_PLACE: tuple[Layer, ...] = ("machine", "stack", "limits")
 """What is not to change from one process of a side to the next."""
-
-_CALLED = re.compile(r"software\.(providers|preloads)\.")
 
 
 def differences(baseline: Side, side: Side) -> dict[str, Difference]:
@@ -40,17 +39,17 @@ def _side_by_side(
 
 
 def _merged(found: Sequence[Difference]) -> Difference:
-    return Difference(**{part: _merged_part([getattr(each, part) for each in found]) for part in get_args(Part)})
+    return Difference(**{layer: _merged_layer([getattr(each, layer) for each in found]) for layer in get_args(Layer)})
 
 
-def _merged_part(found: Sequence[PartDifference]) -> PartDifference:
+def _merged_layer(found: Sequence[LayerDifference]) -> LayerDifference:
     """Each field once, as it differs first."""
     changes: dict[str, Change] = {}
     for change in (change for each in found for change in each.changes):
         if change.field not in changes or (change.kind, changes[change.field].kind) == ("differs", "unknown"):
             changes[change.field] = change
     same = {each.same for each in found}
-    return PartDifference(same=False if False in same else None if None in same else True, changes=[*changes.values()])
+    return LayerDifference(same=False if False in same else None if None in same else True, changes=[*changes.values()])
 
 
 def mixed(side: Side) -> Iterator[tuple[Change, int, int]]:
@@ -85,13 +84,13 @@ def _in_container(side: Side) -> bool:
     return any(runtime is not None and runtime.in_container for runtime in runtimes)
 
 
-def changes_of(found: Mapping[str, Difference], *parts: Part) -> list[Change]:
-    """What is known to differ in these parts, each field once, and first whose functions are called."""
+def changes_of(found: Mapping[str, Difference], *layers: Layer) -> list[Change]:
+    """What is known to differ in these layers, each field once, and first whose functions are called."""
     changes = {
         change.field: change
         for each in found.values()
-        for part in parts
-        for change in getattr(each, part).changes
+        for layer in layers
+        for change in getattr(each, layer).changes
         if change.kind == "differs"
     }
-    return sorted(changes.values(), key=lambda change: not _CALLED.match(change.field))
+    return sorted(changes.values(), key=lambda change: not meaning_of(change.field).called)

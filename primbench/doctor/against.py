@@ -5,166 +5,19 @@ Only what both know is compared: a difference to something unknown is none.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
-from primbench.doctor.finding import Finding, Part, Severity
+from primbench.doctor.finding import Finding
 from primbench.doctor.place import Place
+from primbench.doctor.rules import RULES, Rule
 from primbench.doctor.software import driver_library, library_copies
+from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, difference
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_time
-
-CPU_PARTS: list[Part] = ["launch", "everything on the CPU"]
-
-
-WORK: list[Part] = ["kernel", *CPU_PARTS, "copy", "collective"]
-
-
-STACK = "results of the two compare stacks, not places"
-HARDWARE = "results of the two compare machines, not places"
-
-
-class Rule(NamedTuple):
-    """fields: of the environment, as ``difference`` names them; the first rule that a field matches takes it."""
-
-    check: str
-    fields: str
-    severity: Severity
-    distorts: list[Part]
-    effect: str
-
-
-RULES = (
-    Rule(
-        "against-gpu-count",
-        r"devices\.gpu_count",
-        "warning",
-        ["copy", "collective"],
-        "all-reduce has other ranks and other ways between them, and device numbers may mean other boards",
-    ),
-    Rule("against-gpu", r"devices\.gpus\[.+\]\..+", "warning", ["kernel", "copy"], HARDWARE),
-    Rule("against-driver", r"devices\..*driver_version", "warning", ["launch", "copy", "kernel"], STACK),
-    Rule(
-        "against-mps",
-        r"devices\.mps_control",
-        "problem",
-        ["launch", "kernel"],
-        "with a multi-process service on one side only, programs share a GPU there and take turns on the other",
-    ),
-    Rule("against-blas", r"software\.providers\.NumPy's gemm", "warning", ["everything on the CPU"], STACK),
-    Rule("against-preloads", r"software\.(preloads\..+|providers\.malloc)", "warning", [*CPU_PARTS, "copy"], STACK),
-    Rule("against-libraries", r"software\.(libraries\..+|blas)", "warning", WORK, STACK),
-    Rule(
-        "against-cpu-kernels",
-        r"software\.kernels\..+",
-        "warning",
-        ["everything on the CPU"],
-        "a library takes other code for what it holds to be another CPU",
-    ),
-    Rule("against-packages", r"software\.packages\..+", "warning", WORK, STACK),
-    Rule("against-python", r"software\.(python_.+|libc)", "warning", CPU_PARTS, STACK),
-    Rule(
-        "against-nccl",
-        r"software\.(variables\.NCCL_.+|files\..*nccl.*)",
-        "warning",
-        ["collective"],
-        "NCCL chooses other ways and algorithms",
-    ),
-    Rule(
-        "against-threads",
-        r"software\.(threads\..+|variables\..+_NUM_THREADS)",
-        "warning",
-        ["everything on the CPU", "copy", "collective"],
-        "what is computed and copied on the CPU takes turns where there are fewer",
-    ),
-    Rule(
-        "against-variables",
-        r"software\.(variables|files)\..+",
-        "warning",
-        WORK,
-        "libraries read them",
-    ),
-    Rule(
-        "against-cpus",
-        r"limits\.(cpu_quota|cpu_period_s|cpus_allowed)",
-        "warning",
-        [*CPU_PARTS, "copy", "collective"],
-        "a quota stops threads, and as many are started as there are CPUs",
-    ),
-    Rule(
-        "against-memory",
-        r"limits\.(memory_limit_bytes|memory_nodes_allowed)|confinement\.(set_mempolicy|mbind)",
-        "note",
-        ["copy", "everything on the CPU"],
-        "memory comes from other nodes, or less of it",
-    ),
-    Rule(
-        "against-shared-memory",
-        r"limits\.(shm_bytes|memlock_bytes)",
-        "note",
-        ["collective"],
-        "ranks share memory in /dev/shm and lock what RDMA sends",
-    ),
-    Rule(
-        "against-mitigations",
-        r"confinement\.speculation_.+|machine\.mitigations(\..+)?",
-        "warning",
-        CPU_PARTS,
-        "each makes system calls, branches or loads dearer; a process mitigated for its filter takes 15 to 50 % longer",
-    ),
-    Rule(
-        "against-filters",
-        r"confinement\.(seccomp.*|no_new_privileges|lsm_profile)",
-        "note",
-        ["start-up"],
-        "they look at each system call, of which launches in steady state make none",
-    ),
-    Rule("against-runtime", r"confinement\.runtime(\.name)?", "note", [], "that may be what is to be compared"),
-    Rule(
-        "against-clock", r"machine\.clocksource", "warning", ["launch"], "every short time has the clock's cost in it"
-    ),
-    Rule(
-        "against-frequency",
-        r"machine\.(governor|turbo|deepest_idle_s)",
-        "warning",
-        CPU_PARTS,
-        "CPUs run at other clocks and wake in another time",
-    ),
-    Rule(
-        "against-huge-pages",
-        r"(machine|confinement)\.transparent_hugepage.*",
-        "warning",
-        ["copy", "everything on the CPU"],
-        "pageable copies and large arrays differ",
-    ),
-    Rule(
-        "against-numa-balancing",
-        r"machine\.numa_balancing",
-        "warning",
-        ["launch", "copy"],
-        "moving pages stops threads for milliseconds",
-    ),
-    Rule(
-        "against-network",
-        r"machine\.infiniband",
-        "warning",
-        ["collective"],
-        "without its adapters NCCL uses sockets between machines",
-    ),
-    Rule(
-        "against-machine",
-        r"machine\.(cpu_model|architecture|cpus_total|cpu_kinds.*|last_level_caches.*|memory_bytes|iommu|virtualization)|nodes.*",
-        "warning",
-        ["copy", "everything on the CPU"],
-        HARDWARE,
-    ),
-    Rule("against-kernel", r"machine\.kernel.*", "note", CPU_PARTS, "scheduling and system calls are another kernel's"),
-)
-
 
 NAMESPACES = {
     "ipc": ("--ipc=host", "NCCL's ranks on the two sides share no memory, and GPUs no handles"),
@@ -190,13 +43,10 @@ def compare(here: Place, there: Place, name: str) -> list[Finding]:
 
 def by_rule(found: Difference) -> list[tuple[Rule, list[Change]]]:
     """What is known to differ and to move results."""
-    taken: dict[str, list[Change]] = {}
-    for part in (found.stack, found.limits, found.confinement, found.machine):
-        for change in part.changes:
-            rule = next((rule for rule in RULES if re.fullmatch(rule.fields, change.field)), None)
-            if rule is not None and change.kind == "differs":
-                taken.setdefault(rule.check, []).append(change)
-    return [(rule, taken[rule.check]) for rule in RULES if rule.check in taken]
+    layers = (found.stack, found.limits, found.confinement, found.machine)
+    differing = [change for layer in layers for change in layer.changes if change.kind == "differs"]
+    taken = {rule.name: [each for each in differing if meaning_of(each.field).rule == rule.name] for rule in RULES}
+    return [(rule, changes) for rule in RULES if (changes := taken[rule.name])]
 
 
 def in_words(change: Change, one: str, other: str) -> str:
@@ -234,11 +84,10 @@ def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
 
 def _short(field: str) -> str:
     """Without the group, which says nothing to people: "limits.cpu_quota" is "cpu_quota"."""
-    return re.sub(
-        r"^(machine|limits|confinement|devices|software\.(packages|libraries|preloads|providers|variables|files)|software)\.",
-        "",
-        field,
-    )
+    group, _, inner = field.partition(".")
+    if not inner or group.endswith("]"):
+        return field
+    return inner.partition(".")[2] if meaning_of(field).by_itself else inner
 
 
 def _word(field: str, value: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -20,19 +21,20 @@ from primbench.environment.machine import Machine
 from primbench.environment.software import Software
 from primbench.numa.scan import described_nodes
 from primbench.numa.topology import Node
+from primbench.system.meaning import NOTHING, Meaning
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """What one process observed of its place. None is unknown, with the reason in ``missing`` under its name."""
 
-    time_utc: str
-    primbench_version: str
+    time_utc: Annotated[str, NOTHING]
+    primbench_version: Annotated[str, Meaning("stack")]
     machine: Machine
     limits: Limits
     confinement: Confinement
     software: Software
     devices: Devices
-    nodes: list[Node] | None
+    nodes: Annotated[list[Node] | None, Meaning("machine", "machine")]
     missing: dict[str, str]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from primbench.spec.confidential import hidden, is_secret
 from primbench.system.files import utf8
+from primbench.system.meaning import Layer, Meaning
 
 _VARIABLE = re.compile(
     r"(ATEN|BLIS|CUBLAS|CUBLASLT|CUDA|CUDNN|CUPY|DNNL|FLEXIBLAS|GOMP|GOTO|KMP|MALLOC|MKL|NCCL|NPY|NUMBA|NUMEXPR|NVIDIA"
@@ -30,6 +31,33 @@ _CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "/tmp",
     "TRITON_CACHE_DIR": "~/.triton/cache",
 }
+
+
+# Of threads, and of which CPUs and GPUs they may use.
+_OF_LIMITS = re.compile(r".+_(NUM_THREADS|AFFINITY)|OMP_(PLACES|PROC_BIND)|CUDA_VISIBLE_DEVICES")
+# Names of what is compared itself, such as libraries and GPUs, and what changes no speed.
+_VARIES = re.compile(
+    r"CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|.+_(DEBUG|DIR|HOME|PATH)|LD_(AUDIT|LIBRARY_PATH|PRELOAD)|PYTHONPATH"
+    r"|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)"
+)
+_TOLD_BY_WHAT_IT_GIVES = re.compile(r"LD_.+|CUDA_VISIBLE_DEVICES|(NVIDIA|PRIMBENCH)_.+")  # libraries, GPUs
+
+
+def of_variable(name: str) -> Meaning:
+    """What it means that a variable is set otherwise."""
+    rule = "nccl" if name.startswith("NCCL_") else "threads" if name.endswith("_NUM_THREADS") else "variables"
+    layer: Layer = "limits" if _OF_LIMITS.fullmatch(name) else "stack"
+    return Meaning(layer, rule, varies=_VARIES.fullmatch(name) is not None, by_itself=True)
+
+
+def is_told_by_what_it_gives(name: str) -> bool:
+    """Whether what a variable changes is recorded by itself, so that it is no cause of its own."""
+    return _TOLD_BY_WHAT_IT_GIVES.fullmatch(name) is not None
+
+
+def of_file(name: str) -> Meaning:
+    """What it means that a configuration file holds something else."""
+    return Meaning("stack", "nccl" if "nccl" in name else "variables", by_itself=True)
 
 
 def variables() -> dict[str, str]:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -17,6 +18,8 @@ from primbench.environment.reading import Reader, read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Seconds, Whole
 from primbench.system.files import labelled_value, read_mounts, utf8, whole_number
+from primbench.system.meaning import Meaning
+from primbench.system.namespaces import FIRST_NAMESPACES
 
 # Linux: include/uapi/linux/capability.h, in the order of its numbers.
 _CAPABILITIES = (
@@ -29,6 +32,10 @@ _SECCOMP = ("disabled", "strict", "filter")  # proc(5)
 _PR_GET_THP_DISABLE = 42  # linux/prctl.h
 _CALLS = 1000  # 0.2 ms
 _ROUNDS = 5
+
+
+def _of_namespace(kind: str) -> Meaning:
+    return Meaning("confinement", varies=kind == "mnt", first=FIRST_NAMESPACES.get(kind))
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,23 +53,23 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     system_call_s: cost of a cheap one (getppid through ctypes), which a filter makes dearer.
     """
 
-    runtime: Runtime | None = None
-    seccomp: str | None = None
-    seccomp_filters: Whole | None = None
-    no_new_privileges: bool | None = None
-    speculation_store_bypass: str | None = None
-    speculation_indirect_branch: str | None = None
-    capabilities: list[str] | None = None
-    lsm_profile: str | None = None
-    namespaces: dict[str, str] | None = None
-    root_user: bool | None = None
-    user_map: list[str] | None = None
-    root_filesystem: str | None = None
-    transparent_hugepage_disabled: bool | None = None
-    set_mempolicy: str | None = None
-    mbind: str | None = None
-    move_pages: str | None = None
-    system_call_s: Seconds | None = None
+    runtime: Annotated[Runtime | None, Meaning("confinement", "runtime")] = None
+    seccomp: Annotated[str | None, Meaning("confinement", "filters")] = None
+    seccomp_filters: Annotated[Whole | None, Meaning("confinement", "filters")] = None
+    no_new_privileges: Annotated[bool | None, Meaning("confinement", "filters")] = None
+    speculation_store_bypass: Annotated[str | None, Meaning("confinement", "mitigations")] = None
+    speculation_indirect_branch: Annotated[str | None, Meaning("confinement", "mitigations")] = None
+    capabilities: Annotated[list[str] | None, Meaning("confinement")] = None
+    lsm_profile: Annotated[str | None, Meaning("confinement", "filters")] = None
+    namespaces: Annotated[dict[str, str] | None, Meaning("confinement", entry=_of_namespace)] = None
+    root_user: Annotated[bool | None, Meaning("confinement")] = None
+    user_map: Annotated[list[str] | None, Meaning("confinement")] = None
+    root_filesystem: Annotated[str | None, Meaning("confinement")] = None
+    transparent_hugepage_disabled: Annotated[bool | None, Meaning("confinement", "huge-pages")] = None
+    set_mempolicy: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True)] = None
+    mbind: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True)] = None
+    move_pages: Annotated[str | None, Meaning("confinement")] = None
+    system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     missing: dict[str, str] = {}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
 from primbench.system.files import Mount, attempt, read_mounts, utf8
+from primbench.system.meaning import NOTHING, Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str | None
-    in_container: bool | None
-    evidence: list[str]
+    in_container: Annotated[bool | None, Meaning("confinement")]
+    evidence: Annotated[list[str], NOTHING]
 
 
 class _Clue(NamedTuple):

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from primbench.environment.reading import Reader, read_all
 from primbench.system import nvml
 from primbench.system.files import utf8
+from primbench.system.meaning import Meaning
 from primbench.system.nvml import Gpu
+
+_GPUS = Meaning("machine", entry=Meaning("limits"), inside=Meaning("machine", "gpu"))  # handed in or not
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,10 +26,10 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
     be reached here, by its pipe's folder.
     """
 
-    gpus: list[Gpu] | None = None
-    gpu_files: list[str] | None = None
-    driver_version: str | None = None
-    mps_control: bool | None = None
+    gpus: Annotated[list[Gpu] | None, _GPUS] = None
+    gpu_files: Annotated[list[str] | None, Meaning("confinement")] = None
+    driver_version: Annotated[str | None, Meaning("stack", "driver")] = None
+    mps_control: Annotated[bool | None, Meaning("confinement", "mps")] = None
     missing: dict[str, str] = {}
 
 

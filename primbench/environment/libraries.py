@@ -18,6 +18,7 @@ import msgspec
 from primbench.environment import elf
 from primbench.environment.configuration import homely
 from primbench.system.files import attempt
+from primbench.system.meaning import Meaning
 
 # What computes, allocates or starts threads. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
 _AT_WORK = re.compile(
@@ -42,6 +43,32 @@ _GEMM = (
     *("scipy_cblas_sgemm64_", "cblas_sgemm64_", "cblas_sgemm_64", "scipy_cblas_sgemm", "cblas_sgemm"),
     *("sgemm_64_", "sgemm64_", "sgemm_"),
 )
+
+
+# That neither compute nor allocate in what is measured.
+_VARIES = re.compile(r"lib(crypto|ssl|z|bz2|lzma|uuid|expat|sqlite3|readline|ncursesw?|tinfo)|(msgspec|psutil)/.+")
+_OF_THE_CPU = re.compile(r"libmkl_(vml_)?(def|mc3?|avx.*)")  # MKL loads the one that suits it
+_RULE_OF_PROVIDER = {"malloc": "preloads", "NumPy's gemm": "blas"}
+
+OF_PRELOADS = Meaning("stack", "preloads", late=True, called=True, by_itself=True)
+
+
+def of_library(name: str) -> Meaning:
+    """What it means that a library of that name is another build, or is there in one place alone."""
+    return Meaning(
+        "stack",
+        "libraries",
+        varies=_VARIES.fullmatch(name) is not None,
+        late=True,
+        beside=not is_at_work(name),
+        by_cpu=_OF_THE_CPU.fullmatch(name) is not None,
+        by_itself=True,
+    )
+
+
+def of_provider(what: str) -> Meaning:
+    """What it means that another library is called for it."""
+    return Meaning("stack", _RULE_OF_PROVIDER.get(what), late=True, beside=True, called=True, by_itself=True)
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):

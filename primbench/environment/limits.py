@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -13,6 +14,7 @@ from primbench.environment.reading import Reader, read_all
 from primbench.quantities import Amount, Seconds, Whole
 from primbench.system.cgroups import cgroup_folders, cgroup_version
 from primbench.system.files import labelled_value, parse_cpu_list, whole_number
+from primbench.system.meaning import NOTHING, Meaning
 
 _V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
 
@@ -29,21 +31,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     shm_bytes, shm_free_bytes: of /dev/shm. processes_max: of the control groups, the smallest.
     """
 
-    cpus_allowed: list[Whole]
-    memory_nodes_allowed: list[Whole] | None = None
-    cpu_quota: Amount | None = None
-    cpu_period_s: Seconds | None = None
-    memory_limit_bytes: Whole | None = None
-    cgroup_version: str | None = None
-    periods: Whole | None = None
-    throttled_periods: Whole | None = None
-    throttled_s: Seconds | None = None
-    out_of_memory_kills: Whole | None = None
-    memlock_bytes: Whole | None = None
-    open_files: Whole | None = None
-    processes_max: Whole | None = None
-    shm_bytes: Whole | None = None
-    shm_free_bytes: Whole | None = None
+    cpus_allowed: Annotated[list[Whole], Meaning("limits", "cpus", counts=True)]
+    memory_nodes_allowed: Annotated[list[Whole] | None, Meaning("limits", "memory")] = None
+    cpu_quota: Annotated[Amount | None, Meaning("limits", "cpus", by_doctor=True)] = None
+    cpu_period_s: Annotated[Seconds | None, Meaning("limits", "cpus", by_doctor=True)] = None
+    memory_limit_bytes: Annotated[Whole | None, Meaning("limits", "memory", less_is_slower=True)] = None
+    cgroup_version: Annotated[str | None, Meaning("limits")] = None
+    periods: Annotated[Whole | None, NOTHING] = None
+    throttled_periods: Annotated[Whole | None, NOTHING] = None
+    throttled_s: Annotated[Seconds | None, NOTHING] = None
+    out_of_memory_kills: Annotated[Whole | None, NOTHING] = None
+    memlock_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory")] = None
+    open_files: Annotated[Whole | None, Meaning("limits")] = None
+    processes_max: Annotated[Whole | None, Meaning("limits")] = None
+    shm_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory")] = None
+    shm_free_bytes: Annotated[Whole | None, NOTHING] = None
     missing: dict[str, str] = {}
 
 

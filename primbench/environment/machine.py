@@ -8,7 +8,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -17,6 +17,7 @@ from primbench.quantities import Seconds, Whole
 from primbench.system import cores, pci
 from primbench.system.cores import Cache, CpuKind
 from primbench.system.files import labelled_value, read_cpu_list, read_number, whole_number
+from primbench.system.meaning import NOTHING, Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,31 +39,31 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     infiniband: adapters.
     """
 
-    kernel: str
-    architecture: str
-    os_name: str | None = None
-    cpu_model: str | None = None
-    cpus_total: Whole | None = None
-    memory_bytes: Whole | None = None
-    memory_available_bytes: Whole | None = None
-    virtualization: str | None = None
-    kernel_parameters: list[str] | None = None
-    mitigations: dict[str, str] | None = None
-    cpu_kinds: list[CpuKind] | None = None
-    last_level_caches: list[Cache] | None = None
-    clocksource: str | None = None
-    clock_s: Seconds | None = None
-    clock_resolution_s: Seconds | None = None
-    governor: str | None = None
-    turbo: bool | None = None
-    deepest_idle_s: Seconds | None = None
-    transparent_hugepage: str | None = None
-    transparent_hugepage_defrag: str | None = None
-    transparent_hugepage_shmem: str | None = None
-    numa_balancing: bool | None = None
-    lsm: list[str] | None = None
-    iommu: list[str] | None = None
-    infiniband: list[str] | None = None
+    kernel: Annotated[str, Meaning("machine", "kernel")]
+    architecture: Annotated[str, Meaning("machine", "machine")]
+    os_name: Annotated[str | None, Meaning("stack")] = None
+    cpu_model: Annotated[str | None, Meaning("machine", "machine")] = None
+    cpus_total: Annotated[Whole | None, Meaning("machine", "machine")] = None
+    memory_bytes: Annotated[Whole | None, Meaning("machine", "machine")] = None
+    memory_available_bytes: Annotated[Whole | None, NOTHING] = None
+    virtualization: Annotated[str | None, Meaning("machine", "machine")] = None
+    kernel_parameters: Annotated[list[str] | None, Meaning("machine", "kernel")] = None
+    mitigations: Annotated[dict[str, str] | None, Meaning("machine", "mitigations")] = None
+    cpu_kinds: Annotated[list[CpuKind] | None, Meaning("machine", "machine")] = None
+    last_level_caches: Annotated[list[Cache] | None, Meaning("machine", "machine")] = None
+    clocksource: Annotated[str | None, Meaning("machine", "clock")] = None
+    clock_s: Annotated[Seconds | None, Meaning("machine", varies=True)] = None
+    clock_resolution_s: Annotated[Seconds | None, Meaning("machine", varies=True)] = None
+    governor: Annotated[str | None, Meaning("machine", "frequency")] = None
+    turbo: Annotated[bool | None, Meaning("machine", "frequency")] = None
+    deepest_idle_s: Annotated[Seconds | None, Meaning("machine", "frequency")] = None
+    transparent_hugepage: Annotated[str | None, Meaning("machine", "huge-pages")] = None
+    transparent_hugepage_defrag: Annotated[str | None, Meaning("machine", "huge-pages")] = None
+    transparent_hugepage_shmem: Annotated[str | None, Meaning("machine", "huge-pages")] = None
+    numa_balancing: Annotated[bool | None, Meaning("machine", "numa-balancing")] = None
+    lsm: Annotated[list[str] | None, Meaning("machine")] = None
+    iommu: Annotated[list[str] | None, Meaning("machine", "machine")] = None
+    infiniband: Annotated[list[str] | None, Meaning("machine", "network")] = None
     missing: dict[str, str] = {}
 
 

@@ -10,14 +10,30 @@ import sys
 import sysconfig
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from primbench.environment.configuration import cache_folders, configuration_files, homely, variables
-from primbench.environment.libraries import Library, libraries, preloads, providers
+from primbench.environment.configuration import (
+    cache_folders,
+    configuration_files,
+    homely,
+    of_file,
+    of_variable,
+    variables,
+)
+from primbench.environment.libraries import (
+    OF_PRELOADS,
+    Library,
+    libraries,
+    of_library,
+    of_provider,
+    preloads,
+    providers,
+)
 from primbench.environment.reading import Reader, read_all
 from primbench.quantities import Whole
+from primbench.system.meaning import NOTHING, Meaning
 
 # Distributions whose version can move a result.
 _PACKAGE = re.compile(
@@ -46,6 +62,9 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True):
     threads: Whole | None = None
 
 
+_OF_POOL = Meaning("limits", "threads", counts=True, late=True, beside=True)
+
+
 class Software(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name. The home folder is written "~".
 
@@ -58,21 +77,21 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     name, the folder of a cache -> "writable", or why not.
     """
 
-    python_version: str
-    python_implementation: str
-    python_executable: str
-    python_build: str | None = None
-    libc: str | None = None
-    packages: dict[str, str] = {}
-    imported: list[str] | None = None
-    libraries: dict[str, list[Library]] | None = None
-    preloads: dict[str, list[Library]] | None = None
-    providers: dict[str, Library] | None = None
-    blas: list[Blas] | None = None
-    threads: dict[str, Whole] | None = None
-    variables: dict[str, str] = {}
-    files: dict[str, str] = {}
-    caches: dict[str, str] = {}
+    python_version: Annotated[str, Meaning("stack", "python")]
+    python_implementation: Annotated[str, Meaning("stack", "python")]
+    python_executable: Annotated[str, Meaning("stack", "python", varies=True)]
+    python_build: Annotated[str | None, Meaning("stack", "python", by_doctor=True)] = None
+    libc: Annotated[str | None, Meaning("stack", "python")] = None
+    packages: Annotated[dict[str, str], Meaning("stack", entry=Meaning("stack", "packages", by_itself=True))] = {}
+    imported: Annotated[list[str] | None, NOTHING] = None
+    libraries: Annotated[dict[str, list[Library]] | None, Meaning("stack", entry=of_library)] = None
+    preloads: Annotated[dict[str, list[Library]] | None, Meaning("stack", entry=OF_PRELOADS)] = None
+    providers: Annotated[dict[str, Library] | None, Meaning("stack", entry=of_provider)] = None
+    blas: Annotated[list[Blas] | None, Meaning("stack", "libraries", late=True)] = None
+    threads: Annotated[dict[str, Whole] | None, Meaning("stack", entry=_OF_POOL)] = None
+    variables: Annotated[dict[str, str], Meaning("stack", entry=of_variable)] = {}
+    files: Annotated[dict[str, str], Meaning("stack", entry=of_file)] = {}
+    caches: Annotated[dict[str, str], Meaning("stack", entry=Meaning("stack", varies=True))] = {}
     missing: dict[str, str] = {}
 
 

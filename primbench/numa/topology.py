@@ -5,10 +5,13 @@ Every reader takes the ``root`` under which /proc and /sys are found.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from primbench.quantities import Whole
 from primbench.system.cores import Cache, CpuKind, Package
+from primbench.system.meaning import NOTHING
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,11 +26,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     id: Whole
     cpus: list[Whole]
     has_memory: bool
-    allowed: bool | None
-    initiators: list[Whole] = []
-    memory_bytes: Whole | None = None
-    distances: dict[Whole, Whole] = {}
-    gpu: str | None = None
+    allowed: Annotated[bool | None, NOTHING]
+    initiators: Annotated[list[Whole], NOTHING] = []
+    memory_bytes: Annotated[Whole | None, NOTHING] = None
+    distances: Annotated[dict[Whole, Whole], NOTHING] = {}
+    gpu: Annotated[str | None, NOTHING] = None
 
     @property
     def is_usable(self) -> bool:

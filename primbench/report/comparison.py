@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.effects import changes_of
-from primbench.environment.difference import Part
 from primbench.report import plain, table
 from primbench.report.environment import shown
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, telling, why
 from primbench.results.metrics import METRICS
+from primbench.system.meaning import Layer
 from primbench.units import format_percent, format_time
 
 MOST_EXPLAINED = 5
@@ -239,14 +239,14 @@ def _effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     if arm.effect not in ("stack effect", "machine effect"):
         yield f"a difference is a {arm.effect}: the libraries are of the same builds"
         return
-    part: Part = "stack" if arm.effect == "stack effect" else "machine"
+    part: Layer = "stack" if arm.effect == "stack effect" else "machine"
     differing = _changes(arm, comparison, part)
     yield f"a difference is a {arm.effect}, none of the container alone; {differing}"
     if part != "machine" and changes_of(arm.differences, "machine"):
         yield f"the machines differ, too; {_changes(arm, comparison, 'machine')}"
 
 
-def _changes(arm: ArmComparison, comparison: Comparison, part: Part) -> str:
+def _changes(arm: ArmComparison, comparison: Comparison, part: Layer) -> str:
     changes = changes_of(arm.differences, part)
     words = [
         f"{change.field} {shown(change.field, change.a, 'none')} | {shown(change.field, change.b, 'none')}"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from primbench.environment import Environment
-from primbench.environment.difference import Change, Difference, PartDifference
+from primbench.environment.difference import Change, Difference, LayerDifference
 from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
 from primbench.report.topology import caches
@@ -89,7 +89,7 @@ def comparison(found: Difference, name_a: str, name_b: str) -> str:
     return "\n".join([f"A: {printable(name_a)}", f"B: {printable(name_b)}", "", *blocks])
 
 
-def _part(name: str, part: PartDifference) -> str:
+def _part(name: str, part: LayerDifference) -> str:
     order = ("differs", "unknown", "varies")
     changes = sorted(part.changes, key=lambda change: order.index(change.kind))
     rows = [("", "A", "B", ""), *map(_side_by_side, changes)] if changes else []

@@ -11,15 +11,19 @@ import functools
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from primbench.errors import InvalidRequest, PlacementError
 from primbench.system.files import attempt, sysfs_address
+from primbench.system.meaning import Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_VARIES = Meaning("machine", "gpu", varies=True)
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +41,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str | None = None
-    uuid: str | None = None
-    pci_address: str | None = None
+    uuid: Annotated[str | None, _VARIES] = None
+    pci_address: Annotated[str | None, _VARIES] = None
     driver_version: str | None = None
     cuda_driver_version: str | None = None
     memory_bytes: int | None = None
@@ -55,16 +59,16 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     addressing_mode: str | None = None
     confidential_computing: bool | None = None
     ecc: bool | None = None
-    ecc_errors_uncorrected: int | None = None
+    ecc_errors_uncorrected: Annotated[int | None, _VARIES] = None
     repair_pending: bool | None = None
     persistence: bool | None = None
     mig: bool | None = None
     mps: bool | None = None
-    pcie_generation: int | None = None
+    pcie_generation: Annotated[int | None, _VARIES] = None
     pcie_generation_max: int | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
-    pcie_replays: int | None = None
+    pcie_replays: Annotated[int | None, _VARIES] = None
     missing: dict[str, str] = {}
 
 

@@ -13,8 +13,9 @@ from click.testing import Result
 
 from primbench import environment
 from primbench.doctor import Finding, Place
-from primbench.doctor.against import RULES, compare
+from primbench.doctor.against import compare
 from primbench.doctor.place import look, read
+from primbench.doctor.rules import RULES
 from primbench.errors import FileError
 from primbench.report.doctor import to_json
 

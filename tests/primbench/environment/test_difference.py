@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.environment import Environment
-from primbench.environment.difference import Difference, PartDifference, difference
+from primbench.environment.difference import Difference, LayerDifference, difference
 from primbench.environment.libraries import Library
 from primbench.environment.software import Blas
 from primbench.system.nvml import Gpu
@@ -30,7 +30,7 @@ def verdicts(found: Difference) -> dict[str, bool | None]:
     return {part: getattr(found, part).same for part in PARTS}
 
 
-def fields(part: PartDifference, kind: str) -> list[str]:
+def fields(part: LayerDifference, kind: str) -> list[str]:
     return [change.field for change in part.changes if change.kind == kind]
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from primbench import environment
 from primbench.environment import Environment
-from primbench.environment.difference import Change, Difference, PartDifference
+from primbench.environment.difference import Change, Difference, LayerDifference
 from primbench.environment.libraries import Library
 from primbench.report.environment import comparison, listing, shown
 from primbench.system.cores import Cache
@@ -89,7 +89,7 @@ def test_comparison_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         change("software.libraries.libcublasLt", ["build id " + "a" * 40], ["build id " + "b" * 40]),
         change("limits.cpu_quota", 1.5, None, kind="unknown", reason="no control groups with cpu are mounted"),
     ]
-    part = PartDifference(same=False, changes=changes)
+    part = LayerDifference(same=False, changes=changes)
     shown = comparison(Difference(stack=part, limits=part, confinement=part, machine=part), "a.json", "b.json")
     assert 75 < max(map(len, shown.splitlines())) <= 80
 
@@ -100,10 +100,10 @@ def test_comparison_says_what_differs_and_what_cannot_be_told() -> None:
     confinement = [change("confinement.capabilities", ["CAP_BPF", "CAP_SYS_NICE"], ["CAP_BPF"])]
     text = comparison(
         Difference(
-            stack=PartDifference(same=False, changes=stack),
-            limits=PartDifference(same=None, changes=limits),
-            confinement=PartDifference(same=False, changes=confinement),
-            machine=PartDifference(same=True, changes=[]),
+            stack=LayerDifference(same=False, changes=stack),
+            limits=LayerDifference(same=None, changes=limits),
+            confinement=LayerDifference(same=False, changes=confinement),
+            machine=LayerDifference(same=True, changes=[]),
         ),
         "a.json",
         "b.json",

@@ -1,0 +1,47 @@
+"""What a field that describes a place says of it, declared at the field: ``Annotated[int | None, Meaning("limits")]``.
+
+Differences between two places, `doctor --against` and the causes of a comparison go by this alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+Layer = Literal["stack", "limits", "confinement", "machine"]
+"""Of a place: its software, what of it may be used, what stands between a process and the kernel, and the rest."""
+
+
+class Meaning(NamedTuple):
+    """layer: what a difference in the field is one of; None where it is nothing, as in a counter or a moment.
+
+    rule: of `doctor --against`, which says what a difference does to results; None where it is not known to do any.
+    varies: worth a look, but no reason not to compare: measured anew each time, or only a name of what is compared.
+    by_doctor: the doctor tells of it in one place by itself, so that it is no cause of its own.
+    counts: a number, or a list as long, of threads or CPUs. less_is_slower: less of it makes nothing faster.
+    late: of what a library brings, and so only there once that is loaded; beside: no matter where one place alone has
+    it, since the library that it comes with is told by itself, or does no work.
+    by_cpu: chosen for the CPU that is found, and so the machine's doing where the machines differ.
+    called: a library whose functions are called, whatever others are loaded.
+    first: what the machine itself has. Two that are not it are alike, though not the same.
+    entry: of each entry of a list or a dictionary, by its name if it has one. inside: of a struct's fields that have
+    none of their own; else theirs is that of what they are in. by_itself: the name of an entry says what it is.
+    """
+
+    layer: Layer | None
+    rule: str | None = None
+    varies: bool = False
+    by_doctor: bool = False
+    counts: bool = False
+    less_is_slower: bool = False
+    late: bool = False
+    beside: bool = False
+    by_cpu: bool = False
+    called: bool = False
+    first: str | None = None
+    entry: Meaning | Callable[[str], Meaning] | None = None
+    inside: Meaning | None = None
+    by_itself: bool = False
+
+
+NOTHING = Meaning(None)

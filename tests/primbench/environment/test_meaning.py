@@ -1,0 +1,63 @@
+"""Every field of the fingerprint says what it means, so that no difference between two places goes untold."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from primbench.doctor.rules import RULES
+from primbench.environment import Environment
+from primbench.environment.comparable import meaning_of
+from primbench.environment.confinement import Confinement
+from primbench.environment.devices import Devices
+from primbench.environment.limits import Limits
+from primbench.environment.machine import Machine
+from primbench.environment.software import Software
+from primbench.system.meaning import Meaning
+
+GROUPS: dict[str, type[msgspec.Struct]] = {
+    "machine.": Machine, "limits.": Limits, "confinement.": Confinement, "software.": Software, "devices.": Devices,
+}  # fmt: skip
+FIELDS = [
+    *(name for name in Environment.__struct_fields__ if f"{name}." not in GROUPS and name != "missing"),
+    *(f"{group}{name}" for group, kind in GROUPS.items() for name in kind.__struct_fields__ if name != "missing"),
+]
+
+
+def test_no_field_is_forgotten() -> None:
+    assert 60 < len(FIELDS)
+    assert [] == [field for field in FIELDS if not isinstance(meaning_of(field), Meaning)]
+
+
+def test_every_rule_that_a_field_names_is_one_of_the_doctor() -> None:
+    keys = ("NCCL_DEBUG", "OMP_NUM_THREADS", "LD_PRELOAD", "malloc", "NumPy's gemm", "/etc/nccl.conf", "libc")
+    meanings = [
+        meaning_of(field) for field in (*FIELDS, "devices.gpu_count", "devices.gpus[0].name", "software.kernels")
+    ]
+    of_entries = [
+        each.entry(key) if callable(each.entry) else each.entry for each in meanings for key in keys if each.entry
+    ]
+    named = {each.rule for each in (*meanings, *of_entries) if each and each.rule}
+    assert {rule.name for rule in RULES} == named
+
+
+@pytest.mark.parametrize(
+    ("field", "layer", "rule"),
+    [
+        ("devices.gpus[1]", "limits", None),  # one that is handed in or not
+        ("devices.gpus[1].power_limit_w", "machine", "gpu"),
+        ("nodes[0].cpus", "machine", "machine"),
+        ("nodes[0].distances.1", None, None),
+        ("software.libraries.numpy/_core/a.b[0]", "stack", "libraries"),
+        ("confinement.runtime.in_container", "confinement", None),
+    ],
+)
+def test_what_lies_within_a_field_has_its_meaning_or_one_of_its_own(
+    field: str, layer: str | None, rule: str | None
+) -> None:
+    assert (layer, rule) == meaning_of(field)[:2]
+
+
+def test_a_field_without_a_meaning_is_named() -> None:
+    with pytest.raises(LookupError, match="missing: its struct declares no Meaning"):
+        meaning_of("limits.missing")
