@@ -14,7 +14,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from primbench.errors import InvalidField, InvalidRequest, UnsupportedCase
 
@@ -56,6 +56,17 @@ class Reference:
     scale: Array
 
 
+class Bound(NamedTuple):
+    """What a problem cannot be faster than. rate: of Measurement, that is limited.
+
+    by: a dtype, whose arithmetic in a math mode limits it, or a path of data ("h2d", "d2h", "d2d", "h2h").
+    """
+
+    rate: Literal["flop_per_s", "bytes_per_s"]
+    by: str
+    math_mode: str = ""
+
+
 class Problem(ABC):
     """One primitive at one size. A subclass is a frozen dataclass; its fields are the options and columns.
 
@@ -65,6 +76,8 @@ class Problem(ABC):
     """
 
     primitive: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names of its command."""
     example_sizes: ClassVar[tuple[tuple[int, ...], ...]] = ()
     """Values of the size fields that the conformance test takes in place of its own, where those make no problem."""
     check_again: ClassVar[bool] = False
@@ -106,6 +119,21 @@ class Problem(ABC):
     @abstractmethod
     def bytes_moved(self) -> int | None:
         """Fewest bytes one call reads and writes: each input once, each output once; None where it is not a matter."""
+
+    def bound(self) -> Bound | None:
+        """The arithmetic of its dtype; None where no operations are counted."""
+        fields = self.parameters()
+        if self.flop() is None or "dtype" not in fields:
+            return None
+        return Bound("flop_per_s", str(fields["dtype"]), str(fields.get("math_mode", "ieee")))
+
+    def one_launch(self) -> Literal["dispatch", "empty kernel"] | None:
+        """What a call launches where that is all it does: by the framework's own way, or nothing but a kernel."""
+        return None
+
+    def system_calls(self) -> tuple[str, ...]:
+        """Those that every call makes, where they are what it spends its time on."""
+        return ()
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
         """Further columns that follow from what was measured, by name; the name ends in its unit.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from primbench.errors import InvalidField, Unverifiable
 from primbench.problem import Problem, Reference, option
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 OF_GPUS = ("kernel", "driver")
 OF_CPUS = ("getppid", "thread_wake", "process_start")
+# The system calls that these make; what the others call is no kernel of a system.
+SYSTEM_CALLS = {
+    "getppid": ("getppid",),
+    "thread_wake": ("futex",),
+    "process_start": ("clone", "clone3", "vfork", "execve", "wait4"),
+}
 CALLS = ("dispatch", *OF_GPUS, "ctypes", *OF_CPUS)
 TAKE_PARAMETERS = (*OF_GPUS, "ctypes")
 SEALS = ("none", "ioctl", "all")
@@ -60,6 +66,14 @@ class Launch(Problem, name="launch"):
 
     def bytes_moved(self) -> None:
         """The few there are say nothing."""
+
+    def one_launch(self) -> Literal["dispatch", "empty kernel"] | None:
+        if self.nodes or self.call in OF_CPUS:
+            return None
+        return "dispatch" if self.call == "dispatch" else "empty kernel"
+
+    def system_calls(self) -> tuple[str, ...]:
+        return SYSTEM_CALLS.get(self.call, ())
 
     def memory_bytes(self) -> int:
         return 8 + 4 * self.nodes

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidField
-from primbench.problem import Problem, Reference, option, size
+from primbench.problem import Bound, Problem, Reference, option, size
 from primbench.random import random_array, sample
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Memcpy(Problem, name="memcpy"):
         ANYWHERE, "memory node to copy to, on the host; -1 leaves it to --numa-node", least=ANYWHERE, most=LAST_NODE
     )
 
+    aliases = ("bandwidth",)
     work = "copy"
     margin = 0.02
     check_again = True
@@ -103,6 +104,10 @@ class Memcpy(Problem, name="memcpy"):
     def bytes_moved(self) -> int:
         """As nvbandwidth and STREAM count (McCalpin 1995, "Counting Bytes and FLOPS"); see the class."""
         return self.bytes * self.gpus * (2 if self.direction in ("d2d", "h2h") else 1)
+
+    def bound(self) -> Bound | None:
+        """The path; several GPUs at once have one each, and may share some of it."""
+        return Bound("bytes_per_s", self.direction) if self.gpus == 1 else None
 
     def memory_bytes(self) -> int:
         """On one GPU, without what only the host holds."""

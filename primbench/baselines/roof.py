@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import primbench.suites as suites
-from primbench.problem import Value
+from primbench.problem import Bound
 from primbench.results.file import Results
 from primbench.results.record import Record, model_of
 from primbench.spec.case import Case
@@ -15,20 +15,14 @@ from primbench.suites.datasheets import Datasheet
 
 ROOF = "roof"  # the suite, and the set that its entries belong to
 ABOVE = 1.02  # two measurements of the same may differ so much
-Bound = tuple[str, str]
-"""("memcpy", direction) or (dtype, math mode)."""
 
 
 def needed(cases: Sequence[Case]) -> list[Entry]:
     """The entries of the suite that bound one of these cases, all of one device."""
     kinds = {case.device.partition(":")[0] for case in cases}
-    bounds = {_bound(case.primitive, case.parameters) for case in cases if _has_roof(case)}
+    bounds = {_bound(case) for case in cases} - {None}
     entries = [entry for entry in suites.read(ROOF) if entry.labels["device"] in kinds]
-    return [entry for entry in entries if _bound(entry.problem.primitive, entry.problem.parameters()) in bounds]
-
-
-def _has_roof(case: Case) -> bool:
-    return case.primitive == "memcpy" or case.problem().flop() is not None
+    return [entry for entry in entries if entry.problem.bound() in bounds]
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,8 @@ class Roof:
     known: dict[str, Datasheet]
 
     def figures(self, record: Record) -> dict[str, float | None]:
-        bound, rate = _bound(record.case.primitive, record.case.parameters), _rate(record)
+        bound = _bound(record.case)
+        rate = _rate(record, bound)
         sheet = self.known.get(record.case.device)
         return {
             "of_roof_fraction": _share(rate, self.measured.get((record.case.device, bound)) if bound else None),
@@ -66,7 +61,8 @@ def roof_of(results: Results) -> Roof | None:
     """The roof that a file holds; None where none of its cases is one."""
     measured: dict[tuple[str, Bound], float] = {}
     for record in results.records:
-        bound, rate = _bound(record.case.primitive, record.case.parameters), _rate(record)
+        bound = _bound(record.case)
+        rate = _rate(record, bound)
         if record.case.labels.get("set") == ROOF and bound and rate:
             key = record.case.device, bound
             measured[key] = max(rate, measured.get(key, 0.0))
@@ -77,25 +73,22 @@ def roof_of(results: Results) -> Roof | None:
     return Roof(measured, {device: sheet for device, sheet in sheets.items() if sheet})
 
 
-def _bound(primitive: str, parameters: Mapping[str, Value]) -> Bound | None:
-    """What a case cannot be faster than; None where nothing is measured for it."""
-    if primitive == "memcpy":
-        return (primitive, str(parameters["direction"])) if parameters.get("gpus") == 1 else None
-    return (str(parameters["dtype"]), str(parameters.get("math_mode", "ieee"))) if "dtype" in parameters else None
+def _bound(case: Case) -> Bound | None:
+    """None where nothing is measured for it."""
+    problem = case.known_problem()
+    return problem.bound() if problem else None
 
 
-def _rate(record: Record) -> float | None:
-    if record.measurement is None:
-        return None
-    return record.measurement.bytes_per_s if record.case.primitive == "memcpy" else record.measurement.flop_per_s
+def _rate(record: Record, bound: Bound | None) -> float | None:
+    return getattr(record.measurement, bound.rate) if record.measurement and bound else None
 
 
 def _peak(sheet: Datasheet, bound: Bound) -> float | None:
     """d2d counts reads and writes, as a memory's bandwidth does."""
-    kind, mode = bound
-    if kind == "memcpy":
-        return {"d2d": sheet.memory_bytes_per_s, "h2d": sheet.pcie_bytes_per_s, "d2h": sheet.pcie_bytes_per_s}.get(mode)
-    return sheet.flop_per_s.get("tf32" if mode == "tf32" else kind)
+    if bound.rate == "bytes_per_s":
+        path = {"d2d": sheet.memory_bytes_per_s, "h2d": sheet.pcie_bytes_per_s, "d2h": sheet.pcie_bytes_per_s}
+        return path.get(bound.by)
+    return sheet.flop_per_s.get("tf32" if bound.math_mode == "tf32" else bound.by)
 
 
 def _share(rate: float | None, peak: float | None) -> float | None:

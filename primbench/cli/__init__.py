@@ -34,16 +34,13 @@ COMMANDS = {
 }
 
 
-ALIASES = {"bandwidth": "memcpy"}  # what is typed -> the primitive it is
-
-
 class LazyGroup(click.Group):
     """Knows its commands by name; primitives come from the files in kernels/."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from primbench.problem import primitives
 
-        return [*primitives(), *ALIASES, *COMMANDS]
+        return [*primitives(), *_aliases(), *COMMANDS]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
@@ -51,7 +48,7 @@ class LazyGroup(click.Group):
             return command
         from primbench.problem import primitives
 
-        primitive = ALIASES.get(name, name)
+        primitive = _aliases().get(name, name)
         if primitive not in primitives():
             return None
         from primbench.cli.primitive import command_of
@@ -76,7 +73,7 @@ class LazyGroup(click.Group):
 
         with formatter.section("Primitives"):
             known = [(name, first_line(cls.__doc__)) for name, cls in primitives().items()]
-            formatter.write_dl([*known, *((alias, f"The same as {name}.") for alias, name in ALIASES.items())])
+            formatter.write_dl([*known, *((alias, f"The same as {name}.") for alias, name in _aliases().items())])
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
@@ -101,6 +98,13 @@ class LazyGroup(click.Group):
         except (KeyboardInterrupt, click.Abort):  # the latter at a question
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _aliases() -> dict[str, str]:
+    """What else may be typed -> the primitive it is."""
+    from primbench.problem import primitives
+
+    return {alias: name for name, cls in primitives().items() for alias in cls.aliases}
 
 
 @contextmanager

@@ -25,13 +25,13 @@ from primbench.cli.study import (
 )
 from primbench.compare import Comparison
 from primbench.experiments import ablation
+from primbench.problem import primitives
 from primbench.results.file import Results
 from primbench.spec.arm import Arm
 from primbench.spec.study import Study
 from primbench.system.files import attempt
 from primbench.workers.protocol import Start
 
-DEFAULT_PRIMITIVES = ("launch",)
 LEAST_CPUS = 0.01  # of a quota
 
 
@@ -65,7 +65,7 @@ def _asked(values: Mapping[str, Any]) -> Study:
 
     check_outputs(values)
     runner = ablation.runner_of(values["runtime"], values["runner"])
-    only = values["primitives"] or (None if values["sizes"] else DEFAULT_PRIMITIVES)
+    only = values["primitives"] or (None if values["sizes"] else _of_launches())
     entries = [(each.problem, each.labels) for each in suites.read(values["sizes"] or DEFAULT_SIZES, only=only)]
     base = ablation.bare(runner)
     title = f"{values['runtime']} by {runner}, one ingredient after the other"
@@ -81,6 +81,11 @@ def _asked(values: Mapping[str, Any]) -> Study:
     for note in notes[: len(refused)]:
         say(note, err=True)
     return replace(study, arms=arms, notes=notes)
+
+
+def _of_launches() -> list[str]:
+    """The primitives of which a container can make most."""
+    return [name for name, cls in primitives().items() if cls.work == "launch"]
 
 
 def _refusal(arm: Arm, start: Start, *, quiet: bool) -> str | None:

@@ -16,7 +16,7 @@ from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, complete, group
 from primbench.cli.outputs import check_files, put_out
 from primbench.errors import BackendUnavailable, FileError
 from primbench.experiments import numa
-from primbench.experiments.numa import CHASE, CPU, LAUNCH
+from primbench.experiments.numa import CPU
 from primbench.experiments.numa_analysis import analyse
 from primbench.numa import scan
 from primbench.report.numa import text
@@ -24,6 +24,7 @@ from primbench.report.plain import json_of
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.case import Case
+from primbench.suites.numa import CHASE, COPY, OF_GPU
 from primbench.system import memory
 from primbench.units import parse_size
 from primbench.workers.plan import ALL, choose
@@ -72,16 +73,16 @@ def _backends(backend: str | None, device: str | None) -> tuple[dict[tuple[str, 
     Raises BackendUnavailable or InvalidRequest for a backend or device that is named and cannot be had.
     """
     named = [backend] if backend else []
-    places = choose("memcpy", named, device)
+    places = choose(COPY, named, device)
     if device is None and places[0][1] != CPU:
-        places = choose("memcpy", named, ALL)
+        places = choose(COPY, named, ALL)
     if places[0][1] != CPU:
-        return {(device, primitive): name for name, device in places for primitive in ("memcpy", LAUNCH)}, {}
+        return {(device, primitive): name for name, device in places for primitive in OF_GPU}, {}
     try:
         ((chaser, _),) = choose(CHASE, [], CPU)
     except BackendUnavailable as absent:
-        return {(CPU, "memcpy"): places[0][0]}, {CHASE: str(absent)}
-    return {(CPU, "memcpy"): backend or chaser, (CPU, CHASE): chaser}, {}
+        return {(CPU, COPY): places[0][0]}, {CHASE: str(absent)}
+    return {(CPU, COPY): backend or chaser, (CPU, CHASE): chaser}, {}
 
 
 def _default_bytes(*, on_host: bool) -> int:

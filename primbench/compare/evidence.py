@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from primbench import stats
 from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+from primbench.compare.criteria import problem_of
 from primbench.measurement import Measurement
 from primbench.results.cpu_speed import Speed
 from primbench.results.disturbances import WAITED_FRACTION
@@ -52,7 +53,7 @@ def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[
     """What dearer launches make of a call with so many kernels, against what it was seen to take longer."""
     kernels, cost = seen.medians(_kernels), _cost_of_launch(case, arm)
     grown = next((each for name in ("stream_s", "wall_s") for each in case.estimates if each.metric == name), None)
-    if kernels is None or cost is None or grown is None or case.case.primitive == "launch":
+    if kernels is None or cost is None or grown is None or problem_of(case.case.primitive).work == "launch":
         return
     dearer_s = cost.arm_s - cost.baseline_s
     yield (
@@ -68,14 +69,16 @@ def _kernels(measurement: Measurement) -> float | None:
 
 def _cost_of_launch(case: CaseComparison, arm: ArmComparison) -> Estimate | None:
     """By the launch cases of the same backend, the framework's own launch before that of an empty kernel."""
-    there = ("launch", case.case.backend, case.case.device)
+    there = (case.case.backend, case.case.device)
     launches = [
-        each
+        (launched, each)
         for each in arm.cases
-        if (each.case.primitive, each.case.backend, each.case.device) == there and not each.case.parameters.get("nodes")
+        if (each.case.backend, each.case.device) == there
+        and (problem := each.case.known_problem())
+        and (launched := problem.one_launch())
     ]
-    launches.sort(key=lambda each: each.case.parameters.get("call") != "dispatch")
-    return next((found for each in launches for found in each.estimates if found.metric == "enqueue_s"), None)
+    launches.sort(key=lambda found: found[0] != "dispatch")
+    return next((found for _, each in launches for found in each.estimates if found.metric == "enqueue_s"), None)
 
 
 def _change(seconds: float) -> str:

@@ -16,12 +16,6 @@ from primbench.compare.comparison import CaseComparison
 from primbench.compare.sides import Side
 from primbench.units import format_time
 
-# Of the calls of launch, the system calls that they make.
-MADE_BY = {
-    "getppid": ("getppid",),
-    "thread_wake": ("futex",),
-    "process_start": ("clone", "clone3", "vfork", "execve", "wait4"),
-}
 DEARER = 1.05  # times as much is another cost of a system call
 MOST_BYTES = 2**20  # of a profile; those of engines have 20000
 ROOM = 2.0  # for the scatter of what is added to a call
@@ -62,9 +56,10 @@ class Filtered(NamedTuple):
 
 def filters(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
     """A filter on what a case calls that one side has, or has of another kind, where calls are dearer there."""
-    calls = MADE_BY.get(str(case.case.parameters.get("call"))) if case.case.primitive == "launch" else None
+    problem = case.case.known_problem()
+    calls = problem.system_calls() if problem else ()
     one, other = (_filtered(case, each) for each in (baseline, side))
-    if calls is None or one is None or other is None or one[1:4] == other[1:4]:
+    if not calls or one is None or other is None or one[1:4] == other[1:4]:
         return
     for here, there in ((other, one), (one, other)):
         if here.seccomp != "filter" or not _may_filter(here.setting, calls):

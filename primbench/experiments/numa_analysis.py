@@ -9,13 +9,8 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.experiments.numa import (
-    CHASE,
     CONFIDENCE,
-    COPIES,
     CPU,
-    HOST_COPY,
-    KINDS,
-    LAUNCH,
     LOOKS_CONFIDENCE,
     Affinity,
     Axes,
@@ -29,7 +24,7 @@ from primbench.numa.topology import GpuPlace, Topology
 from primbench.results.disturbances import disturbances
 from primbench.results.record import Record
 from primbench.results.summary import figures_of
-from primbench.spec.case import Case
+from primbench.suites.numa import CHASE, HOST_COPY, KINDS, LAUNCH, kind_of
 from primbench.system.memory import last_level_cache_bytes
 
 
@@ -46,7 +41,7 @@ def analyse(
     """What the records of the cases say, as many as there are."""
     found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        found.setdefault((record.case.device, _kind(record.case)), []).append(record)
+        found.setdefault((record.case.device, kind_of(record.case)), []).append(record)
     matrices = [
         Matrix(device=device, kind=kind, cells=_cells(axes, kind, found[device, kind]))
         for device in dict.fromkeys(device for device, _ in found)
@@ -62,13 +57,6 @@ def analyse(
         nearness=list(_nearness(axes, topology, matrices)),
         matrices=matrices,
         missing=dict(missing),
-    )
-
-
-def _kind(case: Case) -> str:
-    direction, memory = case.parameters.get("direction"), case.parameters.get("memory")
-    return next(
-        (kind for kind, ends in COPIES.items() if ends == (direction, memory)), f"{direction or case.primitive}"
     )
 
 

@@ -6,10 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from primbench.experiments.numa import (
-    CHASE,
     CONFIDENCE,
     CPU,
-    LAUNCH,
     LOOKS_CONFIDENCE,
     Affinity,
     Cell,
@@ -19,6 +17,7 @@ from primbench.experiments.numa import (
 from primbench.numa.topology import Topology
 from primbench.report import table
 from primbench.report.table import Table
+from primbench.suites.numa import CHASE, LAUNCH
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time, rate_column
 

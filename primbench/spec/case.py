@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, build
 from primbench.quantities import Whole
 from primbench.spec.method import Method
@@ -37,6 +38,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def problem(self) -> Problem:
         """Raises InvalidRequest where the fields do not make a problem."""
         return build(self.primitive, self.parameters)
+
+    def known_problem(self) -> Problem | None:
+        """None where this installation refuses the fields, or does not have the primitive."""
+        try:
+            return self.problem()
+        except InvalidRequest:
+            return None
 
     def key(self) -> bytes:
         """Equal for two cases exactly when they ask for the same thing."""

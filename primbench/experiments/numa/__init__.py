@@ -15,16 +15,13 @@ import msgspec
 from primbench.errors import PlacementError
 from primbench.numa import mempolicy
 from primbench.numa.topology import Topology
-from primbench.problem import Problem, build
+from primbench.problem import Problem
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
+from primbench.suites import numa as accesses
 from primbench.system.files import attempt
 
-COPIES = {"h2d pinned": ("h2d", "pinned"), "d2h pinned": ("d2h", "pinned")}
-COPIES |= {"h2d pageable": ("h2d", "pageable"), "d2h pageable": ("d2h", "pageable")}
-LAUNCH, HOST_COPY, CHASE = "launch", "h2h", "chase"
-KINDS = (*COPIES, LAUNCH, HOST_COPY, CHASE)
 CPU = "cpu"
 
 MIN_TIME_S, MAX_TIME_S = 0.05, 0.3  # within a process; what counts is how processes differ
@@ -187,16 +184,7 @@ def cases_of(
 def _problems(axes: Axes, cpu_node: int, device: str, size_bytes: int) -> Iterator[tuple[Problem, int | None]]:
     """What the threads of a node do on a device, each with the memory node it is to use."""
     for memory_node in axes.memory_nodes:
-        if axes.refusal(cpu_node, memory_node):
-            continue
-        node = memory_node if axes.first_touch is None else -1
-        if device == CPU:
-            ends = {"src_node": node, "dst_node": node}
-            yield build("memcpy", {"bytes": size_bytes, "direction": "h2h", **ends}), memory_node
-            yield build("chase", {"bytes": size_bytes, "node": node}), memory_node
-            continue
-        for direction, memory in COPIES.values():
-            end = {"src_node" if direction == "h2d" else "dst_node": node}
-            yield build("memcpy", {"bytes": size_bytes, "direction": direction, "memory": memory, **end}), memory_node
-    if device != CPU:
-        yield build("launch", {"call": "ctypes"}), None  # an empty kernel, the same with every framework
+        if not axes.refusal(cpu_node, memory_node):
+            node = memory_node if axes.first_touch is None else -1
+            yield from ((problem, memory_node) for problem in accesses.of_memory(device, size_bytes, node))
+    yield from ((problem, None) for problem in accesses.without_memory(device))

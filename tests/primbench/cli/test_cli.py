@@ -17,11 +17,11 @@ import pytest
 from click.testing import Result
 
 from primbench import __version__
-from primbench.cli import ALIASES, COMMANDS, main
+from primbench.cli import COMMANDS, main
 from primbench.problem import primitives
 
 PROGRAM = f"{sys.executable} -P -m primbench"
-NAMES = [*primitives(), *ALIASES, *COMMANDS]
+NAMES = [*primitives(), "bandwidth", *COMMANDS]
 
 
 def shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -15,12 +15,13 @@ from msgspec.structs import replace
 
 from primbench.errors import InvalidRequest, PlacementError
 from primbench.experiments import numa
-from primbench.experiments.numa import COPIES, LAUNCH, Affinity, Axes, Cell, Matrix
+from primbench.experiments.numa import Affinity, Axes, Cell, Matrix
 from primbench.experiments.numa_analysis import analyse
 from primbench.measurement import HostReading, Measurement, Pages, Samples
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.results.record import Record
 from primbench.spec.case import Case
+from primbench.suites.numa import COPIES, LAUNCH
 
 DENIED = "mbind: Operation not permitted: EPERM"
 SIZE_BYTES, ROUNDS, SEED = 2**20, 5, 3

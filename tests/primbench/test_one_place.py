@@ -1,0 +1,120 @@
+"""What there is to know of a primitive or a metric stands in one place, and a new one needs no other edit."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from primbench.problem import Work, primitives
+
+ROOT = Path(__file__).parents[2]
+ASKING_FOR_ONE = {"build", "problem_class", "setup_of", "backends_of", "choose", "kernel"}
+
+
+def names_in(tree: ast.AST, known: set[str]) -> Iterator[str]:
+    """Where a string is a primitive's name. One that is also a kind of work is, where a primitive is asked for."""
+    kinds = set(get_args(Work))
+    attributes = {id(word) for call in calls(tree, {"hasattr", "getattr"}) for word in call.args}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in known - kinds and id(node) not in attributes:
+            yield f"line {node.lineno}: {node.value!r}"
+        elif isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("primitive"):
+            yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(node, known & kinds))
+    for call in calls(tree, ASKING_FOR_ONE):
+        yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(call, known & kinds))
+
+
+def calls(tree: ast.AST, names: set[str]) -> Iterator[ast.Call]:
+    return (
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in names
+    )
+
+
+def words_in(node: ast.AST, words: set[str]) -> Iterator[ast.Constant]:
+    return (each for each in ast.walk(node) if isinstance(each, ast.Constant) and each.value in words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if case.primitive == "gemm": pass',
+        'MARGINS = {"memcpy": 0.02}',
+        'build("launch", {})',
+        'a.primitive in ("launch",)',
+    ],
+)
+def test_a_name_is_found(text: str) -> None:
+    assert 1 == len(list(names_in(ast.parse(text), {"gemm", "memcpy", "launch"})))
+
+
+def test_no_file_outside_kernels_and_suites_names_a_primitive() -> None:
+    known, package = set(primitives()), ROOT / "primbench"
+    wrong = {
+        str(path.relative_to(ROOT)): found
+        for path in sorted(package.rglob("*.py"))
+        if path.relative_to(package).parts[0] not in ("kernels", "suites")
+        and (found := list(names_in(ast.parse(path.read_bytes()), known)))
+    }
+    assert {} == wrong
+
+
+NEW = '_ALL = (\n    Metric("settle_s", "settling", "until nothing moves", "both", preference=0),\n'
+MEASURED = """
+import json, sys
+from msgspec.structs import replace
+from primbench import environment
+from primbench.compare import compare
+from primbench.kernels.gemm import Gemm
+from primbench.measurement import Measurement, Samples
+from primbench.report import comparison, export, table
+from primbench.results.file import Results
+from primbench.results.record import Header, Record
+from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+from primbench.spec.study import Study
+
+case = Case(primitive="gemm", parameters=Gemm(2, 2, 2).parameters(), backend="numpy", device="cpu")
+
+def record(arm, process):
+    time_s = (1e-3 if arm == "host" else 2e-3) * (1 + 1e-4 * process)
+    found = Samples(samples_s=[time_s] * 7, calls_per_sample=1, taken_by="host clock", stopped="count")
+    measurement = Measurement(others={"settle_s": found})
+    ran = replace(case, arm=arm, process=process)
+    return Record(case=ran, status="ok", measurement=measurement, started_utc="", duration_s=1.0)
+
+records = [record(arm, process) for process in range(5) for arm in ("host", "other")]
+study = Study(arms=[Arm(name="host"), Arm(name="other")], cases=[case], pairs=5, seed=0)
+here = environment.collect(gpus=False)
+head = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here, study=study)
+found = compare(Results(header=head, workers=[], records=records))
+json.dump({
+    "columns": table.tables(records)[0].columns, "export": export.to_csv(records).splitlines()[0].split(","),
+    "metrics": [each.metric for each in found.estimates], "verdict": found.cases[0].verdict,
+    "decided_by": found.cases[0].decided_by, "text": comparison.text(found),
+}, sys.stdout)
+"""
+
+
+def test_a_new_metric_is_one_entry(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "primbench", tmp_path / "primbench", ignore=shutil.ignore_patterns("__pycache__", "*.xz"))
+    table = tmp_path / "primbench/results/metrics.py"
+    table.write_text(table.read_text().replace("_ALL = (\n", NEW))
+    made = subprocess.run(
+        [sys.executable, "-P", "-c", MEASURED],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert 0 == made.returncode, made.stderr
+    found = json.loads(made.stdout)
+    assert "settling" in found["columns"]
+    assert {"settle_s", "settle_p99_s", "settle_samples"} <= set(found["export"])
+    assert (["settle_s"], "slower", "settle_s") == (found["metrics"], found["verdict"], found["decided_by"])
+    assert " settling " in found["text"]
