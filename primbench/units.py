@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
@@ -100,17 +100,24 @@ def format_time(seconds: float | None, unit: TimeUnit | None = None, noise: floa
     return f"{_plain(rounded, _TIME_EXPONENTS[shown])} {shown}"
 
 
-def rate_column(values: Sequence[float | None], what: Literal["FLOP/s", "B/s"]) -> tuple[str, list[str]]:
-    """The heading and the cells of a column of rates, 3 digits each, unknown as "-".
+def rate_format(
+    values: Sequence[float | None], what: Literal["FLOP/s", "B/s"]
+) -> tuple[str, Callable[[float | None], str]]:
+    """The heading of a column of rates, and how each is written: 3 digits, unknown as "-".
 
-    One unit for all, that of the largest; where they span three orders of magnitude each cell has its own prefix.
+    One unit for all, that of the largest; where they span three orders of magnitude each has its own prefix.
     """
     known = [value for value in values if value is not None]
     if known and 0 < 1000 * min(known) <= max(known):
-        return what, [_prefixed(value) for value in values]
+        return what, _prefixed
     power = _decimal_power(_rounded(max(known), _DIGITS)) if known else 0
-    cells = ["-" if value is None else f"{value / 1000**power:.3g}" for value in values]
-    return _DECIMAL_PREFIXES[power] + what, cells
+    return _DECIMAL_PREFIXES[power] + what, lambda value: "-" if value is None else f"{value / 1000**power:.3g}"
+
+
+def rate_column(values: Sequence[float | None], what: Literal["FLOP/s", "B/s"]) -> tuple[str, list[str]]:
+    """The heading and the cells of a column of rates, as rate_format() has them."""
+    heading, written = rate_format(values, what)
+    return heading, [written(value) for value in values]
 
 
 def _prefixed(value: float | None) -> str:

@@ -1,20 +1,24 @@
-"""The columns of a table: a heading and a cell for every record, those left out that would say nothing."""
+"""The columns of a table: a value for every record and how it is written, those left out that would say nothing."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import Field, dataclass, replace
+from functools import partial
+from typing import Any
 
 from primbench.baselines.yardstick import Yardstick
+from primbench.measurement import Measurement, Samples
 from primbench.problem import fields_of, problem_class
 from primbench.results.disturbances import disturbances
-from primbench.results.metrics import COLUMNS, Metric
+from primbench.results.metrics import COLUMNS
 from primbench.results.record import Record
 from primbench.results.summary import figures_of
 from primbench.spec.case import Case
 from primbench.system.files import format_cpu_list
-from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_column
+from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_format
 
 PLACES: dict[str, Callable[[Case], object]] = {
     "backend": lambda case: case.backend,
@@ -33,11 +37,26 @@ UNKNOWN = "-"
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction)$")
 _DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9
 
-Column = tuple[str, Callable[[Record], str]]
+
+@dataclass(frozen=True)
+class Column:
+    """What stands below a heading, a value a record, None where it is unknown; cells() makes text of them."""
+
+    heading: str
+    values: Sequence[object]
+    format: Callable[[Any], str] = str
+    """Of a value that is known."""
+
+    @property
+    def is_empty(self) -> bool:
+        return all(value is None for value in self.values)
+
+    def cells(self) -> list[str]:
+        return [UNKNOWN if value is None else self.format(value) for value in self.values]
 
 
 def columns_of(
-    records: list[Record], time_unit: TimeUnit | None = None, yardsticks: Sequence[Yardstick] = ()
+    records: Sequence[Record], time_unit: TimeUnit | None = None, yardsticks: Sequence[Yardstick] = ()
 ) -> list[Column]:
     return [
         *_case_columns(records),
@@ -46,39 +65,47 @@ def columns_of(
         *_rate_columns(records),
         *_figure_columns(records, time_unit, yardsticks),
         *_kernel_columns(records),
-        ("check", _check),
+        Column("check", [_check(record) for record in records]),
     ]
 
 
-def _case_columns(records: list[Record]) -> list[Column]:
+def _case_columns(records: Sequence[Record]) -> list[Column]:
     """The first field, sizes and dtype always; others where one differs from its default; places where they vary."""
     fields = fields_of(problem_class(records[0].case.primitive))
-
-    def parameter(name: str, unit: str = "") -> Column:
-        return name, lambda record: _parameter(record.case.parameters.get(name), unit)
-
-    def place(name: str) -> Column:
-        return name, lambda record: _parameter(PLACES[name](record.case))
-
-    def label(name: str) -> Column:
-        return name, lambda record: record.case.labels.get(name, UNKNOWN)
-
-    shown = [
-        parameter(field.name, field.metadata.get("unit", ""))
-        for field in fields
-        if field is fields[0]
-        or field.metadata.get("size")
-        or field.name == "dtype"
-        or _unusual(records, field.name, field.default)
+    always = {fields[0].name, "dtype", *(field.name for field in fields if field.metadata.get("size"))}
+    return [
+        *(_parameter(records, field) for field in fields if field.name in always or _unusual(records, field)),
+        *(column for name in ("set", "application") if _varies(column := _label(records, name))),
+        *_id_column(records),
+        *_arm_column(records),
+        *(column for name in PLACES if _varies(column := _place(records, name))),
     ]
-    labels = {name: {record.case.labels.get(name) for record in records} for name in ("set", "application")}
-    shown += [label(name) for name, values in labels.items() if len(values) > 1]
-    shown += _id_column(records)
-    shown += _arm_column(records)
-    return shown + [place(name) for name, of in PLACES.items() if len({of(record.case) for record in records}) > 1]
 
 
-def _id_column(records: list[Record]) -> list[Column]:
+def _parameter(records: Sequence[Record], field: Field[Any]) -> Column:
+    values = [record.case.parameters.get(field.name) for record in records]
+    return Column(field.name, values, _size if field.metadata.get("unit") == "B" else _plain)
+
+
+def _place(records: Sequence[Record], name: str) -> Column:
+    return Column(name, [PLACES[name](record.case) for record in records], _plain)
+
+
+def _label(records: Sequence[Record], name: str) -> Column:
+    return Column(name, [record.case.labels.get(name) for record in records])
+
+
+def _varies(column: Column) -> bool:
+    return len(set(column.values)) > 1
+
+
+def _unusual(records: Sequence[Record], field: Field[Any]) -> bool:
+    """Whether a field tells rows apart from the ordinary. One that is filled in by the problem varies only by value."""
+    values = {record.case.parameters.get(field.name) for record in records}
+    return len(values) > 1 or (field.default != "" and values != {field.default})
+
+
+def _id_column(records: Sequence[Record]) -> list[Column]:
     """The id in its suite; the folders that all ids share stand in the heading alone."""
     ids = [record.case.labels["id"] for record in records if "id" in record.case.labels]
     if not ids:
@@ -86,126 +113,118 @@ def _id_column(records: list[Record]) -> list[Column]:
     folders = [each.split("/")[:-1] for each in ids]
     levels = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
     folder = "".join(f"{names[0]}/" for names in levels)
-    return [(folder or "id", lambda record: record.case.labels.get("id", UNKNOWN).removeprefix(folder))]
+    return [replace(_label(records, "id"), heading=folder or "id", format=lambda found: found.removeprefix(folder))]
 
 
-def _arm_column(records: list[Record]) -> list[Column]:
+def _arm_column(records: Sequence[Record]) -> list[Column]:
     """Of a study even where all rows are of one arm: nothing else names it."""
-    if not any(record.case.arm for record in records):
-        return []
-    return [("arm", lambda record: record.case.arm or UNKNOWN)]
+    column = Column("arm", [record.case.arm or None for record in records])
+    return [] if column.is_empty else [column]
 
 
-def _unusual(records: list[Record], name: str, default: object) -> bool:
-    """Whether a field tells rows apart from the ordinary. One that is filled in by the problem varies only by value."""
-    values = {record.case.parameters.get(name) for record in records}
-    return len(values) > 1 or (default != "" and values != {default})
+def _size(value: object) -> str:
+    return format_bytes(value) if isinstance(value, int) else _plain(value)
 
 
-def _parameter(value: object, unit: str = "") -> str:
-    if unit == "B" and isinstance(value, int):
-        return format_bytes(value)
+def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return UNKNOWN if value is None else str(value)
+    return str(value)
 
 
-def _time_columns(records: list[Record], time_unit: TimeUnit | None) -> list[Column]:
-    def column(metric: Metric) -> Column:
-        def cell(record: Record) -> str:
-            found = metric.samples(record.measurement)
-            return format_time(found.median_s, time_unit, found.noise) if found else UNKNOWN
-
-        return metric.heading, cell
-
-    return [column(metric) for metric in COLUMNS if any(metric.samples(record.measurement) for record in records)]
+def _time_columns(records: Sequence[Record], time_unit: TimeUnit | None) -> list[Column]:
+    columns = (
+        Column(metric.heading, [metric.samples(each.measurement) for each in records], partial(_time, unit=time_unit))
+        for metric in COLUMNS
+    )
+    return [column for column in columns if not column.is_empty]
 
 
-def _noise_columns(records: list[Record]) -> list[Column]:
-    timed = any(record.measurement and record.measurement.main for record in records)
-    return [("noise", noise_of)] if timed else []
+def _time(found: Samples, unit: TimeUnit | None) -> str:
+    return format_time(found.median_s, unit, found.noise)
 
 
-def noise_of(record: Record) -> str:
-    """Of the main metric; * above what was asked for, ! where something disturbed the case."""
-    found = record.measurement and record.measurement.main
-    if not found:
-        return UNKNOWN
-    noisy = found.noise is not None and found.noise > record.case.method.max_noise
-    return f"{'!' * bool(disturbances_of(record))}{'*' * noisy}{format_percent(found.noise)}"
+def _noise_columns(records: Sequence[Record]) -> list[Column]:
+    column = Column("noise", [Noise.of(record) for record in records])
+    return [] if column.is_empty else [column]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of the main metric. too_much: more than was asked for; disturbed: something else took part in the case."""
+
+    fraction: float | None
+    too_much: bool
+    disturbed: bool
+
+    @staticmethod
+    def of(record: Record) -> Noise | None:
+        """None where nothing was timed."""
+        found = record.measurement and record.measurement.main
+        if not found:
+            return None
+        too_much = found.noise is not None and found.noise > record.case.method.max_noise
+        return Noise(found.noise, too_much, bool(disturbances_of(record)))
+
+    def __str__(self) -> str:
+        return f"{'!' * self.disturbed}{'*' * self.too_much}{format_percent(self.fraction)}"
 
 
 def disturbances_of(record: Record) -> list[str]:
     return disturbances(record.measurement) if record.measurement else []
 
 
-def _rate_columns(records: list[Record]) -> list[Column]:
+def _rate_columns(records: Sequence[Record]) -> list[Column]:
     """FLOP/s where the primitive counts operations, else bytes/s; one prefix for the whole column."""
-    has_flop = any(record.measurement and record.measurement.flop for record in records)
-
-    def rate(record: Record) -> float | None:
-        measured = record.measurement
-        if measured is None:
-            return None
-        return measured.flop_per_s if has_flop else measured.bytes_per_s
-
-    unit, cells = rate_column([rate(record) for record in records], "FLOP/s" if has_flop else "B/s")
-    if set(cells) == {UNKNOWN}:
-        return []
-    by_record = dict(zip(map(id, records), cells, strict=True))
-    return [(unit, lambda record: by_record[id(record)])]
+    measured = [record.measurement or Measurement() for record in records]
+    has_flop = any(each.flop for each in measured)
+    rates = [each.flop_per_s if has_flop else each.bytes_per_s for each in measured]
+    unit, format_ = rate_format(rates, "FLOP/s" if has_flop else "B/s")
+    column = Column(unit, rates, format_)
+    return [] if column.is_empty else [column]
 
 
-def _figure_columns(records: list[Record], time_unit: TimeUnit | None, yardsticks: Sequence[Yardstick]) -> list[Column]:
+def _figure_columns(
+    records: Sequence[Record], time_unit: TimeUnit | None, yardsticks: Sequence[Yardstick]
+) -> list[Column]:
     """What the primitive makes of its times, and what they are set beside; the ends of the names are units."""
-    figures = {id(record): figures_beside(record, yardsticks) for record in records}
-    columns: list[Column] = []
-    for name in dict.fromkeys(itertools.chain(*figures.values())):
-        values = [figures[id(record)].get(name) for record in records]
-        heading, cells = _with_unit(name, values, time_unit)
-        if set(cells) != {UNKNOWN}:
-            by_record = dict(zip(map(id, records), cells, strict=True))
-            columns.append((heading, _looked_up(by_record)))
-    return columns
-
-
-def _looked_up(cells: dict[int, str]) -> Callable[[Record], str]:
-    return lambda record: cells[id(record)]
+    figures = [figures_of(record) | figures_beside(record, yardsticks) for record in records]
+    columns = (
+        _figure(name, [of_record.get(name) for of_record in figures], time_unit)
+        for name in dict.fromkeys(itertools.chain(*figures))
+    )
+    return [column for column in columns if not column.is_empty]
 
 
 def figures_beside(record: Record, yardsticks: Sequence[Yardstick]) -> dict[str, float | None]:
-    """The primitive's own figures, then those of the yardsticks."""
-    found = figures_of(record)
+    """Those of the yardsticks."""
+    found: dict[str, float | None] = {}
     for yardstick in yardsticks:
-        found = found | yardstick.figures(record)
+        found |= yardstick.figures(record)
     return found
 
 
-def _with_unit(name: str, values: list[float | None], time_unit: TimeUnit | None) -> tuple[str, list[str]]:
+def _figure(name: str, values: Sequence[float | None], time_unit: TimeUnit | None) -> Column:
     heading = _DECIMAL_OF_PERCENTILE.sub(r"\1.", _UNIT.sub("", name).replace("_", " "))
     if name.endswith("_bytes_per_s"):
-        unit, cells = rate_column(values, "B/s")
-        return f"{heading} {unit}", cells
+        unit, format_ = rate_format(values, "B/s")
+        return Column(f"{heading} {unit}", values, format_)
     if name.endswith("_s"):
-        return heading, [format_time(value, time_unit) for value in values]
+        return Column(heading, values, partial(format_time, unit=time_unit))
     if name.endswith("_fraction"):
-        return heading, [format_percent(value) for value in values]
-    if name == "ratio":
-        return heading, [_ratio(value) for value in values]
-    return heading, [UNKNOWN if value is None else f"{value:g}" for value in values]
+        return Column(heading, values, format_percent)
+    return Column(heading, values, _ratio if name == "ratio" else "{:g}".format)
 
 
-def _ratio(value: float | None) -> str:
+def _ratio(value: float) -> str:
     """Thousandths near 1, where a small difference is the finding; 3 digits far below."""
-    return UNKNOWN if value is None else f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
+    return f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
 
 
-def _kernel_columns(records: list[Record]) -> list[Column]:
-    def cell(record: Record) -> str:
-        trace = record.measurement.trace if record.measurement else None
-        return f"{trace.kernels_per_call:g}" if trace else UNKNOWN
-
-    return [("kernels", cell)] if any(cell(record) != UNKNOWN for record in records) else []
+def _kernel_columns(records: Sequence[Record]) -> list[Column]:
+    traces = [record.measurement.trace if record.measurement else None for record in records]
+    column = Column("kernels", [trace and trace.kernels_per_call for trace in traces], "{:g}".format)
+    return [] if column.is_empty else [column]
 
 
 def _check(record: Record) -> str:

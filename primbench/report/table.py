@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from primbench.baselines.yardstick import Yardstick
 from primbench.report import plain
-from primbench.report.columns import columns_of, disturbances_of, noise_of
+from primbench.report.columns import Noise, columns_of, disturbances_of
 from primbench.report.line import line_notes
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
@@ -67,8 +67,8 @@ def _table(
     records: list[Record], workers: list[Worker], time_unit: TimeUnit | None, yardsticks: Sequence[Yardstick]
 ) -> Table:
     columns = columns_of(records, time_unit, yardsticks)
-    names = [name for name, _ in columns]
-    rows = [[cell(record) for _, cell in columns] for record in records]
+    names = [column.heading for column in columns]
+    rows = [list(row) for row in zip(*(column.cells() for column in columns), strict=True)]
     notes = [
         *_notes(records),
         *_placement_notes(records, workers),
@@ -83,16 +83,25 @@ def _title(records: list[Record], workers: list[Worker]) -> str:
     cases = [record.case for record in records]
     used = {record.worker for record in records}
     ran = [worker for worker in workers if worker.worker in used]
-    parts = [cases[0].primitive]
-    if len({case.backend for case in cases}) == 1:
-        parts.append(_named(cases[0].backend, {worker.versions.get(cases[0].backend) for worker in ran}))
-    if len({case.device for case in cases}) == 1:
-        parts.append(_named(cases[0].device, {model_of(worker) for worker in ran}))
-    places = {_place(worker) for worker in ran}
-    parts += places if len(places) == 1 else []
-    parts += ["cold cache"] if {case.method.cache for case in cases} == {"cold"} else []
+    backend, device, cache = (
+        _shared(values)
+        for values in zip(*((case.backend, case.device, case.method.cache) for case in cases), strict=True)
+    )
+    parts = [
+        cases[0].primitive,
+        backend and _named(backend, {worker.versions.get(backend) for worker in ran}),
+        device and _named(device, {model_of(worker) for worker in ran}),
+        _shared([_place(worker) for worker in ran]),
+        "cold cache" if cache == "cold" else None,
+    ]
     timed = any(metric.samples(record.measurement) for record in records for metric in COLUMNS)
     return "  ".join(filter(None, parts)) + ("  (times: median a call)" if timed else "")
+
+
+def _shared(values: Iterable[str]) -> str | None:
+    """What all of them are, if they are all the same."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
 
 
 def _named(name: str, descriptions: set[str | None]) -> str:
@@ -112,27 +121,32 @@ def _place(worker: Worker) -> str:
 
 
 def _notes(records: list[Record]) -> list[str]:
-    notes = _disturbance_notes(records)
-    noisy = [record for record in records if "*" in noise_of(record)]
-    if noisy:
-        limit = format_percent(noisy[0].case.method.max_noise)
-        notes.append(
-            f"* the median is known no better than this, --max-noise asked {limit}: raise --max-time, quiet the machine"
-        )
-    ordinary = {
-        reason
-        for record in records
-        if record.measurement and record.measurement.gpu
-        for reason in record.measurement.gpu.clocks_event_reasons or []
-        if reason in ORDINARY_REASONS
-    }
-    if ordinary:
-        notes.append(f"clocks held back in some cases by: {', '.join(sorted(ordinary))}")
+    return [*_disturbance_notes(records), *_noise_notes(records), *_clock_notes(records), *_trace_notes(records)]
+
+
+def _noise_notes(records: list[Record]) -> list[str]:
+    noisy = [record for record in records if (noise := Noise.of(record)) and noise.too_much]
+    if not noisy:
+        return []
+    limit = format_percent(noisy[0].case.method.max_noise)
+    return [
+        f"* the median is known no better than this, --max-noise asked {limit}: raise --max-time, quiet the machine"
+    ]
+
+
+def _clock_notes(records: list[Record]) -> list[str]:
+    readings = [record.measurement.gpu for record in records if record.measurement and record.measurement.gpu]
+    seen = {reason for reading in readings for reason in reading.clocks_event_reasons or []}
+    ordinary = sorted(seen.intersection(ORDINARY_REASONS))
+    return [f"clocks held back in some cases by: {', '.join(ordinary)}"] if ordinary else []
+
+
+def _trace_notes(records: list[Record]) -> list[str]:
     otherwise = [n for n, record in enumerate(records, 1) if (m := record.measurement) and m.is_traced_otherwise]
-    if otherwise:
-        rows = _rows(otherwise, len(records))
-        notes.append(f"{rows}: busy does not fit device: the traced process seems to have run other kernels")
-    return notes
+    if not otherwise:
+        return []
+    rows = _rows(otherwise, len(records))
+    return [f"{rows}: busy does not fit device: the traced process seems to have run other kernels"]
 
 
 def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
