@@ -46,7 +46,7 @@ DISTANCE = 21
 # As HBM or a CXL expander, at the second node: firmware tells by the HMAT whose CPUs are nearest.
 MEMORY_NODE, MEMORY_BYTES, INITIATOR = 2, 256 * 2**20, 1
 NEAR, FAR = 17, 28
-BOOT_TIMEOUT_S = 120
+BOOT_TIMEOUT_S = 240
 BUILD_TIMEOUT_S = 240
 
 INIT = """#!/bin/busybox sh
@@ -81,7 +81,7 @@ class Machine:
         assert "ready" == self._answer(BOOT_TIMEOUT_S)
 
     def run(
-        self, *argv: Any, cgroup: Mapping[str, str] | None = None, timeout_s: float = 120
+        self, *argv: Any, cgroup: Mapping[str, str] | None = None, timeout_s: float = 240
     ) -> subprocess.CompletedProcess[str]:
         request = {"argv": [str(a) for a in argv], "cgroup": dict(cgroup or {}), "timeout_s": timeout_s}
         self._line.sendall(json.dumps(request).encode() + b"\n")
@@ -103,7 +103,7 @@ class Machine:
 
 @pytest.fixture(scope="session")
 def on_two_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """``on_two_nodes(program, *arguments, cgroup={file: text}, timeout_s=120)``: how the command ended in the machine.
+    """``on_two_nodes(program, *arguments, cgroup={file: text}, timeout_s=240)``: how the command ended in the machine.
 
     cgroup: files of the control group that the command has of its own, written before it starts.
     The machine ends with the session, or with this process however that ends.

@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 # runc itself is left to the tests of containers: a container takes half a minute on a machine that is emulated.
 LEFT = """

@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 # A case in each host arm; then what is left of their control groups, and where this process is.
 LIMITED = """

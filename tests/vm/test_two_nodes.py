@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 Run = Callable[..., CompletedProcess[str]]
 

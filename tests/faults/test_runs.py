@@ -254,31 +254,12 @@ def test_a_full_disk_ends_the_run_with_a_whole_file_and_the_table(run: Run, smal
     run.wait_until_all_gone()
 
 
-@pytest.mark.parametrize("to_group", [True, False], ids=["to the process group", "to the front alone"])
-def test_ctrl_c_keeps_what_was_measured(run: Run, to_group: bool) -> None:
+def test_ctrl_c_keeps_what_was_measured(run: Run) -> None:
     front = interrupted_run(run)
-    os.killpg(front.pid, signal.SIGINT) if to_group else front.send_signal(signal.SIGINT)
+    os.killpg(front.pid, signal.SIGINT)
     code, out, err = ended(front)
     assert 130 == code
     check_interrupted(run, out, err)
-
-
-def test_sigterm_ends_a_run_as_ctrl_c_does(run: Run) -> None:
-    front = interrupted_run(run)
-    front.terminate()
-    code, out, err = ended(front)
-    assert 143 == code
-    check_interrupted(run, out, err)
-
-
-def test_a_worker_does_not_outlive_a_killed_front(run: Run) -> None:
-    front = interrupted_run(run)
-    workers = workers_of(front)
-    front.kill()
-    assert 1 == len(workers)
-    _, alive = psutil.wait_procs(workers, timeout=GONE_WITHIN_S)
-    assert [] == [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE]
-    assert [("ok", None)] == told(results_file.read(run.file).records)
 
 
 def held_file(run: Run) -> tuple[bytes, Results]:
