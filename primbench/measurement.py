@@ -8,6 +8,7 @@ import msgspec
 
 from primbench import stats
 from primbench.quantities import Amount, Seconds, Time, Whole
+from primbench.units import format_time, rate_column
 
 LONGEST_GAP_S = 0.6e-6  # between two kernels of a graph, and before the first
 
@@ -39,6 +40,12 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
 
     def quantile_s(self, q: float) -> float:
         return stats.quantile(self.samples_s, q)
+
+    def __repr__(self) -> str:
+        """The median, without the samples."""
+        calls = f" of {self.calls_per_sample} calls" * (self.calls_per_sample > 1)
+        samples = f"{len(self.samples_s)} sample{'s' * (len(self.samples_s) > 1)}{calls}"
+        return f"Samples({format_time(self.median_s, noise=self.noise)}, {samples}, {self.taken_by})"
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +229,25 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         gaps_s = LONGEST_GAP_S * self.trace.kernels_per_call
         return device_s - busy_s > gaps_s + 0.05 * device_s or busy_s > 1.1 * device_s
 
+    def __repr__(self) -> str:
+        """The median of every metric that was taken, the rates, and whether the output was checked."""
+        taken = {name: getattr(self, name) for name in (*self.__struct_fields__, "busy_s")} | self.others
+        words = [
+            f"{name.removesuffix('_s')}={format_time(found.median_s, noise=found.noise)}"
+            for name, found in taken.items()
+            if isinstance(found, Samples)
+        ]
+        words += [*_shown_rate(self.flop_per_s, "FLOP/s"), *_shown_rate(self.bytes_per_s, "B/s")]
+        return f"Measurement({', '.join(words + ['verified'] * bool(self.verified))})"
+
 
 def _rate(count: int | None, samples: Samples | None) -> float | None:
     """None, too, where the clock saw no time pass."""
     return count / samples.median_s if count is not None and samples and samples.median_s else None
+
+
+def _shown_rate(rate: float | None, what: Literal["FLOP/s", "B/s"]) -> list[str]:
+    if rate is None:
+        return []
+    unit, (cell,) = rate_column([rate], what)
+    return [f"{cell} {unit}"]
