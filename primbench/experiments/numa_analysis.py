@@ -21,7 +21,6 @@ from primbench.experiments.numa import (
     Nearness,
 )
 from primbench.numa.topology import GpuPlace, Topology
-from primbench.results.disturbances import disturbances
 from primbench.results.record import Record
 from primbench.results.summary import figures_of
 from primbench.suites.numa import CHASE, HOST_COPY, KINDS, LAUNCH, kind_of
@@ -90,8 +89,8 @@ def _cell(axes: Axes, cpu_node: int, memory_node: int | None, records: Sequence[
             reasons.append(reason or "not timed")
             continue
         times_s[record.case.process] = time_s
-        if record.measurement and (seen := disturbances(record.measurement)):
-            disturbed[record.case.process] = seen
+        if record.disturbances:
+            disturbed[record.case.process] = record.disturbances
         if record.measurement and record.measurement.bytes_per_s is not None:
             rates.append(record.measurement.bytes_per_s)
     if not records:

@@ -12,7 +12,6 @@ from typing import Any
 from primbench.baselines.yardstick import Yardstick
 from primbench.measurement import Measurement, Samples
 from primbench.problem import fields_of, problem_class
-from primbench.results.disturbances import disturbances
 from primbench.results.metrics import COLUMNS
 from primbench.results.record import Record
 from primbench.results.summary import figures_of
@@ -164,14 +163,10 @@ class Noise:
         if not found:
             return None
         too_much = found.noise is not None and found.noise > record.case.method.max_noise
-        return Noise(found.noise, too_much, bool(disturbances_of(record)))
+        return Noise(found.noise, too_much, bool(record.disturbances))
 
     def __str__(self) -> str:
         return f"{'!' * self.disturbed}{'*' * self.too_much}{format_percent(self.fraction)}"
-
-
-def disturbances_of(record: Record) -> list[str]:
-    return disturbances(record.measurement) if record.measurement else []
 
 
 def _rate_columns(records: Sequence[Record]) -> list[Column]:

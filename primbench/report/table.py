@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from primbench.baselines.yardstick import Yardstick
 from primbench.report import plain
-from primbench.report.columns import Noise, columns_of, disturbances_of
+from primbench.report.columns import Noise, columns_of
 from primbench.report.line import line_notes
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
@@ -160,7 +160,7 @@ def _disturbance_notes(records: list[Record]) -> list[str]:
     """Each disturbance once, with the rows it was seen in, counted from 1."""
     rows: dict[str, list[int]] = {}
     for number, record in enumerate(records, 1):
-        for disturbance in disturbances_of(record):
+        for disturbance in record.disturbances:
             rows.setdefault(disturbance, []).append(number)
     notes = [f"! {_rows(numbers, len(records))}: {disturbance}" for disturbance, numbers in rows.items()]
     if len(notes) > MOST_DISTURBANCES:

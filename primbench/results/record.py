@@ -10,6 +10,7 @@ Node.initiators, Placement.cpu_kind, Machine.cpu_kinds, Machine.last_level_cache
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from primbench.environment import Environment
 from primbench.measurement import Measurement
 from primbench.numa.placement import EffectivePlacement
 from primbench.quantities import Time, Whole
+from primbench.results.disturbances import disturbances
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.study import Study
@@ -25,7 +27,7 @@ from primbench.spec.study import Study
 SCHEMA_VERSION = 1
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="record"):
+class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="kind", tag="record"):
     """What became of a case. ``worker`` is the number of the Worker line that tells where it ran.
 
     status: "ok", "skipped" (reason: no such operation, does not fit, hopeless) or "failed" (reason: error, wrong
@@ -39,6 +41,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="r
     worker: Whole | None = None
     started_utc: str
     duration_s: Time
+
+    @cached_property  # tables and exports ask for it again and again
+    def disturbances(self) -> list[str]:
+        """What disturbed the case, in words; none where nothing was timed."""
+        return disturbances(self.measurement) if self.measurement else []
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="worker"):

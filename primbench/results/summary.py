@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
-from primbench.results.disturbances import disturbances
 from primbench.results.metrics import SAMPLED
 from primbench.results.record import Record
 from primbench.system.files import format_cpu_list
@@ -37,7 +36,7 @@ def flat(record: Record) -> dict[str, object]:
         | figures_of(record)
         | {
             "noise_fraction": main.noise if main else None,
-            "disturbed": "; ".join(disturbances(measured)) if main else None,
+            "disturbed": "; ".join(record.disturbances) if main else None,
             "flop": measured.flop,
             "flop_per_s": measured.flop_per_s,
             "bytes_moved": measured.bytes_moved,

@@ -132,3 +132,17 @@ def test_markdown_has_the_columns_of_the_table() -> None:
 
 def test_markdown_of_the_time_unit_that_is_asked_for() -> None:
     assert "2000 ns" in to_markdown([record(OK)], [], "ns")
+
+
+def test_what_disturbed_a_record_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Measurement] = []
+
+    def looked_for(measurement: Measurement) -> list[str]:
+        asked.append(measurement)
+        return ["a neighbour"]
+
+    monkeypatch.setattr("primbench.results.record.disturbances", looked_for)
+    found = [record(OK), record(replace(OK, flop=7)), record(None, "crash")]
+    assert "a neighbour" in to_markdown(found, [])
+    assert ["a neighbour", "a neighbour", ""] == [row["disturbed"] for row in rows(to_csv(found))]
+    assert [found[0].measurement, found[1].measurement] == asked
