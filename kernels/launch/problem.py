@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OF_GPUS = ("kernel", "driver")
 OF_CPUS = ("getppid", "thread_wake", "process_start")
-# The system calls that these make; what the others call is no kernel of a system.
+# What each call spends its time on; the other calls make no system call.
 SYSTEM_CALLS = {
     "getppid": ("getppid",),
     "thread_wake": ("futex",),

@@ -61,12 +61,7 @@ def _cautions(compared: Sequence[tuple[Record, deepbench.Time]]) -> list[str]:
     primitives = {record.case.primitive for record, _ in compared}
     dtypes = {record.case.parameters.get("dtype") for record, _ in compared}
     in_sheet = {time.id: time.size_in_sheet for _, time in compared if time.size_in_sheet}
-    notes = [
-        caution.words
-        for caution in deepbench.CAUTIONS
-        if (not caution.primitive or caution.primitive in primitives)
-        and (not caution.dtypes or caution.dtypes & dtypes)
-    ]
+    notes = [caution.words for caution in deepbench.CAUTIONS if caution.concerns(primitives, dtypes)]
     if in_sheet:
         first, size = next(iter(in_sheet.items()))
         notes.append(f"their sheet prints another size for {len(in_sheet)} of these, as {size} for {first}")

@@ -21,6 +21,7 @@ def metrics_of(primitive: str) -> list[Metric]:
 
 
 def margin_of(primitive: str, metric: str) -> float:
+    """Share by which a metric may differ without mattering."""
     return problem_of(primitive).margin if is_its_own(primitive, metric) else OF_HOST
 
 

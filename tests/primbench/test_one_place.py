@@ -15,6 +15,7 @@ from typing import get_args
 import pytest
 
 from primbench.problem import Work, primitives
+from primbench.results.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 ASKING_FOR_ONE = {"build", "problem_class", "setup_of", "backends_of", "choose", "kernel"}
@@ -65,6 +66,10 @@ def test_no_file_outside_kernels_and_suites_names_a_primitive() -> None:
         and (found := list(names_in(ast.parse(path.read_bytes()), known)))
     }
     assert {} == wrong
+
+
+def test_primitives_prefer_metrics_that_there_are() -> None:
+    assert set(METRICS) >= {name for cls in primitives().values() for name in cls.preferred}
 
 
 NEW = '_ALL = (\n    Metric("settle_s", "settling", "until nothing moves", "both", preference=0),\n'
