@@ -30,15 +30,19 @@ def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
             raise InvalidRequest("--arm and --resume: a study goes on with the arms and cases it was begun with")
         return
     choosing = [arm for arm in begun_with if _chooses(arm)]
-    if not choosing:
-        return
+    if choosing:
+        _ask(path, choosing, begun_with)
+
+
+def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
+    """Raises InvalidRequest where nobody says yes."""
     for arm in choosing:
         say(f"{path} has this run: {_words(arm)}", err=True)
     if sys.stdin.isatty() and sys.stderr.isatty():
         if not click.confirm("Run it?", err=True):
             raise InvalidRequest(f"{path}: its arms are not run")
         return
-    again = ["primbench", "study", "--resume", path, *(word for arm in begun_with for word in ("--arm", _words(arm)))]
+    again = ["primbench", "study", "--resume", path, *(word for arm in arms for word in ("--arm", _words(arm)))]
     raise InvalidRequest(
         f"{path}: images, variables and filters of its arms can have any program run: where they are yours, name them "
         f"again: {shlex.join(again)}"

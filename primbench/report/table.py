@@ -81,21 +81,25 @@ def _table(
 def _title(records: list[Record], workers: list[Worker]) -> str:
     """What all rows share; a version, a model or a place only where every worker says the same."""
     cases = [record.case for record in records]
-    used = {record.worker for record in records}
-    ran = [worker for worker in workers if worker.worker in used]
-    backend, device, cache = (
-        _shared(values)
-        for values in zip(*((case.backend, case.device, case.method.cache) for case in cases), strict=True)
-    )
+    ran = _that_ran(records, workers)
+    backend, device = _shared(case.backend for case in cases), _shared(case.device for case in cases)
     parts = [
         cases[0].primitive,
         backend and _named(backend, {worker.versions.get(backend) for worker in ran}),
         device and _named(device, {model_of(worker) for worker in ran}),
         _shared([_place(worker) for worker in ran]),
-        "cold cache" if cache == "cold" else None,
+        "cold cache" if _shared(case.method.cache for case in cases) == "cold" else None,
     ]
-    timed = any(metric.samples(record.measurement) for record in records for metric in COLUMNS)
-    return "  ".join(filter(None, parts)) + ("  (times: median a call)" if timed else "")
+    return "  ".join(filter(None, parts)) + ("  (times: median a call)" if _any_timed(records) else "")
+
+
+def _any_timed(records: Iterable[Record]) -> bool:
+    return any(metric.samples(record.measurement) for record in records for metric in COLUMNS)
+
+
+def _that_ran(records: Iterable[Record], workers: Iterable[Worker]) -> list[Worker]:
+    used = {record.worker for record in records}
+    return [worker for worker in workers if worker.worker in used]
 
 
 def _shared(values: Iterable[str]) -> str | None:
@@ -151,8 +155,7 @@ def _trace_notes(records: list[Record]) -> list[str]:
 
 def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
     """Where workers did not get what was asked of their place, once each: they went on with less."""
-    used = {record.worker for record in records}
-    lacks = [lack for worker in workers if worker.worker in used for lack in worker.placement.lacks]
+    lacks = [lack for worker in _that_ran(records, workers) for lack in worker.placement.lacks]
     return [f"not placed as asked: {reason}" for reason in dict.fromkeys(lacks)]
 
 

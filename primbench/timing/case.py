@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from primbench.backends import Backend, CudaBackend, best_available
+from primbench.distributed.group import ALONE, Group
 from primbench.errors import Unverifiable
 from primbench.measurement import Measurement, Samples
 from primbench.problem import Problem, Step, backends_of, setup_of
 from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
+from primbench.timing.collective import Together
 from primbench.timing.cpu import measure_cpu
 from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import first_calls, set_up
+from primbench.timing.phases import Phases
 from primbench.timing.sampling import CLOCK, Calls, Clock, Pace, garbage_kept, secondary_rule, tail_rule
 from primbench.timing.verify import check_output
 
 if TYPE_CHECKING:
-    from primbench.problem import Array
+    from primbench.numa.pages import Extent
+    from primbench.problem import Array, Reference
 
 
 TakeOther = Callable[[Method, Clock], Samples]
@@ -46,7 +50,7 @@ def measure(
     VerificationError, and whatever the framework raises.
     """
     with opened(problem, backend, device) as chosen:
-        return measure_on(chosen, problem, method or Method(), clock)
+        return measure_on(chosen, problem, method or Method(), clock=clock)
 
 
 @dataclass(frozen=True)
@@ -89,53 +93,45 @@ def measure_on(
     backend: Backend,
     problem: Problem,
     method: Method,
+    group: Group = ALONE,
+    *,
     clock: Clock = CLOCK,
     page_nodes: Sequence[int] | None = None,
 ) -> Measurement:
     """Time one problem on an open backend. Raises as measure() does.
 
+    group: of the ranks of a collective, each of which calls this. Times are those of the slowest rank, pages those of
+    this one.
+
     page_nodes: memory nodes that host memory is to be on, EffectivePlacement's; [] is anywhere, None those that the
     memory policy of this thread names.
     """
-    import numpy as np
-
     phases = Phases(clock)
     problem = problem.on(backend.device)
-    check_memory(backend, problem)
-    if backend.device == "cpu":
-        check_affordable(backend, problem, method, clock)
-        phases.end("estimate")
-    inputs = problem.inputs(np.random.default_rng(method.seed))
+    case: Alone | Together
+    case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method)
+    case.refuse_early(phases)
+    inputs = case.inputs()
     phases.end("inputs")
-    steps, extents = set_up(backend, problem, inputs, method)
+    steps, extents = case.set_up(inputs)
     extents += first_calls(backend, steps)
     calls = Calls(steps)
     phases.end("setup")
-    rng = np.random.default_rng(method.seed + 1)
-    missing = {"trace": "--trace was not given"}
-    reference, error = None, None
-    if method.check:
-        checked = problem.check_inputs(rng, inputs)
-        try:
-            reference = problem.reference(rng, *checked)
-        except Unverifiable as reason:
-            missing["verified"] = str(reason)
-    if reference is not None:
-        error = check_output(backend, problem, _checked_step(backend, problem, steps[0], inputs, checked), reference)
+    error = case.check(steps[0])
     phases.end("check")
     watched = pages.watch(steps, extents, page_nodes)
     before = host_counters.start()
     with garbage_kept():
-        timed = Measurement() if method.dry_run else timed_on(backend, problem, calls, steps, method, Pace(clock))
+        timed = Measurement() if method.dry_run else timed_on(backend, problem, calls, steps, method, case.pace(clock))
     host = host_counters.since(before)
     seen, why_no_pages = pages.pages_since(watched)
     phases.end("timing")
-    if problem.check_again and reference is not None and not method.dry_run:
-        error = max(error or 0.0, check_output(backend, problem, steps[0], reference))
+    if error is not None and not method.dry_run and (again := case.check_again(steps[0])) is not None:
+        error = max(error, again)
         phases.end("second check")
     return replace(
         timed,
-        missing=timed.missing | missing | why_no_pages,
+        missing=timed.missing | case.missing | why_no_pages,
         verified=None if error is None else True,
         error=error,
         tolerance=problem.tolerance(),
@@ -150,26 +146,57 @@ def measure_on(
     )
 
 
-def _checked_step(
-    backend: Backend, problem: Problem, timed: Step, inputs: Sequence[Array], checked: Sequence[Array]
-) -> Step:
-    """The timed step, or one of its own where the problem is checked on other inputs."""
-    if checked is inputs:
-        return timed
-    return setup_of(problem.primitive, backend.name)(backend, problem, *map(backend.put, checked))
+class Alone:
+    """A call of this process alone: how it is set up and checked. ``Together`` is the same of several ranks."""
 
+    def __init__(self, backend: Backend, problem: Problem, method: Method) -> None:
+        import numpy as np
 
-class Phases:
-    """What a case spent its time on."""
+        self._backend, self._problem, self._method = backend, problem, method
+        self._rng = np.random.default_rng(method.seed + 1)
+        self._inputs: tuple[Array, ...] = ()
+        self._reference: Reference | None = None
+        self.missing = {"trace": "--trace was not given"}
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._last = clock, clock()
-        self.ended_s: dict[str, float] = {}
+    def pace(self, clock: Clock) -> Pace:
+        return Pace(clock)
 
-    def end(self, name: str) -> None:
-        now = self._clock()
-        self.ended_s[name] = (now - self._last) / 1e9
-        self._last = now
+    def refuse_early(self, phases: Phases) -> None:
+        """Raises UnsupportedCase for what does not fit in memory or would take minutes; nothing is allocated yet."""
+        check_memory(self._backend, self._problem)
+        if self._backend.device == "cpu":
+            check_affordable(self._backend, self._problem, self._method, phases.clock)
+            phases.end("estimate")
+
+    def inputs(self) -> tuple[Array, ...]:
+        import numpy as np
+
+        self._inputs = self._problem.inputs(np.random.default_rng(self._method.seed))
+        return self._inputs
+
+    def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[Extent]]:
+        return set_up(self._backend, self._problem, inputs, self._method)
+
+    def check(self, step: Step) -> float | None:
+        """The error of one call; None where there is nothing to compare it with, or that was not asked for."""
+        if not self._method.check:
+            return None
+        checked = self._problem.check_inputs(self._rng, self._inputs)
+        try:
+            self._reference = self._problem.reference(self._rng, *checked)
+        except Unverifiable as reason:
+            self.missing["verified"] = str(reason)
+            return None
+        if checked is not self._inputs:  # by a step of its own
+            kernel = setup_of(self._problem.primitive, self._backend.name)
+            step = kernel(self._backend, self._problem, *map(self._backend.put, checked))
+        return check_output(self._backend, self._problem, step, self._reference)
+
+    def check_again(self, step: Step) -> float | None:
+        """The error of a call after all that were timed, for problems that ask for it."""
+        if self._reference is None or not self._problem.check_again:
+            return None
+        return check_output(self._backend, self._problem, step, self._reference)
 
 
 def timed_on(

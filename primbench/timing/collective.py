@@ -1,22 +1,18 @@
-"""measure_on() for a call in which several processes take part: every rank runs this same code at the same time."""
+"""Calls in which several processes take part: every rank runs this same code at the same time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
-from msgspec.structs import replace
-
 from primbench.errors import VerificationError
-from primbench.measurement import Measurement
 from primbench.problem import setup_of
 from primbench.spec.method import Method
-from primbench.timing import host_counters, pages
-from primbench.timing.case import Phases, timed_on
 from primbench.timing.feasibility import check_memory
-from primbench.timing.inputs import first_calls, input_sets
+from primbench.timing.inputs import input_sets
 from primbench.timing.pages import extents_of
-from primbench.timing.sampling import CLOCK, Calls, Clock, Pace, garbage_kept
+from primbench.timing.phases import Phases
+from primbench.timing.sampling import CLOCK, Clock, Pace
 from primbench.timing.verify import on_host, poison
 
 if TYPE_CHECKING:
@@ -64,88 +60,62 @@ class Lockstep(Pace):
                 pass
 
 
-def measure_on(
-    backend: Backend,
-    problem: Problem,
-    method: Method,
-    group: Group,
-    clock: Clock = CLOCK,
-    page_nodes: Sequence[int] | None = None,
-) -> Measurement:
-    """Time one collective on an open backend. Times are those of the slowest rank, pages those of this one.
+class Together:
+    """One call of several ranks: how this one sets up and checks its part, in step with the others.
 
-    Raises as timing.measure_on() does; UnsupportedCase and VerificationError on all ranks at once.
+    What one rank cannot do, UnsupportedCase and VerificationError, is raised on all ranks at once.
     """
-    phases = Phases(clock)
-    sets = _fitting_sets(backend, problem, method, group)
-    inputs = cast("Collective", problem).inputs_of(group.rank, method.seed)
-    phases.end("inputs")
-    steps, extents = _set_up(backend, problem, inputs, sets, group)
-    extents += first_calls(backend, steps)
-    calls = Calls(steps)
-    phases.end("setup")
-    if method.check:
-        _check(backend, problem, steps[0], method, group)
-        phases.end("check")
-    timed = Measurement()
-    if not method.dry_run:
-        watched = pages.watch(steps, extents, page_nodes)
-        before = host_counters.start()
-        with garbage_kept():
-            timed = timed_on(backend, problem, calls, steps, method, Lockstep(group, clock))
-        host = host_counters.since(before)
-        seen, why_no_pages = pages.pages_since(watched)
-        timed = replace(timed, host=host, pages=seen, missing=timed.missing | why_no_pages)
-        phases.end("timing")
-        if method.check:
-            _check(backend, problem, steps[0], method, group)
-            phases.end("second check")
-    return replace(
-        timed,
-        missing=timed.missing | {"trace": "several processes are not traced"},
-        verified=True if method.check else None,
-        error=0.0 if method.check else None,
-        tolerance=problem.tolerance(),
-        input_sets=sets,
-        input_sets_bytes=sets * problem.memory_bytes(),
-        flop=problem.flop(),
-        bytes_moved=problem.bytes_moved(),
-        phases_s=phases.ended_s,
-    )
 
+    def __init__(self, backend: Backend, problem: Problem, method: Method, group: Group) -> None:
+        self._backend, self._problem, self._method, self._group = backend, problem, method, group
+        self._sets = 1
+        self.missing = {"trace": "several processes are not traced"}
 
-def _fitting_sets(backend: Backend, problem: Problem, method: Method, group: Group) -> int:
-    """Input sets, as many on each rank as the rank with the largest cache needs. Nothing is allocated yet."""
-    with group.refusing_together():
-        sets = int(group.agree(input_sets(backend, problem, method), max))
-        # The ranks of a host take their memory at the same time; how many there are on this one is not known.
-        check_memory(backend, problem, sets * (group.size if backend.device == "cpu" else 1))
-        group.agree()
-    return sets
+    def refuse_early(self, phases: Phases) -> None:
+        """Agree on the sets of inputs: on each rank as many as the rank with the largest cache needs.
 
+        Raises UnsupportedCase for what does not fit in memory; nothing is allocated yet.
+        """
+        backend, problem, group = self._backend, self._problem, self._group
+        with group.refusing_together():
+            self._sets = int(group.agree(input_sets(backend, problem, self._method), max))
+            # The ranks of a host take their memory at the same time; how many there are on this one is not known.
+            check_memory(backend, problem, self._sets * (group.size if backend.device == "cpu" else 1))
+            group.agree()
 
-def _set_up(
-    backend: Backend, problem: Problem, inputs: Sequence[Array], sets: int, group: Group
-) -> tuple[list[Step], list[Extent]]:
-    with group.refusing_together():
-        kernel = setup_of(problem.primitive, backend.name)
-        given = [[backend.put(each) for each in inputs] for _ in range(sets)]
-        steps = [kernel(backend, problem, *arrays, group=group) for arrays in given]
-        group.agree()
-    return steps, [extent for arrays in given for extent in extents_of(backend, arrays)]
+    def pace(self, clock: Clock) -> Pace:
+        return Lockstep(self._group, clock)
 
+    def inputs(self) -> tuple[Array, ...]:
+        return cast("Collective", self._problem).inputs_of(self._group.rank, self._method.seed)
 
-def _check(backend: Backend, problem: Problem, step: Step, method: Method, group: Group) -> None:
-    """Raises VerificationError on every rank where one of them has a wrong element."""
-    output = step()
-    backend.synchronize()
-    poison(backend, output)
-    output = step()
-    backend.synchronize()
-    found = on_host(backend, output)
-    wrong = group.agree([cast("Collective", problem).count_wrong(found, method.seed), int(found.size)], _summed)
-    if wrong[0]:
-        raise VerificationError(f"wrong result: {wrong[0]} of {wrong[1]} elements on {group.size} ranks")
+    def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[Extent]]:
+        backend, problem, group = self._backend, self._problem, self._group
+        with group.refusing_together():
+            kernel = setup_of(problem.primitive, backend.name)
+            given = [[backend.put(each) for each in inputs] for _ in range(self._sets)]
+            steps = [kernel(backend, problem, *arrays, group=group) for arrays in given]
+            group.agree()
+        return steps, [extent for arrays in given for extent in extents_of(backend, arrays)]
+
+    def check(self, step: Step) -> float | None:
+        """None where it was not asked for. Raises VerificationError on every rank where one has a wrong element."""
+        if not self._method.check:
+            return None
+        backend, seed = self._backend, self._method.seed
+        output = step()
+        backend.synchronize()
+        poison(backend, output)
+        output = step()
+        backend.synchronize()
+        found = on_host(backend, output)
+        mine = [cast("Collective", self._problem).count_wrong(found, seed), int(found.size)]
+        wrong, of = self._group.agree(mine, _summed)
+        if wrong:
+            raise VerificationError(f"wrong result: {wrong} of {of} elements on {self._group.size} ranks")
+        return 0.0
+
+    check_again = check
 
 
 def _summed(of_ranks: list[list[int]]) -> list[int]:

@@ -103,7 +103,7 @@ def since(before: Snapshot) -> HostReading:
     now = start(before.root)
     missing = now.missing | before.missing
     duration_s = now.time_s - before.time_s
-    pressure_s = waited_s = slow = throttled = None
+    pressure_s = waited_s = slow = None
     if before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
         pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
     if before.threads is not None and now.threads is not None:
@@ -111,12 +111,7 @@ def since(before: Snapshot) -> HostReading:
         slow = attempt(missing, "slow_cpus", lambda: _slow_cpus(before, now, duration_s))
     else:
         missing["slow_cpus"] = missing["waited_s"]
-    if before.throttling is not None and now.throttling is not None:
-        same = before.throttling.keys() & now.throttling.keys()
-        held_back = [now.throttling[group].since(before.throttling[group]) for group in same]
-        throttled = max(held_back, key=lambda each: each.held_back_s, default=None)
-        if throttled is None:
-            missing["throttled_s"] = "this process was moved to another control group"
+    throttled = _held_back_most(before, now, missing)
     return HostReading(
         duration_s=duration_s,
         cpu_time_s=now.cpu_time_s - before.cpu_time_s,
@@ -130,6 +125,17 @@ def since(before: Snapshot) -> HostReading:
         slow_cpus=slow,
         missing=missing,
     )
+
+
+def _held_back_most(before: Snapshot, now: Snapshot, missing: dict[str, str]) -> Throttling | None:
+    """What became of the control group that was held back longest."""
+    if before.throttling is None or now.throttling is None:
+        return None
+    same = before.throttling.keys() & now.throttling.keys()
+    held_back = [now.throttling[group].since(before.throttling[group]) for group in same]
+    if not held_back:
+        missing["throttled_s"] = "this process was moved to another control group"
+    return max(held_back, key=lambda each: each.held_back_s, default=None)
 
 
 def _threads(root: Path) -> dict[str, Thread]:

@@ -16,6 +16,8 @@ from primbench.problem import Step
 from primbench.spec.method import Method
 from primbench.timing.cpu_probe import Loop
 
+Stopped = Literal["noise", "max time", "count"]
+
 Clock = Callable[[], int]
 """Nanoseconds from any origin, like time.perf_counter_ns."""
 Take = Callable[[], list[float]]
@@ -164,25 +166,16 @@ def collect(
     samples: list[float] = []
     loops: list[tuple[int, float]] = []
     start, look_at = clock(), MIN_SAMPLES
-    stopped: Literal["noise", "max time", "count"] | None = None
+    stopped: Stopped | None = None
     while stopped is None:
         if loop and (loop_s := loop()) is not None:
             loops.append((len(samples), loop_s))
         samples += take()
         spent_s = (clock() - start) / 1e9
-        if len(samples) < MIN_SAMPLES:
-            continue
-        if spent_s >= rule.min_time_s and len(samples) >= look_at:
+        is_looked_at = spent_s >= rule.min_time_s and len(samples) >= look_at
+        if is_looked_at:
             look_at = len(samples) + len(samples) // 10 + 1  # sorting at every sample would cost more than sampling
-            noise = stats.relative_noise(samples)
-            # The interval supposes samples without a trend; the clock of a GPU at its power limit wanders for longer
-            # than it takes to collect a quiet hundred.
-            quiet = noise is not None and noise <= rule.max_noise and _drift(samples) <= rule.max_noise
-            stopped = "noise" if quiet else None
-        if stopped is None and spent_s >= rule.max_time_s:
-            stopped = "max time"
-        if stopped is None and len(samples) >= rule.max_samples:
-            stopped = "count"
+        stopped = _stopped(samples, rule, spent_s, is_looked_at=is_looked_at)
     return Samples(
         samples_s=samples,
         calls_per_sample=calls_per_sample,
@@ -190,6 +183,24 @@ def collect(
         stopped=stopped,
         loops_s=loops,
     )
+
+
+def _stopped(samples: list[float], rule: Rule, spent_s: float, *, is_looked_at: bool) -> Stopped | None:
+    """What ends the sampling here. is_looked_at: whether quiet samples do."""
+    if len(samples) < MIN_SAMPLES:
+        return None
+    if is_looked_at and _is_quiet(samples, rule.max_noise):
+        return "noise"
+    if spent_s >= rule.max_time_s:
+        return "max time"
+    return "count" if len(samples) >= rule.max_samples else None
+
+
+def _is_quiet(samples: list[float], max_noise: float) -> bool:
+    """The interval supposes samples without a trend; the clock of a GPU at its power limit wanders for longer than it
+    takes to collect a quiet hundred."""
+    noise = stats.relative_noise(samples)
+    return noise is not None and noise <= max_noise and _drift(samples) <= max_noise
 
 
 def host_timed(calls: Calls, count: int, clock: Clock) -> Take:

@@ -6,6 +6,8 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from primbench import backends as backend_files
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
@@ -46,7 +48,7 @@ def plan(
     _check_backends(primitives, backends, elsewhere=elsewhere)
     places = {primitive: _places(primitive, backends, device, ask) for primitive in primitives}
     order = list(dict.fromkeys(place for chosen in places.values() for place in chosen))
-    cases = [
+    once = [
         Case(
             primitive=problem.primitive,
             parameters=problem.on(place[1]).parameters(),
@@ -55,17 +57,24 @@ def plan(
             method=method,
             placement=placement,
             labels=dict(labels),
-            process=process,
         )
-        for process in range(processes)
         for place in order
         for problem, labels in listed
-        if place in places[problem.primitive] and labels.get("device") in (None, place[1].partition(":")[0])
+        if place in places[problem.primitive] and _is_for(labels, place[1])
     ]
+    cases = [replace(case, process=process) for process in range(processes) for case in once]
     if listed and not cases:
-        asked = sorted({labels.get("device", "") for _, labels in listed})
-        raise InvalidRequest(f"every entry is for {', '.join(asked)}, this run is on {', '.join(p[1] for p in order)}")
+        raise InvalidRequest(_why_none([labels for _, labels in listed], order))
     return cases
+
+
+def _why_none(labels: Sequence[Mapping[str, str]], order: Sequence[Place]) -> str:
+    asked = sorted({each.get("device", "") for each in labels})
+    return f"every entry is for {', '.join(asked)}, this run is on {', '.join(place[1] for place in order)}"
+
+
+def _is_for(labels: Mapping[str, str], device: str) -> bool:
+    return labels.get("device") in (None, device.partition(":")[0])
 
 
 def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask = ask_a_worker) -> list[Place]:
@@ -80,23 +89,34 @@ def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask
 def _places(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[Place]:
     named = [name for name in backends if name != ALL]
     _check_device(device)
-    if device is None and not (problem_class(primitive).on_gpus and has_gpu_node()):
-        device = "cpu"
-    if device == "cpu":
-        chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
-        if not backends:
-            preferred = problem_class(primitive).cpu_backend
-            chosen = [preferred] if preferred else chosen[:1]
-        if not chosen:
-            reasons = (f"{name}: {backend_files.missing(name)}" for name in backends_of(primitive))
-            raise BackendUnavailable(f"{primitive} has no backend on a CPU here: {'; '.join(reasons)}")
-        return [(name, "cpu") for name in chosen]
-    if any(map(backend_files.missing, named)):  # they are elsewhere, and no worker here can tell of their devices
-        if device == ALL:
-            raise InvalidField(
-                f"device=all: {named[0]} would tell which, and is not installed here: name one, as cuda:0"
-            )
-        return [(name, device or "cuda:0") for name in named]
+    if device == "cpu" or (device is None and not (problem_class(primitive).on_gpus and has_gpu_node())):
+        return [(name, "cpu") for name in _on_cpu(primitive, backends, named)]
+    if any(map(backend_files.missing, named)):
+        return _elsewhere(named, device)
+    return _on_gpus(primitive, backends, named, device, ask)
+
+
+def _on_cpu(primitive: str, backends: Sequence[str], named: list[str]) -> list[str]:
+    """Raises BackendUnavailable where there is none."""
+    chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
+    if not backends:
+        preferred = problem_class(primitive).cpu_backend
+        chosen = [preferred] if preferred else chosen[:1]
+    if not chosen:
+        reasons = (f"{name}: {backend_files.missing(name)}" for name in backends_of(primitive))
+        raise BackendUnavailable(f"{primitive} has no backend on a CPU here: {'; '.join(reasons)}")
+    return chosen
+
+
+def _elsewhere(named: list[str], device: str | None) -> list[Place]:
+    """Backends that are not installed here: no worker here can tell of their devices."""
+    if device == ALL:
+        raise InvalidField(f"device=all: {named[0]} would tell which, and is not installed here: name one, as cuda:0")
+    return [(name, device or "cuda:0") for name in named]
+
+
+def _on_gpus(primitive: str, backends: Sequence[str], named: list[str], device: str | None, ask: Ask) -> list[Place]:
+    """As a worker finds them."""
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]
     if device == ALL:

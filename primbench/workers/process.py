@@ -48,27 +48,30 @@ class WorkerProcess:
         self._ranks = ranks
         self._in_arm = arm is not None
         self._unread = b""
-        sockets = ranks.sockets if ranks else ()
-        peers = tuple(peer.fileno() for peer in sockets)
-        try:
-            self._child = _child(arm, start, peers, verbose)
-        except BaseException:
-            if ranks:
-                ranks.end()
-            raise
-        for peer in sockets:  # a rank sees that rank 0 has ended where no other process holds its end
-            peer.close()
+        peers = self._start_child(arm, start, verbose)
         try:
             self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)
             if arm is not None:
                 _check(arm, start, self.ready)
         except BaseException as error:
             self.end()
-            if arm is not None and isinstance(error, WorkerGone | BackendUnavailable):
-                raise BackendUnavailable(refusal(arm, str(error))) from None
-            if arm is not None and isinstance(error, PlacementError):
-                raise PlacementError(with_placement_keys(str(error))) from None
+            if arm is None:
+                raise
+            raise _of_arm(arm, error) from None
+
+    def _start_child(self, arm: Arm | None, start: Start, verbose: bool) -> tuple[int, ...]:
+        """The descriptors by which it reaches the further ranks, which end where it cannot be started."""
+        sockets = self._ranks.sockets if self._ranks else ()
+        peers = tuple(peer.fileno() for peer in sockets)
+        try:
+            self._child = _child(arm, start, peers, verbose)
+        except BaseException:
+            if self._ranks:
+                self._ranks.end()
             raise
+        for peer in sockets:  # a rank sees that rank 0 has ended where no other process holds its end
+            peer.close()
+        return peers
 
     @property
     def is_alive(self) -> bool:
@@ -139,6 +142,15 @@ class WorkerProcess:
             return None
         readable(self._ranks.watched, GRACE_S)
         return self._ranks.fate()
+
+
+def _of_arm(arm: Arm, error: BaseException) -> BaseException:
+    """The error of a worker in the words of its arm."""
+    if isinstance(error, WorkerGone | BackendUnavailable):
+        return BackendUnavailable(refusal(arm, str(error)))
+    if isinstance(error, PlacementError):
+        return PlacementError(with_placement_keys(str(error)))
+    return error
 
 
 def _child(arm: Arm | None, start: Start, peers: Sequence[int], verbose: bool) -> Child:

@@ -23,7 +23,7 @@ from primbench.distributed.group import Group, Refused
 from primbench.errors import BackendUnavailable, VerificationError
 from primbench.spec.case import Case
 from primbench.system.refused_calls import refused_calls_named
-from primbench.timing.collective import measure_on
+from primbench.timing.case import measure_on
 from primbench.workers.protocol import Enlist
 from primbench.workers.worker import agree_on_devices, begin, die_with_parent, one_line, own_streams
 

@@ -28,7 +28,6 @@ from primbench.numa import placement
 from primbench.spec.case import Case
 from primbench.system import nvml
 from primbench.system.refused_calls import refused_calls_named
-from primbench.timing import collective
 from primbench.timing.case import measure_on
 from primbench.timing.trace import trace_on
 from primbench.workers import protocol
@@ -163,15 +162,11 @@ def run(
 ) -> Outcome:
     """Measure or trace one case; every exception becomes a reason. page_nodes: as timing.measure_on() has it."""
     try:
-        if group.size > 1:
-            problem = case.problem()
-            group.tell(case)
-            measured = collective.measure_on(backend, problem, case.method, group, page_nodes=page_nodes)
-            return Outcome(status="ok", measurement=measured)
+        problem = case.problem()
         if start.purpose == "trace":
-            return Outcome(status="ok", trace=trace_on(backend, case.problem(), case.method))
-        measured = measure_on(backend, case.problem(), case.method, page_nodes=page_nodes)
-        return Outcome(status="ok", measurement=measured)
+            return Outcome(status="ok", trace=trace_on(backend, problem, case.method))
+        group.tell(case)
+        return Outcome(status="ok", measurement=measure_on(backend, problem, case.method, group, page_nodes=page_nodes))
     except UnsupportedCase as reason:
         return Outcome(status="skipped", reason=str(reason))
     except Exception as error:  # whatever a framework raises is the outcome of this case, not of the run

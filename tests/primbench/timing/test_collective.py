@@ -11,7 +11,7 @@ from primbench.errors import UnsupportedCase, VerificationError
 from primbench.kernels.allreduce import Allreduce
 from primbench.measurement import Measurement
 from primbench.spec.method import Method
-from primbench.timing import collective
+from primbench.timing.case import measure_on
 from primbench.timing.collective import Lockstep
 from primbench.timing.sampling import CLOCK
 
@@ -22,7 +22,7 @@ OnEveryRank = Callable[..., list[Any]]
 
 
 def measured(group: Group, problem: Allreduce, method: Method = QUICK) -> Measurement:
-    return collective.measure_on(Numpy(), problem, method, group)
+    return measure_on(Numpy(), problem, method, group)
 
 
 def test_every_rank_has_the_same_samples_and_the_columns_of_nccl_tests(on_every_rank: OnEveryRank) -> None:
