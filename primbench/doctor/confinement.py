@@ -8,6 +8,8 @@ from primbench.doctor.finding import Finding, listed, unseen
 from primbench.doctor.place import Place
 from primbench.units import format_time
 
+RANK = 6
+
 # The kernel from which a seccomp filter alone no longer switches this mitigation on: Linux 5.16, spec_store_bypass.
 FREE_OF_SECCOMP = (5, 16)
 SLOW_SYSTEM_CALL_S = 1e-6  # getppid through ctypes takes 0.2 to 0.5 us on a bare host
@@ -143,21 +145,6 @@ def kernel_parameters(place: Place) -> Iterator[Finding]:
         )
 
 
-def root_filesystem(place: Place) -> Iterator[Finding]:
-    """Whether files are read through layers or over a network: imports and library loading take longer."""
-    confinement = place.environment.confinement
-    yield from unseen("root-filesystem", confinement, "root_filesystem")
-    kind = confinement.root_filesystem or ""
-    if kind.startswith(NETWORK_LIKE + IN_LAYERS):
-        yield Finding(
-            check="root-filesystem",
-            severity="note",
-            summary=f"/ is of type {kind}: the first import of a framework is slower than from a local disk",
-            evidence=["/proc/self/mountinfo"],
-            distorts=["start-up"],
-        )
-
-
 def mitigations(place: Place) -> Iterator[Finding]:
     """What the processor is known to be open to and the kernel does nothing about."""
     machine = place.environment.machine
@@ -172,4 +159,19 @@ def mitigations(place: Place) -> Iterator[Finding]:
             distorts=["everything on the CPU"],
             at_least=0.5,
             at_most=1.0,
+        )
+
+
+def root_filesystem(place: Place) -> Iterator[Finding]:
+    """Whether files are read through layers or over a network: imports and library loading take longer."""
+    confinement = place.environment.confinement
+    yield from unseen("root-filesystem", confinement, "root_filesystem")
+    kind = confinement.root_filesystem or ""
+    if kind.startswith(NETWORK_LIKE + IN_LAYERS):
+        yield Finding(
+            check="root-filesystem",
+            severity="note",
+            summary=f"/ is of type {kind}: the first import of a framework is slower than from a local disk",
+            evidence=["/proc/self/mountinfo"],
+            distorts=["start-up"],
         )

@@ -10,6 +10,8 @@ from primbench.spec.placement import THREAD_VARIABLES
 from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
 
+RANK = 4
+
 # Read without a system call (Linux, clocksource drivers with a vDSO mode); on other architectures there is one choice.
 QUICK_CLOCK_SOURCES = {"kvm-clock", "hyperv_clocksource_tsc_page"}
 SLOW_CLOCK_S = 200e-9  # a reading through the vDSO takes 20 to 60 ns from Python; by a system call several hundred

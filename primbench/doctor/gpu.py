@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from primbench.doctor.finding import Finding, listed, unseen
 from primbench.doctor.place import Place
 
+RANK = 1
+
 GPU_FILE = re.compile(r".*/nvidia[0-9]+")
 WSL_FILE = "/dev/dxg"  # the only one under WSL2, for GPUs of any maker
 
@@ -107,22 +109,4 @@ def driver_capabilities(place: Place) -> Iterator[Finding]:
                 "set NVIDIA_DRIVER_CAPABILITIES=compute,utility where the container is started",
                 engine="-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
             ),
-        )
-
-
-def mps(place: Place) -> Iterator[Finding]:
-    """Whether work goes through a multi-process service, which others may use, too."""
-    devices = place.environment.devices
-    yield from unseen("mps", devices, "mps_control")
-    shared = [f"cuda:{index}" for index, gpu in enumerate(place.gpus) if gpu.mps]
-    if devices.mps_control or shared:
-        yield Finding(
-            check="mps",
-            severity="warning",
-            summary="a multi-process service is at work here: kernels of several programs run side by side on a GPU",
-            evidence=(["its control pipe can be reached"] if devices.mps_control else [])
-            + ([f"NVML lists its clients on {listed(shared)}"] if shared else []),
-            distorts=["launch", "kernel"],
-            advice="compare only with places that have it, too: a program that cannot reach the pipe silently runs "
-            "without; to measure without it, set CUDA_MPS_PIPE_DIRECTORY to an empty folder",
         )

@@ -10,6 +10,8 @@ from primbench.doctor.place import Place
 from primbench.system.nvml import Gpu
 from primbench.units import format_percent
 
+RANK = 2
+
 NEARLY = 0.99  # limits and clocks are set in steps
 
 
@@ -226,3 +228,21 @@ def gpu_setup(place: Place) -> Iterator[Finding]:
                 advice=rule.advice,
                 fix=list(rule.fix),
             )
+
+
+def mps(place: Place) -> Iterator[Finding]:
+    """Whether work goes through a multi-process service, which others may use, too."""
+    devices = place.environment.devices
+    yield from unseen("mps", devices, "mps_control")
+    shared = [f"cuda:{index}" for index, gpu in enumerate(place.gpus) if gpu.mps]
+    if devices.mps_control or shared:
+        yield Finding(
+            check="mps",
+            severity="warning",
+            summary="a multi-process service is at work here: kernels of several programs run side by side on a GPU",
+            evidence=(["its control pipe can be reached"] if devices.mps_control else [])
+            + ([f"NVML lists its clients on {listed(shared)}"] if shared else []),
+            distorts=["launch", "kernel"],
+            advice="compare only with places that have it, too: a program that cannot reach the pipe silently runs "
+            "without; to measure without it, set CUDA_MPS_PIPE_DIRECTORY to an empty folder",
+        )

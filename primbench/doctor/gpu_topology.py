@@ -10,6 +10,8 @@ from primbench.doctor.gpu import GPU_FILE
 from primbench.doctor.place import Place
 from primbench.system.files import format_cpu_list
 
+RANK = 3
+
 # Before it, a subset chosen by CUDA_VISIBLE_DEVICES made launches dearer: release notes of driver 450.51.05.
 QUICK_SUBSETS = (450, 51)
 

@@ -8,6 +8,8 @@ from primbench.doctor.finding import Finding, listed, unseen
 from primbench.doctor.place import Place
 from primbench.units import format_bytes
 
+RANK = 5
+
 ENOUGH_SHM_BYTES = 2**30  # NCCL user guide, "Troubleshooting", "Docker": --shm-size=1g
 DEFAULT_SHM_BYTES = 64 * 2**20  # Docker's, where nothing is asked for; Podman's is a little less
 ENOUGH_MEMLOCK_BYTES = 2**30

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from primbench.doctor.finding import Finding, listed
 from primbench.doctor.place import Place
 
+RANK = 8
+
 # NCCL user guide, "Environment Variables": each of these takes a way away.
 SWITCHES = {
     "NCCL_P2P_DISABLE": "GPUs of one machine do not reach each other directly",

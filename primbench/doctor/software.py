@@ -13,6 +13,8 @@ from primbench.doctor.finding import Finding, Part, Severity, listed, unseen
 from primbench.doctor.place import Place
 from primbench.environment.libraries import is_at_work, is_c_library
 
+RANK = 7
+
 TELLS_NO_LACK = re.compile("PGO|optimization untold")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -385,20 +384,6 @@ def test_any_value_may_be_unknown(place: MakePlace, part: str) -> None:
 
 def test_gpu_memory_is_no_node_of_the_host(place: MakePlace) -> None:
     assert [0] == [node.id for node in place({"topology.nodes.1.gpu": "0000:ca:00.0"}).nodes]
-
-
-# Found beside the 31 causes that the package's docstring lists.
-FURTHER = {"threads", "kernel-parameters", "mitigations", "runtime", "ecc", "ecc-errors", "repair-pending"} | {
-    "compute-mode",
-    "exclusive-mode",
-}
-
-
-def test_docstring_names_every_check_beside_its_cause() -> None:
-    lines = re.findall(r"^(\d+)\. .*?: (.+)$", doctor.__doc__ or "", re.MULTILINE)
-    assert list(range(1, 32)) == [int(number) for number, _ in lines]
-    named = {word for _, words in lines for word in re.findall(r"[a-z]+(?:-[a-z]+)*", words)}
-    assert FURTHER == {check for _, check, *_ in CASES} - named
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json")))
