@@ -135,11 +135,10 @@ def axes_of(topology: Topology) -> Axes:
     allowed = set(os.sched_getaffinity(0) if topology.cpus_allowed is None else topology.cpus_allowed)
     denied: dict[str, str] = {}
     attempt(denied, "mbind", lambda: mempolicy.probe("mbind"))
-    way_out = "; allow it (docker run --cap-add SYS_NICE)" if "EPERM" in denied.get("mbind", "") else ""
     return Axes(
         cpu_nodes=[node.id for node in topology.nodes if allowed & set(node.cpus)],
         memory_nodes=[node.id for node in topology.nodes if node.is_usable and node.gpu is None],
-        first_touch=f"mbind: {denied['mbind']}{way_out}" if denied else None,
+        first_touch=f"mbind: {denied['mbind']}" if denied else None,
     )
 
 
