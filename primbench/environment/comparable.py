@@ -103,7 +103,7 @@ def _loaded(software: Software, other: Software) -> dict[str, Any]:
         found["providers"] = {what: _provider(file, theirs_by.get(what)) for what, file in software.providers.items()}
     if software.blas is not None:
         found["blas"] = sorted(" ".join(filter(None, [each.name, each.version])) for each in software.blas)
-        chosen = {each.name for each in software.blas if each.architecture}
+        chosen = sorted({each.name for each in software.blas if each.architecture})
         found["kernels"] = {name: _kernels(software.blas, name) for name in chosen}
     else:
         missing["kernels"] = missing.get("blas", "not recorded")
