@@ -1,12 +1,14 @@
 """A backend puts arrays on a device, gets them back and waits: one file each, same name as the backend.
 
-The file ``primbench/backends/NAME.py`` has ``open(device) -> Backend`` and the constants ``MODULES`` (what must be
-importable), ``DEVICES`` (kinds it can reach) and ``INSTALL`` (what to type when a module is missing). It imports its
-framework inside functions only, so that naming a backend costs nothing.
+The file ``primbench/backends/NAME.py`` has ``open(device) -> Backend`` and the constants ``RANK`` (the least is what is
+taken where none is named), ``MODULES`` (what must be importable), ``DEVICES`` (kinds it can reach), ``INSTALL`` (what
+to type when a module is missing) and ``BUILD`` (of its versions, what tells one build from another, in words).
+It imports its framework, and what calls CUDA, inside functions only, so that naming a backend costs nothing.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import pkgutil
@@ -17,9 +19,6 @@ from primbench.errors import BackendUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from primbench.problem import Array
-
-# Best first: what `--backend` stands for when it is not given.
-PREFERENCE = ("torch", "cupy", "numba", "numpy")
 
 
 class Graph(Protocol):
@@ -71,9 +70,13 @@ class CudaBackend(Backend, Protocol):
 
 
 def names() -> list[str]:
-    """Every backend there is a file for, best first, then alphabetically."""
-    found = [module.name for module in pkgutil.iter_modules(__path__)]
-    return sorted(found, key=lambda name: (PREFERENCE.index(name) if name in PREFERENCE else 99, name))
+    """Every backend there is a file for, best first."""
+    return sorted(_files(), key=lambda name: (_module(name).RANK, name))
+
+
+@functools.cache
+def _files() -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(__path__)]
 
 
 def devices_of(name: str) -> tuple[str, ...]:
@@ -84,6 +87,11 @@ def devices_of(name: str) -> tuple[str, ...]:
 def modules_of(name: str) -> tuple[str, ...]:
     """Names of the modules that a backend needs."""
     return cast("tuple[str, ...]", _module(name).MODULES)
+
+
+def build_of(name: str) -> dict[str, str]:
+    """Of ``Backend.versions()``, what tells one build of the framework from another, each with its name in words."""
+    return cast("dict[str, str]", _module(name).BUILD)
 
 
 def missing(name: str) -> str | None:
@@ -132,6 +140,6 @@ def best_available(having_kernels: Sequence[str], name: str | None, device: str 
 
 
 def _module(name: str) -> Any:
-    if name not in names():
+    if name not in _files():
         raise InvalidRequest(f"backend {name!r}: there are {', '.join(names())}")
     return importlib.import_module(f"primbench.backends.{name}")

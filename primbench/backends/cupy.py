@@ -6,7 +6,6 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import cublaslt, cudnn, driver
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable, UnsupportedCase
 
@@ -15,11 +14,14 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from primbench.cuda import driver
     from primbench.problem import Array
 
+RANK = 20
 MODULES = ("cupy",)
 DEVICES = ("cuda",)
 INSTALL = "pip install 'cupy-cuda13x[ctk]' (or cupy-cuda12x, the CUDA major version that the driver has)"
+BUILD = {"cupy": "cupy", "cudart": "cupy for CUDA"}  # the runtime that is linked into CuPy
 
 # CuPy has no float8 and half of bfloat16, and a library call needs an address only: both travel as bits.
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
@@ -83,6 +85,8 @@ class Cupy:
     def versions(self) -> dict[str, str]:
         import cupy
 
+        from primbench.cuda import cublaslt, cudnn
+
         runtime = cupy.cuda.runtime
         found = {
             "cupy": cupy.__version__,
@@ -95,11 +99,15 @@ class Cupy:
         return found
 
     def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
+        from primbench.cuda import driver
+
         return driver.capture(self.stream_handle, enqueue)
 
     @functools.cached_property
     def workspace(self) -> Any:
         """Scratch of cublaslt.WORKSPACE_BYTES, shared by all calls: they follow one another on one stream."""
+        from primbench.cuda import cublaslt
+
         return self.empty((cublaslt.WORKSPACE_BYTES,), "int8")
 
 

@@ -7,18 +7,20 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 from primbench.backends.numpy import Numpy
-from primbench.cuda import driver
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable, UnsupportedCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from primbench.cuda import driver
     from primbench.problem import Array
 
+RANK = 30
 MODULES = ("numba",)
 DEVICES = ("cpu", "cuda")
 INSTALL = "pip install numba 'numpy<2.5' (for a GPU: numba-cuda[cu13] or numba-cuda[cu12], as the driver)"
+BUILD = {"numba": "numba", "numba-cuda": "numba-cuda"}
 
 
 class NumbaCpu(Numpy):
@@ -35,6 +37,8 @@ class NumbaCuda:
 
     def __init__(self, device: str) -> None:
         from numba import cuda
+
+        from primbench.cuda import driver
 
         self.device = device
         cuda.select_device(_index(device))
@@ -63,6 +67,8 @@ class NumbaCuda:
 
     def poison(self, array: Any) -> None:
         """By the driver's memset: Numba's own fill would compile a kernel for every dtype and rank."""
+        from primbench.cuda import driver
+
         address, stream = ctypes.c_void_p(_address(array)), ctypes.c_void_p(self.stream_handle)
         if array.dtype.name == "int32":
             lowest, count = ctypes.c_uint(1 << 31), ctypes.c_size_t(array.size)
@@ -95,6 +101,8 @@ class NumbaCuda:
 
     def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
         from numba import cuda
+
+        from primbench.cuda import driver
 
         # Numba frees dropped arrays some time later; a free during a capture would end the capture.
         with cuda.defer_cleanup():

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from primbench.problem import Array
 
 
+RANK = 40
 MODULES = ("numpy",)
 
 
@@ -17,6 +18,7 @@ DEVICES = ("cpu",)
 
 
 INSTALL = "pip install numpy"
+BUILD = {"numpy": "numpy"}
 
 
 class Numpy:

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import driver
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     from primbench.problem import Array
 
+RANK = 10
 MODULES = ("torch",)
 DEVICES = ("cpu", "cuda")
 INSTALL = "pip install torch (README, With a GPU, says which build)"
+BUILD = {"torch": "torch", "cuda (torch build)": "torch for CUDA", "git": "torch of commit"}
 
 _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
 
@@ -128,6 +129,8 @@ class TorchGraph:
     replay: Callable[[], None]
 
     def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None]) -> None:
+        from primbench.cuda import driver
+
         try:
             self._graph = torch.cuda.CUDAGraph(keep_graph=True)
         except TypeError:

@@ -17,7 +17,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from primbench import runtimes
-from primbench.backends import missing
+from primbench.backends import build_of, missing
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.results.file import Results
 from primbench.results.record import Record, Worker
@@ -29,12 +29,6 @@ from primbench.workers.plan import ALL
 from primbench.workers.session import Session
 
 LEAST_PAIRS = 5  # below, an interval over pairs is too wide for any verdict
-_BUILD = {
-    "torch": {"torch": "torch", "cuda (torch build)": "torch for CUDA", "git": "torch of commit"},
-    "cupy": {"cupy": "cupy", "cudart": "cupy for CUDA"},  # the runtime that is linked into CuPy
-    "numba": {"numba": "numba", "numba-cuda": "numba-cuda"},
-}
-"""Of ``Worker.versions``, what tells one build of a framework from another, and its name; else only the version."""
 
 
 def having(backends: Sequence[str], arms: Sequence[Arm]) -> tuple[list[Arm], str | None]:
@@ -149,7 +143,7 @@ def check_build(study: Study, found: Results, worker: Worker) -> None:
     first = next((each for each in found.workers if _place(each) == (baseline, worker.backend, worker.device)), None)
     if study.other_builds or first is None or worker.arm is None:
         return
-    for key, name in _BUILD.get(worker.backend, {worker.backend: worker.backend}).items():
+    for key, name in build_of(worker.backend).items():
         here, there = (each.versions.get(key, "unknown") for each in (worker, first))
         if here != there:
             when = " when the study was begun" if worker.arm.name == baseline else ""

@@ -1,0 +1,118 @@
+"""A field of the fingerprint, a check of the doctor and a backend are each added in one file, and used everywhere."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STUDY = ROOT / "suites/reference/studies/h200-launch-docker-podman-cupy.jsonl.xz"
+CHECK = '''"""A check of its own."""
+
+from primbench.doctor.finding import Finding
+
+RANK = 99
+
+
+def many_files(place):
+    """Whether files are many."""
+    yield Finding(check="many-files", severity="note", summary=f"{place.environment.limits.open_files} files")
+'''
+BACKEND = '''"""As NumPy."""
+
+from primbench.backends.numpy import Numpy
+
+RANK = 25
+MODULES = ("numpy",)
+DEVICES = ("cpu",)
+INSTALL = "pip install numpy"
+BUILD = {"numpy": "plain numpy"}
+
+
+class Plain(Numpy):
+    name = "plain"
+
+
+def open(device):
+    return Plain()
+'''
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tree")
+    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__", "reference"))
+    (folder / "primbench/doctor/files.py").write_text(CHECK)
+    (folder / "primbench/backends/plain.py").write_text(BACKEND)
+    limits = folder / "primbench/environment/limits.py"
+    field = '    turns: Annotated[Whole | None, Meaning("limits", "cpus")] = None\n    missing:'
+    limits.write_text(limits.read_text().replace("    missing:", field, 1))
+    return folder
+
+
+def python(tree: Path, *arguments: str, status: int = 0) -> str:
+    found = subprocess.run(
+        [sys.executable, "-P", *arguments],
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (status, "") == (found.returncode, found.stderr)
+    return found.stdout
+
+
+def test_a_check_is_asked(tree: Path) -> None:
+    document = json.loads(python(tree, "-m", "primbench", "doctor", "--json", "-"))
+    assert "many-files" == document["findings"][-1]["check"]
+
+
+def test_a_backend_is_listed_by_its_rank_and_known_by_its_build(tree: Path) -> None:
+    listed = re.findall(r"^  (\w+) ", python(tree, "-m", "primbench", "list", "backends"), re.MULTILINE)
+    assert ["torch", "cupy", "plain", "numba", "numpy"] == listed
+    asked = (
+        "from primbench.backends import build_of, open_backend; "
+        "print(build_of('plain'), open_backend('plain', 'cpu').name)"
+    )
+    assert "{'numpy': 'plain numpy'} plain\n" == python(tree, "-c", asked)
+
+
+@pytest.fixture(scope="module")
+def study(tree: Path) -> Path:
+    """A recorded one, in which containers were given other turns and took twice as long."""
+    lines = [json.loads(line) for line in lzma.decompress(STUDY.read_bytes()).splitlines()]
+    for line in lines:
+        if line["kind"] == "record" and not line["case"]["arm"].startswith("host"):
+            for metric in ("enqueue_s", "wall_s"):
+                times = line["measurement"][metric]
+                times["samples_s"] = [2 * each for each in times["samples_s"]]
+        if line["kind"] == "worker":
+            line["environment"]["limits"]["turns"] = 7 if line["arm"]["name"].startswith("host") else 5
+    path = tree / "study.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_a_field_is_told_where_two_places_are_set_beside_each_other(tree: Path, study: Path) -> None:
+    environments: dict[int, object] = {}
+    for line in map(json.loads, study.read_text().splitlines()):
+        if line["kind"] == "worker":
+            environments.setdefault(line["environment"]["limits"]["turns"], line["environment"])
+    for turns, environment in environments.items():
+        (tree / f"{turns}.json").write_text(json.dumps(environment))
+    assert "turns" in python(tree, "-m", "primbench", "env", "diff", "7.json", "5.json")
+    asked = (
+        "from primbench.doctor.against import compare; from primbench.doctor.place import read; "
+        "print([each.check for each in compare(read('7.json'), read('5.json'), 'there') if 'turns' in str(each)])"
+    )
+    assert "['against-cpus']\n" == python(tree, "-c", asked)
+
+
+def test_a_field_is_a_cause_in_a_comparison(tree: Path, study: Path) -> None:
+    found = python(tree, "-m", "primbench", "compare", str(study), status=1)  # something is slower
+    assert "other CPUs: turns is 7 in" in " ".join(found.split())
