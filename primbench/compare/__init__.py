@@ -26,7 +26,7 @@ from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, paired, unpaired
 from primbench.compare.explain import explained
 from primbench.compare.sides import Side, check_same_cases, sides_of
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidField, InvalidRequest
 from primbench.results.cpu_speed import SLOWED
 from primbench.results.file import Results
 from primbench.spec.study import AGAIN
@@ -60,10 +60,10 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
     if len(sides) < 2:
         raise InvalidRequest("one arm alone, nothing to compare: name a second file, or make one by `primbench study`")
     if baseline is None and results.header.study is None:
-        raise InvalidRequest(f"no study says which arm is the baseline: --baseline with one of {', '.join(sides)}")
+        raise InvalidField(f"baseline= is needed, as no study says which arm it is: one of {', '.join(sides)}")
     first = sides.get(next(iter(sides)) if baseline is None else baseline)
     if first is None:
-        raise InvalidRequest(f"--baseline {baseline}: the arms are {', '.join(sides)}")
+        raise InvalidField(f"baseline={baseline}: the arms are {', '.join(sides)}")
     again = sides.get(first.name + AGAIN)
     others = [side for side in sides.values() if side not in (first, again)]
     return _compared(first, others, again, paired)

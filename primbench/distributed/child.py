@@ -18,7 +18,7 @@ CLEAR_UP_TIMEOUT_S = 60.0
 
 
 class Child:
-    """A module of primbench as a process. Its process group is its own, so that Ctrl-C reaches only the front.
+    """A module of primbench as a process. Its process group is its own, so that Ctrl-C reaches only the main process.
 
     name: what messages call it.
     """

@@ -1,6 +1,6 @@
-"""The further ranks of a worker, as the front sees them: it starts them, watches them, and ends them with the worker.
+"""The further ranks of a worker, as the main process sees them: started, watched, and ended with the worker.
 
-The front does so because it is never in a collective itself: a rank that waits for a dead one can do nothing.
+The main process does so because it is never in a collective itself: a rank that waits for a dead one can do nothing.
 """
 
 from __future__ import annotations

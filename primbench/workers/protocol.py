@@ -1,6 +1,6 @@
-"""What the front process and a worker say to each other, one JSON line a message.
+"""What the main process and a worker say to each other, one JSON line a message.
 
-The front sends Start, then one Case at a time; the worker answers Ready or Refusal, then an Outcome a case.
+The main process sends Start, then one Case at a time; the worker answers Ready or Refusal, then an Outcome a case.
 """
 
 from __future__ import annotations

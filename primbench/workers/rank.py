@@ -1,8 +1,8 @@
 """A further rank of a collective: `python -P -m primbench.workers.rank DESCRIPTOR LOCAL_RANK`.
 
 The descriptor is a socket whose other end is rank 0; the local rank says which GPU of this host it takes. It does what
-rank 0 does, case by case, and reports nothing: what the ranks agree on, rank 0 tells the front. An error ends it, and
-its last words are the reason that the front gives.
+rank 0 does, case by case, and reports nothing: what the ranks agree on, rank 0 tells the main process. An error ends
+it, and its last words are the reason that the main process gives.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from primbench.workers.worker import agree_on_devices, begin, die_with_parent, o
 
 def main() -> None:
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle; it ends this process
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    kept_open = own_streams()  # the front sees their end when this process ends
+    kept_open = own_streams()  # the main process sees their end when this process ends
     try:
         serve(channel, int(sys.argv[2]))
     except EOFError:  # rank 0 has ended, and nobody asks

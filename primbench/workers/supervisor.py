@@ -1,7 +1,7 @@
-"""A process between the front and the worker of an arm: `python -P -m primbench.workers.supervisor ORDER`.
+"""A process between the main process and the worker of an arm: `python -P -m primbench.workers.supervisor ORDER`.
 
-It makes what the arm needs, passes what the front says on to the worker, and clears everything away when the worker or
-the front has ended, however that ended: a container outlives the program that started it. It dies as the worker died.
+It makes what the arm needs, passes what the main process says on to the worker, and clears everything away when one of
+them has ended, however that ended: a container outlives the program that started it. It dies as the worker died.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 def main() -> None:
     order = msgspec.json.decode(sys.argv[1], type=Order)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle; it ends this process
     for number in (signal.SIGTERM, signal.SIGHUP):  # as that, where a whole job is told to end; the worker heeds them
         if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup, and then for the worker, too
             signal.signal(number, lambda *_: None)
@@ -99,7 +99,7 @@ def _absent(arm: Arm, command: Sequence[str], error: OSError) -> BackendUnavaila
 
 
 def _attend(arm: Arm, command: Sequence[str], launched: Launch, enter: Callable[[], None] | None = None) -> int:
-    """Pass on what the front says until the worker ends, or the front does. enter: its limits, first of all."""
+    """Pass on what the main process says until one of the two ends. enter: the limits of the worker, first of all."""
     try:
         worker = subprocess.Popen(
             command, stdin=subprocess.PIPE, env=launched.environment, start_new_session=True, preexec_fn=enter
@@ -109,7 +109,7 @@ def _attend(arm: Arm, command: Sequence[str], launched: Launch, enter: Callable[
     except subprocess.SubprocessError:  # by ``enter``
         raise BackendUnavailable(f"arm {arm.name}: its control group takes no worker in") from None
     with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), 1)  # the front sees the end of the worker's output when the worker ends
+        os.dup2(nothing.fileno(), 1)  # the main process sees the end of the worker's output when the worker ends
     ended = os.pidfd_open(worker.pid)
     poll = select.poll()
     poll.register(0, select.POLLIN)
@@ -146,7 +146,7 @@ def _let_end(worker: subprocess.Popen[bytes], ended: int) -> None:
 
 
 def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
-    """Whether the front is still there."""
+    """Whether the main process is still there."""
     said = os.read(0, 1 << 16)
     assert worker.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it is ending

@@ -38,7 +38,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the front's to handle; it ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle; it ends this process
     source, sink = own_streams()
     start = protocol.decode_start(source.readline())
     try:

@@ -320,7 +320,7 @@ def test_the_first_arm_is_the_baseline_or_the_one_that_is_named(made_study: Made
     results = made_study(["host", "podman"], [case()], scattered(1.1))
     assert ("host", "slower") == (compare(results).baseline, only(compare(results)).outcome)
     assert "faster" == only(compare(results, "podman")).outcome
-    with pytest.raises(InvalidRequest, match="--baseline nosuch: the arms are host, podman"):
+    with pytest.raises(InvalidRequest, match="baseline=nosuch: the arms are host, podman"):
         compare(results, "nosuch")
 
 
@@ -449,7 +449,7 @@ def test_a_file_of_several_arms_is_none_of_two(made_study: MadeStudy) -> None:
 def test_arms_without_a_study_need_a_baseline(made_study: MadeStudy) -> None:
     results = made_study(["host", "podman"], [case()], scattered(1.1))
     bare = replace(results, header=replace(results.header, study=None))
-    with pytest.raises(InvalidRequest, match="--baseline with one of host, podman"):
+    with pytest.raises(InvalidRequest, match=r"baseline= is needed, .*: one of host, podman"):
         compare(bare)
     assert "slower" == only(compare(bare, "host")).outcome
 
