@@ -20,6 +20,11 @@ def gpu_node(place: Place) -> Iterator[Finding]:
     """Whether it is known which node each GPU is on, and whether our CPUs are there."""
     if place.gpus:
         yield from unseen("gpu-node", place.topology, "gpus")
+    yield from _far_nodes(place)
+    yield from _unknown_nodes(place)
+
+
+def _far_nodes(place: Place) -> Iterator[Finding]:
     allowed = set(place.environment.limits.cpus_allowed)
     near = {
         node.id: [gpu.device for gpu in place.gpu_places if node.id in (gpu.node_by_sysfs, gpu.node_by_nvml)]
@@ -39,14 +44,18 @@ def gpu_node(place: Place) -> Iterator[Finding]:
                 engine=f"--cpuset-cpus {format_cpu_list(far[0].cpus)} --cpuset-mems {far[0].id}",
             ),
         )
+
+
+def _unknown_nodes(place: Place) -> Iterator[Finding]:
     unknown = [gpu for gpu in place.gpu_places if gpu.node_by_sysfs is None and gpu.node_by_nvml is None]
-    if unknown and (len(place.nodes) > 1 or len(place.gpu_places) > 1):
+    has_nodes = len(place.nodes) > 1
+    if unknown and (has_nodes or len(place.gpu_places) > 1):
         yield Finding(
             check="gpu-node",
-            severity="warning" if len(place.nodes) > 1 else "note",
+            severity="warning" if has_nodes else "note",
             summary=f"the node of {listed([gpu.device for gpu in unknown])} is not known",
             evidence=[f"{gpu.device}: {gpu.missing.get('node_by_sysfs', 'numa_node is -1')}" for gpu in unknown[:4]],
-            distorts=["launch", "copy", "collective"] if len(place.nodes) > 1 else ["collective"],
+            distorts=["launch", "copy", "collective"] if has_nodes else ["collective"],
             advice="primbench numa measures it; NCCL may be told the PCI tree by NCCL_TOPO_FILE, from the host or the "
             "maker of the virtual machine",
         )

@@ -90,46 +90,91 @@ class _Clue(NamedTuple):
     words: str
 
 
+class _Evidence(NamedTuple):
+    """All that is seen. inherited: from a launcher and of variables. kernel: of control groups and mounts.
+
+    apart: that this is another mount namespace than the launcher's. foreign: that / is none of a machine. signs: of
+    namespaces of its own. is_first: whether these are the machine's first. has_own_processes: whether its process
+    namespace is known, and another. unread: why something could not be seen.
+    """
+
+    inherited: list[_Clue]
+    kernel: list[_Clue]
+    markers: list[_Clue]
+    apart: list[str]
+    foreign: list[str]
+    signs: list[str]
+    unread: list[str]
+    is_first: bool
+    has_own_processes: bool
+
+    @property
+    def words(self) -> list[str]:
+        """Without the markers, strongest first."""
+        return [*self.apart, *_words(self.inherited + self.kernel), *self.foreign, *self.signs, *self.unread]
+
+    @property
+    def is_contained(self) -> bool:
+        """Whether the kernel itself says that this is a container."""
+        return bool(self.apart or self.kernel or (self.foreign and self.signs))
+
+
 def detect(root: Path = Path("/"), variables: Mapping[str, str] = os.environ) -> Runtime:
     """The runtime by what a launcher handed in, variables, the kernel's files, and marker files, in this order.
 
     Variables are inherited and files are copied, so that what the kernel says of namespaces, control groups and mounts
     decides where these contradict it. root: of /proc and marker files. Never raises.
     """
+    return _decided(_seen(root, variables))
+
+
+def _seen(root: Path, variables: Mapping[str, str]) -> _Evidence:
     unread: dict[str, str] = {}
     links = _links(root)
     mounts = attempt(unread, "mounts", lambda: _mounts(root)) or []
     groups = attempt(unread, "groups", lambda: _groups(root)) or []
     launcher, apart = _by_launcher(variables, links.get("self/mnt"))
-    inherited = launcher + _by_variables(variables)
-    kernel = groups + _by_mounts(mounts)
-    markers = [_Clue(name, f"/{path} exists ({name})") for path, name in _MARKERS.items() if (root / path).exists()]
-    if _is_first(links):
+    return _Evidence(
+        inherited=launcher + _by_variables(variables),
+        kernel=groups + _by_mounts(mounts),
+        markers=[_Clue(name, f"/{path} exists ({name})") for path, name in _MARKERS.items() if (root / path).exists()],
+        apart=apart,
+        foreign=_foreign_root(mounts),
+        signs=_signs(links),
+        unread=[*unread.values()],
+        is_first=_is_first(links),
+        has_own_processes=links.get("self/pid") not in (None, _FIRST_PID),
+    )
+
+
+def _decided(seen: _Evidence) -> Runtime:
+    if seen.is_first:
         proof = "/proc/self/ns: the first process and mount namespaces of the machine"
-        return _host(proof, inherited + kernel + markers)
-    signs = _signs(links)
-    foreign = _foreign_root(mounts)
-    contained = bool(apart or kernel or (foreign and signs))
-    seen = [*apart, *_words(inherited + kernel), *foreign, *signs, *unread.values()]
-    names = {clue.name for clue in inherited + kernel if clue.name}
+        return _host(proof, seen.inherited + seen.kernel + seen.markers)
+    if any(clue.name for clue in seen.inherited + seen.kernel):
+        return _named(seen)
+    if seen.is_contained:
+        return Runtime(name=_marked(seen), in_container=True, evidence=seen.words + _words(seen.markers))
+    if seen.words:
+        return Runtime(name=None, in_container=None, evidence=seen.words + _words(seen.markers))
+    return _host("no container's variable, control group, mount or namespace", seen.markers)
+
+
+def _named(seen: _Evidence) -> Runtime:
+    """Where a variable, a control group or a mount has a runtime's name."""
+    names = sorted({clue.name for clue in seen.inherited + seen.kernel if clue.name})
     if len(names) > 1:
-        return Runtime(
-            name=None,
-            in_container=contained or None,
-            evidence=[*seen, f"contradictory or nested: {', '.join(sorted(names))}"],
-        )
-    if names:
-        if contained or foreign or signs:
-            return Runtime(name=names.pop(), in_container=True, evidence=seen)
-        return Runtime(name=None, in_container=None, evidence=[*seen, "nothing else here is a container's"])
-    if contained:
-        own_processes = links.get("self/pid") not in (None, _FIRST_PID)
-        marked = {clue.name for clue in markers if foreign and own_processes and not kernel}
-        name = marked.pop() if len(marked) == 1 else None
-        return Runtime(name=name, in_container=True, evidence=seen + _words(markers))
-    if inherited or foreign or signs or unread:
-        return Runtime(name=None, in_container=None, evidence=seen + _words(markers))
-    return _host("no container's variable, control group, mount or namespace", markers)
+        nested = f"contradictory or nested: {', '.join(names)}"
+        return Runtime(name=None, in_container=seen.is_contained or None, evidence=[*seen.words, nested])
+    if seen.is_contained or seen.foreign or seen.signs:
+        return Runtime(name=names[0], in_container=True, evidence=seen.words)
+    return Runtime(name=None, in_container=None, evidence=[*seen.words, "nothing else here is a container's"])
+
+
+def _marked(seen: _Evidence) -> str | None:
+    """The runtime that left a marker file, where that can be of this container alone."""
+    names = {clue.name for clue in seen.markers if seen.foreign and seen.has_own_processes and not seen.kernel}
+    return names.pop() if len(names) == 1 else None
 
 
 def _host(proof: str, against: Iterable[_Clue]) -> Runtime:
