@@ -205,35 +205,49 @@ def _cpu_nodes(topology: Topology, node: int) -> set[int] | None:
     return {node} if found is None or found.cpus else set(found.initiators) or None
 
 
+Group = dict[int, dict[int, float]]
+"""Node -> round -> time, of cells in which all else is equal."""
+
+
 def _look(axes: Axes, by: str, of_kind: Mapping[str, Collection[Cell]]) -> Look:
     """Compare nodes where all else is equal: the kind of copy, and the other node unless it goes along."""
-    groups: dict[Hashable, dict[int, dict[int, float]]] = {}
-    for kind, cells in of_kind.items():
-        for cell in cells:
-            node = cell.cpu_node if cell.memory_node is None else cell.memory_node
-            alone = cell.memory_node is None or axes.first_touch is not None
-            if cell.times_s:
-                groups.setdefault((kind, None if alone else cell.cpu_node), {})[node] = cell.times_s
-    nodes = sorted({node for group in groups.values() for node in group})
+    groups = _groups(axes, of_kind)
+    nodes = sorted({node for group in groups for node in group})
     if len(nodes) < 2:
         return Look(by=by, reason="one node has times" if nodes else "no node has times")
-    whole = [group for group in groups.values() if len(group) == len(nodes)]
-    rounds = sorted(set.intersection(*(set(times) for group in whole for times in group.values()))) if whole else []
-    if not rounds:
+    times = _times_s([group for group in groups if len(group) == len(nodes)], nodes)
+    if not times:
         return Look(by=by, reason="no round has times of all nodes")
-    times = {node: [_mean([group[node][number] for group in whole]) for number in rounds] for node in nodes}
     nearest = min(nodes, key=lambda node: _mean(times[node]))
-    ratios = {node: stats.paired_ratio(times[node], times[nearest], LOOKS_CONFIDENCE) for node in nodes}
     contrasts = [
         Contrast(node=node, ratio=found.ratio, low=found.low, high=found.high)
-        for node, found in ratios.items()
+        for node in nodes
         if node != nearest
+        for found in [stats.paired_ratio(times[node], times[nearest], LOOKS_CONFIDENCE)]
     ]
-    if len(rounds) == 1:
+    if len(times[nearest]) == 1:
         return Look(by=by, contrasts=contrasts, reason="one round, which has no interval")
     if all(contrast.low is not None and contrast.low > 1 for contrast in contrasts):
         return Look(by=by, contrasts=contrasts, node=nearest)
     return Look(by=by, contrasts=contrasts, reason="nodes cannot be told apart")
+
+
+def _groups(axes: Axes, of_kind: Mapping[str, Collection[Cell]]) -> list[Group]:
+    found: dict[Hashable, Group] = {}
+    for kind, cell in ((kind, cell) for kind, cells in of_kind.items() for cell in cells if cell.times_s):
+        node = cell.cpu_node if cell.memory_node is None else cell.memory_node
+        alone = cell.memory_node is None or axes.first_touch is not None
+        found.setdefault((kind, None if alone else cell.cpu_node), {})[node] = cell.times_s
+    return list(found.values())
+
+
+def _times_s(groups: Sequence[Group], nodes: Sequence[int]) -> dict[int, list[float]]:
+    """Each node's mean over groups, round by round of those that have all of them; {} where there is none."""
+    rounds = [set(times) for group in groups for times in group.values()]
+    common = sorted(set.intersection(*rounds)) if rounds else []
+    if not common:
+        return {}
+    return {node: [_mean([group[node][number] for group in groups]) for number in common] for node in nodes}
 
 
 def _mean(times_s: Sequence[float]) -> float:

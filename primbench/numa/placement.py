@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -206,17 +206,13 @@ def _read_back(
     cpus = os.sched_getaffinity(0)
     policy, named = attempt(reasons, "get_mempolicy", mempolicy.current_policy) or (None, None)
     near = [node for node in attempt({}, "nodes", lambda: memory_nodes(root)) or [] if cpus & set(node.cpus)]
-    # Pages that follow the CPU take turns among nodes by chance alone.
-    by_touch = policy in (None, "default", "local") and (asked_policy != "interleave" or len(asked_nodes) == 1)
+    asked = _Asked(bound, asked_policy, asked_nodes)
     rung: Literal["bind", "first touch", "none"] = "none"
     page_nodes = named or []
     if asked_nodes and policy in (asked_policy, f"{asked_policy} many") and named == asked_nodes:
         rung = "bind"
-    elif by_touch and _touches(near, asked_nodes) and (bound or asked_policy is not None):
-        rung = "first touch"
-        # Else the kernel takes the nearest that may be used and has some, which it does not name.
-        known = (bound or asked_nodes) and all(node.is_usable for node in near)
-        page_nodes = [node.id for node in near] if known else []
+    elif asked.is_met_by_touch(policy, near):
+        rung, page_nodes = "first touch", asked.touched(near)
     return EffectivePlacement(
         cpus=sorted(cpus),
         memory_policy=policy,
@@ -225,6 +221,24 @@ def _read_back(
         page_nodes=page_nodes,
         reasons=reasons,
     )
+
+
+class _Asked(NamedTuple):
+    """bound: whether threads were. policy, nodes: of memory."""
+
+    bound: bool
+    policy: str | None
+    nodes: list[int]
+
+    def is_met_by_touch(self, policy: str | None, near: list[Node]) -> bool:
+        """Whether pages that follow the CPU are where they were asked for; among nodes they take turns by chance."""
+        follows = policy in (None, "default", "local") and (self.policy != "interleave" or len(self.nodes) == 1)
+        return follows and _touches(near, self.nodes) and (self.bound or self.policy is not None)
+
+    def touched(self, near: list[Node]) -> list[int]:
+        """[] where the kernel takes the nearest that may be used and has some, which it does not name."""
+        known = (self.bound or self.nodes) and all(node.is_usable for node in near)
+        return [node.id for node in near] if known else []
 
 
 def _touches(near: list[Node], asked_nodes: list[int]) -> bool:
