@@ -23,7 +23,8 @@ from numba import uint32 as u32
 from numba import uint64 as u64
 
 if TYPE_CHECKING:
-    from primbench.kernels.conv.problem import Axis, Conv
+    from primbench.kernels.conv._geometry import Axis
+    from primbench.kernels.conv.problem import Conv
 
 THREADS = 128
 ELEMENTS, SLICES = 32, 8  # of dW, a block

@@ -10,7 +10,7 @@ import numpy as np
 from primbench.random import sample
 
 if TYPE_CHECKING:
-    from primbench.kernels.conv.problem import Axis, Conv
+    from primbench.kernels.conv._geometry import Axis, Geometry
     from primbench.problem import Array
 
 MAX_PRODUCTS = 2**22  # about 0.06 s
@@ -19,48 +19,48 @@ PART_PRODUCTS = 2**16  # half a MiB in float64, of which a few are alive at a ti
 
 
 def sampled(
-    problem: Conv, rng: np.random.Generator, first: Array, second: Array
+    conv: Geometry, rng: np.random.Generator, first: Array, second: Array
 ) -> tuple[tuple[Array, ...], Array, Array]:
     """Index (axes n c h w), sum, and root of the summed squares of all elements or of a sample; inputs as n c h w."""
-    shape = problem.as_nchw(np.empty(problem.output_shape, np.bool_)).shape
-    count = max(MIN_ELEMENTS, MAX_PRODUCTS // problem.terms)
+    shape = conv.computed
+    count = max(MIN_ELEMENTS, MAX_PRODUCTS // conv.terms)
     total = math.prod(shape)
     flat = sample(rng, total, count)
-    products = {"forward": _forward, "bwd_data": _bwd_data, "bwd_weights": _bwd_weights}[problem.direction]
+    products = {"forward": _forward, "bwd_data": _bwd_data, "bwd_weights": _bwd_weights}[conv.direction]
     sums, norms = [], []
-    for part in np.array_split(flat, max(1, min(len(flat), len(flat) * problem.terms // PART_PRODUCTS))):
-        each = products(problem, first, second, *np.unravel_index(part, shape)).reshape(len(part), -1)
+    for part in np.array_split(flat, max(1, min(len(flat), len(flat) * conv.terms // PART_PRODUCTS))):
+        each = products(conv, first, second, *np.unravel_index(part, shape)).reshape(len(part), -1)
         sums.append(each.sum(axis=1))
         norms.append(np.sqrt(np.einsum("et,et->e", each, each)))
     return np.unravel_index(flat, shape), np.concatenate(sums), np.concatenate(norms)
 
 
-def _forward(problem: Conv, x: Array, w: Array, n: Array, k: Array, p: Array, q: Array) -> Array:
+def _forward(conv: Geometry, x: Array, w: Array, n: Array, k: Array, p: Array, q: Array) -> Array:
     """[elements, c/groups, r, s]"""
-    across, along = problem.axes
-    channels = problem.c // problem.groups
-    c = k[:, None] // (problem.k // problem.groups) * channels + np.arange(channels)
+    across, along = conv.axes
+    channels = conv.c // conv.groups
+    c = k[:, None] // (conv.k // conv.groups) * channels + np.arange(channels)
     rows, columns = _pixels(across, p[:, None], _taps(across)), _pixels(along, q[:, None], _taps(along))
     return _picked(x, n[:, None], c, rows, columns) * w[k].astype(np.float64)
 
 
-def _bwd_data(problem: Conv, dy: Array, w: Array, n: Array, c: Array, h: Array, col: Array) -> Array:
+def _bwd_data(conv: Geometry, dy: Array, w: Array, n: Array, c: Array, h: Array, col: Array) -> Array:
     """[elements, k/groups, r, s]"""
-    across, along = problem.axes
-    filters, channels = problem.k // problem.groups, problem.c // problem.groups
+    across, along = conv.axes
+    filters, channels = conv.k // conv.groups, conv.c // conv.groups
     k = c[:, None] // channels * filters + np.arange(filters)
     rows, columns = _outputs(across, h[:, None], _taps(across)), _outputs(along, col[:, None], _taps(along))
     weights: Array = w[k, c[:, None] % channels].astype(np.float64)
     return _picked(dy, n[:, None], k, rows, columns) * weights
 
 
-def _bwd_weights(problem: Conv, dy: Array, x: Array, k: Array, c: Array, r: Array, s: Array) -> Array:
+def _bwd_weights(conv: Geometry, dy: Array, x: Array, k: Array, c: Array, r: Array, s: Array) -> Array:
     """[elements, n, p, q]"""
-    across, along = problem.axes
-    channel = k // (problem.k // problem.groups) * (problem.c // problem.groups) + c
-    rows = _pixels(across, np.arange(problem.p), r[:, None])
-    columns = _pixels(along, np.arange(problem.q), s[:, None])
-    images = np.arange(problem.n)[None]
+    across, along = conv.axes
+    channel = k // (conv.k // conv.groups) * (conv.c // conv.groups) + c
+    rows = _pixels(across, np.arange(conv.p), r[:, None])
+    columns = _pixels(along, np.arange(conv.q), s[:, None])
+    images = np.arange(conv.n)[None]
     return _picked(x, images, channel[:, None], rows, columns) * dy[images, k[:, None]].astype(np.float64)
 
 

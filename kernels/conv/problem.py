@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
 from primbench.errors import InvalidField, UnsupportedCase
+from primbench.kernels.conv._geometry import Axis, Geometry
 from primbench.problem import Problem, Reference, option, size
 from primbench.random import random_array
 
@@ -17,36 +18,6 @@ if TYPE_CHECKING:
     from primbench.problem import Array
 
 TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One spatial axis: tap t of the filter joins output o with the image at ``o stride + t dilation - pad``."""
-
-    image: int
-    taps: int
-    pad: int
-    stride: int
-    dilation: int
-
-    @property
-    def reach(self) -> int:
-        """Pixels from the first tap to the last, both counted."""
-        return self.dilation * (self.taps - 1) + 1
-
-    @property
-    def outputs(self) -> int:
-        return (self.image + 2 * self.pad - self.reach) // self.stride + 1
-
-    def joined(self, tap: int) -> tuple[slice, slice]:
-        """The outputs that a tap joins with the image and not with its padding, and those pixels of the image."""
-        offset = tap * self.dilation - self.pad
-        first = max(0, -(offset // self.stride))
-        last = min(self.outputs, (self.image - 1 - offset) // self.stride + 1)
-        if first >= last:
-            return slice(0), slice(0)
-        start = first * self.stride + offset
-        return slice(first, last), slice(start, (last - 1) * self.stride + offset + 1, self.stride)
 
 
 @dataclass(frozen=True)
@@ -172,13 +143,13 @@ class Conv(Problem, name="conv"):
         }[self.direction]
 
     @property
+    def geometry(self) -> Geometry:
+        return Geometry(self.direction, self.n, self.c, self.k, self.groups, self.axes)
+
+    @property
     def terms(self) -> int:
         """Products that are summed into an element, those with the padding included."""
-        return {
-            "forward": self.c // self.groups * self.r * self.s,
-            "bwd_data": self.k // self.groups * self.r * self.s,
-            "bwd_weights": self.n * self.p * self.q,
-        }[self.direction]
+        return self.geometry.terms
 
     def flop(self) -> int:
         """2 n k p q c r s / groups in every direction, products with the padding included.
@@ -221,8 +192,7 @@ class Conv(Problem, name="conv"):
 
         from primbench.kernels.conv import _reference
 
-        problem: Any = self  # a type checker sees this class under two names
-        index, expected, norm = _reference.sampled(problem, rng, *map(self.as_nchw, inputs))
+        index, expected, norm = _reference.sampled(self.geometry, rng, *map(self.as_nchw, inputs))
         summed = (4 * math.sqrt(self.terms) + 64) * UNIT_ROUNDOFF[self.sum_dtype]
         partial = {"float16": 16, "bfloat16": 2}.get(self.dtype, 0) * UNIT_ROUNDOFF[self.dtype]
         rounded_inputs = 2 * TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0

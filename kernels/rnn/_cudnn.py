@@ -13,7 +13,8 @@ from primbench.cuda.cudnn_rnn import Addresses, Recurrent
 from primbench.problem import Step, described
 
 if TYPE_CHECKING:
-    from primbench.kernels.rnn.problem import Operands, Rnn
+    from primbench.kernels.rnn._operands import Operands
+    from primbench.kernels.rnn.problem import Rnn
 
 Call = Callable[[], None]
 

@@ -14,34 +14,37 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.kernels.rnn.problem import Operands, Rnn
+    from primbench.kernels.rnn._operands import Operands
     from primbench.problem import Array, Step
 
 
 class Network:
     """The chains of every layer, and the arrays that hold what they give."""
 
-    def __init__(self, problem: Rnn, operands: Operands) -> None:
-        self.problem, self.dy = problem, operands.dy
+    def __init__(self, cell: str, direction: str, ways: int, operands: Operands) -> None:
+        """cell, direction: as the fields of Rnn. ways: directions in time, 1 or 2."""
+        self.direction, self.dy = direction, operands.dy
         self.layers: list[list[Chain]] = []
         self.outputs: list[Array] = []
         x = operands.x
-        for layer in range(problem.layers):
+        for layer in range(len(operands.weights) // (4 * ways)):
             chains = [
-                Chain(problem, x, operands.weights[4 * i : 4 * i + 4], operands.h0[i], _row(operands.c0, i), order)
-                for i, order in enumerate((1, -1)[: problem.ways], layer * problem.ways)
+                Chain(
+                    cell, direction, x, operands.weights[4 * i : 4 * i + 4], operands.h0[i], _row(operands.c0, i), order
+                )
+                for i, order in enumerate((1, -1)[:ways], layer * ways)
             ]
             steps, rows, hidden = chains[0].after.shape
-            x = np.empty((steps, rows, 2 * hidden), x.dtype) if problem.bidirectional else chains[0].after
+            x = np.empty((steps, rows, 2 * hidden), x.dtype) if ways == 2 else chains[0].after
             self.layers.append(chains)
             self.outputs.append(x)
 
     def step(self) -> Step:
         """What the problem's direction asks for, by itself: what comes before it is done here."""
-        if not self.problem.is_backward:
+        if not self.direction.startswith("bwd"):
             return self.forward
         self.forward()
-        if self.problem.direction == "bwd_data":
+        if self.direction == "bwd_data":
             return self.bwd_data
         self.bwd_data()
         chains = self.chains
@@ -91,27 +94,29 @@ class Chain:
     gradients of what the input and the recurrent product add to the gates; a gru's reset makes them differ.
     """
 
-    def __init__(self, problem: Rnn, x: Array, weights: Sequence[Array], h0: Array, c0: Array | None, order: int):
+    def __init__(
+        self, cell: str, direction: str, x: Array, weights: Sequence[Array], h0: Array, c0: Array | None, order: int
+    ) -> None:
         steps, rows, _ = x.shape
         self.x = x
         self.w_ih, self.w_hh, b_ih, b_hh = weights
         gates = len(b_ih)
         # The recurrent bias of a gru's n is reset with its product; the others are added once for all steps.
-        folded = 2 * problem.hidden_size if problem.cell == "gru" else gates
+        folded = 2 * h0.shape[-1] if cell == "gru" else gates
         self.bias, self.b_n = np.concatenate((b_ih[:folded] + b_hh[:folded], b_ih[folded:])), b_hh[folded:]
         self.steps = range(steps)[::order]
-        self.run, self.run_back = CELLS[problem.cell]
+        self.run, self.run_back = CELLS[cell]
         self.before, self.after = _states(h0, steps, order)
         self.gates = np.empty((steps, rows, gates), x.dtype)
         self.hidden = np.empty((rows, gates), x.dtype)
         if c0 is not None:
             self.cell_before, self.cell = _states(c0, steps, order)
-        if problem.cell == "gru":
+        if cell == "gru":
             self.candidate = np.empty_like(self.after)
-        if problem.is_backward:
+        if direction.startswith("bwd"):
             self.dgates, self.dx = np.empty_like(self.gates), np.empty(x.shape, x.dtype)
-            self.dhidden = np.empty_like(self.gates) if problem.cell == "gru" else self.dgates
-        if problem.direction == "bwd_weights":
+            self.dhidden = np.empty_like(self.gates) if cell == "gru" else self.dgates
+        if direction == "bwd_weights":
             self.dw_ih, self.db_ih, self.db_hh = (np.empty_like(each) for each in (self.w_ih, b_ih, b_hh))
 
     def forward(self) -> None:

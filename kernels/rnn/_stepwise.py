@@ -10,7 +10,8 @@ from primbench.kernels.gemm.problem import Gemm
 from primbench.problem import Setup, Step
 
 if TYPE_CHECKING:
-    from primbench.kernels.rnn.problem import Operands, Rnn
+    from primbench.kernels.rnn._operands import Operands
+    from primbench.kernels.rnn.problem import Rnn
 
 
 class Pointwise(NamedTuple):

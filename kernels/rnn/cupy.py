@@ -12,8 +12,9 @@ from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
 from primbench.problem import Step, described, kernel, setup_of
 
 if TYPE_CHECKING:
+    from primbench.kernels.rnn._operands import Operands
     from primbench.kernels.rnn._stepwise import Bind, Pointwise
-    from primbench.kernels.rnn.problem import Operands, Rnn
+    from primbench.kernels.rnn.problem import Rnn
 
 STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}  # as the CUDA source names them
 BLOCK = 128  # threads

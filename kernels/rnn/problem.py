@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
 from primbench.errors import InvalidField
+from primbench.kernels.rnn._operands import Operands
 from primbench.problem import Problem, Reference, option, size
 from primbench.random import POOL_SIZE, random_array, sample
 
@@ -30,16 +31,6 @@ FORGOTTEN = 0.01  # part of the tolerance at which what was before is forgotten
 CONVERTED_PARTS = 32
 VANILLA_GAIN = 0.25
 KEEPING_BIAS = -3.0  # of the gate that carries the old state on: an lstm's f, a gru's z
-
-
-class Operands(NamedTuple):
-    """The inputs by name. weights: w_ih, w_hh, b_ih, b_hh of each layer's directions, as torch lists them."""
-
-    x: Any
-    h0: Any
-    c0: Any
-    dy: Any
-    weights: list[Any]
 
 
 @dataclass(frozen=True)
@@ -203,9 +194,7 @@ class Rnn(Problem, name="rnn"):
             None if o.dy is None else _float64(o.dy[here]),
             [_float64(w) for w in o.weights],
         )
-        problem: Any = self  # a type checker sees this class under two names
-        operands: Any = window
-        network = Network(problem, operands)
+        network = Network(self.cell, self.direction, self.ways, window)
         output = network.forward()
         if self.is_backward:
             output = network.bwd_data()

@@ -12,7 +12,8 @@ from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
-    from primbench.kernels.rnn.problem import Operands, Rnn
+    from primbench.kernels.rnn._operands import Operands
+    from primbench.kernels.rnn.problem import Rnn
 
 # torch says which library it took nowhere but in the graph it keeps for the backward pass.
 LIBRARIES = {"CudnnRnn": "cuDNN", "MkldnnRnn": "oneDNN"}

@@ -15,7 +15,8 @@ import pytest
 
 from primbench.backends import open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.kernels.conv.problem import Axis, Conv
+from primbench.kernels.conv import Conv
+from primbench.kernels.conv._geometry import Axis
 from primbench.problem import setup_of
 from primbench.timing.verify import verify
 

@@ -77,7 +77,7 @@ class Recurrent:
         arrays += [at(a.dy, *sequence, p.ways * p.hidden_size)] if a.dy else []
         operands: Any = p.operands([*arrays, *weights])
         problem: Any = p
-        return Network(problem, operands)
+        return Network(problem.cell, problem.direction, problem.ways, operands)
 
     def forward(self, a: Addresses) -> Callable[[], None]:
         def run() -> None:
