@@ -7,7 +7,7 @@ import _signal as signal  # type: ignore[import-not-found]
 import os
 import sys
 
-from primbench.errors import INTERRUPTED, OutputError
+from primbench.errors import INTERRUPTED, PrimbenchError
 
 
 def main() -> None:
@@ -21,8 +21,9 @@ def main() -> None:
 
     try:
         command_line(prog_name="primbench")
-    except OutputError as error:  # of --help, which is printed before any command begins
-        sys.exit(f"Error: {error}")
+    except PrimbenchError as error:  # of --kernels, --help or completion, which come before any command begins
+        print(f"Error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 def _end_at_once(number: int, frame: object) -> None:

@@ -7,20 +7,16 @@ Both register themselves when their file is imported: of a folder in ``kernels/`
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib
 import math
-import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from primbench.errors import InvalidField, InvalidRequest, UnsupportedCase
+from primbench.errors import InvalidField
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
 
     import numpy as np
 
@@ -28,16 +24,21 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
+
 Value = int | float | str | bool
 Work = Literal["kernel", "copy", "collective", "launch"]
 """What a call spends its time on."""
 LARGEST = 2**63 - 1  # number that every reader of JSON holds as one
+
+
 Step = Callable[[], Any]
 """Enqueues the work once and returns the output. Allocates and waits for nothing.
 
 The output is an array of the backend, a host array, or where it is neither, an object that can poison() and get()
 itself as a backend does its arrays.
 """
+
+
 Setup = Callable[..., Step]
 """``setup(backend, problem, *inputs) -> step``; the inputs are already arrays of the backend."""
 
@@ -76,8 +77,6 @@ class Problem(ABC):
     """
 
     primitive: ClassVar[str]
-    aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names of its command."""
     example_sizes: ClassVar[tuple[tuple[int, ...], ...]] = ()
     """Values of the size fields that the conformance test takes in place of its own, where those make no problem."""
     check_again: ClassVar[bool] = False
@@ -95,10 +94,10 @@ class Problem(ABC):
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 
     def __init_subclass__(cls, *, name: str) -> None:
-        if name in _problems and _problems[name].__module__ != cls.__module__:
-            raise TypeError(f"primitive {name!r} is defined in {_problems[name].__module__} and {cls.__module__}")
+        if name in PROBLEMS and PROBLEMS[name].__module__ != cls.__module__:
+            raise TypeError(f"primitive {name!r} is defined in {PROBLEMS[name].__module__} and {cls.__module__}")
         cls.primitive = name
-        _problems[name] = cls
+        PROBLEMS[name] = cls
 
     def __post_init__(self) -> None:
         """Raises InvalidField for what no field of this kind, or no such problem, can be."""
@@ -186,8 +185,10 @@ class Problem(ABC):
         return {field.name: getattr(self, field.name) for field in fields_of(self)}
 
 
-_problems: dict[str, type[Problem]] = {}
-_kernels: dict[tuple[str, str], Setup] = {}
+PROBLEMS: dict[str, type[Problem]] = {}  # by name; primbench.registry looks them up
+
+
+KERNELS: dict[tuple[str, str], Setup] = {}
 
 
 def fields_of(problem: Problem | type[Problem]) -> tuple[dataclasses.Field[Any], ...]:
@@ -266,10 +267,10 @@ def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
 
     def register(setup: Setup) -> Setup:
         for backend in backends:
-            there = _kernels.get((primitive, backend))
+            there = KERNELS.get((primitive, backend))
             if there is not None and there.__module__ != setup.__module__:
                 raise TypeError(f"{primitive} on {backend} is registered in {there.__module__} and {setup.__module__}")
-            _kernels[primitive, backend] = setup
+            KERNELS[primitive, backend] = setup
         return setup
 
     return register
@@ -286,78 +287,3 @@ def described(step: Step, **attributes: Any) -> Step:
     for name, value in attributes.items():
         setattr(step, name, value)
     return step
-
-
-@functools.cache  # else the folders are looked through for every problem of a suite
-def _modules() -> list[str]:
-    """Those in kernels/: a file each, or a folder with a file for each backend."""
-    return _inside(importlib.import_module("primbench.kernels"))
-
-
-def _inside(package: ModuleType) -> list[str]:
-    """Modules of a package; those whose name begins with an underscore belong to one kernel, which imports them."""
-    names = [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", ()))]
-    return [f"{package.__name__}.{name}" for name in names if not name.startswith("_")]
-
-
-@functools.cache
-def load_problems() -> None:
-    """Import what defines the problems, and of a folder no kernel."""
-    for name in _modules():
-        importlib.import_module(name)
-
-
-@functools.cache
-def load_all() -> None:
-    """Import every file of ``primbench.kernels``; an import error in one of them is raised, not hidden."""
-    for name in _modules():
-        for each in _inside(importlib.import_module(name)):
-            importlib.import_module(each)
-
-
-def primitives() -> dict[str, type[Problem]]:
-    """Every primitive by name, in alphabetical order."""
-    load_problems()
-    return dict(sorted(_problems.items()))
-
-
-def problem_class(primitive: str) -> type[Problem]:
-    """The class of a primitive. Raises InvalidRequest naming those there are."""
-    known = primitives()
-    if primitive not in known:
-        raise InvalidRequest(f"primitive {primitive!r}: there are {', '.join(known)}")
-    return known[primitive]
-
-
-def backends_of(primitive: str) -> list[str]:
-    """Names of the backends that have a kernel for a primitive."""
-    load_all()
-    return sorted(backend for name, backend in _kernels if name == primitive)
-
-
-def setup_of(primitive: str, backend: str) -> Setup:
-    """The setup function of a pair. Raises UnsupportedCase naming the backends there are."""
-    load_all()
-    if (primitive, backend) not in _kernels:
-        raise UnsupportedCase(
-            f"{primitive} has no kernel for backend {backend!r}: it has {', '.join(backends_of(primitive))}"
-        )
-    return _kernels[primitive, backend]
-
-
-def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
-    """Make a problem from a record's or a suite's fields. Raises InvalidRequest naming the field."""
-    cls = problem_class(primitive)
-    fields = {field.name: field for field in fields_of(cls)}
-    unknown = sorted(set(parameters) - set(fields))
-    if unknown:
-        raise InvalidRequest(f"{primitive} has no field {unknown[0]!r}: its fields are {', '.join(fields)}")
-    missing = [name for name in required(cls) if name not in parameters]
-    if missing:
-        raise InvalidRequest(f"{primitive} needs {', '.join(missing)}")
-    return cls(**parameters)
-
-
-def required(cls: type[Problem]) -> list[str]:
-    """The fields without which there is no problem."""
-    return [field.name for field in fields_of(cls) if field.default is dataclasses.MISSING]

@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import FileError, InvalidField, InvalidRequest
-from primbench.problem import Problem, Value, build, primitives, problem_class
+from primbench.problem import Problem, Value
+from primbench.registry import build, primitives, problem_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

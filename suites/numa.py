@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.problem import Problem, build
+from primbench.problem import Problem
+from primbench.registry import build
 from primbench.spec.case import Case
 
 COPY, LAUNCH, CHASE = "memcpy", "launch", "chase"

@@ -17,7 +17,7 @@ import primbench.suites as suites
 from primbench.cli import COMMANDS, main
 from primbench.cli.primitive import entries_of
 from primbench.compare import compare
-from primbench.problem import primitives
+from primbench.registry import primitives
 from primbench.results import file as results_file
 
 STUDIES = Path(__file__).parents[1] / "suites/reference/studies"

@@ -1,3 +1,6 @@
-"""Copy so many bytes: host to device and back, within a GPU, to another GPU, within the host."""
+"""Copy so many bytes: host to device and back, within a GPU, to another GPU, within the host.
+
+Also called bandwidth.
+"""
 
 from primbench.kernels.memcpy.problem import Memcpy as Memcpy

@@ -62,7 +62,6 @@ class Memcpy(Problem, name="memcpy"):
         ANYWHERE, "memory node to copy to, on the host; -1 leaves it to --numa-node", least=ANYWHERE, most=LAST_NODE
     )
 
-    aliases = ("bandwidth",)
     work = "copy"
     margin = 0.02
     check_again = True

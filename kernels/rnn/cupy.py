@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
-from primbench.problem import Step, described, kernel, setup_of
+from primbench.problem import Step, described, kernel
+from primbench.registry import setup_of
 
 if TYPE_CHECKING:
     from primbench.kernels.rnn._operands import Operands

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.problem import Step, described, kernel, setup_of
+from primbench.problem import Step, described, kernel
+from primbench.registry import setup_of
 
 if TYPE_CHECKING:
     from primbench.kernels.rnn._stepwise import Bind, Pointwise

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from primbench import __version__
-from primbench.cli.echo import first_line, say
+from primbench.cli.echo import say
 from primbench.errors import INTERRUPTED, PrimbenchError
 
 COMMANDS = {
@@ -35,25 +35,25 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name; primitives come from the files in kernels/."""
+    """Knows its commands by name; primitives are those in kernels/, of installed packages, and of --kernels."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from primbench.problem import primitives
+        from primbench.registry import aliases, summaries
 
-        return [*primitives(), *_aliases(), *COMMANDS]
+        return [*summaries(), *aliases(), *COMMANDS]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
             command: click.Command = importlib.import_module(COMMANDS[name][0]).command
             return command
-        from primbench.problem import primitives
+        from primbench.registry import aliases, problem_class, summaries
 
-        primitive = _aliases().get(name, name)
-        if primitive not in primitives():
+        primitive = aliases().get(name, name)
+        if primitive not in summaries():
             return None
         from primbench.cli.primitive import command_of
 
-        return command_of(primitives()[primitive])
+        return command_of(problem_class(primitive))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -69,11 +69,12 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"{error.message} {hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from primbench.problem import primitives
+        from primbench.registry import aliases, summaries
 
         with formatter.section("Primitives"):
-            known = [(name, first_line(cls.__doc__)) for name, cls in primitives().items()]
-            formatter.write_dl([*known, *((alias, f"The same as {name}.") for alias, name in _aliases().items())])
+            formatter.write_dl(
+                [*summaries().items(), *((alias, f"The same as {name}.") for alias, name in aliases().items())]
+            )
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
@@ -100,13 +101,6 @@ class LazyGroup(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-def _aliases() -> dict[str, str]:
-    """What else may be typed -> the primitive it is."""
-    from primbench.problem import primitives
-
-    return {alias: name for name, cls in primitives().items() for alias in cls.aliases}
-
-
 @contextmanager
 def ctrl_c_raises() -> Iterator[None]:
     """KeyboardInterrupt, where it would do something else; ignored it stays."""
@@ -121,7 +115,25 @@ def ctrl_c_raises() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def _add_files(paths: tuple[str, ...]) -> None:
+    if paths:
+        from primbench.registry import add_file
+
+        for path in paths:
+            add_file(path)
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--kernels",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE.py",
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, option, paths: _add_files(paths),
+    help="Have also the primitives and kernels that a file of your own defines; repeatable.",
+)
 @click.version_option(__version__, prog_name="primbench")
 def main() -> None:
     """Time deep-learning primitives, and see what a place costs them: launch, device and transfer time apart.

@@ -25,7 +25,7 @@ from primbench.cli.study import (
 )
 from primbench.compare import Comparison
 from primbench.experiments import ablation
-from primbench.problem import primitives
+from primbench.registry import primitives
 from primbench.results.file import Results
 from primbench.spec.arm import Arm
 from primbench.spec.study import Study

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from primbench import backends as backend_files
-from primbench.cli.echo import first_line
-from primbench.problem import backends_of, primitives
+from primbench.registry import backends_of, summaries
 
 if TYPE_CHECKING:
     from primbench.suites import Description
 
 
 def _primitives() -> list[tuple[str, str]]:
-    return [
-        (name, f"{first_line(cls.__doc__)} On {', '.join(backends_of(name))}.") for name, cls in primitives().items()
-    ]
+    return [(name, f"{summary} On {', '.join(backends_of(name))}.") for name, summary in summaries().items()]
 
 
 def _backends() -> list[tuple[str, str]]:

@@ -21,7 +21,8 @@ from primbench.cli.options import (
 from primbench.cli.study import measure_or_compare
 from primbench.distributed import world
 from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Value, build, fields_of, required
+from primbench.problem import Problem, Value, fields_of
+from primbench.registry import build, required
 from primbench.units import parse_counts
 
 DEFAULT_SIZES = "medium"

@@ -16,7 +16,7 @@ from primbench.cli.options import (
 )
 from primbench.cli.study import measure_or_compare
 from primbench.dtypes import ITEMSIZE_BYTES
-from primbench.problem import primitives
+from primbench.registry import primitives
 
 
 def _run(suite: str, **values: Any) -> None:

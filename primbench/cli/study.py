@@ -44,7 +44,7 @@ from primbench.compare import Comparison, compare
 from primbench.compare.settled import is_settled
 from primbench.errors import InvalidRequest
 from primbench.experiments.study import LEAST_PAIRS, check_arms, check_build, having, run, to_run, whole_pairs
-from primbench.problem import primitives
+from primbench.registry import primitives
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.arm import Arm, arm_of, parse_arm

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from primbench.problem import Problem, primitives
+from primbench.problem import Problem
+from primbench.registry import primitives
 from primbench.results.metrics import BY_PREFERENCE, METRICS, Metric
 
 OF_HOST = 0.05

@@ -11,7 +11,8 @@ from typing import Any
 
 from primbench.baselines.yardstick import Yardstick
 from primbench.measurement import Measurement, Samples
-from primbench.problem import fields_of, problem_class
+from primbench.problem import fields_of
+from primbench.registry import problem_class
 from primbench.results.metrics import COLUMNS
 from primbench.results.record import Record
 from primbench.results.summary import figures_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from primbench.problem import fields_of, problem_class
+from primbench.problem import fields_of
+from primbench.registry import problem_class
 from primbench.results.record import Record
 from primbench.stats import FEWEST_SIZES, LARGEST_MISFIT, fit
 from primbench.units import format_bytes, format_percent, format_time, rate_column

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from primbench.compare import CaseComparison, Estimate
-from primbench.problem import fields_of, problem_class
+from primbench.problem import fields_of
+from primbench.registry import problem_class
 from primbench.results.metrics import METRICS
 from primbench.spec.case import Case
 from primbench.units import format_bytes, format_percent

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Value, build
+from primbench.problem import Problem, Value
 from primbench.quantities import Whole
+from primbench.registry import build
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 

@@ -13,7 +13,8 @@ from primbench.backends import Backend, CudaBackend, best_available
 from primbench.distributed.group import ALONE, Group
 from primbench.errors import Unverifiable
 from primbench.measurement import Measurement, Samples
-from primbench.problem import Problem, Step, backends_of, setup_of
+from primbench.problem import Problem, Step
+from primbench.registry import backends_of, setup_of
 from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
 from primbench.timing.collective import Together

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from primbench.errors import VerificationError
-from primbench.problem import setup_of
+from primbench.registry import setup_of
 from primbench.spec.method import Method
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import input_sets

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from primbench.backends import Backend
 from primbench.errors import UnsupportedCase
-from primbench.problem import Problem, setup_of
+from primbench.problem import Problem
+from primbench.registry import setup_of
 from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.sampling import Calls, Clock, host_timed

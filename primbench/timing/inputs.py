@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from primbench.backends import Backend
 from primbench.errors import UnsupportedCase
-from primbench.problem import Problem, Step, setup_of
+from primbench.problem import Problem, Step
+from primbench.registry import setup_of
 from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.feasibility import check_memory

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from primbench import backends as backend_files
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
-from primbench.problem import Problem, backends_of, problem_class
+from primbench.problem import Problem
+from primbench.registry import backends_of, problem_class
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement

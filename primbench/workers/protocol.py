@@ -25,6 +25,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
     ranks: processes that its cases take, this one being rank 0; device is then its own. peers: sockets it inherits,
     by descriptor, one to each further rank in their order. address: the host by which those reach it.
+    kernels: files with primitives and kernels beside primbench's own, path and SHA-256.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -36,6 +37,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int = 1
     peers: tuple[int, ...] = ()
     address: str = "127.0.0.1"
+    kernels: dict[str, str] = {}
 
 
 class Enlist(msgspec.Struct, frozen=True, kw_only=True):

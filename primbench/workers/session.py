@@ -16,6 +16,7 @@ from primbench.distributed.ranks import LocalRanks, Ranks
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError
 from primbench.measurement import Measurement
 from primbench.numa.placement import check_cpus
+from primbench.registry import named_files
 from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
@@ -182,6 +183,7 @@ class Session:
             purpose=purpose,
             ranks=case.ranks,
             address=self._leader.world.address if self._leader and not case.arm else "127.0.0.1",
+            kernels=named_files(),
         )
 
     def _running_for(self, case: Case, purpose: Purpose) -> WorkerProcess | None:

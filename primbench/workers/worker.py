@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
 from msgspec.structs import replace
@@ -23,8 +23,9 @@ from primbench.distributed.channel import Channel
 from primbench.distributed.group import ALONE, Group, Refused, host_identity
 from primbench.distributed.ranks import LocalRanks
 from primbench.environment.devices import has_gpu_node
-from primbench.errors import BackendUnavailable, PlacementError, UnsupportedCase
+from primbench.errors import BackendUnavailable, FileError, PlacementError, UnsupportedCase
 from primbench.numa import placement
+from primbench.registry import add_file
 from primbench.spec.case import Case
 from primbench.system import nvml
 from primbench.system.refused_calls import refused_calls_named
@@ -96,6 +97,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         raise BackendUnavailable(
             f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like"
         )
+    _add_kernels(start.kernels)
     placed = placement.apply(start.placement, start.device or "cpu")
     backend = best_available(start.candidates, start.backend, start.device)
     versions = backend.versions()  # loads what is looked at next: the libraries and their threads
@@ -108,6 +110,24 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         versions=versions,
     )
     return backend, ready
+
+
+def _add_kernels(files: Mapping[str, str]) -> None:
+    """Raises BackendUnavailable where a file is not here as it is there, which in a container is the rule."""
+    try:
+        for path, sha256 in files.items():
+            add_file(path, sha256)
+    except FileError as error:
+        inside = os.environ.get("PRIMBENCH_RUNTIME", "host")
+        way_out = (
+            ""
+            if inside == "host"
+            else (
+                f"; {inside} shares other folders with the host, if any: put it there, or install it in the image as a "
+                "package with an entry point primbench.kernels"
+            )
+        )
+        raise BackendUnavailable(f"{error}{way_out}") from None
 
 
 def _can_be_there(device: str) -> bool:

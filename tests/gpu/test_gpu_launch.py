@@ -12,7 +12,7 @@ from primbench.backends import Backend, missing, open_backend
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
 from primbench.kernels.launch import Launch
-from primbench.problem import setup_of
+from primbench.registry import setup_of
 from primbench.timing.verify import verify
 
 pytestmark = [

@@ -12,7 +12,7 @@ from primbench.kernels.chase.problem import STRIDE_BYTES, Chase
 from primbench.measurement import Measurement, Samples
 from primbench.numa.pages import PAGE_BYTES
 from primbench.numa.scan import memory_nodes
-from primbench.problem import setup_of
+from primbench.registry import setup_of
 from primbench.timing.verify import check_output
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)

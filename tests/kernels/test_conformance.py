@@ -16,7 +16,8 @@ import pytest
 from primbench.backends import Backend, devices_of, missing, names, open_backend
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable
-from primbench.problem import Problem, backends_of, build, fields_of, primitives, setup_of
+from primbench.problem import Problem, fields_of
+from primbench.registry import backends_of, build, primitives, setup_of
 from primbench.timing.verify import check_output
 
 EVEN = (96, 80, 64, 48, 32)

@@ -17,7 +17,7 @@ from primbench.backends import open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.kernels.conv import Conv
 from primbench.kernels.conv._geometry import Axis
-from primbench.problem import setup_of
+from primbench.registry import setup_of
 from primbench.timing.verify import verify
 
 DIRECTIONS = ("forward", "bwd_data", "bwd_weights")

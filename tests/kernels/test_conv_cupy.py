@@ -12,7 +12,7 @@ from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver
 from primbench.errors import UnsupportedCase
 from primbench.kernels.conv import Conv, _implicit_gemm
 from primbench.kernels.conv import cupy as conv_cupy
-from primbench.problem import setup_of
+from primbench.registry import setup_of
 
 PROBLEM = Conv(2, 4, 8, 8, 4, 3, 3)
 

@@ -14,7 +14,7 @@ from primbench.measurement import Measurement, Samples
 from primbench.numa import mempolicy
 from primbench.numa.pages import PAGE_BYTES
 from primbench.numa.scan import memory_nodes
-from primbench.problem import setup_of
+from primbench.registry import setup_of
 from primbench.spec.placement import Placement
 from primbench.suites import SIZES, read
 from primbench.timing.verify import check_output

@@ -23,7 +23,8 @@ from primbench.errors import UnsupportedCase, VerificationError
 from primbench.kernels.memcpy import Memcpy
 from primbench.numa import mempolicy
 from primbench.numa.scan import memory_nodes
-from primbench.problem import Step, setup_of
+from primbench.problem import Step
+from primbench.registry import setup_of
 from primbench.timing.verify import verify
 
 NODE = next(node.id for node in memory_nodes() if node.has_memory and node.allowed)

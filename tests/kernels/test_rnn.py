@@ -16,7 +16,7 @@ from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.kernels.rnn import Rnn
 from primbench.kernels.rnn import problem as rnn
 from primbench.kernels.rnn.problem import FADING
-from primbench.problem import setup_of
+from primbench.registry import setup_of
 from primbench.timing.verify import verify
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

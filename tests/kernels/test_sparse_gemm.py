@@ -11,7 +11,7 @@ from primbench.backends import open_backend
 from primbench.errors import InvalidRequest, UnsupportedCase
 from primbench.kernels.sparse_gemm import SparseGemm
 from primbench.kernels.sparse_gemm import problem as sparse_gemm
-from primbench.problem import setup_of
+from primbench.registry import setup_of
 from primbench.timing.verify import verify
 
 if TYPE_CHECKING:

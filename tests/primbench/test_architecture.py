@@ -15,6 +15,7 @@ FOLDERS = {"primbench": ROOT / "primbench", "primbench.kernels": ROOT / "kernels
 
 # A module imports from its own package, from packages on lines above, and from the modules that stand in none.
 ORDER = """
+registry
 system
 spec
 numa

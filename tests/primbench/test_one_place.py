@@ -14,7 +14,8 @@ from typing import get_args
 
 import pytest
 
-from primbench.problem import Work, primitives
+from primbench.problem import Work
+from primbench.registry import primitives
 from primbench.results.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]

@@ -2,23 +2,30 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from primbench import problem
+from primbench import problem, registry
 from primbench.errors import InvalidField, InvalidRequest, UnsupportedCase
-from primbench.problem import Problem, Reference, Step, build, kernel, option, size
+from primbench.problem import Problem, Reference, Step, kernel, option, size
+from primbench.registry import build
 
 
 @pytest.fixture(autouse=True)
-def registers(monkeypatch: pytest.MonkeyPatch) -> None:
+def registers() -> Iterator[None]:
     """What these tests register is forgotten after each."""
-    problem.load_all()
-    monkeypatch.setattr(problem, "_problems", dict(problem._problems))
-    monkeypatch.setattr(problem, "_kernels", dict(problem._kernels))
+    for name in registry.primitives():
+        registry.backends_of(name)
+    problems, kernels = dict(problem.PROBLEMS), dict(problem.KERNELS)
+    yield
+    problem.PROBLEMS.clear()
+    problem.PROBLEMS.update(problems)
+    problem.KERNELS.clear()
+    problem.KERNELS.update(kernels)
 
 
 def define(name: str = "scale") -> type[Problem]:
@@ -48,7 +55,7 @@ def define(name: str = "scale") -> type[Problem]:
 
 def test_a_class_is_a_primitive_by_being_defined() -> None:
     scale = define()
-    assert problem.primitives()["scale"] is scale
+    assert registry.primitives()["scale"] is scale
     assert scale.primitive == "scale"
 
 
@@ -59,29 +66,28 @@ def test_a_kernel_is_found_by_its_pair() -> None:
     def setup(backend: Any, asked: Any, x: Any) -> Step:
         return lambda: x
 
-    assert problem.backends_of("scale") == ["numpy", "torch"]
-    assert problem.setup_of("scale", "torch") is setup
+    assert registry.backends_of("scale") == ["numpy", "torch"]
+    assert registry.setup_of("scale", "torch") is setup
     with pytest.raises(UnsupportedCase, match="'cupy': it has numpy, torch"):
-        problem.setup_of("scale", "cupy")
+        registry.setup_of("scale", "cupy")
 
 
 def test_the_folder_of_kernels_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pkgutil.iter_modules", lambda *given: pytest.fail("a suite has 2000 problems"))
-    assert "gemm" in problem.primitives()
+    monkeypatch.setattr("os.scandir", lambda *given: pytest.fail("a suite has 2000 problems"))
+    assert "gemm" in registry.primitives()
 
 
 def test_every_primitive_has_a_kernel() -> None:
-    problem.load_all()
-    assert set(problem.primitives()) == {name for name, _ in problem._kernels}
+    assert [] == [name for name in registry.primitives() if not registry.backends_of(name)]
 
 
 def test_two_files_may_not_define_one_primitive_or_kernel() -> None:
     define()
     foreign = type("foreign", (), {"__module__": "elsewhere"})
-    problem._problems["scale"] = foreign
+    problem.PROBLEMS["scale"] = foreign
     with pytest.raises(TypeError, match="elsewhere and"):
         define()
-    problem._kernels["scale", "numpy"] = foreign
+    problem.KERNELS["scale", "numpy"] = foreign
     with pytest.raises(TypeError, match="elsewhere and"):
         kernel("scale", "numpy")(lambda: lambda: None)
 
@@ -116,12 +122,12 @@ WRONG: dict[type, list[Any]] = {
     bool: [0, 1, "yes", None],
     str: [3, True, None, ["float32"], "FLOAT32"],
 }
-FIELDS = [(name, each.name) for name, cls in problem.primitives().items() for each in problem.fields_of(cls)]
+FIELDS = [(name, each.name) for name, cls in registry.primitives().items() for each in problem.fields_of(cls)]
 
 
 @pytest.mark.parametrize(("primitive", "name"), FIELDS)
 def test_every_field_is_checked_whoever_makes_the_problem(primitive: str, name: str) -> None:
-    cls = problem.primitives()[primitive]
+    cls = registry.primitives()[primitive]
     sizes = [each.name for each in problem.fields_of(cls) if each.metadata.get("size")]
     right: Any = dict(zip(sizes, itertools.cycle(next(iter(cls.example_sizes), (8,))), strict=False))
     (field,) = (each for each in problem.fields_of(cls) if each.name == name)
@@ -132,7 +138,7 @@ def test_every_field_is_checked_whoever_makes_the_problem(primitive: str, name: 
 
 def test_an_unknown_primitive_is_answered_with_those_there_are() -> None:
     with pytest.raises(InvalidRequest, match=r"'gemn': there are .*gemm"):
-        problem.problem_class("gemn")
+        registry.problem_class("gemn")
 
 
 def test_a_primitive_without_a_reference_cannot_be_built() -> None:

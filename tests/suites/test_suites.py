@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 import primbench.suites as suites
 from primbench.errors import FileError, InvalidRequest
 from primbench.kernels.gemm import Gemm
-from primbench.problem import backends_of, primitives
+from primbench.registry import backends_of, primitives
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from primbench.problem import Value, primitives
+    from primbench.problem import Value
+    from primbench.registry import primitives
 
 TWO = """
 title = "two"

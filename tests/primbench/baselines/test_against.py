@@ -18,7 +18,7 @@ from primbench.environment.machine import Machine
 from primbench.errors import FileError, InvalidRequest
 from primbench.measurement import Measurement, Samples
 from primbench.numa.placement import EffectivePlacement
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results.file import read
 from primbench.results.record import Header, Record, Worker
 from primbench.results.writer import Writer

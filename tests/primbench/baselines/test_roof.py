@@ -13,7 +13,7 @@ from primbench.baselines.roof import Roof, needed, roof_of
 from primbench.environment.devices import Devices
 from primbench.measurement import Measurement, Samples
 from primbench.numa.placement import EffectivePlacement
-from primbench.problem import build
+from primbench.registry import build
 from primbench.report.table import tables
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker

@@ -13,7 +13,7 @@ from click.testing import Result
 from msgspec.structs import replace
 
 from primbench.measurement import Measurement, Samples
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results.file import Results, encode
 from primbench.results.record import Line
 from primbench.spec.case import Case

@@ -18,7 +18,7 @@ from click.testing import Result
 
 from primbench import __version__
 from primbench.cli import COMMANDS, main
-from primbench.problem import primitives
+from primbench.registry import primitives
 
 PROGRAM = f"{sys.executable} -P -m primbench"
 NAMES = [*primitives(), "bandwidth", *COMMANDS]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from primbench.cli.compare import FailOn
 from primbench.measurement import HostReading, Measurement, Samples
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results.file import Results, encode
 from primbench.results.record import Line
 from primbench.spec.case import Case

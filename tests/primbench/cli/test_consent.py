@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 
 from primbench.measurement import Measurement, Samples
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results.file import Results, encode
 from primbench.results.record import Line
 from primbench.spec.case import Case

@@ -11,7 +11,7 @@ from click.testing import Result
 
 import primbench.suites as suites
 from primbench import backends
-from primbench.problem import backends_of, primitives
+from primbench.registry import backends_of, primitives
 
 SECTIONS = {"primitives": list(primitives()), "backends": backends.names(), "suites": suites.names()}
 

@@ -13,7 +13,8 @@ import pytest
 from click.testing import Result
 
 import primbench.suites as suites
-from primbench.problem import fields_of, primitives
+from primbench.problem import fields_of
+from primbench.registry import primitives
 
 DRY = ("--backend", "numpy", "--dry-run")
 
@@ -113,7 +114,7 @@ def test_several_backends_are_told_apart_and_all_takes_what_is_installed(invoke:
         "gemm", "-m", 8, "-n", 8, "-k", 8, "--backend", "all", "--device", "cpu", "--dry-run", "--json", "-"
     )
     from primbench.backends import candidates
-    from primbench.problem import backends_of
+    from primbench.registry import backends_of
 
     found = [record["case"]["backend"] for record in json.loads(result.stdout)["records"]]
     assert candidates(backends_of("gemm"), "cpu") == found

@@ -11,7 +11,8 @@ from click.testing import Result
 import primbench
 import primbench.suites as suites
 from primbench.backends import devices_of, missing, names
-from primbench.problem import Problem, backends_of, primitives
+from primbench.problem import Problem
+from primbench.registry import backends_of, primitives
 
 ON_CPUS = [name for name in names() if "cpu" in devices_of(name)]
 # One thread: where other work has the CPUs, threads that spin for one another take ten times as long.

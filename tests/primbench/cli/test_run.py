@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import primbench.suites as suites
-from primbench.problem import primitives
+from primbench.registry import primitives
 from primbench.results import file as results_file
 from primbench.results import record
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from primbench.problem import primitives
+from primbench.registry import primitives
 
 
 def test_table_is_the_one_that_the_run_printed(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:

@@ -19,7 +19,7 @@ from primbench.environment.container import Runtime
 from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
 from primbench.measurement import GpuReading, HostReading, Measurement, Pages, Samples
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results.file import Results
 from primbench.results.record import Worker
 from primbench.spec.case import Case

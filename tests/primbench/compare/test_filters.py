@@ -13,7 +13,7 @@ from primbench import environment
 from primbench.compare import compare
 from primbench.environment import Environment
 from primbench.measurement import Measurement, Samples
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results.file import Results
 from primbench.spec.case import Case
 

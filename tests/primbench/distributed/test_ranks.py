@@ -20,7 +20,7 @@ from primbench.backends import missing
 from primbench.distributed.ranks import LocalRanks
 from primbench.errors import PlacementError, WorkerError
 from primbench.kernels.allreduce import Allreduce
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results import file as results_file
 from primbench.results.record import Record
 from primbench.spec.case import Case

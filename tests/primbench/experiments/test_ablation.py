@@ -26,7 +26,7 @@ from primbench.experiments.ablation import (
     runner_of,
 )
 from primbench.measurement import Measurement, Samples
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results.file import Results
 from primbench.runtimes import oci
 from primbench.spec.arm import Arm, format_arm, parse_arm

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from primbench.compare import compare
 from primbench.experiments.ablation import Waterfall, waterfall
 from primbench.measurement import Measurement, Samples
-from primbench.problem import build
+from primbench.registry import build
 from primbench.report.ablation import text, to_csv, to_json, to_markdown
 from primbench.results.file import Results
 from primbench.spec.case import Case

@@ -15,7 +15,7 @@ from primbench import environment
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean, Mixed
 from primbench.compare.estimates import SINGLE, TOO_BUSY, decided
 from primbench.environment.difference import Change, difference
-from primbench.problem import build
+from primbench.registry import build
 from primbench.report.comparison import text, to_csv, to_json, to_markdown
 from primbench.report.verdicts import name_of
 from primbench.spec.case import Case

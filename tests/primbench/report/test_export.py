@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from primbench import environment
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
-from primbench.problem import build
+from primbench.registry import build
 from primbench.report.export import to_csv, to_json, to_markdown
 from primbench.results.file import Results
 from primbench.results.record import Header, Record

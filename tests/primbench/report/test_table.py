@@ -15,7 +15,7 @@ from primbench.environment.machine import Machine
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Samples, Trace
 from primbench.numa.placement import EffectivePlacement
-from primbench.problem import build
+from primbench.registry import build
 from primbench.report.table import Table, markdown, tables, text
 from primbench.results.record import Record, Worker
 from primbench.spec.case import Case

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from primbench import environment
 from primbench.measurement import GpuReading, Measurement, Samples, Trace
-from primbench.problem import build
+from primbench.registry import build
 from primbench.results.file import Results
 from primbench.results.metrics import SAMPLED, main_of
 from primbench.results.record import Header, Record

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import problem as problem_file
+from primbench import registry
 from primbench.backends import open_backend
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable, VerificationError
 from primbench.kernels.gemm import Gemm
@@ -140,10 +141,10 @@ def test_a_method_that_makes_no_sense_is_refused(options: dict[str, float]) -> N
 @pytest.fixture
 def step_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Step], Step]], None]:
     """Puts another step in the place of the one that gemm on NumPy has."""
-    right = problem_file.setup_of("gemm", "numpy")
+    right = registry.setup_of("gemm", "numpy")
 
     def replace_by(change: Callable[[Step], Step]) -> None:
-        monkeypatch.setitem(problem_file._kernels, ("gemm", "numpy"), lambda *given: change(right(*given)))
+        monkeypatch.setitem(problem_file.KERNELS, ("gemm", "numpy"), lambda *given: change(right(*given)))
 
     return replace_by
 

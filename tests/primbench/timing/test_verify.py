@@ -10,7 +10,8 @@ from primbench.backends import open_backend
 from primbench.backends.numpy import Numpy
 from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
-from primbench.problem import Step, setup_of
+from primbench.problem import Step
+from primbench.registry import setup_of
 from primbench.timing.verify import count_unwritten, verify
 
 PROBLEM = Gemm(20, 30, 40)

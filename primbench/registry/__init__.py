@@ -1,0 +1,145 @@
+"""What primitives and kernels there are, by name; what defines them is imported when it is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import os
+from collections.abc import Callable, Mapping
+
+from primbench.errors import FileError, InvalidRequest, UnsupportedCase
+from primbench.problem import KERNELS, PROBLEMS, Problem, Setup, Value, fields_of
+from primbench.registry import sources
+
+_named: dict[str, str] = {}  # path -> SHA-256
+
+
+def add_file(path: str, sha256: str | None = None) -> None:
+    """Import a file that defines primitives or kernels: ``--kernels FILE.py``.
+
+    path: is made absolute, and passed on to workers. sha256: what the file is to hold, where another process named it.
+    Raises FileError where it cannot be read, imported, is another, or defines nothing.
+    """
+    path = os.path.abspath(path)
+    found = _sha256(path)
+    if sha256 not in (None, found):
+        raise FileError(f"--kernels {path}: the file of this name is another one here")
+    if _named.get(path) == found:
+        return
+    if not _import(f"--kernels {path}", lambda: sources.import_file(path)):
+        raise FileError(f"--kernels {path}: defines no primitive (a subclass of Problem) and no kernel (@kernel)")
+    _named[path] = found
+
+
+def named_files() -> dict[str, str]:
+    """Path -> SHA-256 of the files added, which a worker is to add, too."""
+    return dict(_named)
+
+
+def _sha256(path: str) -> str:
+    import hashlib
+
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError as error:
+        raise FileError(f"--kernels {path}: {error.strerror}") from None
+
+
+def _import(source: str, load: Callable[[], object]) -> bool:
+    """Whether it defined anything. Raises FileError where it cannot be imported, or defines what is there already."""
+    problems, kernels = set(PROBLEMS), set(KERNELS)
+    try:
+        load()
+        new = (PROBLEMS.keys() - problems) | {primitive for primitive, _ in KERNELS.keys() - kernels}
+        for primitive in new & sources.folders().keys():
+            _load_folder(primitive)  # what is defined twice is found now
+    except (Exception, SystemExit) as error:
+        raise FileError(f"{source}: cannot be imported: {type(error).__name__}: {error}") from error
+    return bool(new)
+
+
+@functools.cache
+def _load_others() -> None:
+    """Import what does not tell what it defines before it is imported."""
+    for name in sources.files():
+        importlib.import_module(name)
+    for each in sources.installed():
+        package = each.dist.name if each.dist else "?"
+        _import(f"{sources.GROUP} of the installed package {package}, {each.value}", each.load)
+
+
+@functools.cache
+def _load_folder(primitive: str) -> None:
+    for name in sources.modules_in(primitive):
+        importlib.import_module(name)
+
+
+def summaries() -> dict[str, str]:
+    """Primitive -> what it computes in a line, in alphabetical order. Imports nothing from the folders in kernels/."""
+    _load_others()
+    others = {name: (cls.__doc__ or "").strip().partition("\n")[0] for name, cls in PROBLEMS.items()}
+    return dict(sorted((others | {name: folder.summary for name, folder in sources.folders().items()}).items()))
+
+
+def aliases() -> dict[str, str]:
+    """What else may be typed -> the primitive it is."""
+    return {alias: name for name, folder in sources.folders().items() for alias in folder.aliases}
+
+
+def primitives() -> dict[str, type[Problem]]:
+    """Every primitive by name, in alphabetical order."""
+    return {name: problem_class(name) for name in summaries()}
+
+
+def problem_class(primitive: str) -> type[Problem]:
+    """The class of a primitive. Raises InvalidRequest naming those there are."""
+    if primitive not in PROBLEMS and primitive in sources.folders():
+        importlib.import_module(f"{sources.PACKAGE}.{primitive}")
+    if primitive not in PROBLEMS:
+        known = summaries()
+        if primitive not in known:
+            raise InvalidRequest(f"primitive {primitive!r}: there are {', '.join(known)}")
+    return PROBLEMS[primitive]
+
+
+def backends_of(primitive: str) -> list[str]:
+    """Names of the backends that have a kernel for a primitive."""
+    _load_kernels(primitive)
+    return sorted(backend for name, backend in KERNELS if name == primitive)
+
+
+def setup_of(primitive: str, backend: str) -> Setup:
+    """The setup function of a pair. Raises UnsupportedCase naming the backends there are."""
+    _load_kernels(primitive)
+    if (primitive, backend) not in KERNELS:
+        raise UnsupportedCase(
+            f"{primitive} has no kernel for backend {backend!r}: it has {', '.join(backends_of(primitive))}"
+        )
+    return KERNELS[primitive, backend]
+
+
+def _load_kernels(primitive: str) -> None:
+    """An import error in one of them is raised, not hidden."""
+    _load_others()
+    if primitive in sources.folders():
+        _load_folder(primitive)
+
+
+def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
+    """Make a problem from a record's or a suite's fields. Raises InvalidRequest naming the field."""
+    cls = problem_class(primitive)
+    fields = {field.name: field for field in fields_of(cls)}
+    unknown = sorted(set(parameters) - set(fields))
+    if unknown:
+        raise InvalidRequest(f"{primitive} has no field {unknown[0]!r}: its fields are {', '.join(fields)}")
+    missing = [name for name in required(cls) if name not in parameters]
+    if missing:
+        raise InvalidRequest(f"{primitive} needs {', '.join(missing)}")
+    return cls(**parameters)
+
+
+def required(cls: type[Problem]) -> list[str]:
+    """The fields without which there is no problem."""
+    return [field.name for field in fields_of(cls) if field.default is dataclasses.MISSING]

@@ -1,0 +1,113 @@
+"""Where primitives and kernels are defined: in kernels/, in installed packages, and in files that are named.
+
+A folder in kernels/ has the name of its primitive. The text at the top of its ``__init__.py`` says in its first line
+what that computes, and in one that begins with "Also called" its other names: known before anything is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+PACKAGE = "primbench.kernels"
+GROUP = PACKAGE  # of entry points
+ALSO = "Also called "
+
+
+class Folder(NamedTuple):
+    summary: str
+    aliases: tuple[str, ...]
+
+
+@functools.cache  # else the folder is looked through for every problem of a suite
+def folders() -> dict[str, Folder]:
+    """Primitive -> what its folder in kernels/ says of it."""
+    found = {}
+    for entry in _entries():
+        if entry.is_dir() and os.path.isfile(opened := os.path.join(entry.path, "__init__.py")):
+            with open(opened, encoding="utf-8") as file:
+                found[entry.name] = _read(file.read())
+    return found
+
+
+def _read(text: str) -> Folder:
+    summary, *others = text.partition('"""')[2].partition('"""')[0].splitlines() or [""]
+    called = [line.removeprefix(ALSO).rstrip(".").split(", ") for line in others if line.startswith(ALSO)]
+    return Folder(summary, tuple(itertools.chain(*called)))
+
+
+@functools.cache
+def files() -> list[str]:
+    """Modules in kernels/ that are one file, which are to be imported to know what they define."""
+    names = [entry.name.removesuffix(".py") for entry in _entries() if entry.name.endswith(".py")]
+    return [f"{PACKAGE}.{name}" for name in names]
+
+
+def _entries() -> list[os.DirEntry[str]]:
+    package = importlib.import_module(PACKAGE)
+    found = [entry for folder in package.__path__ for entry in os.scandir(folder) if not entry.name.startswith("_")]
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def modules_in(primitive: str) -> list[str]:
+    """Of a primitive's folder. Files whose name begins with an underscore belong to a kernel, which imports them."""
+    import pkgutil
+
+    package = importlib.import_module(f"{PACKAGE}.{primitive}")
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    return [f"{package.__name__}.{name}" for name in names if not name.startswith("_")]
+
+
+def installed() -> list[EntryPoint]:
+    """Entry points by which installed packages bring kernels."""
+    if not _is_any_installed():
+        return []
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=GROUP))
+
+
+def _is_any_installed() -> bool:
+    """Whether a package on the path speaks of kernels: to import importlib.metadata takes as long as click itself."""
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:  # a zip, or not there
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")) and _speaks_of_kernels(os.path.join(folder, name)):
+                return True
+    return False
+
+
+def _speaks_of_kernels(information: str) -> bool:
+    try:
+        with open(os.path.join(information, "entry_points.txt"), "rb") as file:
+            return GROUP.encode() in file.read()
+    except OSError:  # most have none
+        return False
+
+
+def import_file(path: str) -> ModuleType:
+    """Import a file of Python as a module whose name is its path. Raises what it raises."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(path, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("no file of Python, whose name ends in .py")
+    module = module_from_spec(spec)
+    sys.modules[path] = module  # where dataclasses look for the names in annotations
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path]
+        raise
+    return module
