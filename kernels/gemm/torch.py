@@ -15,11 +15,11 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     import torch
 
     on_gpu = backend.device != "cpu"
-    _set_precision(torch, problem, on_gpu)
+    _set_precision(torch, problem, on_gpu=on_gpu)
     a, b = oriented(problem, a, b)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
     if problem.dtype == "int8":
-        _check_int8(problem, on_gpu)
+        _check_int8(problem, on_gpu=on_gpu)
         return lambda: torch._int_mm(a, b, out=c)
     if problem.dtype == "float8_e4m3":
         return _scaled_mm(torch, backend, problem, a, b, c)
@@ -29,7 +29,7 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     return lambda: torch.addmm(added, a, b, alpha=alpha, beta=beta, out=c)
 
 
-def _set_precision(torch: Any, problem: Gemm, on_gpu: bool) -> None:
+def _set_precision(torch: Any, problem: Gemm, *, on_gpu: bool) -> None:
     """Say explicitly what torch would otherwise take from the process: tf32, and float16 sums."""
     if not on_gpu:
         if problem.math_mode == "tf32" or problem.accumulate == "float16":
@@ -45,7 +45,7 @@ def _set_precision(torch: Any, problem: Gemm, on_gpu: bool) -> None:
         raise UnsupportedCase(f"torch {torch.__version__} cannot sum float16 in float16: 2.7 can")
 
 
-def _check_int8(problem: Gemm, on_gpu: bool) -> None:
+def _check_int8(problem: Gemm, *, on_gpu: bool) -> None:
     """torch._int_mm's limits on a GPU, from its own checks."""
     if on_gpu and (problem.m <= 16 or problem.k % 8 or problem.n % 8):
         raise UnsupportedCase("torch int8 on a GPU needs m > 16 and n, k multiples of 8")

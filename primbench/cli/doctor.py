@@ -26,7 +26,7 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
     help="Compare with another place: a file by `doctor --json` or `env --json`, or a results file.",
 )
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
-def command(fix: bool, against: str | None, json_path: str | None) -> None:
+def command(*, fix: bool, against: str | None, json_path: str | None) -> None:
     from primbench import doctor
     from primbench.cli.outputs import check_files, put_out
     from primbench.doctor import against as other

@@ -38,7 +38,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str]
 
 
-def collect(gpus: bool, root: Path = Path("/")) -> Environment:
+def collect(root: Path = Path("/"), *, gpus: bool) -> Environment:
     """Observe the place of this process. Never raises and imports no framework.
 
     Libraries are those loaded by now: call it after the backend is open. root: of /proc, /sys, /dev and /etc.

@@ -50,12 +50,12 @@ def _gnu_notes(file: BinaryIO) -> Iterator[dict[int, bytes]]:
     if ident[:4] != _MAGIC or len(ident) < _IDENT_BYTES or not {ident[4], ident[5]} <= {1, 2}:
         raise ValueError(f"{file.name} is no ELF file")
     order, wide = "<>"[ident[5] - 1], ident[4] == 2
-    for offset, size, alignment in _note_segments(file, order, wide):
+    for offset, size, alignment in _note_segments(file, order, wide=wide):
         file.seek(offset)
         yield _parse_notes(file.read(min(size, _MAX_NOTES_BYTES)), order, 8 if alignment == 8 else 4)
 
 
-def _note_segments(file: BinaryIO, order: str, wide: bool) -> list[tuple[int, int, int]]:
+def _note_segments(file: BinaryIO, order: str, *, wide: bool) -> list[tuple[int, int, int]]:
     """Offset, size and alignment of each, by the file's header and program headers."""
     word = "Q" if wide else "I"
     header = struct.Struct(f"{order}HHI{word}{word}{word}IHHH")

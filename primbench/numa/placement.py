@@ -83,7 +83,7 @@ def apply(placement: Placement, device: str, root: Path = Path("/")) -> Effectiv
             _bind_threads(cpus, asked)
     if policy is not None:
         attempt(reasons, "set_mempolicy", lambda: mempolicy.set_policy(policy, nodes))
-    effective = _read_back(cpus is not None, policy, nodes, root, reasons)
+    effective = _read_back(policy, nodes, root, reasons, bound=cpus is not None)
     if effective.rung == "none" and (by_number := _memory_by_number(placement)):
         raise PlacementError(
             f"{by_number}: memory cannot be bound there ({_listed(reasons) or effective.memory_policy}), and first "
@@ -200,7 +200,7 @@ def _bind_threads(cpus: Collection[int], asked: str) -> None:
 
 
 def _read_back(
-    bound: bool, asked_policy: str | None, asked_nodes: list[int], root: Path, reasons: dict[str, str]
+    asked_policy: str | None, asked_nodes: list[int], root: Path, reasons: dict[str, str], *, bound: bool
 ) -> EffectivePlacement:
     """bound: whether threads were. What was asked of memory is compared with what the kernel says it does."""
     cpus = os.sched_getaffinity(0)

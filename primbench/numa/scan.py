@@ -66,7 +66,7 @@ def node_of_pci(address: str, root: Path = Path("/")) -> int | None:
     return node if node >= 0 else None
 
 
-def collect(root: Path = Path("/"), gpus: bool = True) -> Topology:
+def collect(root: Path = Path("/"), *, gpus: bool = True) -> Topology:
     """What there is and what of it this process may use. Never raises and starts no CUDA.
 
     root: of /proc and /sys; NVML always speaks of this machine. Where NVML cannot be used ``missing["gpus"]`` says

@@ -48,7 +48,7 @@ class WorkerProcess:
         self._ranks = ranks
         self._in_arm = arm is not None
         self._unread = b""
-        peers = self._start_child(arm, start, verbose)
+        peers = self._start_child(arm, start, verbose=verbose)
         try:
             self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)
             if arm is not None:
@@ -59,12 +59,12 @@ class WorkerProcess:
                 raise
             raise _of_arm(arm, error) from None
 
-    def _start_child(self, arm: Arm | None, start: Start, verbose: bool) -> tuple[int, ...]:
+    def _start_child(self, arm: Arm | None, start: Start, *, verbose: bool) -> tuple[int, ...]:
         """The descriptors by which it reaches the further ranks, which end where it cannot be started."""
         sockets = self._ranks.sockets if self._ranks else ()
         peers = tuple(peer.fileno() for peer in sockets)
         try:
-            self._child = _child(arm, start, peers, verbose)
+            self._child = _child(arm, start, peers, verbose=verbose)
         except BaseException:
             if self._ranks:
                 self._ranks.end()
@@ -153,7 +153,7 @@ def _of_arm(arm: Arm, error: BaseException) -> BaseException:
     return error
 
 
-def _child(arm: Arm | None, start: Start, peers: Sequence[int], verbose: bool) -> Child:
+def _child(arm: Arm | None, start: Start, peers: Sequence[int], *, verbose: bool) -> Child:
     """The worker, or what starts it in an arm and speaks for it."""
     if arm is None:
         return Child("worker", "primbench.workers.worker", inherited=peers, verbose=verbose)
