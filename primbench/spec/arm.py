@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from primbench.errors import InvalidRequest
 from primbench.spec.confidential import hidden, is_secret
 from primbench.spec.placement import Placement
-from primbench.system.files import format_cpu_list, parse_cpu_list
-from primbench.units import format_bytes, parse_size
+from primbench.spec.settings import FIELDS, PLACEMENT, YES_OR_NO
 
 HOST_IMAGE = "host"
 """The image that is the host's own root file system, so that only the container differs."""
@@ -140,7 +139,7 @@ def _pairs(key: str, value: Any) -> Iterable[tuple[str, str | None]]:
 
 
 def _word(key: str, value: Any) -> str:
-    if isinstance(value, bool) and key in _YES_OR_NO:
+    if isinstance(value, bool) and key in YES_OR_NO:
         return "yes" if value else "no"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidRequest(
@@ -163,10 +162,10 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> A
             fields["passed"] = (*fields.get("passed", ()), key.removeprefix(_ENV))
         elif key.startswith(_ENV):
             fields.setdefault("variables", {})[_not_secret(key, where)] = value
-        elif key in _PLACEMENT:
-            placement[_PLACEMENT[key].field] = _parsed(_PLACEMENT[key].parse, key, value, where)
-        elif key in _FIELDS:
-            fields[_FIELDS[key].field] = _parsed(_FIELDS[key].parse, key, value, where)
+        elif key in PLACEMENT:
+            placement[PLACEMENT[key].field] = _parsed(PLACEMENT[key].parse, key, value, where)
+        elif key in FIELDS:
+            fields[FIELDS[key].field] = _parsed(FIELDS[key].parse, key, value, where)
         else:
             raise InvalidRequest(f"{where}: unknown key {key!r}; the keys are {_known()}")
     fields["placement"] = Placement(**placement)
@@ -210,7 +209,7 @@ def format_arm(arm: Arm) -> str:
 def _words(arm: Arm) -> str:
     """Without the name."""
     settings = []
-    for table, held in ((_FIELDS, arm), (_PLACEMENT, arm.placement)):
+    for table, held in ((FIELDS, arm), (PLACEMENT, arm.placement)):
         for key, setting in table.items():
             value = getattr(held, setting.field)
             if key != "name" and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
@@ -220,92 +219,15 @@ def _words(arm: Arm) -> str:
     return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
 
 
-def _amount(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII):
-        raise InvalidRequest("CPUs' worth of time, such as 1.5; which CPUs is cpuset=0-3 or bind-cpus=0-3")
-    return float(text)
-
-
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
-        raise InvalidRequest("a whole number")
-    return int(text)
-
-
-def _list(text: str) -> tuple[int, ...]:
-    return parse_cpu_list(text.replace("+", ","))
-
-
-def _format_list(numbers: Iterable[int]) -> str:
-    return format_cpu_list(numbers).replace(",", "+")
-
-
-def _size(size_bytes: int) -> str:
-    short = format_bytes(size_bytes).replace(" ", "")
-    return short if "." not in short and parse_size(short) == size_bytes else f"{size_bytes}B"
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise InvalidRequest(f"there are {', '.join(words)}")
-        return text
-
-    return parse
-
-
-def _node(text: str) -> int | str:
-    return text if text == "auto" else _whole(text)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.upper().removeprefix("CAP_") for name in text.replace("+", ",").split(","))
-
-
-class _Setting(NamedTuple):
-    """How a key is read into a field, and written."""
-
-    field: str
-    parse: Callable[[str], Any] = str
-    write: Callable[[Any], str] = str
-
-
-_FIELDS = {
-    "name": _Setting("name"),
-    "image": _Setting("image"),
-    "cpus": _Setting("cpus", _amount, "{:.12g}".format),
-    "cpuset": _Setting("cpuset", _list, _format_list),
-    "mems": _Setting("mems", _list, _format_list),
-    "memory": _Setting("memory_bytes", parse_size, _size),
-    "shm": _Setting("shm_bytes", parse_size, _size),
-    "seccomp": _Setting("seccomp"),
-    "cap-add": _Setting("cap_add", _names, "+".join),
-    "cap-drop": _Setting("cap_drop", _names, "+".join),
-    "network": _Setting("network", _one_of("private", "host", "none")),
-    "ipc": _Setting("ipc", _one_of("private", "host")),
-    "cgroup": _Setting("cgroup", _one_of("private", "host")),
-    "root": _Setting("root", _one_of("bind", "overlay")),
-    "no-new-privileges": _Setting("no_new_privileges", _one_of("yes", "no")),
-}
-_PLACEMENT = {
-    "numa-node": _Setting("numa_node", _node),
-    "cpu-node": _Setting("cpu_node", _whole),
-    "cpu-kind": _Setting("cpu_kind"),
-    "mem-node": _Setting("mem_nodes", _list, _format_list),
-    "mem-policy": _Setting("mem_policy", _one_of("bind", "preferred", "interleave", "local")),
-    "bind-cpus": _Setting("cpus", _list, _format_list),
-    "threads": _Setting("threads", _whole),
-}
-_YES_OR_NO = ("no-new-privileges",)
-SETTING_KEYS = {setting.field: key for key, setting in _FIELDS.items() if key != "name"} | {"variables": f"{_ENV}NAME"}
+SETTING_KEYS = {setting.field: key for key, setting in FIELDS.items() if key != "name"} | {"variables": f"{_ENV}NAME"}
 """What a runtime has to see to: the fields of an arm, each with its key."""
-PLACEMENT_KEYS = tuple(_PLACEMENT)
+PLACEMENT_KEYS = tuple(PLACEMENT)
 """What the worker sees to by itself."""
 
 
 def with_placement_keys(message: str) -> str:
     """Where a placement is refused, its fields by the keys that an arm has for them: "cpus" is a quota there."""
-    key_of = {setting.field: key for key, setting in _PLACEMENT.items()}
+    key_of = {setting.field: key for key, setting in PLACEMENT.items()}
     return re.sub(rf"\b({'|'.join(key_of)})=", lambda found: f"{key_of[found[1]]}=", message)
 
 
@@ -319,4 +241,4 @@ def in_words(arm: Arm, field: str) -> str:
     if field == "variables":
         return ",".join(f"{_ENV}{name}={value}" for name, value in arm.variables.items())
     key = SETTING_KEYS[field]
-    return f"{key}={_FIELDS[key].write(getattr(arm, field))}"
+    return f"{key}={FIELDS[key].write(getattr(arm, field))}"

@@ -1,0 +1,90 @@
+"""The keys of an arm in words: the field that each gives, how its value is read, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from primbench.errors import InvalidRequest
+from primbench.system.files import format_cpu_list, parse_cpu_list
+from primbench.units import format_bytes, parse_size
+
+
+def _amount(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII):
+        raise InvalidRequest("CPUs' worth of time, such as 1.5; which CPUs is cpuset=0-3 or bind-cpus=0-3")
+    return float(text)
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        raise InvalidRequest("a whole number")
+    return int(text)
+
+
+def _list(text: str) -> tuple[int, ...]:
+    return parse_cpu_list(text.replace("+", ","))
+
+
+def _format_list(numbers: Iterable[int]) -> str:
+    return format_cpu_list(numbers).replace(",", "+")
+
+
+def _size(size_bytes: int) -> str:
+    short = format_bytes(size_bytes).replace(" ", "")
+    return short if "." not in short and parse_size(short) == size_bytes else f"{size_bytes}B"
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise InvalidRequest(f"there are {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def _node(text: str) -> int | str:
+    return text if text == "auto" else _whole(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.upper().removeprefix("CAP_") for name in text.replace("+", ",").split(","))
+
+
+class Setting(NamedTuple):
+    """How a key is read into a field, and written."""
+
+    field: str
+    parse: Callable[[str], Any] = str
+    write: Callable[[Any], str] = str
+
+
+FIELDS = {
+    "name": Setting("name"),
+    "image": Setting("image"),
+    "cpus": Setting("cpus", _amount, "{:.12g}".format),
+    "cpuset": Setting("cpuset", _list, _format_list),
+    "mems": Setting("mems", _list, _format_list),
+    "memory": Setting("memory_bytes", parse_size, _size),
+    "shm": Setting("shm_bytes", parse_size, _size),
+    "seccomp": Setting("seccomp"),
+    "cap-add": Setting("cap_add", _names, "+".join),
+    "cap-drop": Setting("cap_drop", _names, "+".join),
+    "network": Setting("network", _one_of("private", "host", "none")),
+    "ipc": Setting("ipc", _one_of("private", "host")),
+    "cgroup": Setting("cgroup", _one_of("private", "host")),
+    "root": Setting("root", _one_of("bind", "overlay")),
+    "no-new-privileges": Setting("no_new_privileges", _one_of("yes", "no")),
+}
+PLACEMENT = {
+    "numa-node": Setting("numa_node", _node),
+    "cpu-node": Setting("cpu_node", _whole),
+    "cpu-kind": Setting("cpu_kind"),
+    "mem-node": Setting("mem_nodes", _list, _format_list),
+    "mem-policy": Setting("mem_policy", _one_of("bind", "preferred", "interleave", "local")),
+    "bind-cpus": Setting("cpus", _list, _format_list),
+    "threads": Setting("threads", _whole),
+}
+YES_OR_NO = ("no-new-privileges",)
