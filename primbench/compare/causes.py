@@ -118,7 +118,8 @@ def _concerns(rule: Rule, case: CaseComparison) -> bool:
 
 def _counts(changes: Sequence[Change]) -> list[tuple[int, int]]:
     """How many threads or CPUs there are on the baseline and in the arm."""
-    return [(_count(each.a), _count(each.b)) for each in changes if meaning_of(each.field).counts]
+    known = [each for each in changes if meaning_of(each.field).counts and None not in (each.a, each.b)]
+    return [(_count(each.a), _count(each.b)) for each in known]
 
 
 def _count(value: int | list[int]) -> int:
