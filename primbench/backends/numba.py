@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 from primbench.backends.numpy import Numpy
@@ -29,7 +27,7 @@ class NumbaCpu(Numpy):
     name = "numba"
 
     def versions(self) -> dict[str, str]:
-        return _compiler_versions() | {"threading layer": _threading_layer()}
+        return _versions("numba", "llvmlite") | {"threading layer": _threading_layer()}
 
 
 class NumbaCuda:
@@ -67,6 +65,8 @@ class NumbaCuda:
 
     def poison(self, array: Any) -> None:
         """By the driver's memset: Numba's own fill would compile a kernel for every dtype and rank."""
+        import ctypes
+
         from primbench.cuda import driver
 
         address, stream = ctypes.c_void_p(_address(array)), ctypes.c_void_p(self.stream_handle)
@@ -94,9 +94,9 @@ class NumbaCuda:
 
         # NVIDIA's package replaces the module that Numba brings; a Numba that cannot say has only its own.
         provider = getattr(cuda, "implementation", "Built-in")
-        found = _compiler_versions() | {"numba.cuda": provider}
+        found = _versions("numba", "llvmlite") | {"numba.cuda": provider}
         if provider == "NVIDIA":
-            found["numba-cuda"] = importlib.metadata.version("numba-cuda")
+            found |= _versions("numba-cuda")
         return found
 
     def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
@@ -145,8 +145,10 @@ def _first_line(text: str) -> str:
     return next((line.strip().rstrip(".") for line in text.splitlines() if line.strip()), "unknown error")
 
 
-def _compiler_versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("numba", "llvmlite")}
+def _versions(*packages: str) -> dict[str, str]:
+    from importlib.metadata import version  # which takes as long to import as click, and --help asks this file its rank
+
+    return {name: version(name) for name in packages}
 
 
 def _threading_layer() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import numpy_dtype
@@ -143,6 +142,8 @@ class TorchGraph:
             self._graph.capture_end()
         self.launch = self.replay = self._graph.replay
         if hasattr(self._graph, "raw_cuda_graph"):
+            from ctypes import c_void_p
+
             self.launch = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream).launch
 
 

@@ -30,7 +30,8 @@ from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
 from primbench.results.writer import Writer, check_kept, header, left_to_do
 from primbench.spec.case import Case
-from primbench.workers.plan import ALL, plan
+from primbench.spec.defaults import ALL
+from primbench.workers.plan import plan
 from primbench.workers.run import keep_all
 from primbench.workers.session import Session
 

@@ -24,11 +24,12 @@ from primbench.report.plain import json_of
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.case import Case
+from primbench.spec.defaults import ALL, DEFAULT_TIMEOUT_S
 from primbench.suites.numa import CHASE, COPY, OF_GPU
 from primbench.system import memory
 from primbench.units import parse_size
-from primbench.workers.plan import ALL, choose
-from primbench.workers.session import DEFAULT_TIMEOUT_S, Session
+from primbench.workers.plan import choose
+from primbench.workers.session import Session
 
 GPU_BYTES = 128 * 2**20
 HOST_BYTES = (64 * 2**20, 256 * 2**20)  # twice the caches within these: with more, a cell takes half a minute

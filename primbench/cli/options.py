@@ -12,15 +12,14 @@ from click.shell_completion import CompletionItem
 
 from primbench import backends, units
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
-from primbench.spec.arm import parse_arm
-from primbench.spec.method import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, Method
-from primbench.spec.placement import Placement
+from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
 from primbench.system.files import parse_cpu_list
-from primbench.workers.plan import ALL
-from primbench.workers.session import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from primbench.baselines.yardstick import Yardstick
+    from primbench.spec.arm import Arm
+    from primbench.spec.method import Method
+    from primbench.spec.placement import Placement
 
 LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
 VERSUS_PAIRS = 5
@@ -250,11 +249,17 @@ def measuring_options() -> list[click.Option]:
     return [*_where(), *_measure(), *_record()]
 
 
+def _arm(text: str) -> Arm:
+    from primbench.spec.arm import parse_arm
+
+    return parse_arm(text)
+
+
 def versus_options() -> list[click.Option]:
     """By which a measuring command becomes a study."""
     option = partial(grouped, "Compare")
     return [
-        option("--versus", type=parsed("arm", parse_arm), multiple=True, metavar="ARM",
+        option("--versus", type=parsed("arm", _arm), multiple=True, metavar="ARM",
                help="Measure here and there in turn, as in podman:cpus=2, and say what it costs; repeatable."),
         option("--pairs", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
                help=f"Fresh processes here and there. Default: {VERSUS_PAIRS}."),
@@ -263,6 +268,8 @@ def versus_options() -> list[click.Option]:
 
 def method_of(values: Mapping[str, Any], *, seed: int | None = None, max_time_s: float | None = None) -> Method:
     """seed, max_time_s: in place of those of the options. Raises InvalidRequest where the options contradict."""
+    from primbench.spec.method import Method  # which takes longer to import than --help has
+
     min_time_s: float = values["min_time"]
     max_time_s = values["max_time"] if max_time_s is None else max_time_s
     return Method(
@@ -284,5 +291,7 @@ def is_default(name: str) -> bool:
 
 def placement_of(values: Mapping[str, Any]) -> Placement:
     """Raises PlacementError where the options contradict each other."""
+    from primbench.spec.placement import Placement
+
     names = ("cpus", "numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "threads")
     return Placement(**{name: values[name] for name in names})

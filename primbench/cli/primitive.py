@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from primbench.cli.measuring import Entries
 from primbench.cli.options import (
     GroupedCommand,
     GroupedOption,
@@ -18,12 +17,13 @@ from primbench.cli.options import (
     parsed,
     versus_options,
 )
-from primbench.cli.study import measure_or_compare
-from primbench.distributed import world
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
 from primbench.registry import build, required
-from primbench.units import parse_counts
+
+if TYPE_CHECKING:
+    from primbench.cli.measuring import Entries
+    from primbench.distributed.world import World
 
 DEFAULT_SIZES = "medium"
 PRODUCT = (
@@ -42,6 +42,8 @@ def command_of(problem: type[Problem]) -> click.Command:
     )  # fmt: skip
 
     def run(**values: Any) -> None:
+        from primbench.cli.study import measure_or_compare  # after --help, which takes no longer than click itself
+
         measure_or_compare(entries_of(problem, values), values)
 
     return GroupedCommand(
@@ -65,7 +67,7 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
         return GroupedOption(
             [flag, field.name],
             group="Problem",
-            type=parsed("sizes", lambda written: parse_counts(written, unit)),
+            type=parsed("sizes", lambda written: _counts(written, unit)),
             metavar="SIZE" if unit else "N",
             multiple=True,
             help=f"{text}.{shown}",
@@ -78,11 +80,18 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     return GroupedOption([flag, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
 
 
+def _counts(written: str, unit: Any) -> Any:
+    from primbench.units import parse_counts
+
+    return parse_counts(written, unit)
+
+
 def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     """The problems that ``--sizes`` and the given fields mean: the product of what is repeated.
 
     Raises InvalidRequest where dimensions are given only in part.
     """
+    from primbench.distributed import world
     from primbench.suites import read
 
     given = _given(problem, values)
@@ -100,7 +109,7 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     return [(entry.problem, entry.labels) for entry in entries]
 
 
-def _all_of(started: world.World, asked: tuple[Value, ...] | None) -> tuple[Value, ...]:
+def _all_of(started: World, asked: tuple[Value, ...] | None) -> tuple[Value, ...]:
     """Raises InvalidRequest where the command line asks for other ranks than were started."""
     if asked not in (None, (started.size,)):
         raise InvalidRequest(f"--ranks: {started.launcher} started {started.size}, so leave it away")

@@ -23,9 +23,9 @@ from primbench.results.file import Results
 from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
+from primbench.spec.defaults import ALL
 from primbench.spec.placement import Placement
 from primbench.spec.study import Study
-from primbench.workers.plan import ALL
 from primbench.workers.session import Session
 
 LEAST_PAIRS = 5  # below, an interval over pairs is too wide for any verdict

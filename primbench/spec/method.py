@@ -7,10 +7,7 @@ from typing import Literal
 import msgspec
 
 from primbench.errors import InvalidRequest
-
-DEFAULT_MAX_NOISE = 0.005
-DEFAULT_MIN_TIME_S = 0.1
-DEFAULT_MAX_TIME_S = 2.0
+from primbench.spec.defaults import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,12 +14,12 @@ from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
 from primbench.problem import Problem
 from primbench.registry import backends_of, problem_class
 from primbench.spec.case import Case
+from primbench.spec.defaults import ALL
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers.protocol import Ready
 from primbench.workers.session import ask_a_worker
 
-ALL = "all"
 Place = tuple[str, str]
 """Backend and device."""
 

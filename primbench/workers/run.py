@@ -10,10 +10,11 @@ from primbench.problem import Problem
 from primbench.results.file import Results
 from primbench.results.record import Record, Worker
 from primbench.results.writer import Writer, check_kept, header, keep
+from primbench.spec.defaults import ALL, DEFAULT_TIMEOUT_S
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
-from primbench.workers.plan import ALL, plan
-from primbench.workers.session import DEFAULT_TIMEOUT_S, Session
+from primbench.workers.plan import plan
+from primbench.workers.session import Session
 
 if TYPE_CHECKING:
     import os

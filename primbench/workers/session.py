@@ -20,10 +20,9 @@ from primbench.registry import named_files
 from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
+from primbench.spec.defaults import DEFAULT_TIMEOUT_S
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Outcome, Purpose, Ready, Start
-
-DEFAULT_TIMEOUT_S = 300.0
 
 
 class Session:
