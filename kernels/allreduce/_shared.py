@@ -77,7 +77,7 @@ def share(group: Group, size_bytes: int) -> Shared:
     Raises UnsupportedCase on a rank that cannot open it.
     """
     if not group.on_one_host():
-        raise UnsupportedCase("NumPy's ranks share memory, and these are on several hosts: ask for --backend torch")
+        raise UnsupportedCase("NumPy's ranks share memory, and these are on several hosts: ask for backend=torch")
     header_bytes = _whole_pages(_LINE_BYTES * group.size * max(1, rounds(group.size)))
     part_bytes = _whole_pages(size_bytes)
     file = _open_file(group, header_bytes + (group.size + 1) * part_bytes)

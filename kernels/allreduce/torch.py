@@ -20,7 +20,7 @@ def torch_allreduce(backend: Any, problem: Allreduce, x: Any, group: Group = ALO
 
     check_group(problem, group)
     if not problem.in_place:
-        raise UnsupportedCase("torch.distributed reduces in place only: ask for --in-place")
+        raise UnsupportedCase("torch.distributed reduces in place only: ask for in_place=True")
     buffer = x.clone()
     _connect(backend.device, group)
     output = InPlace(lambda: buffer.copy_(x), lambda: backend.get(buffer))

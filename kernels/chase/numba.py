@@ -15,7 +15,7 @@ _WORDS = STRIDE_BYTES // 8
 def numba_chase(backend: Any, problem: Chase, following: Any) -> Step:
     """A compiled loop: NumPy has none in which a load waits for the one before it. One call compiles it here."""
     if backend.device != "cpu":
-        raise UnsupportedCase("chase is through memory of the host: ask for --device cpu")
+        raise UnsupportedCase("chase is through memory of the host: ask for device=cpu")
     import numpy as np
 
     from primbench.kernels.chase._numba_cpu import walk

@@ -43,7 +43,7 @@ def numpy_conv(backend: Any, problem: Conv, first: Array, second: Array) -> Step
     if problem.math_mode != "ieee":
         raise UnsupportedCase(f"NumPy has no {problem.math_mode} mode")
     if problem.dtype not in ("float32", "int8"):
-        raise UnsupportedCase(f"NumPy has no {problem.dtype} product with float32 sums: ask for --dtype float32")
+        raise UnsupportedCase(f"NumPy has no {problem.dtype} product with float32 sums: ask for dtype=float32")
     output = backend.empty(problem.output_shape, problem.out_dtype)
     x, w, y = problem.roles(first, second, output)
     groups, filters, channels = problem.groups, problem.k // problem.groups, problem.c // problem.groups

@@ -219,8 +219,6 @@ class Conv(Problem, name="conv"):
 def refuse_choices(problem: Conv, library: str) -> None:
     """Raise UnsupportedCase for the options that only some backends have."""
     if problem.algo != "auto":
-        raise UnsupportedCase(f"{library} has no conv algo={problem.algo!r}: ask for --backend cupy")
+        raise UnsupportedCase(f"{library} has no conv algo={problem.algo!r}: ask for backend=cupy")
     if problem.workspace_bytes:
-        raise UnsupportedCase(
-            f"{library} has no limit on its workspace: ask for --backend cupy, or --workspace-bytes 0"
-        )
+        raise UnsupportedCase(f"{library} has no limit on its workspace: ask for backend=cupy, or workspace_bytes=0")

@@ -26,7 +26,7 @@ def torch_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
 
     refuse_choices(problem, "torch")
     if problem.dtype == "int8":
-        raise UnsupportedCase("torch has no int8 convolution of plain tensors: ask for --backend cupy")
+        raise UnsupportedCase("torch has no int8 convolution of plain tensors: ask for backend=cupy")
     _set_precision(torch, problem, backend.device)
     # The gradients take X or W for its shape alone, but torch wants a tensor with memory behind it.
     x, w, _ = problem.roles(first, second, None)

@@ -42,7 +42,7 @@ def _refuse(problem: Gemm, *, on_cpu: bool) -> None:
     if problem.dtype == "float16" and on_cpu:
         raise UnsupportedCase("Numba has no float16 on a CPU")
     if problem.accumulate == "float16":
-        raise UnsupportedCase("the Numba kernel sums float16 in float32: ask for --accumulate float32")
+        raise UnsupportedCase("the Numba kernel sums float16 in float32: ask for accumulate=float32")
 
 
 def _cpu_step(problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:

@@ -18,7 +18,7 @@ def numpy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     if problem.dtype in ("bfloat16", "float8_e4m3"):
         raise UnsupportedCase(f"NumPy has no {problem.dtype} matrix product")
     if problem.dtype == "float16" and problem.accumulate == "float32":
-        raise UnsupportedCase("NumPy sums float16 in float16: ask for --accumulate float16")
+        raise UnsupportedCase("NumPy sums float16 in float16: ask for accumulate=float16")
     a, b = oriented(problem, a, b)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
     alpha, beta = c.dtype.type(problem.alpha), c.dtype.type(problem.beta)

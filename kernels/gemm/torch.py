@@ -54,7 +54,7 @@ def _check_int8(problem: Gemm, *, on_gpu: bool) -> None:
 def _scaled_mm(torch: Any, backend: Any, problem: Gemm, a: Any, b: Any, c: Any) -> Step:
     """float8 with scales of 1; cuBLASLt takes it only with the summed dimension contiguous in A and B."""
     if problem.trans_a or not problem.trans_b or problem.n % 16 or problem.k % 16:
-        raise UnsupportedCase("torch float8_e4m3 needs --trans-b without --trans-a, and n, k multiples of 16")
+        raise UnsupportedCase("torch float8_e4m3 needs trans_b=True without trans_a, and n, k multiples of 16")
     if (problem.alpha, problem.beta) != (1.0, 0.0):
         raise UnsupportedCase("torch float8_e4m3: only alpha=1 and beta=0")
     one = torch.ones((), device=backend.device)

@@ -18,7 +18,7 @@ Replay = tuple[int, "Step"]
 
 def refuse_what_cpus_do(problem: Launch) -> None:
     if problem.call in ("getppid", "thread_wake", "process_start"):
-        raise UnsupportedCase(f"{problem.call} is a call of the CPU: ask for --device cpu")
+        raise UnsupportedCase(f"{problem.call} is a call of the CPU: ask for device=cpu")
 
 
 def cuda_step(

@@ -118,8 +118,8 @@ def _bindings() -> Any:
         from cuda.bindings import driver as bindings
     except ImportError:
         raise UnsupportedCase(
-            "--call driver goes through cuda.bindings: pip install cuda-bindings of the driver's CUDA major version, "
-            "or ask for --call ctypes"
+            "call=driver goes through cuda.bindings: pip install cuda-bindings of the driver's CUDA major version, "
+            "or ask for call=ctypes"
         ) from None
     return bindings
 

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 def host_step(problem: Launch) -> Step:
     """A call that is the same whatever the framework. Raises UnsupportedCase for what a GPU only has."""
     if problem.nodes or problem.parameter_bytes:
-        raise UnsupportedCase(
-            "a CPU has no graphs and no kernels with parameters: leave out --nodes, --parameter-bytes"
-        )
+        raise UnsupportedCase("a CPU has no graphs and no kernels with parameters: leave out nodes, parameter_bytes")
     if problem.call not in _STEPS:
-        raise UnsupportedCase(f"a CPU launches no kernels: ask for --call dispatch, {', '.join(_STEPS)}")
+        raise UnsupportedCase(f"a CPU launches no kernels: ask for call=dispatch, {', '.join(_STEPS)}")
     return _STEPS[problem.call]()
 
 

@@ -33,7 +33,7 @@ def numba_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
 
         return driver_step(backend, problem)
     if problem.parameter_bytes:
-        raise UnsupportedCase("a kernel of Numba takes scalars and arrays only: ask for --call driver")
+        raise UnsupportedCase("a kernel of Numba takes scalars and arrays only: ask for call=driver")
     return cuda_step(backend, problem, [_kernel(backend, *inputs)], _no_graph)
 
 
@@ -82,4 +82,4 @@ def _kernel(backend: Any, x: Any = None) -> Step:
 
 
 def _no_graph(enqueue: Callable[[], None]) -> Replay:
-    raise UnsupportedCase("Numba has no graphs: ask for --call driver")
+    raise UnsupportedCase("Numba has no graphs: ask for call=driver")

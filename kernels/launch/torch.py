@@ -32,7 +32,7 @@ def torch_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
 
         return driver_step(backend, problem)
     if problem.parameter_bytes:
-        raise UnsupportedCase("torch launches no kernels with parameters of one's own: ask for --call driver")
+        raise UnsupportedCase("torch launches no kernels with parameters of one's own: ask for call=driver")
     y = backend.empty((1,), "float32")
     launch: Any = functools.partial(torch.add, inputs[0], 1, out=y) if inputs else functools.partial(y.zero_)
     launch.algorithm = "torch.add" if inputs else "torch.Tensor.zero_"

@@ -23,7 +23,7 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
     nvbandwidth measures it; nodes of a graph may be sent to them another way.
     """
     if problem.direction == "h2h":
-        raise UnsupportedCase("h2h copies within the host: ask for --device cpu")
+        raise UnsupportedCase("h2h copies within the host: ask for device=cpu")
     device, host = int(backend.device.removeprefix("cuda:")), backend.get(x)
     planned = [copy for number in range(problem.gpus) for copy in _copies(backend, problem, device + number)]
     for copy in planned:

@@ -18,7 +18,7 @@ def host_step(backend: Any, problem: Any, x: Any) -> Step:
     """problem: a Memcpy. The step has the attributes ``algorithm``, what copies in how many threads, and
     ``host_buffers``."""
     if problem.direction != "h2h":
-        raise UnsupportedCase(f"{problem.direction} needs a GPU: ask for --direction h2h")
+        raise UnsupportedCase(f"{problem.direction} needs a GPU: ask for direction=h2h")
     nodes = [None if node < 0 else node for node in (problem.src_node, problem.dst_node)]
     source, destination = (host_buffer(problem.bytes, node) for node in nodes)
     source[:] = backend.get(x)

@@ -43,7 +43,7 @@ def stepwise(backend: Any, problem: Rnn, operands: Operands, gemm: Setup, bind: 
     gemm: the backend's setup of a product. bind: its pointwise kernel of this cell.
     """
     if problem.direction != "forward_inference":
-        raise UnsupportedCase(f"{backend.name} stepwise computes forward_inference only: ask for that --direction")
+        raise UnsupportedCase(f"{backend.name} stepwise computes forward_inference only: ask for that direction")
     x, hidden = operands.x, problem.hidden_size
     calls: list[Callable[[], Any]] = []
     for layer in range(problem.layers):

@@ -42,14 +42,14 @@ def cupy_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
     try:
         return cudnn_step(backend, problem, operands, known)
     except CudnnRefusal as refusal:
-        raise UnsupportedCase(f"{refusal}: ask for --algo auto") from None
+        raise UnsupportedCase(f"{refusal}: ask for algo=auto") from None
 
 
 def _refuse_approximations(problem: Rnn) -> None:
     if problem.algo.startswith("persist") and problem.needs_exact_tanh:
         raise UnsupportedCase(
             f"cuDNN's persistent {problem.cell} kernels approximate tanh to 2^-11 in float32, too: "
-            "ask for --algo standard, or --math-mode tf32"
+            "ask for algo=standard, or math_mode=tf32"
         )
 
 

@@ -34,9 +34,9 @@ def numba_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
 
 def _refuse(problem: Rnn, *, on_cpu: bool) -> None:
     if problem.algo not in ("auto", "stepwise"):
-        raise UnsupportedCase("Numba has no call for a whole sequence: ask for --algo stepwise")
+        raise UnsupportedCase("Numba has no call for a whole sequence: ask for algo=stepwise")
     if on_cpu and (problem.dtype != "float32" or problem.math_mode != "ieee"):
-        raise UnsupportedCase("Numba on a CPU computes float32 ieee only: ask for that --dtype")
+        raise UnsupportedCase("Numba on a CPU computes float32 ieee only: ask for that dtype")
 
 
 def _on_cpu(problem: Rnn) -> Bind:

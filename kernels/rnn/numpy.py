@@ -21,7 +21,7 @@ def numpy_rnn(backend: Any, problem: Any, *inputs: Array) -> Step:
     from primbench.kernels.rnn._network import Network
 
     if problem.algo not in ("auto", "stepwise"):
-        raise UnsupportedCase("NumPy has no call for a whole sequence: ask for --algo stepwise")
+        raise UnsupportedCase("NumPy has no call for a whole sequence: ask for algo=stepwise")
     if problem.dtype != "float32" or problem.math_mode != "ieee":
         raise UnsupportedCase(f"NumPy has no fast {problem.dtype} {problem.math_mode} product: ask for float32 ieee")
     step = functools.partial(  # a method takes no attribute

@@ -31,11 +31,11 @@ def torch_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
     import torch
 
     if problem.algo in CUDNN_ALGORITHMS:
-        raise UnsupportedCase("torch chooses cuDNN's algorithm itself: ask for --algo fused, or --backend cupy")
+        raise UnsupportedCase("torch chooses cuDNN's algorithm itself: ask for algo=fused, or backend=cupy")
     if problem.direction == "bwd_weights":
         raise UnsupportedCase(
             "torch computes the gradients of weights together with those of the input, never alone: "
-            "ask for --direction bwd_data, or --backend cupy or numpy"
+            "ask for direction=bwd_data, or backend=cupy or numpy"
         )
     _set_precision(torch, problem, on_gpu=backend.device != "cpu")
     operands = problem.operands(inputs)
@@ -66,7 +66,7 @@ def _fused(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Step:
         if problem.needs_exact_tanh and problem.hidden_size <= SMALL_UNITS:
             raise UnsupportedCase(
                 f"torch takes cuDNN's kernel for up to {SMALL_UNITS} units, which approximates tanh to 2^-11 in "
-                "float32, too: ask for --algo stepwise, --math-mode tf32 or more units"
+                "float32, too: ask for algo=stepwise, math_mode=tf32 or more units"
             )
         _flatten(torch, problem, weights)
 
@@ -132,9 +132,9 @@ def _library(output: Any) -> str:
 def _stepwise(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Step:
     """In every layer and direction one product with the input for all steps, then two calls for each."""
     if problem.direction != "forward_inference":
-        raise UnsupportedCase("torch stepwise computes forward_inference only: ask for --algo fused")
+        raise UnsupportedCase("torch stepwise computes forward_inference only: ask for algo=fused")
     if problem.cell != "vanilla" and backend.device == "cpu":
-        raise UnsupportedCase(f"torch's pointwise {problem.cell} kernel is for GPUs: ask for --algo fused")
+        raise UnsupportedCase(f"torch's pointwise {problem.cell} kernel is for GPUs: ask for algo=fused")
     x, h0, c0, _, weights = operands
     calls: list[Callable[[], Any]] = []
     for layer in range(problem.layers):

@@ -16,7 +16,7 @@ def scipy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: A
     from scipy.sparse import csr_array
 
     if problem.dtype in ("float16", "bfloat16"):
-        raise UnsupportedCase(f"SciPy has no sparse {problem.dtype} matrices: ask for --dtype float32")
+        raise UnsupportedCase(f"SciPy has no sparse {problem.dtype} matrices: ask for dtype=float32")
     a = csr_array((values, columns, row_starts), shape=(problem.m, problem.k))
 
     def step() -> Any:

@@ -23,7 +23,7 @@ def torch_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: A
 
     if problem.dtype in ("float16", "bfloat16"):
         why = "on a CPU" if backend.device == "cpu" else "with float32 sums"
-        raise UnsupportedCase(f"torch has no sparse {problem.dtype} product {why}: ask for --dtype float32")
+        raise UnsupportedCase(f"torch has no sparse {problem.dtype} product {why}: ask for dtype=float32")
     with warnings.catch_warnings():
         # The second comes once a process however the checks are asked for.
         for message in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say
+from primbench.cli.options import as_options
 from primbench.errors import InvalidRequest, OutputError
 from primbench.report import export, table
 from primbench.results.file import Results
@@ -60,7 +62,10 @@ def _unwritable(path: Path) -> str | None:
 
 
 def report(results: Results, values: Mapping[str, Any]) -> None:
-    """Print the table of a results file, and write its exports, as put_out() does."""
+    """Print the table of a results file, and write its exports, as put_out() does.
+
+    What a kernel asks for by the name of a field, the table asks for by the option of the command that prints it.
+    """
     records, workers, unit = results.records, results.workers, values["time_unit"]
     yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
     exports = {
@@ -68,7 +73,9 @@ def report(results: Results, values: Mapping[str, Any]) -> None:
         values["markdown_path"]: lambda: export.to_markdown(records, workers, unit, yardsticks),
         values["json_path"]: lambda: export.to_json(results),
     }
-    put_out(exports, lambda: "\n".join(map(table.text, table.tables(records, workers, unit, yardsticks))))
+    options = click.get_current_context().command.params
+    shown = [replace(each, reason=as_options(each.reason, options)) if each.reason else each for each in records]
+    put_out(exports, lambda: "\n".join(map(table.text, table.tables(shown, workers, unit, yardsticks))))
 
 
 def publish(found: T, words: Report[T], values: Mapping[str, Any]) -> None:

@@ -60,7 +60,7 @@ def current(device: int) -> Iterator[None]:
 def enable_peer_access(device: int, peer: int) -> None:
     """Let a GPU reach another's memory. Raises UnsupportedCase where it cannot, or the two are one."""
     if peer == device:
-        raise UnsupportedCase(f"cuda:{device} is no peer of itself: name another GPU, or ask for --direction d2d")
+        raise UnsupportedCase(f"cuda:{device} is no peer of itself: name another GPU, or ask for direction=d2d")
     primary_context(peer)
     can = c_int()
     driver.call("cuDeviceCanAccessPeer", byref(can), c_int(device), c_int(peer))

@@ -66,14 +66,14 @@ def plans(problem: Convolution, handle: c_void_p, limit_bytes: int) -> list[Plan
         found = cudnn_graph.plans(operation(problem), handle, refused, limit_bytes, MAX_PLANS)
     except UnsupportedCase as reason:
         what = f"{problem.direction} {problem.dtype} {problem.math_mode} {problem.layout}"
-        hint = "; ask for --layout nhwc, c and k multiples of 4" if problem.dtype == "int8" else ""
+        hint = "; ask for layout=nhwc, c and k multiples of 4" if problem.dtype == "int8" else ""
         raise UnsupportedCase(f"cuDNN {cudnn.version()} has no conv {what} of these sizes: {reason}{hint}") from None
     if problem.dtype != "int8":
         return found
     # Of cuDNN 9.19's engines for int8, those without tensor cores write wrong int32 sums.
     right = [plan for plan in found if "tensor cores" in plan.notes]
     if not right:
-        raise UnsupportedCase("cuDNN's engines without tensor cores give wrong int8 sums: ask for --algo implicit_gemm")
+        raise UnsupportedCase("cuDNN's engines without tensor cores give wrong int8 sums: ask for algo=implicit_gemm")
     return right
 
 

@@ -152,7 +152,7 @@ class Session:
 
     def _too_many_here(self, case: Case) -> str | None:
         if case.device != "cpu" and self._gpus is not None and case.ranks > self._gpus:
-            return f"{case.ranks} ranks need {case.ranks} GPUs, and see {self._gpus}: fewer ranks, or --device cpu"
+            return f"{case.ranks} ranks need {case.ranks} GPUs, and see {self._gpus}: fewer ranks, or device=cpu"
         limited = self._arms[case.arm].cpuset if case.arm else None
         cpus = len(case.placement.cpus or limited or os.sched_getaffinity(0))
         return None if case.ranks <= cpus else f"{case.ranks} ranks need a CPU each, and may use {cpus}: fewer ranks"

@@ -164,7 +164,7 @@ def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
         identity = f"{host_identity()} {mine}"
     found = group.agree(identity, lambda identities: len(set(identities)))
     if found < group.size:
-        raise Refused(f"{group.size} ranks need {group.size} GPUs, and see {found}: fewer ranks, or --device cpu")
+        raise Refused(f"{group.size} ranks need {group.size} GPUs, and see {found}: fewer ranks, or device=cpu")
     return mine
 
 

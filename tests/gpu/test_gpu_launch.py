@@ -39,7 +39,7 @@ def test_every_kernel_gets_its_parameters_to_the_last_byte(
 ) -> None:
     problem, setup = Launch(call, parameter_bytes=parameter_bytes, nodes=nodes), setup_of("launch", backend.name)
     if call == "kernel" and backend.name != "cupy":
-        with pytest.raises(UnsupportedCase, match="ask for --call driver"):
+        with pytest.raises(UnsupportedCase, match="ask for call=driver"):
             setup(backend, problem)
         return
     assert 0 == verify(backend, problem, setup(backend, problem), (), np.random.default_rng(0))

@@ -217,12 +217,12 @@ def test_a_large_problem_is_probed_by_a_small_one_of_its_kind(fields: dict[str, 
 @pytest.mark.parametrize(
     ("name", "device", "options", "reason"),
     [
-        ("numpy", "cpu", {"dtype": "float16"}, "ask for --dtype float32"),
+        ("numpy", "cpu", {"dtype": "float16"}, "ask for dtype=float32"),
         ("numpy", "cpu", {"math_mode": "tf32"}, "no tf32 mode"),
         ("numba", "cpu", {"dtype": "float16"}, "no float16 on a CPU"),
         ("numba", "cuda:0", {"dtype": "bfloat16"}, "no bfloat16 arrays"),
         ("numba", "cuda:0", {"math_mode": "tf32"}, "no tf32 mode"),
-        ("numpy", "cpu", {"algo": "implicit_gemm"}, "NumPy has no conv algo='implicit_gemm': ask for --backend cupy"),
+        ("numpy", "cpu", {"algo": "implicit_gemm"}, "NumPy has no conv algo='implicit_gemm': ask for backend=cupy"),
         ("numba", "cuda:0", {"workspace_bytes": 1}, "Numba has no limit on its workspace"),
     ],
 )
@@ -235,9 +235,9 @@ def test_case_that_a_backend_cannot_do_is_refused(name: str, device: str, option
     ("options", "reason"),
     [
         ({"math_mode": "tf32"}, "no tf32 mode"),
-        ({"dtype": "int8"}, "torch has no int8 convolution of plain tensors: ask for --backend cupy"),
-        ({"algo": "implicit_gemm"}, "ask for --backend cupy"),
-        ({"workspace_bytes": 2**20}, "torch has no limit on its workspace: ask for --backend cupy, or"),
+        ({"dtype": "int8"}, "torch has no int8 convolution of plain tensors: ask for backend=cupy"),
+        ({"algo": "implicit_gemm"}, "ask for backend=cupy"),
+        ({"workspace_bytes": 2**20}, "torch has no limit on its workspace: ask for backend=cupy, or"),
     ],
 )
 def test_case_that_torch_on_a_cpu_cannot_do_is_refused(options: dict[str, Any], reason: str) -> None:

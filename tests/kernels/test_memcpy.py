@@ -82,7 +82,7 @@ def test_a_direction_left_open_is_refused_once_the_device_is_known() -> None:
 
 
 def test_a_copy_on_a_cpu_to_a_gpu_is_skipped_with_what_to_ask_for() -> None:
-    with pytest.raises(UnsupportedCase, match="h2d needs a GPU: ask for --direction h2h"):
+    with pytest.raises(UnsupportedCase, match="h2d needs a GPU: ask for direction=h2h"):
         measure(Memcpy(64, "h2d"), backend="numpy", device="cpu", method=QUICK)
 
 

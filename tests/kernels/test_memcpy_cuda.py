@@ -368,10 +368,10 @@ def test_peer_access_that_is_there_already_is_no_error(cuda: StandIn) -> None:
 @pytest.mark.parametrize(
     ("problem", "reason"),
     [
-        (Memcpy(8, "p2p", peer=0), "no peer of itself: name another GPU, or ask for --direction d2d"),
+        (Memcpy(8, "p2p", peer=0), "no peer of itself: name another GPU, or ask for direction=d2d"),
         (Memcpy(8, "p2p", peer=2), "cuda:2: the driver shows 2 GPU"),
         (Memcpy(8, "h2d", gpus=3), "cuda:2: the driver shows 2 GPU"),
-        (Memcpy(8, "h2h"), "ask for --device cpu"),
+        (Memcpy(8, "h2h"), "ask for device=cpu"),
     ],
     ids=str,
 )

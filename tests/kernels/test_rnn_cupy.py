@@ -175,9 +175,9 @@ def test_the_fastest_is_taken_and_taken_again(backend: Any, monkeypatch: pytest.
 
 
 def test_what_cudnn_lacks_is_said_with_what_it_has(backend: Any) -> None:
-    with pytest.raises(UnsupportedCase, match="NOT_SUPPORTED: ask for --algo auto"):
+    with pytest.raises(UnsupportedCase, match="NOT_SUPPORTED: ask for algo=auto"):
         step_of(backend, Rnn(5, 2, 3, "gru", math_mode="tf32", algo="persist_static"))
-    with pytest.raises(UnsupportedCase, match=r"approximate tanh .* ask for --algo standard"):
+    with pytest.raises(UnsupportedCase, match=r"approximate tanh .* ask for algo=standard"):
         step_of(backend, Rnn(5, 2, 3, "lstm", algo="persist_static"))
 
 

@@ -113,7 +113,7 @@ def test_types_that_a_cpu_library_lacks_are_refused_with_one_it_has(backend_name
     backend = open_backend(backend_name, "cpu")
     problem = SparseGemm(4, 3, 5, dtype=dtype)
     inputs = map(backend.put, problem.inputs(np.random.default_rng(0)))
-    with pytest.raises(UnsupportedCase, match=rf"sparse {dtype} .*ask for --dtype float32"):
+    with pytest.raises(UnsupportedCase, match=rf"sparse {dtype} .*ask for dtype=float32"):
         setup_of("sparse_gemm", backend_name)(backend, problem, *inputs)
 
 

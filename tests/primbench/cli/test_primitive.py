@@ -118,3 +118,9 @@ def test_several_backends_are_told_apart_and_all_takes_what_is_installed(invoke:
 
     found = [record["case"]["backend"] for record in json.loads(result.stdout)["records"]]
     assert candidates(backends_of("gemm"), "cpu") == found
+
+
+def test_what_a_kernel_asks_for_is_shown_as_the_option_that_it_is(invoke: Callable[..., Result]) -> None:
+    sizes = ("--sizes", "small", "--dtype", "float32", "--algo", "fused")
+    done = invoke("rnn", *sizes, "--backend", "numpy", "--device", "cpu", "--dry-run")
+    assert "skipped: NumPy has no call for a whole sequence: ask for --algo stepwise" in done.stdout

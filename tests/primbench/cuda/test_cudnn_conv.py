@@ -100,7 +100,7 @@ def test_of_int8_engines_those_on_tensor_cores_alone_are_taken(monkeypatch: pyte
     asked = (Conv(**SIZES, dtype="int8"), c_void_p(0x99), 4096)
     assert [right] == cudnn_conv.plans(*asked)
     found.remove(right)
-    with pytest.raises(UnsupportedCase, match="wrong int8 sums: ask for --algo implicit_gemm"):
+    with pytest.raises(UnsupportedCase, match="wrong int8 sums: ask for algo=implicit_gemm"):
         cudnn_conv.plans(*asked)
 
 
@@ -108,7 +108,7 @@ def test_of_int8_engines_those_on_tensor_cores_alone_are_taken(monkeypatch: pyte
     ("options", "message"),
     [
         ({"direction": "bwd_data"}, "bwd_data float32 ieee nchw of these sizes: no engine"),
-        ({"dtype": "int8"}, "forward int8 ieee nchw of .*: no engine; ask for --layout nhwc, c and k multiples of 4"),
+        ({"dtype": "int8"}, "forward int8 ieee nchw of .*: no engine; ask for layout=nhwc, c and k multiples of 4"),
     ],
 )
 def test_no_plan_names_the_version_and_what_was_asked_for(
