@@ -9,13 +9,16 @@ import importlib
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from primbench import __version__
 from primbench.cli.echo import say
 from primbench.errors import INTERRUPTED, PrimbenchError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "run": ("primbench.cli.run", "Run a suite: deepbench, or a TOML file of your own."),
@@ -54,6 +57,13 @@ class LazyGroup(click.Group):
         from primbench.cli.primitive import command_of
 
         return command_of(problem_class(primitive))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """click's own makes every command for the sake of its summary."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [*map(CompletionItem, names), *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
