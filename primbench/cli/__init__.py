@@ -62,8 +62,12 @@ class LazyGroup(click.Group):
         """click's own makes every command for the sake of its summary."""
         from click.shell_completion import CompletionItem
 
+        from primbench.registry import summaries
+
+        said = {**summaries(), **{name: summary for name, (_, summary) in COMMANDS.items()}}
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        return [*map(CompletionItem, names), *click.Command.shell_complete(self, ctx, incomplete)]
+        found = [CompletionItem(name, help=said.get(name)) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
