@@ -79,10 +79,10 @@ def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
         for pattern in (
             "*.py",
             "*.toml",
-            "cuda/*.cu",
             "Containerfile",
             "*.def",
             "*.sh",
+            "*.cu",
             "*.md",
             "filters/*",
             "NOTICE",
