@@ -46,7 +46,7 @@ def failed_if_skipped(node: pytest.Item | pytest.Collector, report: pytest.TestR
 
 
 # What takes minutes, and what asks for root's rights or downloads a kernel, is run by name alone.
-BY_NAME = [ROOT / "tests" / name for name in ("containers", "faults", "fuzz", "vm")]
+BY_NAME = [ROOT / "tests" / name for name in ("containers", "faults", "fuzz", "shipped", "vm")]
 
 
 def left_out(config: pytest.Config) -> list[Path]:
@@ -72,7 +72,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     )
     if folders and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
         terminal.write_line(
-            f"containers, machines, faults and fuzzing are left to CI, and run when asked for: pytest {folders}"
+            f"containers, machines, faults, fuzzing and what is shipped are left to CI, and run when asked for: pytest {folders}"
         )
 
 
@@ -166,11 +166,11 @@ def no_nvml() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def damaged(corrupt: Callable[[Path, int], str]) -> list[tuple[str, Place]]:
-    """What is seen of every tree with six damages each, and which: looked at once for all tests that read it."""
+    """What is seen of every tree with three damages each, and which: looked at once for all tests that read it."""
     found = []
-    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # 20 000 files, which take a disk a minute
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # 10 000 files, which take a disk a minute
     with tempfile.TemporaryDirectory(dir=in_memory) as folder, without_nvml():
-        for seed in range(6 * len(TREES)):
+        for seed in range(3 * len(TREES)):
             name = TREES[seed % len(TREES)]
             root = write_tree(Path(folder, "root"), name)
             damage = corrupt(root, seed)

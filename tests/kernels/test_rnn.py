@@ -139,7 +139,7 @@ def test_a_sample_stands_for_the_whole(
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(("layers", "bidirectional"), SHAPES)
+@pytest.mark.parametrize(("layers", "bidirectional"), EXTREMES)
 def test_gradients_of_weights_are_checked_where_few_steps_matter(
     cell: str, layers: int, bidirectional: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

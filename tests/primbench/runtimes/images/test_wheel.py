@@ -34,7 +34,13 @@ def test_the_wheel_holds_all_that_runs_here_and_says_so_itself(wheel: Path) -> N
             digest = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
             assert f"sha256={digest},{len(archive.read(name))}" == held[name]
     assert {f"primbench/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.py")} <= names
-    data = {"kernels/gemm/problem.py", "kernels/conv/implicit_gemm.cu", "suites/quick.toml", "suites/NOTICE", "py.typed"}
+    data = {
+        "kernels/gemm/problem.py",
+        "kernels/conv/implicit_gemm.cu",
+        "suites/quick.toml",
+        "suites/NOTICE",
+        "py.typed",
+    }
     assert {f"primbench/{name}" for name in data | {"containers/Containerfile"}} <= names
     assert not [name for name in names if "__pycache__" in name or "direct_url" in name]
 
