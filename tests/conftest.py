@@ -71,9 +71,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.path.relpath(folder, session.config.invocation_params.dir) for folder in left_out(session.config)
     )
     if folders and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
-        terminal.write_line(
-            f"containers, machines, faults, fuzzing and what is shipped are left to CI, and run when asked for: pytest {folders}"
-        )
+        left = "containers, machines, faults, fuzzing and what is shipped"
+        terminal.write_line(f"{left} are left to CI, and run when asked for: pytest {folders}")
 
 
 @pytest.hookimpl(wrapper=True)
