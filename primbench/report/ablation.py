@@ -41,9 +41,16 @@ def to_csv(found: Waterfall) -> str:
 
 
 def tables(found: Waterfall) -> list[Table]:
-    """One a case, and one of the mean of all cases where there are several."""
-    cases = found.comparison.arms[0].cases if found.comparison.arms else []
-    return [*(_table(found, case) for case in cases), *([_means(found)] if len(cases) > 1 else [])]
+    """One a case, and one of the mean of all cases where there are several of which any could be told."""
+    cases = _cases(found)
+    return [
+        *(_table(found, case) for case in cases),
+        *([_means(found)] if len(cases) > 1 and _has_means(found) else []),
+    ]
+
+
+def _cases(found: Waterfall) -> list[CaseComparison]:
+    return found.comparison.arms[0].cases if found.comparison.arms else []
 
 
 def _title(found: Waterfall, of: str, pairs: int) -> str:
@@ -87,6 +94,11 @@ def _rows(found: Waterfall, arm: ArmComparison, case: CaseComparison) -> Iterato
         ]
 
 
+def _has_means(found: Waterfall) -> bool:
+    """Not where the machine was too busy in every case, or every arm failed: the rows of the cases say so."""
+    return any(arm.mean for arm in [*found.comparison.arms, *(step.arm for step in found.steps)])
+
+
 def _means(found: Waterfall) -> Table:
     pairs, rows = 0, []
     for arm in found.comparison.arms:
@@ -95,7 +107,7 @@ def _means(found: Waterfall) -> Table:
         pairs = max(pairs, mean.pairs if mean else 0)
         rows.append([arm.name, _ratio(mean), shown_ratio(arm.mean.ratio) if arm.mean else UNKNOWN])
     rows += [[name, "", _ratio(arm.mean)] for name, arm in found.wholes.items()]
-    name = f"geometric mean of {len(found.comparison.arms[0].cases)} cases"
+    name = f"geometric mean of {len(_cases(found))} cases"
     return Table(_title(found, name, pairs), [COLUMNS[0], *COLUMNS[3:5]], rows, [])
 
 
@@ -120,4 +132,5 @@ def _notes(found: Waterfall) -> list[str]:
         for arm in found.comparison.arms
         if arm.effect in OTHERS
     ]
-    return [*others, *found.comparison.notes, *found.notes]
+    without = ["no geometric mean: no case could be told"] if len(_cases(found)) > 1 and not _has_means(found) else []
+    return [*others, *without, *found.comparison.notes, *found.notes]

@@ -130,12 +130,14 @@ def test_a_quota_holds_where_it_was_asked_for(workers: list[Worker]) -> None:
 
 def test_a_waterfall_is_printed_with_a_row_an_ingredient(ablated: tuple[str, Any, Any]) -> None:
     engine, done, _ = ablated
+    """And one of the means, unless the machine was too busy to tell of any case."""
     titles = [line for line in done.stdout.splitlines() if "by runc" in line]
     assert all(f"{engine} by runc, one ingredient after the other  (1 pair;" in title for title in titles)
-    assert ["gemm", "geometric", "launch"] == sorted(title.split()[0] for title in titles)
+    means = [] if "no geometric mean: no case could be told" in done.stdout else ["geometric"]
+    assert ["gemm", *means, "launch"] == sorted(title.split()[0] for title in titles)
     rows = [line.strip() for line in done.stdout.splitlines()]
     for name in [*ARMS[1:], "all of it", "all of it and no new privileges, CPU quota"]:
-        assert 3 == len([row for row in rows if row.startswith(f"{name}  ")]), name
+        assert len(titles) == len([row for row in rows if row.startswith(f"{name}  ")]), name
     assert "left out: CPUs of another node: " in done.stdout
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from primbench.compare import compare
 from primbench.experiments.ablation import Waterfall, waterfall
-from primbench.measurement import Measurement, Samples
+from primbench.measurement import HostReading, Measurement, Samples
 from primbench.registry import build
 from primbench.report.ablation import text, to_csv, to_json, to_markdown
 from primbench.results.file import Results
@@ -92,6 +92,21 @@ def test_several_cases_have_a_table_each_and_one_of_their_mean(made_study: MadeS
     assert rows[2].startswith("seccomp 1.200 [")
     assert rows[2].endswith("] 1.200")
     assert rows[4].startswith("all of it 1.200 [")
+
+
+def test_a_machine_too_busy_in_every_case_leaves_a_note_for_the_table_of_means(made_study: MadeStudy) -> None:
+    waiting = HostReading(duration_s=1.0, cpu_time_s=0.4, voluntary_switches=0, involuntary_switches=9, waited_s=0.6)
+    results = made_study(ARMS, [case(64), case(128)], lambda *which: replace(measured(*which), host=waiting))
+    found = lines(waterfall(results, compare(results)))
+    assert ["gemm m=64", "gemm m=128"] == [
+        " ".join(line.split()[:2])
+        for line in found
+        if line.endswith("(8 pairs; ratio of times, with its 95 % interval)")
+    ]
+    assert 2 * len([*ARMS, "all of it"]) == len(
+        [line for line in found if line.endswith("inconclusive: too busy to tell")]
+    ), found
+    assert "no geometric mean: no case could be told" in found
 
 
 def test_an_ingredient_that_was_not_measured_has_a_row_with_the_reason(made_study: MadeStudy) -> None:
