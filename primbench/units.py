@@ -10,26 +10,21 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
-from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from primbench.errors import InvalidRequest
 
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
+
 TimeUnit = Literal["ns", "us", "ms", "s"]
 
-_DURATIONS = {
-    "ns": Fraction(1, 10**9),
-    "us": Fraction(1, 10**6),
-    "ms": Fraction(1, 10**3),
-    "s": Fraction(1),
-    "min": Fraction(60),
-    "h": Fraction(3600),
-}
-_SIZES = {"B": Fraction(1)}
-_SIZES |= {f"{prefix}B": Fraction(1000**power) for power, prefix in enumerate("kMGT", 1)}
-_SIZES |= {f"{prefix}iB": Fraction(1024**power) for power, prefix in enumerate("KMGT", 1)}
-_QUANTITY = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z%]+)\s*", re.ASCII)
+_DURATIONS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_SIZES_BYTES = {"B": 1}
+_SIZES_BYTES |= {f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)}
+_SIZES_BYTES |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
+_QUANTITY = r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z%]+)\s*"
 
 _TIME_EXPONENTS: dict[TimeUnit, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P")
@@ -40,17 +35,17 @@ _MOST_DIGITS = 5
 
 def parse_duration(text: str) -> float:
     """Seconds of "10us", "200ms", "0.5s", "1.5min". Raises InvalidRequest."""
-    return float(_parse(text, _DURATIONS, "duration", "200ms"))
+    return float(_parse(text, _DURATIONS_NS, "duration", "200ms") / 10**9)
 
 
 def parse_fraction(text: str) -> float:
     """0.005 of "0.5%". Raises InvalidRequest."""
-    return float(_parse(text, {"%": Fraction(1, 100)}, "percentage", "0.5%"))
+    return float(_parse(text, {"%": 1}, "percentage", "0.5%") / 100)
 
 
 def parse_size(text: str) -> int:
     """Bytes of "64B", "4KiB" (1024) or "1GB" (10^9). Raises InvalidRequest, also for a part of a byte."""
-    size_bytes = _parse(text, _SIZES, "size", "4KiB")
+    size_bytes = _parse(text, _SIZES_BYTES, "size", "4KiB")
     if size_bytes.denominator != 1:
         raise InvalidRequest(f"size {text!r}: {float(size_bytes):g} bytes is not a whole number of bytes")
     return int(size_bytes)
@@ -77,9 +72,10 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
-def _parse(text: str, units: dict[str, Fraction], kind: str, example: str) -> Fraction:
-    # Fractions, because 5 * 1e-6 is not the double nearest to 5 us.
-    match = _QUANTITY.fullmatch(text)
+def _parse(text: str, units: dict[str, int], kind: str, example: str) -> Fraction:
+    from fractions import Fraction  # 5 * 1e-6 is not the double nearest to 5 us
+
+    match = re.fullmatch(_QUANTITY, text, re.ASCII)
     if match is None or match[2] not in units:
         raise InvalidRequest(
             f"{kind} {text!r}: expected a number and one of the units {', '.join(units)}, as in {example}"
@@ -172,6 +168,8 @@ def _supported_digits(value: float, noise: float | None) -> int:
 
 def _rounded(value: float, digits: int) -> Decimal:
     """Rounded first, scaled after: 999.9 us to 3 digits is 1.00 ms, and trailing zeros stay."""
+    from decimal import Decimal
+
     return Decimal(f"{value:.{digits - 1}e}") if value else Decimal(0)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import pkgutil
+import itertools
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -76,7 +77,8 @@ def names() -> list[str]:
 
 @functools.cache
 def _files() -> list[str]:
-    return [module.name for module in pkgutil.iter_modules(__path__)]
+    names = itertools.chain(*map(os.listdir, __path__))
+    return [name.removesuffix(".py") for name in names if name.endswith(".py") and not name.startswith("_")]
 
 
 def devices_of(name: str) -> tuple[str, ...]:

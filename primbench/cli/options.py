@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from primbench import backends, units
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
@@ -16,6 +15,8 @@ from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, 
 from primbench.system.files import parse_cpu_list
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from primbench.baselines.yardstick import Yardstick
     from primbench.spec.arm import Arm
     from primbench.spec.method import Method
@@ -59,7 +60,7 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(rows)
 
 
-_PLAIN = re.compile(r"'([\w.:+-]+)'")  # needs no quotes
+_PLAIN = r"'([\w.:+-]+)'"  # needs no quotes
 
 
 def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
@@ -77,7 +78,7 @@ def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
             return written[0]
         if found.is_flag:
             return found.opts[0] if value == "True" else (found.secondary_opts or found.opts)[0]
-        plain = _PLAIN.fullmatch(value)
+        plain = re.fullmatch(_PLAIN, value)
         return f"{found.opts[0]} {plain[1] if plain else value}".rstrip()
 
     return re.sub(r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)", option, message)
@@ -104,6 +105,8 @@ def complete(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
 
 def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str] | list[CompletionItem]:
     """The name of a shipped suite or, once none fits, a file."""
+    from click.shell_completion import CompletionItem
+
     import primbench.suites as suites
 
     return complete(suites.names)(ctx, parameter, incomplete) or [CompletionItem(incomplete, type="file")]
