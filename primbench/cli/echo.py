@@ -10,7 +10,3 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     from primbench.report.plain import lines
 
     click.echo(lines(text), err=err, nl=nl)
-
-
-def first_line(doc: str | None) -> str:
-    return (doc or "").strip().splitlines()[0]

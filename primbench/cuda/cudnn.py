@@ -16,8 +16,8 @@ from primbench.errors import PrimbenchError, UnsupportedCase
 
 # cudnnDataType_t
 DATA_TYPE = {"float32": 0, "float64": 1, "float16": 2, "int8": 3, "int32": 4, "bfloat16": 9}
-# cudnnMathType_t: tensor cores on inputs as they are, on float32 rounded to their formats, not at all.
-TENSOR_OP_MATH, TENSOR_OP_MATH_ALLOW_CONVERSION, FMA_MATH = 1, 2, 3
+# cudnnMathType_t: tensor cores on inputs as they are, not at all.
+TENSOR_OP_MATH, FMA_MATH = 1, 3
 
 _MESSAGE_BYTES = 1024
 _REFUSED = 3000  # CUDNN_STATUS_NOT_SUPPORTED and, up to 3999, its reasons

@@ -13,7 +13,7 @@ from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
 from primbench.kernels.launch import Launch
 from primbench.registry import setup_of
-from primbench.timing.verify import verify
+from primbench.timing.verify import check_output
 
 pytestmark = [
     pytest.mark.gpu,
@@ -42,7 +42,7 @@ def test_every_kernel_gets_its_parameters_to_the_last_byte(
         with pytest.raises(UnsupportedCase, match="ask for call=driver"):
             setup(backend, problem)
         return
-    assert 0 == verify(backend, problem, setup(backend, problem), (), np.random.default_rng(0))
+    assert 0 == check_output(backend, problem, setup(backend, problem), problem.reference(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("call", ["kernel", "dispatch", "driver", "ctypes"])

@@ -25,7 +25,7 @@ from primbench.numa import mempolicy
 from primbench.numa.scan import memory_nodes
 from primbench.problem import Step
 from primbench.registry import setup_of
-from primbench.timing.verify import verify
+from primbench.timing.verify import check_output
 
 NODE = next(node.id for node in memory_nodes() if node.has_memory and node.allowed)
 
@@ -264,7 +264,7 @@ def step_of(problem: Memcpy) -> tuple[Step, Any]:
 
 def error_of(problem: Memcpy) -> float:
     step, inputs = step_of(problem)
-    return verify(OnCuda(), problem, step, inputs, np.random.default_rng(1))  # type: ignore[arg-type]
+    return check_output(OnCuda(), problem, step, problem.reference(np.random.default_rng(1), *inputs))  # type: ignore[arg-type]
 
 
 EVERY = [

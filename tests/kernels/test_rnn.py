@@ -17,7 +17,7 @@ from primbench.kernels.rnn import Rnn
 from primbench.kernels.rnn import problem as rnn
 from primbench.kernels.rnn.problem import FADING
 from primbench.registry import setup_of
-from primbench.timing.verify import verify
+from primbench.timing.verify import check_output
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 CELLS = ("vanilla", "lstm", "gru")
@@ -261,7 +261,7 @@ def set_up(name: str, problem: Rnn) -> Any:
     backend = open_backend(name, "cpu")
     inputs = problem.inputs(np.random.default_rng(0))
     step = setup_of("rnn", name)(backend, problem, *map(backend.put, inputs))
-    verify(backend, problem, step, inputs, np.random.default_rng(0))
+    check_output(backend, problem, step, problem.reference(np.random.default_rng(0), *inputs))
     return step
 
 
@@ -331,7 +331,7 @@ def test_stepwise_on_a_gpu_with_its_pointwise_kernels_replaced(cell: str, layers
     operands = problem.operands([torch.from_numpy(array) for array in inputs])
     backend.empty = lambda shape, dtype: torch.empty(shape)
     step = _stepwise(torch, backend, problem, operands)
-    verify(backend, problem, step, inputs, np.random.default_rng(0))
+    check_output(backend, problem, step, problem.reference(np.random.default_rng(0), *inputs))
     chains = layers * (2 if bidirectional else 1)
     products_and_cells = {"mm": chains * (1 + 5), f"_thnn_fused_{cell}_cell": chains * 5, "stack": chains}
     assert products_and_cells | ({"cat": layers} if bidirectional else {}) == calls_of(step)

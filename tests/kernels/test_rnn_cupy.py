@@ -18,7 +18,7 @@ from primbench.kernels.rnn import Rnn, _cudnn
 from primbench.kernels.rnn import cupy as rnn_cupy
 from primbench.kernels.rnn._network import Network
 from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
-from primbench.timing.verify import verify
+from primbench.timing.verify import check_output
 
 LEFT_BY_FORWARD, LEFT_BY_BWD_DATA = 1, 2
 
@@ -141,7 +141,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Any:
 def step_of(backend: Any, problem: Rnn) -> Any:
     inputs = problem.inputs(np.random.default_rng(0))
     step = rnn_cupy.cupy_rnn(backend, problem, *map(backend.put, inputs))
-    verify(backend, problem, step, inputs, np.random.default_rng(0))
+    check_output(backend, problem, step, problem.reference(np.random.default_rng(0), *inputs))
     return step
 
 
