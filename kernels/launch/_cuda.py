@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.errors import PrimbenchError
 from primbench.problem import described
 
 if TYPE_CHECKING:
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 
 Replay = tuple[int, "Step"]
 """How many nodes a captured graph has, and the call that launches it."""
-
-
-def refuse_what_cpus_do(problem: Launch) -> None:
-    if problem.call in ("getppid", "thread_wake", "process_start"):
-        raise UnsupportedCase(f"{problem.call} is a call of the CPU: ask for device=cpu")
 
 
 def cuda_step(

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from primbench.kernels.launch._cuda import Replay, cuda_step, parameters, refuse_what_cpus_do
+from primbench.kernels.launch._cuda import Replay, cuda_step, parameters
+from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, kernel
 
@@ -19,11 +20,8 @@ _ONE = (1,)  # grid and block
 @kernel("launch", "cupy")
 @sealable
 def cupy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
-    refuse_what_cpus_do(problem)
-    if problem.call in ("driver", "ctypes"):
-        from primbench.kernels.launch._driver import driver_step
-
-        return driver_step(backend, problem)
+    if (step := step_without_framework(backend, problem)) is not None:
+        return step
     launches, output = _addition(backend, problem, *inputs) if inputs else _raw_kernels(backend, problem)
     return cuda_step(backend, problem, launches, lambda enqueue: _replay(backend, enqueue, output))
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.launch._cuda import Replay, cuda_step, refuse_what_cpus_do
+from primbench.kernels.launch._cuda import Replay, cuda_step
+from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, kernel
 
@@ -20,18 +21,10 @@ if TYPE_CHECKING:
 @sealable
 def numba_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     """One call is made here, so that no later one compiles."""
-    on_cpu = backend.device == "cpu"
-    if on_cpu and (problem.call != "dispatch" or problem.nodes):
-        from primbench.kernels.launch._host import host_step
-
-        return host_step(problem)
-    if on_cpu:
+    if (step := step_without_framework(backend, problem)) is not None:
+        return step
+    if backend.device == "cpu":
         return _function(backend, *inputs)
-    refuse_what_cpus_do(problem)
-    if problem.call in ("driver", "ctypes"):
-        from primbench.kernels.launch._driver import driver_step
-
-        return driver_step(backend, problem)
     if problem.parameter_bytes:
         raise UnsupportedCase("a kernel of Numba takes scalars and arrays only: ask for call=driver")
     return cuda_step(backend, problem, [_kernel(backend, *inputs)], _no_graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, kernel
 
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
 @kernel("launch", "numpy")
 @sealable
 def numpy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
+    if (step := step_without_framework(backend, problem)) is not None:
+        return step
     import numpy as np
 
-    if problem.call != "dispatch" or problem.nodes:
-        from primbench.kernels.launch._host import host_step
-
-        return host_step(problem)
     return functools.partial(np.add, inputs[0], np.float32(1), backend.empty((1,), "float32"))

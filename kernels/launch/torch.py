@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.launch._cuda import Replay, cuda_step, refuse_what_cpus_do
+from primbench.kernels.launch._cuda import Replay, cuda_step
+from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch._sealed import sealable
-from primbench.problem import Step, kernel
+from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.launch.problem import Launch
@@ -19,25 +20,14 @@ if TYPE_CHECKING:
 @sealable
 def torch_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     """torch.add, or zero_ where an empty kernel is asked for, each of one element."""
-    import torch
-
-    on_cpu = backend.device == "cpu"
-    if on_cpu and (problem.call != "dispatch" or problem.nodes):
-        from primbench.kernels.launch._host import host_step
-
-        return host_step(problem)
-    refuse_what_cpus_do(problem)
-    if problem.call in ("driver", "ctypes"):
-        from primbench.kernels.launch._driver import driver_step
-
-        return driver_step(backend, problem)
+    if (step := step_without_framework(backend, problem)) is not None:
+        return step
     if problem.parameter_bytes:
         raise UnsupportedCase("torch launches no kernels with parameters of one's own: ask for call=driver")
     y = backend.empty((1,), "float32")
-    launch: Any = functools.partial(torch.add, inputs[0], 1, out=y) if inputs else functools.partial(y.zero_)
-    launch.algorithm = "torch.add" if inputs else "torch.Tensor.zero_"
-    if on_cpu:
-        return launch  # type: ignore[no-any-return]
+    launch = _addition(inputs[0], y) if inputs else _zeroing(y)
+    if backend.device == "cpu":
+        return launch
 
     def capture(enqueue: Callable[[], None]) -> Replay:
         graph = backend.capture(enqueue)
@@ -50,3 +40,13 @@ def torch_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
         return graph.nodes, step
 
     return cuda_step(backend, problem, [launch] * max(1, problem.nodes), capture)
+
+
+def _addition(x: Any, y: Any) -> Step:
+    import torch
+
+    return described(functools.partial(torch.add, x, 1, out=y), algorithm="torch.add")
+
+
+def _zeroing(y: Any) -> Step:
+    return described(functools.partial(y.zero_), algorithm="torch.Tensor.zero_")

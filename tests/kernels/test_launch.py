@@ -17,8 +17,9 @@ from click.testing import Result
 from primbench import Method, measure, setup
 from primbench.cli.primitive import entries_of
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase
-from primbench.kernels.launch._cuda import cuda_step, parameters, refuse_what_cpus_do
+from primbench.kernels.launch._cuda import cuda_step, parameters
 from primbench.kernels.launch._driver import ptx
+from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch.problem import CALLS, MAX_PARAMETER_BYTES, OF_CPUS, Launch
 from primbench.measurement import Measurement, Samples, Trace
 
@@ -58,7 +59,7 @@ def test_a_cpu_has_neither_graphs_nor_parameters(problem: Launch) -> None:
 @pytest.mark.parametrize("call", OF_CPUS)
 def test_what_a_cpu_does_is_refused_on_a_gpu(call: str) -> None:
     with pytest.raises(UnsupportedCase, match=f"{call} is a call of the CPU: ask for device=cpu"):
-        refuse_what_cpus_do(Launch(call))
+        step_without_framework(SimpleNamespace(device="cuda:0"), Launch(call))
 
 
 def test_an_empty_call_is_timed_unchecked_and_says_why() -> None:

@@ -1,0 +1,33 @@
+"""Which calls no framework takes part in: they are the same beside every one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import UnsupportedCase
+from primbench.kernels.launch.problem import OF_CPUS
+
+if TYPE_CHECKING:
+    from primbench.kernels.launch.problem import Launch
+    from primbench.problem import Step
+
+
+def step_without_framework(backend: Any, problem: Launch) -> Step | None:
+    """None where the framework makes the call. Raises UnsupportedCase for what the kind of device does not have."""
+    if backend.device == "cpu":
+        return None if problem.call == "dispatch" and not problem.nodes else _on_cpu(problem)
+    if problem.call in OF_CPUS:
+        raise UnsupportedCase(f"{problem.call} is a call of the CPU: ask for device=cpu")
+    return _by_driver(backend, problem) if problem.call in ("driver", "ctypes") else None
+
+
+def _on_cpu(problem: Launch) -> Step:
+    from primbench.kernels.launch._host import host_step
+
+    return host_step(problem)
+
+
+def _by_driver(backend: Any, problem: Launch) -> Step:
+    from primbench.kernels.launch._driver import driver_step
+
+    return driver_step(backend, problem)
