@@ -47,19 +47,11 @@ class Geometry:
     axes: tuple[Axis, Axis]
 
     @property
-    def p(self) -> int:
-        return self.axes[0].outputs
-
-    @property
-    def q(self) -> int:
-        return self.axes[1].outputs
-
-    @property
     def computed(self) -> tuple[int, int, int, int]:
         """Shape of what the direction computes, n c h w."""
         down, across = self.axes
         return {
-            "forward": (self.n, self.k, self.p, self.q),
+            "forward": (self.n, self.k, down.outputs, across.outputs),
             "bwd_data": (self.n, self.c, down.image, across.image),
             "bwd_weights": (self.k, self.c // self.groups, down.taps, across.taps),
         }[self.direction]
@@ -67,9 +59,10 @@ class Geometry:
     @property
     def terms(self) -> int:
         """Products that are summed into an element, those with the padding included."""
-        taps = self.axes[0].taps * self.axes[1].taps
+        down, across = self.axes
+        taps = down.taps * across.taps
         return {
             "forward": self.c // self.groups * taps,
             "bwd_data": self.k // self.groups * taps,
-            "bwd_weights": self.n * self.p * self.q,
+            "bwd_weights": self.n * down.outputs * across.outputs,
         }[self.direction]

@@ -37,29 +37,29 @@ def sampled(
 
 def _forward(conv: Geometry, x: Array, w: Array, n: Array, k: Array, p: Array, q: Array) -> Array:
     """[elements, c/groups, r, s]"""
-    across, along = conv.axes
+    down, across = conv.axes
     channels = conv.c // conv.groups
     c = k[:, None] // (conv.k // conv.groups) * channels + np.arange(channels)
-    rows, columns = _pixels(across, p[:, None], _taps(across)), _pixels(along, q[:, None], _taps(along))
+    rows, columns = _pixels(down, p[:, None], _taps(down)), _pixels(across, q[:, None], _taps(across))
     return _picked(x, n[:, None], c, rows, columns) * w[k].astype(np.float64)
 
 
 def _bwd_data(conv: Geometry, dy: Array, w: Array, n: Array, c: Array, h: Array, col: Array) -> Array:
     """[elements, k/groups, r, s]"""
-    across, along = conv.axes
+    down, across = conv.axes
     filters, channels = conv.k // conv.groups, conv.c // conv.groups
     k = c[:, None] // channels * filters + np.arange(filters)
-    rows, columns = _outputs(across, h[:, None], _taps(across)), _outputs(along, col[:, None], _taps(along))
+    rows, columns = _outputs(down, h[:, None], _taps(down)), _outputs(across, col[:, None], _taps(across))
     weights: Array = w[k, c[:, None] % channels].astype(np.float64)
     return _picked(dy, n[:, None], k, rows, columns) * weights
 
 
 def _bwd_weights(conv: Geometry, dy: Array, x: Array, k: Array, c: Array, r: Array, s: Array) -> Array:
     """[elements, n, p, q]"""
-    across, along = conv.axes
+    down, across = conv.axes
     channel = k // (conv.k // conv.groups) * (conv.c // conv.groups) + c
-    rows = _pixels(across, np.arange(conv.p), r[:, None])
-    columns = _pixels(along, np.arange(conv.q), s[:, None])
+    rows = _pixels(down, np.arange(down.outputs), r[:, None])
+    columns = _pixels(across, np.arange(across.outputs), s[:, None])
     images = np.arange(conv.n)[None]
     return _picked(x, images, channel[:, None], rows, columns) * dy[images, k[:, None]].astype(np.float64)
 

@@ -119,11 +119,7 @@ class Conv(Problem, name="conv"):
     @property
     def output_shape(self) -> tuple[int, ...]:
         """Of what the direction computes."""
-        return {
-            "forward": self.response_shape,
-            "bwd_data": self.image_shape,
-            "bwd_weights": self.filter_shape,
-        }[self.direction]
+        return self.stored(self.geometry.computed)
 
     def stored(self, nchw: tuple[Any, ...]) -> tuple[Any, ...]:
         """Four things in the order of the axes in memory."""
