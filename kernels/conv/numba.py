@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,76 +40,74 @@ def _refuse(problem: Conv, *, on_cpu: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _ChannelsLast:
-    """Images as array[n,h,w,g,c]; of those stored otherwise, each one as it is stored, [c,hw], and here, [hw,c]."""
+class _Rearranged:
+    """An array as the kernels want it. copies: its parts as they are stored, and here; none where it is used as it is.
+
+    copy: one into the other, (source, target).
+    """
 
     array: Array
     copies: list[tuple[Array, Array]]
+    copy: Callable[[Array, Array], None]
 
     def load(self) -> None:
-        from primbench.kernels.gemm._numba_cpu import transpose
-
         for stored, here in self.copies:
-            transpose(stored, here)
+            self.copy(stored, here)
 
     def store(self) -> None:
-        from primbench.kernels.gemm._numba_cpu import transpose
-
         for stored, here in self.copies:
-            transpose(here, stored)
+            self.copy(here, stored)
 
 
-def _channels_last(problem: Conv, array: Array) -> _ChannelsLast:
+def _channels_last(problem: Conv, array: Array) -> _Rearranged:
+    """Images as array[n,h,w,g,c]; of those stored otherwise, each one as it is stored, [c,hw], and here, [hw,c]."""
     import numpy as np
+
+    from primbench.kernels.gemm._numba_cpu import transpose
 
     n, channels, height, width = problem.as_nchw(array).shape
     split = (n, height, width, problem.groups, channels // problem.groups)
     if problem.layout == "nhwc":
-        return _ChannelsLast(array.reshape(split), [])
+        return _Rearranged(array.reshape(split), [], transpose)
     here = np.empty((n, height * width, channels), array.dtype)
     stored = array.reshape(n, channels, height * width)
-    return _ChannelsLast(here.reshape(split), list(zip(stored, here, strict=True)))
+    return _Rearranged(here.reshape(split), list(zip(stored, here, strict=True)), transpose)
+
+
+def _tap_by_tap(problem: Conv, array: Array) -> _Rearranged:
+    """Filters as array[g,r,s,c,k], [g,r,s,k,c] or, for their own gradient, [g,k,r,s,c]."""
+    import numpy as np
+
+    filters = problem.as_nchw(array)
+    order = {"forward": (0, 3, 4, 2, 1), "bwd_data": (0, 3, 4, 1, 2), "bwd_weights": (0, 1, 3, 4, 2)}
+    stored = filters.reshape(problem.groups, -1, *filters.shape[1:]).transpose(order[problem.direction])
+    here = np.empty(stored.shape, stored.dtype)
+    return _Rearranged(here, [(stored, here)], lambda source, target: np.copyto(target, source))
 
 
 def _cpu_step(problem: Conv, x: Array, w: Array, y: Array) -> Step:
     """The kernels want the channels last and the filters tap by tap: what is stored otherwise is copied in the step."""
-    import numpy as np
-
     from primbench.kernels.conv import _numba_cpu as compiled
 
-    groups, direction = problem.groups, problem.direction
-    x_last, y_last = _channels_last(problem, x), _channels_last(problem, y)
-    stored = problem.as_nchw(w).reshape(groups, -1, *problem.as_nchw(w).shape[1:])  # [g,k,c,r,s]
-    order = {"forward": (0, 3, 4, 2, 1), "bwd_data": (0, 3, 4, 1, 2), "bwd_weights": (0, 1, 3, 4, 2)}[direction]
-    stored = stored.transpose(order)
-    filters = np.empty(stored.shape, stored.dtype)
-    geometry = tuple(tuple(getattr(axis, name) for axis in problem.axes) for name in ("stride", "pad", "dilation"))
+    images, responses, filters = _channels_last(problem, x), _channels_last(problem, y), _tap_by_tap(problem, w)
+    direct, arguments, result = {
+        "forward": (compiled.forward, (images, filters, responses), y),
+        "bwd_data": (compiled.bwd_data, (responses, filters, images), x),
+        "bwd_weights": (compiled.bwd_weights, (responses, images, filters), w),
+    }[problem.direction]
+    output = arguments[-1]
+    inputs = [each for each in (images, responses, filters) if each is not output]
+    arrays = [each.array for each in arguments]
+    geometry = [tuple(getattr(axis, name) for axis in problem.axes) for name in ("stride", "pad", "dilation")]
 
-    def forward() -> Array:
-        x_last.load()
-        np.copyto(filters, stored)
-        compiled.forward(x_last.array, filters, y_last.array, *geometry)
-        y_last.store()
-        return y
+    def step() -> Array:
+        for each in inputs:
+            each.load()
+        direct(*arrays, *geometry)
+        output.store()
+        return result
 
-    def bwd_data() -> Array:
-        y_last.load()
-        np.copyto(filters, stored)
-        compiled.bwd_data(y_last.array, filters, x_last.array, *geometry)
-        x_last.store()
-        return x
-
-    def bwd_weights() -> Array:
-        x_last.load()
-        y_last.load()
-        compiled.bwd_weights(y_last.array, x_last.array, filters, *geometry)
-        np.copyto(stored, filters)
-        return w
-
-    return described(
-        {"forward": forward, "bwd_data": bwd_data, "bwd_weights": bwd_weights}[direction],
-        algorithm="direct, 2 elements by 4 terms",
-    )
+    return described(step, algorithm="direct, 2 elements by 4 terms")
 
 
 def _cuda_step(backend: Any, problem: Conv, x: Any, w: Any, y: Any) -> Step:
