@@ -13,7 +13,7 @@ from primbench.timing.inputs import input_sets
 from primbench.timing.pages import extents_of
 from primbench.timing.phases import Phases
 from primbench.timing.sampling import CLOCK, Clock, Pace
-from primbench.timing.verify import on_host, poison
+from primbench.timing.verify import rewritten
 
 if TYPE_CHECKING:
     from primbench.backends import Backend
@@ -102,14 +102,8 @@ class Together:
         """None where it was not asked for. Raises VerificationError on every rank where one has a wrong element."""
         if not self._method.check:
             return None
-        backend, seed = self._backend, self._method.seed
-        output = step()
-        backend.synchronize()
-        poison(backend, output)
-        output = step()
-        backend.synchronize()
-        found = on_host(backend, output)
-        mine = [cast("Collective", self._problem).count_wrong(found, seed), int(found.size)]
+        found = rewritten(self._backend, step)
+        mine = [cast("Collective", self._problem).count_wrong(found, self._method.seed), int(found.size)]
         wrong, of = self._group.agree(mine, _summed)
         if wrong:
             raise VerificationError(f"wrong result: {wrong} of {of} elements on {self._group.size} ranks")

@@ -21,12 +21,7 @@ def check_output(backend: Backend, problem: Problem, step: Step, reference: Refe
 
     Raises VerificationError where it exceeds the problem's tolerance or an element was not written.
     """
-    output = step()
-    backend.synchronize()
-    poison(backend, output)
-    output = step()
-    backend.synchronize()
-    host = on_host(backend, output)
+    host = rewritten(backend, step)
     unwritten = count_unwritten(host)
     if unwritten:
         raise VerificationError(f"{unwritten} of {host.size} elements of the output were never written, or are NaN")
@@ -36,6 +31,16 @@ def check_output(backend: Backend, problem: Problem, step: Step, reference: Refe
             f"wrong result: error {error:.3g} of the natural size, tolerance {problem.tolerance():.3g}"
         )
     return error
+
+
+def rewritten(backend: Backend, step: Step) -> Array:
+    """The output, in host memory, of a call that found it poisoned: what it did not write shows."""
+    output = step()
+    backend.synchronize()
+    poison(backend, output)
+    output = step()
+    backend.synchronize()
+    return on_host(backend, output)
 
 
 def poison(backend: Backend, output: Any) -> None:
