@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # The module signal itself takes milliseconds to import, in which Ctrl-C would show a traceback.
+# mypy has no types of _signal, which is the part of it written in C.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import sys

@@ -78,21 +78,24 @@ def _host_memory(backend: Any, problem: Any, node: int | None) -> HostMemory:
 def _torch_pinned(size_bytes: int) -> Array:
     import torch
 
-    return torch.empty(size_bytes, dtype=torch.int8, pin_memory=True).numpy()  # type: ignore[no-any-return]
+    array: Array = torch.empty(size_bytes, dtype=torch.int8, pin_memory=True).numpy()
+    return array
 
 
 def _cupy_pinned(size_bytes: int) -> Array:
     import cupyx
     import numpy as np
 
-    return cupyx.empty_pinned((size_bytes,), np.int8)  # type: ignore[no-any-return]
+    array: Array = cupyx.empty_pinned((size_bytes,), np.int8)
+    return array
 
 
 def _numba_pinned(size_bytes: int) -> Array:
     import numpy as np
     from numba import cuda
 
-    return cuda.pinned_array(size_bytes, np.int8)  # type: ignore[no-any-return]
+    array: Array = cuda.pinned_array(size_bytes, np.int8)
+    return array
 
 
 _PINNED_BY: dict[str, Callable[[int], Array]] = {"torch": _torch_pinned, "cupy": _cupy_pinned, "numba": _numba_pinned}

@@ -39,10 +39,13 @@ class TorchCpu:
 
     def get(self, array: Any) -> Array:
         name = str(array.dtype).removeprefix("torch.")
+        host: Array
         if name == "bfloat16" or name.startswith("float8"):
             bits = self._torch.int16 if array.element_size() == 2 else self._torch.int8
-            return array.view(bits).cpu().numpy().view(numpy_dtype(name.removesuffix("fn")))  # type: ignore[no-any-return]
-        return array.cpu().numpy()  # type: ignore[no-any-return]
+            host = array.view(bits).cpu().numpy()
+            return host.view(numpy_dtype(name.removesuffix("fn")))
+        host = array.cpu().numpy()
+        return host
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return self._torch.empty(shape, dtype=self.dtype(dtype), device=self.device)

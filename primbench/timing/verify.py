@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from primbench.dtypes import poison_host
 from primbench.errors import VerificationError
@@ -58,12 +58,12 @@ def poison(backend: Backend, output: Any) -> None:
 def on_host(backend: Backend, output: Any) -> Array:
     """What a step returned, as a host array, whichever of the forms of an output it has."""
     if _is_host_array(output):
-        return output  # type: ignore[no-any-return]
+        return output
     found: Array = output.get() if hasattr(output, "poison") else backend.get(output)
     return found
 
 
-def _is_host_array(output: Any) -> bool:
+def _is_host_array(output: Any) -> TypeGuard[Array]:
     import numpy as np
 
     return isinstance(output, np.ndarray)
