@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.cli.compare import FailOn, is_met
+from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
 from primbench.cli.measuring import resuming
 from primbench.cli.options import GroupedCommand, grouped
@@ -18,9 +19,7 @@ from primbench.cli.study import (
     DEFAULT_SIZES,
     carry_out,
     refuse_beside_resume,
-    request_of,
     resumed,
-    study_of,
     study_options,
 )
 from primbench.compare import Comparison
@@ -69,7 +68,7 @@ def _asked(values: Mapping[str, Any]) -> Study:
     entries = [(each.problem, each.labels) for each in suites.read(values["sizes"] or DEFAULT_SIZES, only=only)]
     base = ablation.bare(runner)
     title = f"{values['runtime']} by {runner}, one ingredient after the other"
-    study = study_of([ablation.HOST, base], entries, request_of(values), title=title)
+    study = study_of([ablation.HOST, base], entries, design_of(values), title=title)
     start = Start(backend=study.cases[0].backend, device=study.cases[0].device)
     left_out: dict[str, str] = {}
     cpuset = attempt(left_out, ablation.FAR_CPUS, lambda: ablation.far_cpus(study.cases[0].device))

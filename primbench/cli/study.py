@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from primbench import runtimes
 from primbench.cli import compare as comparing
 from primbench.cli.compare import FailOn, fail_on_option
 from primbench.cli.consent import check_own
-from primbench.cli.echo import say
+from primbench.cli.design import DEFAULT_PAIRS, MAX_TIME_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.measuring import (
     Begun,
     Entries,
@@ -35,7 +34,6 @@ from primbench.cli.options import (
     grouped,
     is_default,
     measuring_options,
-    method_of,
     parsed,
     placement_of,
 )
@@ -43,22 +41,16 @@ from primbench.cli.outputs import check_outputs
 from primbench.compare import Comparison, compare
 from primbench.compare.settled import is_settled
 from primbench.errors import InvalidRequest
-from primbench.experiments.study import LEAST_PAIRS, check_arms, check_build, having, run, to_run, whole_pairs
+from primbench.experiments.study import LEAST_PAIRS, check_build, run, to_run, whole_pairs
 from primbench.registry import primitives
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.arm import Arm, arm_of, parse_arm
-from primbench.spec.method import Method
-from primbench.spec.placement import Placement
-from primbench.spec.study import Study, with_itself
-from primbench.suites import MOST_PAIRS, StudyFile
-from primbench.workers.plan import plan
+from primbench.spec.study import Study
+from primbench.suites import MOST_PAIRS
 from primbench.workers.session import Session
 
 DEFAULT_SIZES = "small"
-DEFAULT_PAIRS = 8
-MOST_UNTIL = 40  # pairs of a study that is to end by itself
-MAX_TIME_S = 0.5  # of a metric in a process; what counts is how processes differ
 
 ALONE = ("processes", "dry_run", "roof", "against", "time_unit")
 """Options of measuring in one place, which mean nothing where several are compared."""
@@ -72,53 +64,6 @@ BEGUN_WITH = {
 HOST = Arm(name="host")
 
 Show = Callable[[Results, Comparison, Mapping[str, Any], FailOn], None]
-
-
-@dataclass(frozen=True)
-class Request:
-    """How a study is to be run, its arms and cases aside. placement: of cases whose arm has none of its own."""
-
-    backends: tuple[str, ...]
-    device: str | None
-    method: Method
-    pairs: int
-    until_settled: bool
-    seed: int
-    other_builds: bool
-    itself: bool
-    placement: Placement
-
-
-def request_of(
-    values: Mapping[str, Any],
-    suite: StudyFile | None = None,
-    placement: Placement = Placement(),  # noqa: B008 - frozen
-    default_pairs: int = DEFAULT_PAIRS,
-) -> Request:
-    """By the options, else by the suite, else by default. Raises InvalidRequest where the options contradict."""
-    seed = values["seed"]
-    if suite is not None and suite.seed is not None and is_default("seed"):
-        seed = suite.seed
-    pairs = values["pairs"]
-    if not pairs and _ends_itself(values):
-        pairs = MOST_UNTIL
-    return Request(
-        backends=values["backends"],
-        device=values["device"],
-        method=method_of(values, seed=seed, max_time_s=_max_time_s(values)),
-        pairs=pairs or (suite and suite.pairs) or default_pairs,
-        until_settled=values.get("until") is not None,
-        seed=seed,
-        other_builds=values.get("other_builds", False),
-        itself=values.get("itself", False),
-        placement=placement,
-    )
-
-
-def _max_time_s(values: Mapping[str, Any]) -> float:
-    if not is_default("max_time"):
-        return float(values["max_time"])
-    return MAX_TIME_S if is_default("min_time") else max(MAX_TIME_S, values["min_time"])
 
 
 def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> None:
@@ -144,8 +89,8 @@ def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
             raise InvalidRequest(f"--{name.replace('_', '-')} and --versus: it means nothing where places are compared")
     if values["resume"] is not None:
         raise InvalidRequest("--resume and --versus: go on with `primbench study --resume`")
-    request = request_of(values, placement=placement_of(values), default_pairs=VERSUS_PAIRS)
-    carry_out(study_of([HOST, *values["versus"]], entries, request), None, values)
+    design = design_of(values, placement=placement_of(values), default_pairs=VERSUS_PAIRS)
+    carry_out(study_of([HOST, *values["versus"]], entries, design), None, values)
 
 
 def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show: Show = _show) -> None:
@@ -188,7 +133,7 @@ def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:
     said = suites.study(source)
     arms = list(values["arms"]) or [_arm_of(source, written) for written in said.arms]
     entries = [(entry.problem, entry.labels) for entry in suites.read(source, only=values["primitives"] or None)]
-    return study_of(arms, entries, request_of(values, said), said.title if said.arms else "")
+    return study_of(arms, entries, design_of(values, said), said.title if said.arms else "")
 
 
 def _source(suite: str | None, values: Mapping[str, Any]) -> str:
@@ -208,43 +153,6 @@ def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:
         return parse_arm(written) if isinstance(written, str) else arm_of(written)
     except InvalidRequest as error:
         raise InvalidRequest(f"{source}: {error}") from None
-
-
-def study_of(arms: Sequence[Arm], entries: Entries, request: Request, title: str = "") -> Study:
-    """Raises InvalidRequest where the arms cannot be compared or the cases not be had."""
-    arms, left_out = having(request.backends, arms)
-    if request.itself:
-        arms = with_itself(arms)
-    if left_out is not None:
-        if len(arms) < 2:
-            raise InvalidRequest(
-                f"{left_out}, and {arms[0].name} alone is nothing to compare: install it here, or name another arm "
-                "with an image"
-            )
-        say(f"{left_out}, and {arms[0].name} is what others are compared with", err=True)
-    check_arms(arms)
-    cases = plan(
-        entries,
-        backends=request.backends,
-        device=request.device,
-        method=request.method,
-        placement=request.placement,
-        processes=1,
-        elsewhere=not any(arm.on_host_root for arm in arms),
-    )
-    return Study(
-        title=title,
-        arms=list(arms),
-        cases=cases,
-        pairs=request.pairs,
-        until_settled=request.until_settled,
-        seed=request.seed,
-        other_builds=request.other_builds,
-    )
-
-
-def _ends_itself(values: Mapping[str, Any]) -> bool:
-    return values.get("until") is not None or values.get("time_budget") is not None
 
 
 def refuse_beside_resume() -> None:
@@ -267,7 +175,7 @@ def resumed(held: Results, values: Mapping[str, Any]) -> Study:
         runtimes.check(arm)
     until_settled = values["until"] is not None or (study.until_settled and values["pairs"] is None)
     whole = len(whole_pairs(study, held.records))
-    more = MOST_UNTIL if _ends_itself(values) and whole >= study.pairs else 0
+    more = MOST_UNTIL if ends_itself(values) and whole >= study.pairs else 0
     return replace(study, pairs=values["pairs"] or study.pairs + more, until_settled=until_settled)
 
 

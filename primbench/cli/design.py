@@ -1,0 +1,107 @@
+"""How a study is to be run, by the options of the command line: its design."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from primbench.cli.echo import say
+from primbench.cli.measuring import Entries
+from primbench.cli.options import is_default, method_of
+from primbench.errors import InvalidRequest
+from primbench.experiments.study import check_arms, having
+from primbench.spec.arm import Arm
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
+from primbench.spec.study import Study, with_itself
+from primbench.suites import StudyFile
+from primbench.workers.plan import plan
+
+DEFAULT_PAIRS = 8
+MOST_UNTIL = 40  # pairs of a study that is to end by itself
+MAX_TIME_S = 0.5  # of a metric in a process; what counts is how processes differ
+
+
+@dataclass(frozen=True)
+class Design:
+    """How a study is to be run, its arms and cases aside. placement: of cases whose arm has none of its own."""
+
+    backends: tuple[str, ...]
+    device: str | None
+    method: Method
+    pairs: int
+    until_settled: bool
+    seed: int
+    other_builds: bool
+    itself: bool
+    placement: Placement
+
+
+def design_of(
+    values: Mapping[str, Any],
+    suite: StudyFile | None = None,
+    placement: Placement = Placement(),  # noqa: B008 - frozen
+    default_pairs: int = DEFAULT_PAIRS,
+) -> Design:
+    """By the options, else by the suite, else by default. Raises InvalidRequest where the options contradict."""
+    seed = values["seed"]
+    if suite is not None and suite.seed is not None and is_default("seed"):
+        seed = suite.seed
+    pairs = values["pairs"]
+    if not pairs and ends_itself(values):
+        pairs = MOST_UNTIL
+    return Design(
+        backends=values["backends"],
+        device=values["device"],
+        method=method_of(values, seed=seed, max_time_s=_max_time_s(values)),
+        pairs=pairs or (suite and suite.pairs) or default_pairs,
+        until_settled=values.get("until") is not None,
+        seed=seed,
+        other_builds=values.get("other_builds", False),
+        itself=values.get("itself", False),
+        placement=placement,
+    )
+
+
+def _max_time_s(values: Mapping[str, Any]) -> float:
+    if not is_default("max_time"):
+        return float(values["max_time"])
+    return MAX_TIME_S if is_default("min_time") else max(MAX_TIME_S, values["min_time"])
+
+
+def ends_itself(values: Mapping[str, Any]) -> bool:
+    return values.get("until") is not None or values.get("time_budget") is not None
+
+
+def study_of(arms: Sequence[Arm], entries: Entries, design: Design, title: str = "") -> Study:
+    """Raises InvalidRequest where the arms cannot be compared or the cases not be had."""
+    arms, left_out = having(design.backends, arms)
+    if design.itself:
+        arms = with_itself(arms)
+    if left_out is not None:
+        if len(arms) < 2:
+            raise InvalidRequest(
+                f"{left_out}, and {arms[0].name} alone is nothing to compare: install it here, or name another arm "
+                "with an image"
+            )
+        say(f"{left_out}, and {arms[0].name} is what others are compared with", err=True)
+    check_arms(arms)
+    cases = plan(
+        entries,
+        backends=design.backends,
+        device=design.device,
+        method=design.method,
+        placement=design.placement,
+        processes=1,
+        elsewhere=not any(arm.on_host_root for arm in arms),
+    )
+    return Study(
+        title=title,
+        arms=list(arms),
+        cases=cases,
+        pairs=design.pairs,
+        until_settled=design.until_settled,
+        seed=design.seed,
+        other_builds=design.other_builds,
+    )
