@@ -23,21 +23,19 @@ A suite is a study, too, where it names arms in which its entries are to be comp
 
 from __future__ import annotations
 
-import difflib
-import itertools
 import math
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import FileError, InvalidField, InvalidRequest
+from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value
-from primbench.registry import build, primitives, problem_class
+from primbench.registry import problem_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 if __name__ != "primbench.suites":
     raise ImportError(
@@ -45,20 +43,13 @@ if __name__ != "primbench.suites":
         "leave the checkout or start Python with -P, and import primbench.suites"
     )
 
-from primbench.suites.document import cut, read_document  # not where the folder is not the package
+# Not where the folder is not the package:
+from primbench.suites.document import cut
+from primbench.suites.parse import Row, Suite, parse, problems
 
 SIZES = ("small", "medium", "large")
-HEADER = ("title", "source", "licence", "note")
-STUDY = ("arm", "pairs", "seed")
-KEYS = (*HEADER, *STUDY, "defaults")
-"""What a suite can say besides its primitives."""
-LABELS = ("set", "application", "id", "label", "device")
-MOST_PAIRS = 1000
-"""Of a study, whether a suite or the command line asks for them."""
 
 _FOLDER = Path(__file__).parent
-_MAX_PROBLEMS = 10_000
-_INTEGERS = range(-(2**63), 2**63)  # TOML 1.0, "Integer"
 
 
 @dataclass(frozen=True)
@@ -85,26 +76,6 @@ class StudyFile:
     arms: list[Any]
     pairs: int | None
     seed: int | None
-
-
-@dataclass(frozen=True)
-class _Row:
-    """An entry as written, every field with all its values. where: "FILE: gemm entry 3"."""
-
-    where: str
-    primitive: str
-    fields: dict[str, list[Value]]
-    labels: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Suite:
-    source: str
-    title: str
-    rows: list[_Row]
-    arms: list[Any] = field(default_factory=list)
-    pairs: int | None = None
-    seed: int | None = None
 
 
 def names() -> list[str]:
@@ -169,10 +140,10 @@ def read(
     """
     suite = _load(name_or_path, set)
     given = {field: values for field, values in (overrides or {}).items() if values}
-    return [Entry(problem, row.labels) for row in _kept(suite, only or (), set) for problem in _problems(row, given)]
+    return [Entry(problem, row.labels) for row in _kept(suite, only or (), set) for problem in problems(row, given)]
 
 
-def _kept(suite: _Suite, only: Sequence[str], set_name: str | None) -> list[_Row]:
+def _kept(suite: Suite, only: Sequence[str], set_name: str | None) -> list[Row]:
     for primitive in only:
         problem_class(primitive)  # a misspelt primitive is not an empty selection
     kept = [
@@ -189,119 +160,20 @@ def _kept(suite: _Suite, only: Sequence[str], set_name: str | None) -> list[_Row
     return kept
 
 
-def _problems(row: _Row, replaced: Mapping[str, Sequence[Value]]) -> Iterator[Problem]:
-    """The product of the values of every field."""
-    lists: dict[str, Sequence[Value]] = {**row.fields, **replaced}
-    for values in itertools.product(*lists.values()):
-        fields = dict(zip(lists, values, strict=True))
-        try:
-            yield build(row.primitive, fields)
-        except InvalidRequest as error:
-            changed = " with " + ", ".join(f"{field}={fields[field]!r}" for field in replaced)
-            reason = str(error).removeprefix(f"{row.primitive} ")
-            kind = InvalidField if replaced else InvalidRequest  # what the file says is not worded as an option
-            raise kind(f"{row.where}{changed if replaced else ''}: {cut(reason)}") from None
-
-
-def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> _Suite:
+def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> Suite:
     """The whole suite, each entry checked; for small, medium and large the rows of that set alone."""
     source = os.fspath(name_or_path)
     if source in SIZES:
         if set_name not in (None, source):
             raise InvalidRequest(f"suite {source} with set {set_name!r}: {source} is itself a set, of sizes")
-        sizes = _suite(source, _FOLDER / "sizes.toml")
-        return _Suite(source, f"The {source} sizes of every primitive", _kept(sizes, (), source))
+        sizes = parse(source, _FOLDER / "sizes.toml")
+        return Suite(source, f"The {source} sizes of every primitive", _kept(sizes, (), source))
     shipped = {name: _FOLDER / f"{name}.toml" for name in names()}
     shipped |= {name: _FOLDER / "studies" / f"{name}.toml" for name in studies()}
-    return _suite(source, shipped.get(source, source))
-
-
-def _suite(source: str, path: str | os.PathLike[str]) -> _Suite:
     try:
-        document = read_document(source, path)
+        return parse(source, shipped.get(source, source))
     except FileNotFoundError:
         raise InvalidRequest(
             f"suite {source!r}: there are {', '.join([*names(), *studies()])}, and no such file; "
             "the path of a suite of your own ends in .toml"
         ) from None
-    _check_keys(source, document, [*KEYS, *primitives()])
-    for key in HEADER:
-        if not isinstance(document.get(key, ""), str):
-            raise FileError(f"{source}: {key} is not a string")
-    defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
-    _check_keys(f"{source}: defaults", defaults, list(primitives()))
-    header = {key: document.pop(key) for key in HEADER if key in document}
-    arms, pairs, seed = _study(source, {key: document.pop(key) for key in STUDY if key in document})
-    rows = [
-        row
-        for primitive, entries in document.items()
-        for row in _rows(source, primitive, entries, defaults.get(primitive, {}))
-    ]
-    if not rows:
-        raise FileError(f"{source}: no entries: write some, as in gemm = [{{ m = 64, n = 64, k = 64 }}]")
-    return _Suite(source, header.get("title", source), rows, arms, pairs, seed)
-
-
-def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
-    for key in keys:
-        if key not in known:
-            near = difflib.get_close_matches(cut(key), known, n=1, cutoff=0.7)  # by less, "until" is near to "title"
-            meant = f"did you mean {near[0]}? " if near else ""
-            raise FileError(f"{where}: " + cut(f"unknown key {key!r}: {meant}there are {', '.join(known)}"))
-
-
-def _study(source: str, said: dict[str, Any]) -> tuple[list[Any], int | None, int | None]:
-    """Arms, pairs and seed; what an arm says is for others to read."""
-    pairs, seed = said.get("pairs"), said.get("seed")
-    if pairs is not None and (type(pairs) is not int or not 1 <= pairs <= MOST_PAIRS):
-        raise FileError(f"{source}: pairs is not a whole number from 1 to {MOST_PAIRS}")
-    if seed is not None and (type(seed) is not int or seed < 0):
-        raise FileError(f"{source}: seed is not a whole number of at least 0")
-    arms = said.get("arm", [])
-    if not isinstance(arms, list) or not all(isinstance(arm, str | dict) for arm in arms):
-        raise FileError(f"{source}: arm is not a list of strings and tables: write [[arm]] above each table")
-    return arms, pairs, seed
-
-
-def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[_Row]:
-    defaults = _table(defaults, f"{source}: defaults.{primitive}")
-    if not isinstance(entries, list):
-        raise FileError(f"{source}: {primitive} is not a list of entries: write [[{primitive}]] above each")
-    rows = []
-    for number, entry in enumerate(entries, 1):
-        where = f"{source}: {primitive} entry {number}"
-        row = _row(where, primitive, defaults | _table(entry, where))
-        try:
-            list(_problems(row, {}))
-        except InvalidRequest as error:
-            raise FileError(str(error)) from None
-        rows.append(row)
-    return rows
-
-
-def _row(where: str, primitive: str, entry: dict[str, Any]) -> _Row:
-    for key, value in entry.items():
-        if key in LABELS and not isinstance(value, str):
-            raise FileError(f"{where}: {key} is not a string")
-        if key == "device" and value not in ("cpu", "cuda"):
-            raise FileError(f"{where}: device is neither cpu nor cuda")
-    labels = {key: entry[key] for key in LABELS if key in entry}
-    fields = {key: value if isinstance(value, list) else [value] for key, value in entry.items() if key not in LABELS}
-    for key, values in fields.items():
-        if not all(_is_value(value) for value in values):
-            raise FileError(f"{where}: {cut(repr(key))} is not a number of 64 bits, a string, true or false")
-        if not values:
-            raise FileError(f"{where}: {cut(repr(key))} is an empty list: leave the field away, or name a value")
-    if math.prod(map(len, fields.values())) > _MAX_PROBLEMS:
-        raise FileError(f"{where}: its lists make more than {_MAX_PROBLEMS} problems")
-    return _Row(where, primitive, fields, labels)
-
-
-def _is_value(value: Any) -> bool:
-    return isinstance(value, int | float | str) and (not isinstance(value, int) or value in _INTEGERS)
-
-
-def _table(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise FileError(f"{where} is not a table")
-    return value

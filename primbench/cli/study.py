@@ -47,7 +47,7 @@ from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.arm import Arm, arm_of, parse_arm
 from primbench.spec.study import Study
-from primbench.suites import MOST_PAIRS
+from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
 
 DEFAULT_SIZES = "small"

@@ -10,6 +10,7 @@ import primbench.suites as suites
 from primbench.errors import FileError
 from primbench.experiments.study import check_arms
 from primbench.spec.arm import arm_of, parse_arm
+from primbench.suites.parse import MOST_PAIRS
 
 GEMM = "gemm = [{ m = 4, n = 4, k = 4 }]\n"
 
@@ -49,15 +50,15 @@ def test_arms_are_strings_or_tables(tmp_path: Path) -> None:
 
 def test_as_many_pairs_as_the_command_line_takes(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(f"pairs = {suites.MOST_PAIRS}\n{GEMM}")
-    assert suites.MOST_PAIRS == suites.study(path).pairs
+    path.write_text(f"pairs = {MOST_PAIRS}\n{GEMM}")
+    assert MOST_PAIRS == suites.study(path).pairs
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("pairs = 0", f"pairs is not a whole number from 1 to {suites.MOST_PAIRS}$"),
-        (f"pairs = {suites.MOST_PAIRS + 1}", f"pairs is not a whole number from 1 to {suites.MOST_PAIRS}$"),
+        ("pairs = 0", f"pairs is not a whole number from 1 to {MOST_PAIRS}$"),
+        (f"pairs = {MOST_PAIRS + 1}", f"pairs is not a whole number from 1 to {MOST_PAIRS}$"),
         ("pairs = true", "pairs is not a whole number"),
         ("seed = -1", "seed is not a whole number of at least 0"),
         ('seed = "x"', "seed is not"),

@@ -1,0 +1,152 @@
+"""What a suite's document says: its rows, checked, and the problems of each."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import FileError, InvalidField, InvalidRequest
+from primbench.problem import Problem, Value
+from primbench.registry import build, primitives
+from primbench.suites.document import cut, read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+HEADER = ("title", "source", "licence", "note")
+STUDY = ("arm", "pairs", "seed")
+KEYS = (*HEADER, *STUDY, "defaults")
+"""What a suite can say besides its primitives."""
+LABELS = ("set", "application", "id", "label", "device")
+MOST_PAIRS = 1000
+"""Of a study, whether a suite or the command line asks for them."""
+
+_MAX_PROBLEMS = 10_000
+_INTEGERS = range(-(2**63), 2**63)  # TOML 1.0, "Integer"
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entry as written, every field with all its values. where: "FILE: gemm entry 3"."""
+
+    where: str
+    primitive: str
+    fields: dict[str, list[Value]]
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Suite:
+    source: str
+    title: str
+    rows: list[Row]
+    arms: list[Any] = field(default_factory=list)
+    pairs: int | None = None
+    seed: int | None = None
+
+
+def parse(source: str, path: str | os.PathLike[str]) -> Suite:
+    """The suite in a file, each entry checked. source: what messages call the file.
+
+    Raises FileError, or FileNotFoundError where there is none.
+    """
+    document = read_document(source, path)
+    _check_keys(source, document, [*KEYS, *primitives()])
+    for key in HEADER:
+        if not isinstance(document.get(key, ""), str):
+            raise FileError(f"{source}: {key} is not a string")
+    defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
+    _check_keys(f"{source}: defaults", defaults, list(primitives()))
+    header = {key: document.pop(key) for key in HEADER if key in document}
+    arms, pairs, seed = _study(source, {key: document.pop(key) for key in STUDY if key in document})
+    rows = [
+        row
+        for primitive, entries in document.items()
+        for row in _rows(source, primitive, entries, defaults.get(primitive, {}))
+    ]
+    if not rows:
+        raise FileError(f"{source}: no entries: write some, as in gemm = [{{ m = 64, n = 64, k = 64 }}]")
+    return Suite(source, header.get("title", source), rows, arms, pairs, seed)
+
+
+def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
+    for key in keys:
+        if key not in known:
+            near = difflib.get_close_matches(cut(key), known, n=1, cutoff=0.7)  # by less, "until" is near to "title"
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise FileError(f"{where}: " + cut(f"unknown key {key!r}: {meant}there are {', '.join(known)}"))
+
+
+def _study(source: str, said: dict[str, Any]) -> tuple[list[Any], int | None, int | None]:
+    """Arms, pairs and seed; what an arm says is for others to read."""
+    pairs, seed = said.get("pairs"), said.get("seed")
+    if pairs is not None and (type(pairs) is not int or not 1 <= pairs <= MOST_PAIRS):
+        raise FileError(f"{source}: pairs is not a whole number from 1 to {MOST_PAIRS}")
+    if seed is not None and (type(seed) is not int or seed < 0):
+        raise FileError(f"{source}: seed is not a whole number of at least 0")
+    arms = said.get("arm", [])
+    if not isinstance(arms, list) or not all(isinstance(arm, str | dict) for arm in arms):
+        raise FileError(f"{source}: arm is not a list of strings and tables: write [[arm]] above each table")
+    return arms, pairs, seed
+
+
+def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[Row]:
+    defaults = _table(defaults, f"{source}: defaults.{primitive}")
+    if not isinstance(entries, list):
+        raise FileError(f"{source}: {primitive} is not a list of entries: write [[{primitive}]] above each")
+    rows = []
+    for number, entry in enumerate(entries, 1):
+        where = f"{source}: {primitive} entry {number}"
+        row = _row(where, primitive, defaults | _table(entry, where))
+        try:
+            list(problems(row, {}))
+        except InvalidRequest as error:
+            raise FileError(str(error)) from None
+        rows.append(row)
+    return rows
+
+
+def _row(where: str, primitive: str, entry: dict[str, Any]) -> Row:
+    for key, value in entry.items():
+        if key in LABELS and not isinstance(value, str):
+            raise FileError(f"{where}: {key} is not a string")
+        if key == "device" and value not in ("cpu", "cuda"):
+            raise FileError(f"{where}: device is neither cpu nor cuda")
+    labels = {key: entry[key] for key in LABELS if key in entry}
+    fields = {key: value if isinstance(value, list) else [value] for key, value in entry.items() if key not in LABELS}
+    for key, values in fields.items():
+        if not all(_is_value(value) for value in values):
+            raise FileError(f"{where}: {cut(repr(key))} is not a number of 64 bits, a string, true or false")
+        if not values:
+            raise FileError(f"{where}: {cut(repr(key))} is an empty list: leave the field away, or name a value")
+    if math.prod(map(len, fields.values())) > _MAX_PROBLEMS:
+        raise FileError(f"{where}: its lists make more than {_MAX_PROBLEMS} problems")
+    return Row(where, primitive, fields, labels)
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, int | float | str) and (not isinstance(value, int) or value in _INTEGERS)
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FileError(f"{where} is not a table")
+    return value
+
+
+def problems(row: Row, replaced: Mapping[str, Sequence[Value]]) -> Iterator[Problem]:
+    """The product of the values of every field."""
+    lists: dict[str, Sequence[Value]] = {**row.fields, **replaced}
+    for values in itertools.product(*lists.values()):
+        fields = dict(zip(lists, values, strict=True))
+        try:
+            yield build(row.primitive, fields)
+        except InvalidRequest as error:
+            changed = " with " + ", ".join(f"{field}={fields[field]!r}" for field in replaced)
+            reason = str(error).removeprefix(f"{row.primitive} ")
+            kind = InvalidField if replaced else InvalidRequest  # what the file says is not worded as an option
+            raise kind(f"{row.where}{changed if replaced else ''}: {cut(reason)}") from None
