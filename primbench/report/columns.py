@@ -11,8 +11,6 @@ from typing import Any
 
 from primbench.baselines.yardstick import Yardstick
 from primbench.measurement import Measurement, Samples
-from primbench.problem import fields_of
-from primbench.registry import problem_class
 from primbench.results.metrics import COLUMNS
 from primbench.results.record import Record
 from primbench.results.summary import figures_of
@@ -71,8 +69,8 @@ def columns_of(
 
 def _case_columns(records: Sequence[Record]) -> list[Column]:
     """The first field, sizes and dtype always; others where one differs from its default; places where they vary."""
-    fields = fields_of(problem_class(records[0].case.primitive))
-    always = {fields[0].name, "dtype", *(field.name for field in fields if field.metadata.get("size"))}
+    fields = records[0].case.fields()
+    always = {"dtype", *(field.name for field in fields if field is fields[0] or field.metadata.get("size"))}
     return [
         *(_parameter(records, field) for field in fields if field.name in always or _unusual(records, field)),
         *(column for name in ("set", "application") if _varies(column := _label(records, name))),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from primbench.problem import fields_of
-from primbench.registry import problem_class
 from primbench.results.record import Record
 from primbench.stats import FEWEST_SIZES, LARGEST_MISFIT, fit
 from primbench.units import format_bytes, format_percent, format_time, rate_column
@@ -16,7 +14,7 @@ def line_notes(records: Sequence[Record]) -> list[str]:
 
     None for a primitive whose size is not one number of bytes, or for fewer than four sizes.
     """
-    fields = fields_of(problem_class(records[0].case.primitive))
+    fields = records[0].case.fields()
     sizes = [field for field in fields if field.metadata.get("size")]
     if [field.metadata["unit"] for field in sizes] != ["B"]:
         return []
@@ -41,7 +39,7 @@ def _group(record: Record, size: str) -> Hashable:
 def _named(record: Record, size: str, *, place: bool) -> str:
     """What is not as by default: words as they are, numbers with the name of their field."""
     case = record.case
-    defaults = {field.name: field.default for field in fields_of(problem_class(case.primitive))}
+    defaults = {field.name: field.default for field in case.fields()}
     unusual = {name: value for name, value in case.parameters.items() if name != size and value != defaults.get(name)}
     words = [value if isinstance(value, str) else f"{name} {value}" for name, value in unusual.items()]
     return " ".join([*words, *([case.backend, case.device] if place else [])]) or case.primitive

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from primbench.compare import CaseComparison, Estimate
-from primbench.problem import fields_of
-from primbench.registry import problem_class
 from primbench.results.metrics import METRICS
 from primbench.spec.case import Case
 from primbench.units import format_bytes, format_percent
@@ -33,7 +31,7 @@ def heading(metric: str) -> str:
 def name_of(case: Case, *, with_place: bool = True) -> str:
     """The primitive, its sizes and what is not as it is by default, on what; without what problems fill in."""
     words = [case.primitive]
-    for field in fields_of(problem_class(case.primitive)):
+    for field in case.fields():
         value = case.parameters.get(field.name, field.default)
         if field.metadata.get("unit") == "B" and isinstance(value, int):
             words.append(format_bytes(value).replace(" ", ""))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import msgspec
 
 from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Value
+from primbench.problem import Problem, Value, fields_of
 from primbench.quantities import Whole
-from primbench.registry import build
+from primbench.registry import build, problem_class
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 
@@ -47,6 +50,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         except InvalidRequest:
             return None
 
+    def fields(self) -> tuple[dataclasses.Field[Any], ...]:
+        """Those of the primitive; where this installation does not have it, names alone: those of the parameters."""
+        try:
+            return fields_of(problem_class(self.primitive))
+        except InvalidRequest:
+            return tuple(map(_unknown_field, self.parameters))
+
     def key(self) -> bytes:
         """Equal for two cases exactly when they ask for the same thing."""
         return msgspec.json.encode(self, order="deterministic")
+
+
+def _unknown_field(name: str) -> dataclasses.Field[Any]:
+    found: dataclasses.Field[Any] = dataclasses.field()
+    found.name = name
+    return found

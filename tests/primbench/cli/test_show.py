@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-
-from primbench.registry import primitives
 
 
 def test_table_is_the_one_that_the_run_printed(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:
@@ -70,9 +69,18 @@ def test_file_that_cannot_be_read(name: str, reason: str, refusal: Callable[...,
     assert f"{tmp_path / name}: {reason}" == refusal("show", tmp_path / name)
 
 
-def test_primitive_that_is_not_installed_here_is_named(
-    refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path
+@pytest.mark.parametrize("parameters", [True, False])
+def test_a_primitive_that_is_not_installed_here_is_shown_as_the_file_has_it(
+    invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path, *, parameters: bool
 ) -> None:
+    header, worker, *records = map(json.loads, measured[0].read_bytes().splitlines())
+    for record in records:
+        case = record["case"]
+        case |= {"primitive": "gemn", "parameters": case["parameters"] | {"own field": 7} if parameters else {}}
     path = tmp_path / "results.jsonl"
-    path.write_bytes(measured[0].read_bytes().replace(b'"primitive":"gemm"', b'"primitive":"gemn"'))
-    assert f"primitive 'gemn': there are {', '.join(primitives())}" in refusal("show", path)
+    path.write_text("".join(json.dumps(line) + "\n" for line in (header, worker, *records)))
+    shown = invoke("show", path)
+    assert (0, "") == (shown.exit_code, shown.stderr)
+    heading = shown.output.splitlines()[1].split()
+    assert parameters == ({"m", "n", "k", "own", "field"} <= set(heading))
+    assert {"wall", "check"} <= set(heading)

@@ -72,9 +72,9 @@ def test_a_file_is_measured_in_a_worker_checked_and_recorded(file: Path, tmp_pat
     header, _, record = map(json.loads, output.read_text().splitlines())
     assert ["--kernels", str(file), "halve"] == header["command"][1:4]
     assert ("ok", True) == (record["status"], record["measurement"]["verified"])
-    shown = primbench("show", output)
-    assert (2, True) == (shown.returncode, "primitive 'halve': there are" in shown.stderr)
-    assert 0 == primbench("--kernels", file, "show", output).returncode
+    shown, known = primbench("show", output), primbench("--kernels", file, "show", output)
+    assert (0, "", known.stdout) == (shown.returncode, shown.stderr, shown.stdout), "the file alone says as much"
+    assert "halve n=100" in primbench("compare", output, output).stdout
 
 
 def test_a_file_is_in_list_help_and_completion(file: Path) -> None:
