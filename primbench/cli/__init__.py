@@ -149,6 +149,7 @@ def _add_files(paths: tuple[str, ...]) -> None:
     help="Have also the primitives and kernels that a file of your own defines; repeatable.",
 )
 @click.version_option(__version__, prog_name="primbench")
+@click.help_option("-h", "--help", is_eager=False)  # after --kernels, wherever that stands: it names those, too
 def main() -> None:
     """Time deep-learning primitives, and see what a place costs them: launch, device and transfer time apart.
 

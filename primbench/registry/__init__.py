@@ -7,6 +7,7 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from primbench.errors import FileError, InvalidRequest, UnsupportedCase
 from primbench.problem import KERNELS, PROBLEMS, Problem, Setup, Value, fields_of
@@ -48,7 +49,10 @@ def _sha256(path: str) -> str:
 
 
 def _import(source: str, load: Callable[[], object]) -> bool:
-    """Whether it defined anything. Raises FileError where it cannot be imported, or defines what is there already."""
+    """Whether it defined anything. Raises FileError where it cannot be imported, or defines what is there already.
+
+    What it defined by then is taken back.
+    """
     problems, kernels = set(PROBLEMS), set(KERNELS)
     try:
         load()
@@ -56,18 +60,35 @@ def _import(source: str, load: Callable[[], object]) -> bool:
         for primitive in new & sources.folders().keys():
             _load_folder(primitive)  # what is defined twice is found now
     except (Exception, SystemExit) as error:
+        _take_back(PROBLEMS, problems)
+        _take_back(KERNELS, kernels)
         raise FileError(f"{source}: cannot be imported: {type(error).__name__}: {error}") from error
     return bool(new)
 
 
+def _take_back(defined: dict[Any, Any], before: set[Any]) -> None:
+    """What primbench itself defined meanwhile stays: it is not imported a second time."""
+    for key in defined.keys() - before:
+        if not defined[key].__module__.startswith(f"{sources.PACKAGE}."):
+            del defined[key]
+
+
 @functools.cache
 def _load_others() -> None:
-    """Import what does not tell what it defines before it is imported."""
+    """Import what does not tell what it defines before it is imported.
+
+    An installed package that cannot be imported is left out, with a line that says so: nobody may have asked for it.
+    """
     for name in sources.files():
         importlib.import_module(name)
     for each in sources.installed():
         package = each.dist.name if each.dist else "?"
-        _import(f"{sources.GROUP} of the installed package {package}, {each.value}", each.load)
+        try:
+            _import(f"{sources.GROUP} of the installed package {package}, {each.value}", each.load)
+        except FileError as error:
+            import logging  # takes a few milliseconds
+
+            logging.getLogger(__name__).warning("left out: %s", " ".join(str(error).splitlines()))
 
 
 @functools.cache

@@ -79,26 +79,42 @@ def test_a_file_is_measured_in_a_worker_checked_and_recorded(file: Path, tmp_pat
 
 def test_a_file_is_in_list_help_and_completion(file: Path) -> None:
     assert "halve        y[n] = x[n] / 2. On numpy." in primbench("--kernels", file, "list", "primitives").stdout
-    assert "halve        y[n] = x[n] / 2." in primbench("--kernels", file, "--help").stdout
+    for arguments in (("--kernels", file, "--help"), ("--help", "--kernels", file)):
+        assert "halve        y[n] = x[n] / 2." in primbench(*arguments).stdout
     asked = {"_PRIMBENCH_COMPLETE": "bash_complete", "COMP_WORDS": f"primbench --kernels {file} ha", "COMP_CWORD": "3"}
     assert "plain,halve\n" == primbench(**asked).stdout
 
 
 def test_an_installed_package_is_found_by_its_entry_point(tmp_path: Path) -> None:
-    (tmp_path / "halving.py").write_text(HALVE)
-    information = tmp_path / "halving-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: halving\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text("[primbench.kernels]\nhalve = halving\n")
+    install(tmp_path, HALVE)
     found = primbench("halve", "-n", "100", *QUICK, "-q", PYTHONPATH=str(tmp_path))
     assert (0, "") == (found.returncode, found.stderr)
     assert "ok" == found.stdout.splitlines()[2].split()[-1]
-    (tmp_path / "halving.py").write_text("import nowhere")
-    broken = primbench("--help", PYTHONPATH=str(tmp_path))
-    assert (2, "") == (broken.returncode, broken.stdout)
-    assert broken.stderr.startswith(
-        "Error: primbench.kernels of the installed package halving, halving: cannot be imported: ModuleNotFoundError"
-    )
+
+
+def install(folder: Path, text: str) -> None:
+    """A package that brings kernels, on a path where installed ones are looked for."""
+    (folder / "halving.py").write_text(text)
+    information = folder / "halving-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: halving\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[primbench.kernels]\nhalve = halving\n")
+
+
+@pytest.mark.parametrize("text", [HALVE + "import nowhere", HALVE.replace('name="halve"', 'name="gemm"')])
+def test_an_installed_package_that_is_broken_is_left_out_with_a_line(text: str, tmp_path: Path) -> None:
+    install(tmp_path, text)
+    left_out = "left out: primbench.kernels of the installed package halving, halving: cannot be imported: "
+    gemm = ["gemm", "-m", "8", "-n", "8", "-k", "8", "--backend", "numpy", "-q", *QUICK]
+    for each in (["list", "primitives"], gemm, ["--help"]):
+        found = primbench(*each, PYTHONPATH=str(tmp_path))
+        assert (0, 1) == (found.returncode, found.stderr.count("\n")), each
+        assert found.stderr.startswith(left_out)
+        assert "halve" not in found.stdout
+    asked = primbench("halve", "-n", "100", PYTHONPATH=str(tmp_path))
+    assert (2, True, True) == (asked.returncode, asked.stderr.startswith(left_out), "'halve'" in asked.stderr)
+    version = primbench("--version", PYTHONPATH=str(tmp_path))
+    assert (0, "") == (version.returncode, version.stderr)
 
 
 DOUBLE_GEMM = 'from primbench import kernel\n@kernel("gemm", "numpy")\ndef gemm(backend, problem, *inputs): ...\n'
