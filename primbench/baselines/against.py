@@ -7,7 +7,7 @@ from pathlib import Path
 
 import primbench.suites as suites
 from primbench.baselines.earlier import Earlier, times_in
-from primbench.baselines.published import Published
+from primbench.baselines.published import PublishedTimes
 from primbench.baselines.yardstick import Yardstick
 from primbench.errors import InvalidRequest
 from primbench.suites import deepbench
@@ -19,7 +19,7 @@ def parse(text: str) -> Yardstick:
     """What ``--against`` names. Raises InvalidRequest naming what there is, FileError for an unfit file."""
     kind, _, name = text.partition(":")
     if kind == "published":
-        return Published(deepbench.read(name))
+        return PublishedTimes(deepbench.read(name))
     if kind == "reference":
         paths = suites.references().get(name)
         if paths is None:

@@ -15,7 +15,7 @@ NOTABLE = 0.02  # two runs of one case on one machine agree better than this
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedTimes:
     """DeepBench's times of a device."""
 
     published: deepbench.Published

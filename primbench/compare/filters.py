@@ -22,7 +22,7 @@ ROOM = 2.0  # for the scatter of what is added to a call
 _NOT_FILES = ("default", "unconfined", "docker", "podman")
 
 
-class _Rule(msgspec.Struct):
+class _SyscallRule(msgspec.Struct):
     names: list[str] = []
 
 
@@ -30,7 +30,7 @@ class _Profile(msgspec.Struct):
     """What Docker, Podman and the section seccomp of an OCI configuration have in common."""
 
     default: str = msgspec.field(name="defaultAction", default="")
-    syscalls: list[_Rule] = []
+    syscalls: list[_SyscallRule] = []
 
     def looks_at(self, calls: Sequence[str]) -> bool:
         """The kernel remembers of a call whether it is always allowed."""

@@ -67,7 +67,7 @@ class Addresses:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class Gate:
     """One gate's weights and bias within the weights. gate: those of the input first, then those of the state."""
 
     chain: int
@@ -100,7 +100,7 @@ class Recurrent:
         cudnn.call("cudnnGetRNNTempSpaceSizes", self._handle, self._rnn, mode, self._x, *sizes)
         self.weight_bytes, self.workspace_bytes, self.reserve_bytes = weights.value, workspace.value, reserve.value
 
-    def matrices(self, weights: int) -> Iterator[Matrix]:
+    def matrices(self, weights: int) -> Iterator[Gate]:
         """Where everything lies in the weights at an address: of each layer's directions, each gate."""
         network = self._network
         matrix, bias = cudnn.Object("TensorDescriptor"), cudnn.Object("TensorDescriptor")
@@ -112,7 +112,7 @@ class Recurrent:
                     "cudnnGetRNNWeightParams",
                     self._handle, self._rnn, chain, *space, gate, matrix, byref(found), bias, byref(found_bias),
                 )  # fmt: skip
-                yield Matrix(chain, gate, found.value or 0, found_bias.value or 0)
+                yield Gate(chain, gate, found.value or 0, found_bias.value or 0)
 
     def forward(self, a: Addresses) -> Callable[[], None]:
         """y and, for training, the reserve."""

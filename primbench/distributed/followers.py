@@ -22,7 +22,7 @@ from primbench.distributed.world import World
 from primbench.errors import InvalidRequest, PrimbenchError, WorkerError
 
 
-class Order(msgspec.Struct, frozen=True):
+class Command(msgspec.Struct, frozen=True):
     """From the leader. number: which rank it is about, counted from 1. status: what a follower is to exit with."""
 
     kind: Literal["start", "stop", "exit"]
@@ -38,7 +38,7 @@ class Died(msgspec.Struct, frozen=True):
 
 
 class Leader:
-    """The front of rank 0. A context manager: leaving it sends the followers home with its own exit status."""
+    """In the process of rank 0. A context manager: leaving it sends the followers home with its own exit status."""
 
     def __init__(self, world: World) -> None:
         """Waits for all followers. Raises InvalidRequest where they cannot come, WorkerError where one does not."""
@@ -46,7 +46,7 @@ class Leader:
         self._started = 0
         self._listener = _listen(world)
         try:
-            self._fronts = self._accept_all(0)
+            self._followers = self._accept_all(0)
         except BaseException:
             self._listener.close()
             raise
@@ -54,13 +54,13 @@ class Leader:
     def start(self) -> FollowedRanks:
         """Fresh ranks. Raises WorkerError where one does not come."""
         self._started += 1
-        for rank, front in enumerate(self._fronts, 1):
+        for rank, follower in enumerate(self._followers, 1):
             try:
-                front.send(Order("start", self._started))
+                follower.send(Command("start", self._started))
             except EOFError:
-                raise WorkerError(f"rank {rank} and its front are gone: launch all ranks again") from None
+                raise WorkerError(f"rank {rank} and its primbench are gone: launch all ranks again") from None
         channels = self._accept_all(self._started)
-        return FollowedRanks(self._started, self._fronts, [channel.connection for channel in channels])
+        return FollowedRanks(self._started, self._followers, [channel.connection for channel in channels])
 
     def _accept_all(self, number: int) -> list[Channel]:
         """A connection from every other rank, in their order, made for that number."""
@@ -72,32 +72,32 @@ class Leader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for front in self._fronts:
+        for follower in self._followers:
             with contextlib.suppress(EOFError):
-                front.send(Order("exit", status=_exit_status(error)))
-            front.close()
+                follower.send(Command("exit", status=_exit_status(error)))
+            follower.close()
         self._listener.close()
 
 
 class FollowedRanks:
     """Ranks that followers have started."""
 
-    def __init__(self, number: int, fronts: Sequence[Channel], sockets: Sequence[socket.socket]) -> None:
+    def __init__(self, number: int, followers: Sequence[Channel], sockets: Sequence[socket.socket]) -> None:
         self._number = number
-        self._fronts = fronts
+        self._followers = followers
         self.sockets = sockets
-        self.watched: Sequence[int] = [front.connection.fileno() for front in fronts]
+        self.watched: Sequence[int] = [follower.connection.fileno() for follower in followers]
 
     def fate(self) -> str | None:
-        causes = (self._fate(rank, front) for rank, front in enumerate(self._fronts, 1))
+        causes = (self._fate(rank, follower) for rank, follower in enumerate(self._followers, 1))
         return next((cause for cause in causes if cause is not None), None)
 
-    def _fate(self, rank: int, front: Channel) -> str | None:
-        while front.has_line or readable([front.connection.fileno()], 0.0):
+    def _fate(self, rank: int, follower: Channel) -> str | None:
+        while follower.has_line or readable([follower.connection.fileno()], 0.0):
             try:
-                died = front.receive(Died)
+                died = follower.receive(Died)
             except EOFError:
-                return f"rank {rank} and its front are gone"
+                return f"rank {rank} and its primbench are gone"
             if died.number == self._number:
                 return died.cause
         return None
@@ -108,9 +108,9 @@ class FollowedRanks:
     def end(self) -> None:
         for peer in self.sockets:
             peer.close()
-        for front in self._fronts:
+        for follower in self._followers:
             with contextlib.suppress(EOFError):
-                front.send(Order("stop", self._number))
+                follower.send(Command("stop", self._number))
 
 
 def follow(world: World, *, verbose: bool) -> int:
@@ -122,14 +122,14 @@ def follow(world: World, *, verbose: bool) -> int:
     leader = _connect(world, number)
     try:
         while True:
-            order = _next_order(leader, rank, number)
+            command = _next_command(leader, rank, number)
             if rank is not None:
                 rank.end()
                 rank = None
-            if order.kind == "exit":
-                return order.status
-            if order.kind == "start":
-                number = order.number
+            if command.kind == "exit":
+                return command.status
+            if command.kind == "start":
+                number = command.number
                 channel = _connect(world, number).connection
                 rank = start_rank(world.rank, channel, local_rank=world.local_rank, verbose=verbose)
     finally:
@@ -138,7 +138,7 @@ def follow(world: World, *, verbose: bool) -> int:
         leader.close()
 
 
-def _next_order(leader: Channel, rank: Child | None, number: int) -> Order:
+def _next_command(leader: Channel, rank: Child | None, number: int) -> Command:
     """Wait for it, and tell the leader when the rank dies meanwhile."""
     while rank is not None and not leader.has_line:
         if leader.connection.fileno() in readable([leader.connection.fileno(), rank.stdout], None):
@@ -149,9 +149,9 @@ def _next_order(leader: Channel, rank: Child | None, number: int) -> Order:
                 leader.send(Died(number, cause))
         rank = None
     try:
-        return leader.receive(Order)
+        return leader.receive(Command)
     except EOFError:
-        return Order("exit", status=1)
+        return Command("exit", status=1)
 
 
 def _exit_status(error: BaseException | None) -> int:

@@ -36,7 +36,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """From a follower. number: of the order to start that it answers; 0 from a front."""
+    """From a follower. number: of the command to start that it answers; 0 from the follower itself."""
 
     rank: int
     number: int

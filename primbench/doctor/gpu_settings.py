@@ -15,7 +15,7 @@ RANK = 2
 NEARLY = 0.99  # limits and clocks are set in steps
 
 
-class Rule(NamedTuple):
+class GpuRule(NamedTuple):
     """says: what it is that is found, or None; the same words for several GPUs are one finding.
 
     field: what cannot be None for that. counts: whether it is a number that grows with time.
@@ -61,7 +61,7 @@ def _pcie_generation(gpu: Gpu) -> str | None:
 
 
 RULES = (
-    Rule(
+    GpuRule(
         "persistence",
         "persistence",
         "warning",
@@ -74,7 +74,7 @@ RULES = (
         "on the host, as root, let nvidia-persistenced run",
         ["nvidia-smi -pm 1"],
     ),
-    Rule(
+    GpuRule(
         "ecc",
         "ecc",
         "note",
@@ -85,7 +85,7 @@ RULES = (
             else None
         ),
     ),
-    Rule(
+    GpuRule(
         "ecc-errors",
         "ecc_errors_uncorrected",
         "problem",
@@ -98,7 +98,7 @@ RULES = (
         "let the GPU be reset and tested (dcgmi diag -r 3) before its results are believed",
         counts=True,
     ),
-    Rule(
+    GpuRule(
         "repair-pending",
         "repair_pending",
         "warning",
@@ -106,7 +106,7 @@ RULES = (
         lambda gpu: "faulty memory waits for a reset to be taken out of use" if gpu.repair_pending else None,
         "drain the machine and let the GPU be reset",
     ),
-    Rule(
+    GpuRule(
         "mig",
         "mig",
         "warning",
@@ -118,7 +118,7 @@ RULES = (
         ),
         "compare only with slices of the same profile",
     ),
-    Rule(
+    GpuRule(
         "vgpu",
         "virtualization_mode",
         "warning",
@@ -130,7 +130,7 @@ RULES = (
         ),
         "compare only with virtual GPUs of the same kind; ask for a whole board where it matters",
     ),
-    Rule(
+    GpuRule(
         "confidential-computing",
         "confidential_computing",
         "warning",
@@ -142,7 +142,7 @@ RULES = (
         ),
         "compare only with machines that have it on, too",
     ),
-    Rule(
+    GpuRule(
         "power-limit",
         "power_limit_w",
         "warning",
@@ -150,8 +150,8 @@ RULES = (
         _power_limit,
         "on the host, as root, set the default limit again (nvidia-smi -q -d POWER tells it), or compare at one limit",
     ),
-    Rule("application-clock", "sm_clock_application_hz", "note", ["kernel", "launch"], _application_clock),
-    Rule(
+    GpuRule("application-clock", "sm_clock_application_hz", "note", ["kernel", "launch"], _application_clock),
+    GpuRule(
         "compute-mode",
         "compute_mode",
         "problem",
@@ -162,7 +162,7 @@ RULES = (
         "on the host, as root, allow it",
         ["nvidia-smi -c DEFAULT"],
     ),
-    Rule(
+    GpuRule(
         "exclusive-mode",
         "compute_mode",
         "note",
@@ -173,7 +173,7 @@ RULES = (
             else None
         ),
     ),
-    Rule(
+    GpuRule(
         "pcie-width",
         "pcie_width",
         "problem",
@@ -181,7 +181,7 @@ RULES = (
         _pcie_width,
         "see to the slot, riser or bifurcation setting: lspci -vv shows LnkCap and LnkSta of every bridge on the way",
     ),
-    Rule(
+    GpuRule(
         "pcie-generation",
         "pcie_generation",
         "note",
@@ -189,7 +189,7 @@ RULES = (
         _pcie_generation,
         "primbench memcpy tells what it reaches",
     ),
-    Rule(
+    GpuRule(
         "pcie-replays",
         "pcie_replays",
         "note",

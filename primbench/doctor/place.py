@@ -76,7 +76,7 @@ def look(root: Path = Path("/")) -> Place:
     )
 
 
-class _Place(msgspec.Struct):
+class _DoctorFile(msgspec.Struct):
     """A file of `doctor --json`, its findings left out."""
 
     place: Place
@@ -104,7 +104,7 @@ def read(path: str) -> Place:
             return Place(environment=worker.environment, opened=f"{worker.backend} {worker.device}")
         return Place(environment=results.header.environment)
     with contextlib.suppress(*UNREADABLE):
-        return msgspec.json.decode(text, type=_Place).place
+        return msgspec.json.decode(text, type=_DoctorFile).place
     with contextlib.suppress(*UNREADABLE):
         return Place(environment=msgspec.json.decode(text, type=Environment))
     raise FileError(

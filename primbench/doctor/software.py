@@ -121,7 +121,7 @@ def caches(place: Place) -> Iterator[Finding]:
         )
 
 
-Rule = tuple[Callable[[str], bool], Severity, list[Part], str]
+VariableRule = tuple[Callable[[str], bool], Severity, list[Part], str]
 
 _EITHER_WAY = re.compile(r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*")
 """What can make things faster, too."""
@@ -137,7 +137,7 @@ def _any(value: str) -> bool:
     return bool(value.strip())
 
 
-_VARIABLES: dict[str, Rule] = {
+_VARIABLES: dict[str, VariableRule] = {
     "CUDA_LAUNCH_BLOCKING": (_on, "problem", ["launch"], "every launch waits for its kernel to end"),
     "CUDA_MODULE_LOADING": (
         lambda value: value.strip().upper() == "EAGER",

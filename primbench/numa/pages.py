@@ -41,7 +41,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Residency:
     """placed_share: of the pages that were to be somewhere; 1 where none was. Others as in Pages."""
 
     by_node: dict[int, int]
@@ -60,7 +60,7 @@ def extent_of(array: Array, nodes: tuple[int, ...] | None = None) -> Extent:
     return Extent(first, sum(map(abs, steps)) + array.itemsize, nodes)
 
 
-def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path("/")) -> Seen:
+def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path("/")) -> Residency:
     """Where the touched pages are now. page_nodes: where the placement puts them; none: anywhere.
 
     Raises OSError where the kernel shows neither, ValueError where it shows no page of these, as of memory that a
@@ -73,7 +73,7 @@ def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path
         return _by_numa_maps(ranges, root)
 
 
-def verdict(before: Seen, after: Seen) -> Pages:
+def verdict(before: Residency, after: Residency) -> Pages:
     """What was seen before and after the same extents were timed."""
     return Pages(
         by_node=after.by_node,
@@ -116,10 +116,10 @@ class _Tally:
             self._placed += min(ours, sum(counts[node] for node in nodes))
             self._wanted += ours
 
-    def seen(self, read_by: Literal["numa_maps", "move_pages"], sampled_of: int | None = None) -> Seen:
+    def seen(self, read_by: Literal["numa_maps", "move_pages"], sampled_of: int | None = None) -> Residency:
         if not self._by_node:
             raise ValueError(f"{read_by} shows no page of it")
-        return Seen(
+        return Residency(
             by_node=dict(sorted(self._by_node.items())),
             asked=sorted(self._asked),
             placed_share=self._placed / self._wanted if self._wanted else 1.0,
@@ -128,7 +128,7 @@ class _Tally:
         )
 
 
-def _by_move_pages(ranges: _Ranges) -> Seen:
+def _by_move_pages(ranges: _Ranges) -> Residency:
     total = sum(len(pages) for each in ranges.values() for pages in each)
     stride = -(-total // MOST_PAGES)
     tally = _Tally()
@@ -148,7 +148,7 @@ def _sample(pages: range, stride: int) -> list[int]:
     return [strip[int(rng.random() * len(strip))] for strip in strips]
 
 
-def _by_numa_maps(ranges: _Ranges, root: Path) -> Seen:
+def _by_numa_maps(ranges: _Ranges, root: Path) -> Residency:
     starts, counted = _numa_maps(root)
     tally = _Tally()
     for nodes, of_nodes in ranges.items():

@@ -30,7 +30,7 @@ CAPTION = "Where CPUs, memory and GPUs are"
 
 
 @dataclass
-class Column:
+class NodeColumn:
     """A node, or what stands in for the node of GPUs whose node is not known, with the GPUs below it."""
 
     node: Node | None
@@ -77,13 +77,13 @@ def picture(found: Topology) -> str:
     return tostring(svg, encoding="unicode") + "\n"
 
 
-def _groups(found: Topology) -> list[tuple[str, list[Column]]]:
+def _groups(found: Topology) -> list[tuple[str, list[NodeColumn]]]:
     """The outer boxes with their label: sockets, or without one what belongs to none."""
     nodes = [node for node in found.nodes or [] if node.gpu is None and node.id not in empty_nodes(found.nodes or [])]
     ids = [node.id for node in nodes]
-    columns = [Column(node, _node_lines(node, ids, found)) for node in nodes]
+    columns = [NodeColumn(node, _node_lines(node, ids, found)) for node in nodes]
     at = {node.id: column for node, column in zip(nodes, columns, strict=True)}
-    elsewhere = Column(None)
+    elsewhere = NodeColumn(None)
     for gpu in found.gpus or []:
         node = near(gpu)
         (elsewhere if node is None else at.get(node, elsewhere)).gpus.append(gpu)
@@ -91,7 +91,7 @@ def _groups(found: Topology) -> list[tuple[str, list[Column]]]:
     return [*((label, list(members)) for label, members in boxed), ("", [elsewhere] if elsewhere.gpus else [])]
 
 
-def _socket(column: Column, packages: Sequence[Package]) -> str:
+def _socket(column: NodeColumn, packages: Sequence[Package]) -> str:
     """Which sockets a node's CPUs are on; "" for memory alone, and where that is not known."""
     cpus = set(column.node.cpus) if column.node else set()
     there = [package for package in packages if cpus & {cpu for core in package.cores for cpu in core}]
@@ -99,7 +99,7 @@ def _socket(column: Column, packages: Sequence[Package]) -> str:
     return f"socket{'s' * (len(ids) > 1)} {format_cpu_list(ids)}" if ids else ""
 
 
-def _place(groups: Sequence[tuple[str, list[Column]]]) -> int:
+def _place(groups: Sequence[tuple[str, list[NodeColumn]]]) -> int:
     """Give each column its x; returns the right edge of all."""
     x = MARGIN
     for _, columns in groups:
@@ -111,11 +111,13 @@ def _place(groups: Sequence[tuple[str, list[Column]]]) -> int:
     return x - GAP
 
 
-def _gpu_columns(column: Column) -> list[tuple[GpuPlace, int]]:
+def _gpu_columns(column: NodeColumn) -> list[tuple[GpuPlace, int]]:
     return [(gpu, column.x + number * (COLUMN + GAP)) for number, gpu in enumerate(column.gpus)]
 
 
-def _draw_group(svg: Element, label: str, columns: list[Column], top: int, node_height: int, found: Topology) -> None:
+def _draw_group(
+    svg: Element, label: str, columns: list[NodeColumn], top: int, node_height: int, found: Topology
+) -> None:
     left, right = columns[0].x - GAP, columns[-1].x + columns[-1].width + GAP
     if label:
         _box(svg, left, top, right - left, NODE_TOP + node_height + GAP, FILLS["socket"])
@@ -127,7 +129,7 @@ def _draw_group(svg: Element, label: str, columns: list[Column], top: int, node_
             _line(svg, f"M{x + COLUMN // 2} {foot} V{foot + GAP + DROP}", QUIET, dashed=column.node is None)
 
 
-def _draw_node(svg: Element, column: Column, top: int, height: int, found: Topology) -> None:
+def _draw_node(svg: Element, column: NodeColumn, top: int, height: int, found: Topology) -> None:
     node = column.node
     if node is None:
         _box(svg, column.x, top, column.width, height, PAPER, dashed=True)

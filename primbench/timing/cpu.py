@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primbench.measurement import Measurement
 from primbench.spec.method import Method
-from primbench.timing.sampling import Calls, Pace, Rule, collect, main_rule, warm_up
+from primbench.timing.sampling import Calls, Pace, StoppingRule, collect, main_rule, warm_up
 
 BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
 CPU_MISSING = dict.fromkeys(
@@ -12,7 +12,7 @@ CPU_MISSING = dict.fromkeys(
 )
 
 
-def measure_cpu(calls: Calls, method: Method, secondary: Rule, pace: Pace) -> Measurement:
+def measure_cpu(calls: Calls, method: Method, secondary: StoppingRule, pace: Pace) -> Measurement:
     """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
     per_batch = calls_per_batch(calls, pace)
     take = pace.host_timed(calls, per_batch)

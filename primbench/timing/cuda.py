@@ -15,7 +15,7 @@ from primbench.errors import UnsupportedCase
 from primbench.measurement import GpuReading, Measurement, Samples
 from primbench.spec.method import Method
 from primbench.timing import gpu_counters
-from primbench.timing.sampling import Calls, Pace, Rule, Take, collect, main_rule, warm_up
+from primbench.timing.sampling import Calls, Pace, StoppingRule, Take, collect, main_rule, warm_up
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
 BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this
@@ -41,7 +41,9 @@ class DeviceSampler:
     nodes_per_call: float | None
 
 
-def measure(backend: CudaBackend, calls: Calls, sets: int, method: Method, secondary: Rule, pace: Pace) -> Measurement:
+def measure(
+    backend: CudaBackend, calls: Calls, sets: int, method: Method, secondary: StoppingRule, pace: Pace
+) -> Measurement:
     """The times of a case whose kernels have all run before. ``sets`` input sets are rotated by ``calls``.
 
     secondary: when to stop sampling what is not device_s.
@@ -84,7 +86,7 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
     return device_s, replace(gpu, energy_j=after_j - before_j, energy_time_s=energy_time_s)
 
 
-def _stream(calls: Calls, stream: int, call_s: float, method: Method, secondary: Rule, pace: Pace) -> Samples:
+def _stream(calls: Calls, stream: int, call_s: float, method: Method, secondary: StoppingRule, pace: Pace) -> Samples:
     """The period of back-to-back calls, launched as they come."""
     count = math.ceil(BATCH_S / call_s)
     take = _chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace)
@@ -226,7 +228,7 @@ def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: i
 
 
 def _enqueue(
-    backend: CudaBackend, calls: Calls, device_s: float, nodes: float | None, secondary: Rule, pace: Pace
+    backend: CudaBackend, calls: Calls, device_s: float, nodes: float | None, secondary: StoppingRule, pace: Pace
 ) -> Samples:
     """Host time of calls that never find the queue full, each batch starting from an idle stream."""
     queueable = MAX_QUEUED / max(1.0, nodes or 8.0)
@@ -241,7 +243,7 @@ def _enqueue(
     return collect(take, secondary, pace.now, calls_per_sample=count, taken_by="host clock", loop=pace.loop)
 
 
-def _round_trip(backend: CudaBackend, calls: Calls, secondary: Rule, pace: Pace) -> tuple[Samples, Samples]:
+def _round_trip(backend: CudaBackend, calls: Calls, secondary: StoppingRule, pace: Pace) -> tuple[Samples, Samples]:
     """One call and a wait, from an idle stream, and within it the time until the call returned."""
     singles: list[float] = []
     clock = pace.clock

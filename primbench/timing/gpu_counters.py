@@ -24,7 +24,7 @@ _MOST_NAMED = 5
 _MPS_SERVER = "nvidia-cuda-mps"  # /proc/PID/comm holds 15 characters
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class GpuCounters(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU at one moment: the processes that hold it, by number, and counters that only mean something as differences.
 
     held_back_s: time in which its clocks were held down, by what did so.
@@ -39,7 +39,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-def start(device: str, root: Path = Path("/")) -> Snapshot:
+def start(device: str, root: Path = Path("/")) -> GpuCounters:
     """Look at "cuda:N" before a case. Never raises. root: where /proc is found.
 
     The first call for a device makes every call of this module, since the driver takes 0.2 to 9 ms for the first of
@@ -48,9 +48,9 @@ def start(device: str, root: Path = Path("/")) -> Snapshot:
     missing: dict[str, str] = {}
     gpu = attempt(missing, "device", lambda: _primed(find(device)))
     if gpu is None:
-        return Snapshot(device=device, root=root, missing=missing)
+        return GpuCounters(device=device, root=root, missing=missing)
     processes = attempt(missing, "foreign_processes", lambda: _foreign_processes(gpu, root))
-    return Snapshot(
+    return GpuCounters(
         device=device,
         root=root,
         foreign_processes=processes,
@@ -59,7 +59,7 @@ def start(device: str, root: Path = Path("/")) -> Snapshot:
     )
 
 
-def since(before: Snapshot, reading: GpuReading) -> GpuReading:
+def since(before: GpuCounters, reading: GpuReading) -> GpuReading:
     """The reading, and with it who else held the GPU before or now, and what was counted from ``before`` until now."""
     now = start(before.device, before.root)
     missing = reading.missing | now.missing | before.missing

@@ -58,7 +58,7 @@ class Thread(NamedTuple):
         return self if before is None else Thread(self.ran_s - before.ran_s, self.waited_s - before.waited_s, self.cpu)
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class HostCounters(msgspec.Struct, frozen=True, kw_only=True):
     """Counters at one moment; only the differences that ``since`` makes of them mean anything.
 
     threads: by number. throttling: by cpu.stat file, of this process's own control group and those above it.
@@ -75,14 +75,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str]
 
 
-def start(root: Path = Path("/")) -> Snapshot:
+def start(root: Path = Path("/")) -> HostCounters:
     """Read the counters; ``root`` is where /proc and /sys are found."""
     missing: dict[str, str] = {}
     pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: cpu_pressure("total", root) * 1e-6)
     threads = attempt(missing, "waited_s", lambda: _threads(root))
     throttling = attempt(missing, "throttled_s", lambda: _throttling(root))
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return Snapshot(
+    return HostCounters(
         root=root,
         time_s=time.perf_counter(),
         cpu_time_s=usage.ru_utime + usage.ru_stime,
@@ -95,7 +95,7 @@ def start(root: Path = Path("/")) -> Snapshot:
     )
 
 
-def since(before: Snapshot) -> HostReading:
+def since(before: HostCounters) -> HostReading:
     """The differences from ``before`` until now.
 
     Of control groups the one counts that was held back most. waited_s counts the threads that are there now.
@@ -127,7 +127,7 @@ def since(before: Snapshot) -> HostReading:
     )
 
 
-def _held_back_most(before: Snapshot, now: Snapshot, missing: dict[str, str]) -> Throttling | None:
+def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, str]) -> Throttling | None:
     """What became of the control group that was held back longest."""
     if before.throttling is None or now.throttling is None:
         return None
@@ -165,7 +165,7 @@ def _kinds(root: Path) -> list[CpuKind]:
     return cpu_kinds(root)
 
 
-def _slow_cpus(before: Snapshot, now: Snapshot, duration_s: float) -> list[int]:
+def _slow_cpus(before: HostCounters, now: HostCounters, duration_s: float) -> list[int]:
     slower = set(slower_cpus(_kinds(now.root), os.sched_getaffinity(0)))
     seen: set[int | None] = set()
     for number, thread in (now.threads or {}).items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primbench.numa import mempolicy, pages
-from primbench.numa.pages import Extent, Seen, extent_of
+from primbench.numa.pages import Extent, Residency, extent_of
 from primbench.system.files import attempt
 from primbench.timing.verify import on_host
 
@@ -23,7 +23,7 @@ class Watched:
 
     extents: list[Extent]
     page_nodes: Sequence[int]
-    before: Seen | None
+    before: Residency | None
     missing: dict[str, str]
 
 

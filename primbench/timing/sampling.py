@@ -33,7 +33,7 @@ TAIL_TIMES = 2.5  # times min_time_s: for so many samples of 25 us
 
 
 @dataclass(frozen=True)
-class Rule:
+class StoppingRule:
     """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``, but never below 6 samples.
 
     max_samples: so many are enough whatever they say.
@@ -78,23 +78,23 @@ class Pace:
         return in_step
 
 
-def main_rule(method: Method) -> Rule:
-    return Rule(method.max_noise, method.min_time_s, method.max_time_s)
+def main_rule(method: Method) -> StoppingRule:
+    return StoppingRule(method.max_noise, method.min_time_s, method.max_time_s)
 
 
-def secondary_rule(method: Method) -> Rule:
+def secondary_rule(method: Method) -> StoppingRule:
     """Metrics beside the main one get a few percent of its time: their scatter is itself a finding."""
-    return Rule(
+    return StoppingRule(
         method.max_noise,
         min(method.min_time_s * SECONDARY_MIN_SHARE, method.max_time_s * SECONDARY_MAX_SHARE),
         method.max_time_s * SECONDARY_MAX_SHARE,
     )
 
 
-def tail_rule(method: Method) -> Rule:
+def tail_rule(method: Method) -> StoppingRule:
     """For metrics whose rare slow calls are a finding: samples enough for p99.9 where calls are quick."""
     min_time_s = min(TAIL_TIMES * method.min_time_s, method.max_time_s)
-    return Rule(method.max_noise, min_time_s, method.max_time_s, TAIL_SAMPLES)
+    return StoppingRule(method.max_noise, min_time_s, method.max_time_s, TAIL_SAMPLES)
 
 
 class Calls:
@@ -157,7 +157,7 @@ def _drift(samples: list[float]) -> float:
 
 
 def collect(
-    take: Take, rule: Rule, clock: Clock, *, calls_per_sample: int, taken_by: str, loop: Loop | None = None
+    take: Take, rule: StoppingRule, clock: Clock, *, calls_per_sample: int, taken_by: str, loop: Loop | None = None
 ) -> Samples:
     """Sample until the rule says stop; every sample is kept.
 
@@ -185,7 +185,7 @@ def collect(
     )
 
 
-def _stopped(samples: list[float], rule: Rule, spent_s: float, *, is_looked_at: bool) -> Stopped | None:
+def _stopped(samples: list[float], rule: StoppingRule, spent_s: float, *, is_looked_at: bool) -> Stopped | None:
     """What ends the sampling here. is_looked_at: whether quiet samples do."""
     if len(samples) < MIN_SAMPLES:
         return None

@@ -22,7 +22,7 @@ from primbench.timing.inputs import set_up
 from primbench.timing.sampling import CLOCK, Calls
 
 
-class Record(NamedTuple):
+class Activity(NamedTuple):
     """One kernel, copy or fill, by one clock. correlation: what it has in common with the call that launched it."""
 
     start_ns: int
@@ -31,7 +31,7 @@ class Record(NamedTuple):
     correlation: int = 0
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     """A call of CUDA."""
 
     correlation: int
@@ -41,8 +41,8 @@ class Call(NamedTuple):
 class Log(NamedTuple):
     """What the GPU did, and the calls of CUDA where they were asked for; in any order."""
 
-    work: list[Record]
-    calls: list[Call]
+    work: list[Activity]
+    calls: list[ApiCall]
 
 
 class Recorder(Protocol):
@@ -94,7 +94,7 @@ def trace(backend: _Synchronizable, step: Callable[[], Any], calls: int, warm: C
     )
 
 
-def split_calls(records: Sequence[Record], calls: int) -> tuple[list[float], float, list[str]]:
+def split_calls(records: Sequence[Activity], calls: int) -> tuple[list[float], float, list[str]]:
     """Busy seconds of each call, kernels a call, and names in order of first appearance.
 
     Calls are told apart only where each launches the same sequence; else the one sample is the mean of all.
@@ -119,7 +119,7 @@ def launch_to_start(log: Log, calls: int) -> list[float]:
     [] where the log does not say which call launched what.
     """
     began = _earliest(log.calls)
-    started = _earliest(Call(record.correlation, record.start_ns) for record in log.work)
+    started = _earliest(ApiCall(record.correlation, record.start_ns) for record in log.work)
     launches = sorted((began[each], started[each]) for each in began.keys() & started.keys())
     per_call, left_over = divmod(len(launches), calls)
     # A start ahead of its call is two clocks that disagree.
@@ -128,7 +128,7 @@ def launch_to_start(log: Log, calls: int) -> list[float]:
     return [(start - begin) / 1e9 for begin, start in launches[::per_call]]
 
 
-def _earliest(calls: Iterable[Call]) -> dict[int, int]:
+def _earliest(calls: Iterable[ApiCall]) -> dict[int, int]:
     """By correlation: one call of the runtime may show as one of the driver, too, and a graph's kernels share one."""
     latest_first = sorted(calls, key=lambda call: -call.start_ns)
     return {call.correlation: call.start_ns for call in latest_first}
@@ -149,8 +149,8 @@ def _torch_recorder() -> Recorder:
             if not getattr(event, "is_user_annotation", False)
         ]
         return Log(
-            [Record(start, end, event.name, event.id) for device, start, end, event in events if device == "CUDA"],
-            [Call(event.id, start) for device, start, _, event in events if device == "CPU"],
+            [Activity(start, end, event.name, event.id) for device, start, end, event in events if device == "CUDA"],
+            [ApiCall(event.id, start) for device, start, _, event in events if device == "CPU"],
         )
 
     return record
@@ -206,10 +206,10 @@ class _CuptiRecorder:
         """CUPTI's records are its own again when this returns."""
         for activity in activities:
             if activity.kind in self._call_kinds:
-                self._log.calls.append(Call(activity.correlation_id, activity.start))
+                self._log.calls.append(ApiCall(activity.correlation_id, activity.start))
             else:
                 name = _name(self._cupti, self._demangle, activity)
-                self._log.work.append(Record(activity.start, activity.end, name, activity.correlation_id))
+                self._log.work.append(Activity(activity.start, activity.end, name, activity.correlation_id))
 
 
 def _name(cupti: Any, demangle: Callable[[str], str], activity: Any) -> str:

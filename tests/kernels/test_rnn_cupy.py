@@ -12,7 +12,7 @@ import pytest
 
 from primbench.cuda import driver, trial
 from primbench.cuda.cudnn import CudnnRefusal
-from primbench.cuda.cudnn_rnn import ALGORITHMS, Addresses, Matrix
+from primbench.cuda.cudnn_rnn import ALGORITHMS, Addresses, Gate
 from primbench.errors import UnsupportedCase
 from primbench.kernels.rnn import Rnn, _cudnn
 from primbench.kernels.rnn import cupy as rnn_cupy
@@ -53,10 +53,10 @@ class Recurrent:
                     yield chain, gate, start, start + 4 * hidden * columns
                     start += 4 * hidden * columns
 
-    def matrices(self, weights: int) -> Iterator[Matrix]:
+    def matrices(self, weights: int) -> Iterator[Gate]:
         half = len(self.places) // 2
         for (chain, gate, start, _), (_, _, bias, _) in zip(self.places[:half], self.places[half:], strict=True):
-            yield Matrix(chain, gate, weights + start, weights + bias)
+            yield Gate(chain, gate, weights + start, weights + bias)
 
     def _network(self, a: Addresses) -> Network:
         p, gates = self.problem, self.gates

@@ -12,7 +12,7 @@ import primbench.suites as suites
 from primbench import environment
 from primbench.baselines.against import parse
 from primbench.baselines.earlier import Earlier
-from primbench.baselines.published import Published
+from primbench.baselines.published import PublishedTimes
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.errors import FileError, InvalidRequest
@@ -178,7 +178,7 @@ def test_shipped_reference_agrees_with_itself(name: str) -> None:
         assert pytest.approx(1.0) == theirs.figures(timed)["ratio"]
 
 
-V100 = Published(deepbench.read("V100"))
+V100 = PublishedTimes(deepbench.read("V100"))
 
 
 def test_published_time_is_beside_the_loop_of_calls() -> None:
@@ -194,7 +194,7 @@ def test_published_time_of_an_allreduce_is_beside_single_calls() -> None:
     fields = build("allreduce", {"bytes": 400_000, "ranks": 2, "in_place": False}).parameters()
     case = Case(primitive="allreduce", parameters=fields, backend="torch", device="cuda:0")
     ours = replace(record(on_gpu(wall_s=3e-3)), case=case)
-    found = Published(deepbench.read("1080 Ti"))
+    found = PublishedTimes(deepbench.read("1080 Ti"))
     theirs_s = found.figures(ours)["theirs_s"]
     assert theirs_s is not None
     assert pytest.approx(3e-3 / theirs_s) == found.figures(ours)["ratio"]

@@ -19,7 +19,7 @@ import pytest
 from primbench.distributed import followers, rendezvous
 from primbench.distributed.channel import Channel, listen
 from primbench.distributed.child import readable
-from primbench.distributed.followers import Leader, Order, follow
+from primbench.distributed.followers import Command, Leader, follow
 from primbench.distributed.world import World
 from primbench.errors import InvalidRequest, WorkerError
 
@@ -38,7 +38,7 @@ def world(size: int = 2) -> World:
 
 @contextmanager
 def following(led: World) -> Iterator[list[Future[int]]]:
-    """A front for every further rank."""
+    """A follower for every further rank."""
     with ThreadPoolExecutor(led.size) as pool:
         yield [pool.submit(follow, replace(led, rank=rank), verbose=False) for rank in range(1, led.size)]
 
@@ -66,8 +66,8 @@ def test_a_leader_that_vanishes_is_a_failure() -> None:
     led = world()
     with following(led) as (ended,):
         leader = Leader(led)
-        for front in leader._fronts:
-            front.close()
+        for follower in leader._followers:
+            follower.close()
         assert 1 == ended.result()
         leader.__exit__(None, None, None)
 
@@ -133,27 +133,27 @@ def test_a_follower_that_is_gone_is_named_before_new_ranks_are_waited_for() -> N
     led = world()
     with ThreadPoolExecutor(1) as pool:
         leading = pool.submit(Leader, led)
-        front = followers._connect(replace(led, rank=1), 0)
+        follower = followers._connect(replace(led, rank=1), 0)
         with leading.result() as leader:
-            front.close()
-            readable([leader._fronts[0].connection.fileno()], COME_S)
+            follower.close()
+            readable([leader._followers[0].connection.fileno()], COME_S)
             with contextlib.suppress(EOFError):  # the first word to a closed connection is answered by its reset
-                leader._fronts[0].send(0)
-            with pytest.raises(WorkerError, match="rank 1 and its front are gone: launch all ranks again"):
+                leader._followers[0].send(0)
+            with pytest.raises(WorkerError, match="rank 1 and its primbench are gone: launch all ranks again"):
                 leader.start()
 
 
-def test_a_front_of_another_launch_with_the_same_secret_is_no_rank_of_this_one() -> None:
+def test_a_follower_of_another_launch_with_the_same_secret_is_no_rank_of_this_one() -> None:
     led = world()
     with ThreadPoolExecutor(2) as pool:
         leading = pool.submit(Leader, led)
-        front = followers._connect(replace(led, rank=1), 0)
+        follower = followers._connect(replace(led, rank=1), 0)
         with leading.result() as leader:
             starting = pool.submit(leader.start)
             for number, rank in ((0, 1), (1, 2)):
                 another = followers._connect(replace(led, rank=rank), number)
                 with pytest.raises(EOFError):
-                    another.receive(Order)
+                    another.receive(Command)
                 another.close()
             channel = followers._connect(replace(led, rank=1), 1)
             ranks = starting.result()
@@ -161,7 +161,7 @@ def test_a_front_of_another_launch_with_the_same_secret_is_no_rank_of_this_one()
             assert "to the rank" == channel.receive(str)
             channel.close()
             ranks.end()
-        front.close()
+        follower.close()
 
 
 def test_only_a_loopback_that_is_named_is_listened_at_alone(monkeypatch: pytest.MonkeyPatch) -> None:

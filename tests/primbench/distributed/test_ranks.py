@@ -57,9 +57,9 @@ def primbench(*arguments: str, **variables: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(front: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = front.communicate(timeout=WITHIN_S)
-    return front.returncode, out, err
+def ended(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = running.communicate(timeout=WITHIN_S)
+    return running.returncode, out, err
 
 
 def records(file: Path) -> list[Record]:
@@ -83,7 +83,7 @@ def wait_for(found: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def front() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start_primbench() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
@@ -97,7 +97,7 @@ def front() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def busy_rank(running: subprocess.Popen[str], backend: str) -> psutil.Process:
-    """The further rank of a front, once it is computing."""
+    """The further rank of a run, once it is computing."""
     parent = psutil.Process(running.pid)
 
     def ranks() -> list[psutil.Process]:
@@ -153,10 +153,10 @@ def test_cpus_that_cannot_be_had_are_refused_before_a_rank_is_started(monkeypatc
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_killed_rank_ends_its_case_with_the_reason(
-    backend: str, tmp_path: Path, front: Callable[..., subprocess.Popen[str]]
+    backend: str, tmp_path: Path, start_primbench: Callable[..., subprocess.Popen[str]]
 ) -> None:
     file = tmp_path / "results.jsonl"
-    running = front("--bytes=8MiB", *LONG, "--backend", backend, "-o", str(file))
+    running = start_primbench("--bytes=8MiB", *LONG, "--backend", backend, "-o", str(file))
     rank = busy_rank(running, backend)
     processes = psutil.Process(running.pid).children()
     rank.kill()
@@ -169,10 +169,10 @@ def test_a_killed_rank_ends_its_case_with_the_reason(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_stopped_rank_ends_its_case_at_the_timeout_with_the_reason(
-    backend: str, tmp_path: Path, front: Callable[..., subprocess.Popen[str]]
+    backend: str, tmp_path: Path, start_primbench: Callable[..., subprocess.Popen[str]]
 ) -> None:
     file = tmp_path / "results.jsonl"
-    running = front("--bytes=8MiB", *LONG, "--backend", backend, "--timeout=4s", "-o", str(file))
+    running = start_primbench("--bytes=8MiB", *LONG, "--backend", backend, "--timeout=4s", "-o", str(file))
     rank = busy_rank(running, backend)
     processes = psutil.Process(running.pid).children()
     rank.suspend()
@@ -183,8 +183,8 @@ def test_a_stopped_rank_ends_its_case_at_the_timeout_with_the_reason(
     assert not [process for process in processes if process.is_running()]
 
 
-def test_no_rank_outlives_a_killed_front(front: Callable[..., subprocess.Popen[str]]) -> None:
-    running = front("--bytes=8MiB", *LONG, "--backend=numpy")
+def test_no_rank_outlives_a_killed_primbench(start_primbench: Callable[..., subprocess.Popen[str]]) -> None:
+    running = start_primbench("--bytes=8MiB", *LONG, "--backend=numpy")
     busy_rank(running, "numpy")
     processes = psutil.Process(running.pid).children()
     running.kill()
@@ -238,8 +238,8 @@ def test_a_follower_that_dies_ends_the_run_with_the_table_and_the_reason(tmp_pat
     follower.kill()
     follower.communicate()
     code, out, err = ended(leader)
-    assert (1, "Error: rank 1 and its front are gone: launch all ranks again\n") == (code, err)
-    assert "failed: rank 1 and its front are gone" in out
+    assert (1, "Error: rank 1 and its primbench are gone: launch all ranks again\n") == (code, err)
+    assert "failed: rank 1 and its primbench are gone" in out
     assert ["failed"] == [each.status for each in records(file)]
 
 
@@ -263,8 +263,8 @@ def open_mpi(rank: int) -> dict[str, str]:
 def test_processes_of_one_launch_report_once_and_exit_alike(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     arguments = ["--bytes=8B", "--bytes=1MiB", *TIMES, "--backend=numpy", "-o", str(file)]
-    fronts = [primbench(*arguments, **open_mpi(rank)) for rank in range(2)]
-    (code, out, err), silent = (ended(each) for each in fronts)
+    launched = [primbench(*arguments, **open_mpi(rank)) for rank in range(2)]
+    (code, out, err), silent = (ended(each) for each in launched)
     assert (0, "") == (code, err)
     assert (0, "", "") == silent
     assert 1 == out.count("busbw")
@@ -277,11 +277,11 @@ def test_other_ranks_than_were_launched_are_refused_on_the_command_line_and_skip
     suite = tmp_path / "mine.toml"
     suite.write_text("allreduce = [{ bytes = 64, ranks = [2, 3] }]\n")
     command = [sys.executable, "-P", "-m", "primbench", "run", str(suite), *TIMES, "--backend=numpy"]
-    fronts = [
+    launched = [
         subprocess.Popen(command, env=alone() | open_mpi(rank), stdout=subprocess.PIPE, text=True) for rank in range(2)
     ]
-    outputs = [each.communicate(timeout=WITHIN_S)[0] for each in fronts]
-    assert [0, 0] == [each.returncode for each in fronts]
+    outputs = [each.communicate(timeout=WITHIN_S)[0] for each in launched]
+    assert [0, 0] == [each.returncode for each in launched]
     assert "skipped: 3 ranks: mpirun started 2" in outputs[0]
     assert "" == outputs[1]
 

@@ -13,7 +13,7 @@ import pytest
 
 from primbench.numa import mempolicy, pages
 from primbench.numa.buffers import host_buffer
-from primbench.numa.pages import MOST_PAGES, PAGE_BYTES, Extent, Seen, extent_of, look, verdict
+from primbench.numa.pages import MOST_PAGES, PAGE_BYTES, Extent, Residency, extent_of, look, verdict
 from primbench.numa.scan import memory_nodes
 
 SECCOMP = str(Path(__file__).parents[2] / "seccomp.py")
@@ -171,8 +171,8 @@ def test_a_kernel_without_the_file_shows_nothing(root: Path) -> None:
         look([at(5, 1)], [], root)
 
 
-def seen(share: float) -> Seen:
-    return Seen(by_node={0: 1}, asked=[1], placed_share=share, read_by="move_pages", sampled_of=9)
+def seen(share: float) -> Residency:
+    return Residency(by_node={0: 1}, asked=[1], placed_share=share, read_by="move_pages", sampled_of=9)
 
 
 @pytest.mark.parametrize(("before", "after", "misplaced"), [(1.0, 0.99, False), (1.0, 0.98, True), (0.5, 1.0, True)])

@@ -13,7 +13,7 @@ from primbench.timing.cpu_probe import Loop
 from primbench.timing.sampling import (
     MIN_SAMPLES,
     Calls,
-    Rule,
+    StoppingRule,
     collect,
     garbage_kept,
     host_timed,
@@ -46,7 +46,7 @@ def taker(clock: FakeClock, durations: Callable[[], float]) -> Callable[[], list
 
 def test_quiet_samples_stop_at_the_minimum_time() -> None:
     clock = FakeClock()
-    rule = Rule(max_noise=0.005, min_time_s=0.1, max_time_s=10)
+    rule = StoppingRule(max_noise=0.005, min_time_s=0.1, max_time_s=10)
     found = collect(taker(clock, lambda: 1e-3), rule, clock, calls_per_sample=4, taken_by="host clock")
     assert found.stopped == "noise"
     assert found.calls_per_sample == 4
@@ -56,7 +56,9 @@ def test_quiet_samples_stop_at_the_minimum_time() -> None:
 def test_noisy_samples_stop_at_the_maximum_time_and_all_are_kept() -> None:
     clock = FakeClock()
     noisy = itertools.cycle([1e-3, 2e-3]).__next__
-    found = collect(taker(clock, noisy), Rule(0.005, 0.0, 0.3), clock, calls_per_sample=1, taken_by="host clock")
+    found = collect(
+        taker(clock, noisy), StoppingRule(0.005, 0.0, 0.3), clock, calls_per_sample=1, taken_by="host clock"
+    )
     assert found.stopped == "max time"
     assert sum(found.samples_s) == pytest.approx(0.3, abs=2e-3)
     assert set(found.samples_s) == {1e-3, 2e-3}
@@ -66,7 +68,12 @@ def test_the_speed_of_the_cpu_is_kept_beside_the_samples() -> None:
     clock = FakeClock()
     loop = Loop()
     found = collect(
-        taker(clock, lambda: 1e-3), Rule(0.005, 0.1, 1.0), clock, calls_per_sample=1, taken_by="host clock", loop=loop
+        taker(clock, lambda: 1e-3),
+        StoppingRule(0.005, 0.1, 1.0),
+        clock,
+        calls_per_sample=1,
+        taken_by="host clock",
+        loop=loop,
     )
     assert found.loops_s[0][0] == 0
     assert all(0 < loop_s and 0 <= sample < len(found.samples_s) for sample, loop_s in found.loops_s)
@@ -75,14 +82,18 @@ def test_the_speed_of_the_cpu_is_kept_beside_the_samples() -> None:
 def test_a_change_of_level_keeps_sampling_although_the_interval_is_narrow() -> None:
     clock = FakeClock()
     slowed = itertools.chain([1e-3] * 40, itertools.repeat(1.008e-3)).__next__
-    found = collect(taker(clock, slowed), Rule(0.005, 0.1, 10.0), clock, calls_per_sample=1, taken_by="host clock")
+    found = collect(
+        taker(clock, slowed), StoppingRule(0.005, 0.1, 10.0), clock, calls_per_sample=1, taken_by="host clock"
+    )
     assert found.noise == 0
     assert 150 < len(found.samples_s) < 250
 
 
 def test_a_slow_call_still_gets_six_samples() -> None:
     clock = FakeClock()
-    found = collect(taker(clock, lambda: 5.0), Rule(0.005, 0.1, 1.0), clock, calls_per_sample=1, taken_by="host clock")
+    found = collect(
+        taker(clock, lambda: 5.0), StoppingRule(0.005, 0.1, 1.0), clock, calls_per_sample=1, taken_by="host clock"
+    )
     assert len(found.samples_s) == MIN_SAMPLES
     assert found.noise == 0
 
@@ -135,7 +146,7 @@ def test_host_timed_divides_by_the_calls_at_5_us() -> None:
 
 def test_secondary_metrics_get_a_percent_of_the_time() -> None:
     method = Method(min_time_s=0.2, max_time_s=3.0)
-    assert main_rule(method) == Rule(0.005, 0.2, 3.0)
+    assert main_rule(method) == StoppingRule(0.005, 0.2, 3.0)
     assert secondary_rule(method).max_time_s == pytest.approx(0.03)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from primbench.errors import UnsupportedCase
 from primbench.timing import trace as trace_module
-from primbench.timing.trace import Call, Log, Record, launch_to_start, split_calls, trace
+from primbench.timing.trace import Activity, ApiCall, Log, launch_to_start, split_calls, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 def test_each_call_gets_the_sum_of_its_kernels() -> None:
     records = [
-        Record(0, 1000, "gemm"),
-        Record(1500, 3500, "reduce"),
-        Record(4000, 5100, "gemm"),
-        Record(5500, 7600, "reduce"),
+        Activity(0, 1000, "gemm"),
+        Activity(1500, 3500, "reduce"),
+        Activity(4000, 5100, "gemm"),
+        Activity(5500, 7600, "reduce"),
     ]
     assert split_calls(records, 2) == ([3e-6, 3.2e-6], 2.0, ["gemm", "reduce"])
 
 
 def test_records_are_put_in_order_of_their_start() -> None:
-    records = [Record(40, 47, "b"), Record(0, 1, "a"), Record(20, 25, "a"), Record(10, 12, "b")]
+    records = [Activity(40, 47, "b"), Activity(0, 1, "a"), Activity(20, 25, "a"), Activity(10, 12, "b")]
     assert split_calls(records, 2) == ([3e-9, 12e-9], 2.0, ["a", "b"])
 
 
 def test_idle_time_between_kernels_is_not_busy() -> None:
-    assert split_calls([Record(0, 5000, "k"), Record(1_000_000, 1_005_000, "k")], 2)[0] == [5e-6, 5e-6]
+    assert split_calls([Activity(0, 5000, "k"), Activity(1_000_000, 1_005_000, "k")], 2)[0] == [5e-6, 5e-6]
 
 
 def test_calls_of_unequal_length_give_one_sample_the_mean() -> None:
-    records = [Record(0, 1000, "a"), Record(2000, 4000, "b"), Record(5000, 8000, "a")]
+    records = [Activity(0, 1000, "a"), Activity(2000, 4000, "b"), Activity(5000, 8000, "a")]
     assert split_calls(records, 2) == ([3e-6], 1.5, ["a", "b"])
 
 
 def test_calls_of_unlike_kernels_give_one_sample_though_their_number_divides() -> None:
-    records = [Record(0, 1000, "a"), Record(2000, 4000, "b"), Record(5000, 8000, "b"), Record(9000, 13000, "b")]
+    records = [Activity(0, 1000, "a"), Activity(2000, 4000, "b"), Activity(5000, 8000, "b"), Activity(9000, 13000, "b")]
     assert split_calls(records, 2) == ([5e-6], 2.0, ["a", "b"])
 
 
@@ -51,9 +51,16 @@ def test_nothing_recorded_is_no_busy_time_of_zero() -> None:
 
 
 def test_the_first_launch_of_each_call_counts_from_the_outermost_call_to_the_first_kernel() -> None:
-    calls = [Call(7, 1000), Call(7, 1100), Call(8, 2000), Call(3, 2500), Call(9, 5000), Call(10, 6000)]
-    work = [Record(4000, 4100, "graph", 7), Record(3500, 3600, "graph", 7), Record(4200, 4300, "k", 8)]
-    work += [Record(7500, 7600, "graph", 9), Record(7700, 7800, "k", 10)]
+    calls = [
+        ApiCall(7, 1000),
+        ApiCall(7, 1100),
+        ApiCall(8, 2000),
+        ApiCall(3, 2500),
+        ApiCall(9, 5000),
+        ApiCall(10, 6000),
+    ]
+    work = [Activity(4000, 4100, "graph", 7), Activity(3500, 3600, "graph", 7), Activity(4200, 4300, "k", 8)]
+    work += [Activity(7500, 7600, "graph", 9), Activity(7700, 7800, "k", 10)]
     assert [2.5e-6, 2.5e-6] == launch_to_start(Log(work, calls), 2)
 
 
@@ -61,12 +68,12 @@ def test_the_first_launch_of_each_call_counts_from_the_outermost_call_to_the_fir
     "log",
     [
         Log([], []),
-        Log([Record(10, 20, "k", 1)], []),
+        Log([Activity(10, 20, "k", 1)], []),
         Log(
-            [Record(10, 20, "k", 1), Record(30, 40, "k", 2), Record(50, 60, "k", 3)],
-            [Call(1, 5), Call(2, 6), Call(3, 7)],
+            [Activity(10, 20, "k", 1), Activity(30, 40, "k", 2), Activity(50, 60, "k", 3)],
+            [ApiCall(1, 5), ApiCall(2, 6), ApiCall(3, 7)],
         ),
-        Log([Record(10, 20, "k", 1), Record(30, 40, "k", 2)], [Call(1, 15), Call(2, 25)]),
+        Log([Activity(10, 20, "k", 1), Activity(30, 40, "k", 2)], [ApiCall(1, 15), ApiCall(2, 25)]),
     ],
     ids=["nothing", "no calls", "3 launches in 2 calls", "work ahead of its call"],
 )
@@ -233,7 +240,7 @@ def test_without_cupti_python_the_reason_says_what_to_install(monkeypatch: pytes
 class Profiler:
     """What torch.profiler keeps of a GPU: events in float microseconds from the start of the trace."""
 
-    device: ClassVar[list[Record]] = []
+    device: ClassVar[list[Activity]] = []
 
     def __init__(self, activities: list[str]) -> None:
         assert activities == ["CUDA"]
@@ -246,7 +253,7 @@ class Profiler:
         pass
 
     def events(self) -> list[Any]:
-        def event(record: Record, device: str, annotation: bool) -> Any:
+        def event(record: Activity, device: str, annotation: bool) -> Any:
             return SimpleNamespace(
                 time_range=SimpleNamespace(start=record.start_ns / 1000, end=record.end_ns / 1000),
                 name=record.name,
@@ -255,10 +262,10 @@ class Profiler:
                 is_user_annotation=annotation,
             )
 
-        annotation = event(Record(0, 9_000_000, "range", 5), "CUDA", True)
+        annotation = event(Activity(0, 9_000_000, "range", 5), "CUDA", True)
         return [
             annotation,
-            *(event(Record(record.start_ns - 4001, 0, "cudaLaunchKernel", record.correlation), "CPU", False)
+            *(event(Activity(record.start_ns - 4001, 0, "cudaLaunchKernel", record.correlation), "CPU", False)
               for record in Profiler.device),
             *(event(record, "CUDA", False) for record in Profiler.device),
         ]  # fmt: skip
@@ -276,7 +283,7 @@ def test_torch_is_traced_by_its_profiler_to_the_nanosecond(monkeypatch: pytest.M
     def step() -> None:
         correlation = len(Profiler.device) + 1
         start = 1_234_567 * correlation
-        Profiler.device.append(Record(start, start + 1603, "nvjet", correlation))
+        Profiler.device.append(Activity(start, start + 1603, "nvjet", correlation))
 
     found = trace(backend, step, 4, lambda: None)
     assert found.busy_s.samples_s == [1603e-9] * 4
