@@ -7,20 +7,21 @@ Both register themselves when their file is imported: of a folder in ``kernels/`
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from primbench.errors import InvalidField
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
-    from primbench.measurement import Measurement
+    from primbench.measurement import Measurement, Samples
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -277,14 +278,31 @@ def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
     return register
 
 
-def described(step: Step, **attributes: Any) -> Step:
-    """The step, with attributes that say what it is.
+class Description(NamedTuple):
+    """What a step says of itself.
 
-    ``algorithm``, ``others``, ``refused_calls``, ``stream_only``, ``host_buffers``.
-
-    The last: pairs of a host array that its calls read or write, and the memory node it is to be on or None. A step on
-    a CPU needs it where these are not its inputs and its output.
+    algorithm: which way the library took, as the record shows it. others: by name, what takes each of
+    ``Measurement.others``; refused_calls: what takes that of Measurement. Both get the Method and the clock.
+    stream_only: its device time is that of calls that follow one another on a stream, which a graph would send another
+    way. host_buffers: host arrays that its calls read or write, each with the memory node it is to be on or None; None
+    where these are its inputs and its output.
     """
-    for name, value in attributes.items():
-        setattr(step, name, value)
-    return step
+
+    algorithm: str | None = None
+    others: Mapping[str, Callable[..., Samples]] = {}
+    refused_calls: Callable[..., dict[str, int]] | None = None
+    stream_only: bool = False
+    host_buffers: Sequence[tuple[Array, int | None]] | None = None
+
+
+def described(step: Step, **fields: Any) -> Step:
+    """The step, its Description changed in some fields. It stays a plain function: a call costs nothing more."""
+    described: Any = step if hasattr(step, "__dict__") else functools.partial(step)  # as a built-in function has none
+    described.description = description_of(step)._replace(**fields)
+    return cast("Step", described)
+
+
+def description_of(step: Step) -> Description:
+    """Empty for a step of which nothing was said."""
+    found: Description = getattr(step, "description", Description())
+    return found

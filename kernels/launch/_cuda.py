@@ -19,7 +19,7 @@ Replay = tuple[int, "Step"]
 def cuda_step(
     backend: Any, problem: Launch, launches: Sequence[Step], capture: Callable[[Callable[[], None]], Replay]
 ) -> Step:
-    """The one launch, or a call that replays all of them, with the attribute ``others``.
+    """The one launch, or a call that replays all of them, which says its ``others``.
 
     launches: one a node, at least one; each can carry attributes. Every one is made here, so that nothing is loaded
     or compiled later. capture: makes a graph of what a function enqueues, in the framework's own way.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from primbench.errors import PrimbenchError, VerificationError
-from primbench.problem import described
+from primbench.problem import described, description_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class Taken:
 
 
 def sealable(setup: Setup) -> Setup:
-    """A setup whose step has the attribute ``refused_calls``, and more ``others``, where the problem asks for a seal.
+    """A setup whose step also takes ``refused_calls``, and more ``others``, where the problem asks for a seal.
 
     What is sealed is set up once more, in a thread of its own: streams and contexts are current to threads.
     """
@@ -64,8 +64,8 @@ def sealable(setup: Setup) -> Setup:
             "sealed_s": lambda method, clock: taken(method, clock).sealed_s,
         }
         return described(
-            step if hasattr(step, "__dict__") else functools.partial(step),  # a built-in function has no attributes
-            others={**getattr(step, "others", {}), **others},
+            step,
+            others={**description_of(step).others, **others},
             refused_calls=lambda method, clock: taken(method, clock).refused,
         )
 

@@ -8,7 +8,7 @@ from primbench.cuda import copies, pinned
 from primbench.cuda.copies import Copy, DeviceMemory, HostMemory
 from primbench.errors import UnsupportedCase
 from primbench.numa.buffers import host_buffer
-from primbench.problem import described
+from primbench.problem import described, description_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
-    """problem: a Memcpy. The step has the attributes ``algorithm``, ``host_buffers`` and ``stream_only``.
+    """problem: a Memcpy. The step says its ``algorithm``, ``host_buffers`` and ``stream_only``.
 
     The last: what is asked is how the copy engines do when a stream feeds them, as it does in a program, and as
     nvbandwidth measures it; nodes of a graph may be sent to them another way.
@@ -28,12 +28,12 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
     planned = [copy for number in range(problem.gpus) for copy in _copies(backend, problem, device + number)]
     for copy in planned:
         copy.source.put(host)
-    step: Any = copies.step_of(planned, backend.stream_handle)
+    step = copies.step_of(planned, backend.stream_handle)
     on_host = [end for copy in planned for end in (copy.source, copy.destination) if isinstance(end, HostMemory)]
     pins = dict.fromkeys(end.how for end in on_host)
     return described(
         step,
-        algorithm=", ".join([step.algorithm, *pins]),
+        algorithm=", ".join([str(description_of(step).algorithm), *pins]),
         stream_only=True,
         host_buffers=[(end.array, end.node) for end in on_host],
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def host_step(backend: Any, problem: Any, x: Any) -> Step:
-    """problem: a Memcpy. The step has the attributes ``algorithm``, what copies in how many threads, and
+    """problem: a Memcpy. The step says its ``algorithm``, what copies in how many threads, and
     ``host_buffers``."""
     if problem.direction != "h2h":
         raise UnsupportedCase(f"{problem.direction} needs a GPU: ask for direction=h2h")

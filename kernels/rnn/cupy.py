@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
-from primbench.problem import Step, described, kernel
+from primbench.problem import Step, described, description_of, kernel
 from primbench.registry import setup_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _try_all(backend: Any, problem: Rnn, operands: Operands) -> Step:
             best, best_s, _fastest[problem, backend.device] = step, time_s, name
     if best is None:
         raise UnsupportedCase(f"cuDNN has no such network: {'; '.join(refused)}")
-    return described(best, algorithm=f"{getattr(best, 'algorithm', '')} (tried: {', '.join(tried)})")
+    return described(best, algorithm=f"{description_of(best).algorithm} (tried: {', '.join(tried)})")
 
 
 def _stepwise(backend: Any, problem: Rnn, operands: Operands) -> Step:

@@ -185,7 +185,7 @@ class Copies:
 def step_of(copies: Sequence[Copy], stream: int) -> Step:
     """A call enqueues all copies at once, the first on ``stream``, of its device, which goes on when all are done.
 
-    The step returns a Copies; its attribute ``algorithm`` names the driver's functions.
+    The step returns a Copies; its ``algorithm`` names the driver's functions.
     """
     begun, branches = _Event(copies[0].device), [_Branch(copy.device) for copy in copies[1:]]
     operations = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from primbench.backends import Backend, CudaBackend, best_available
 from primbench.distributed.group import ALONE, Group
 from primbench.errors import Unverifiable
-from primbench.measurement import Measurement, Samples
-from primbench.problem import Problem, Step
+from primbench.measurement import Measurement
+from primbench.problem import Problem, Step, description_of
 from primbench.registry import backends_of, setup_of
 from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
@@ -28,10 +28,6 @@ from primbench.timing.verify import check_output
 if TYPE_CHECKING:
     from primbench.numa.pages import Extent
     from primbench.problem import Array, Reference
-
-
-TakeOther = Callable[[Method, Clock], Samples]
-"""Takes one of ``Measurement.others``; a step offers them by name in its attribute ``others``."""
 
 
 def measure(
@@ -138,7 +134,7 @@ def measure_on(
         tolerance=problem.tolerance(),
         input_sets=len(steps),
         input_sets_bytes=len(steps) * problem.memory_bytes(),
-        algorithm=getattr(steps[0], "algorithm", None),
+        algorithm=description_of(steps[0]).algorithm,
         flop=problem.flop(),
         bytes_moved=problem.bytes_moved(),
         phases_s=phases.ended_s,
@@ -203,7 +199,7 @@ class Alone:
 def timed_on(
     backend: Backend, problem: Problem, calls: Calls, steps: Sequence[Step], method: Method, pace: Pace
 ) -> Measurement:
-    """The times of every call, and what the step itself knows how to take: its attributes others, refused_calls."""
+    """The times of every call, and what the step itself knows how to take: others, refused_calls."""
     secondary = tail_rule(method) if problem.has_tails else secondary_rule(method)
     if backend.device == "cpu":
         timed = measure_cpu(calls, method, secondary, pace)
@@ -211,7 +207,7 @@ def timed_on(
         from primbench.timing import cuda as cuda_timing
 
         timed = cuda_timing.measure(cast("CudaBackend", backend), calls, len(steps), method, secondary, pace)
-    take_others: Mapping[str, TakeOther] = getattr(steps[0], "others", {})
-    others = {name: take(method, pace.clock) for name, take in take_others.items()}
-    take_refused: Callable[[Method, Clock], dict[str, int]] | None = getattr(steps[0], "refused_calls", None)
+    described = description_of(steps[0])
+    others = {name: take(method, pace.clock) for name, take in described.others.items()}
+    take_refused = described.refused_calls
     return replace(timed, others=others, refused_calls=take_refused and take_refused(method, pace.clock))

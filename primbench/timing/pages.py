@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.numa import mempolicy, pages
 from primbench.numa.pages import Extent, Residency, extent_of
+from primbench.problem import description_of
 from primbench.system.files import attempt
 from primbench.timing.verify import on_host
 
 if TYPE_CHECKING:
     from primbench.backends import Backend
     from primbench.measurement import Pages
-    from primbench.problem import Step
+    from primbench.problem import Array, Step
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ def watch(steps: Sequence[Step], extents: Sequence[Extent], page_nodes: Sequence
 
     extents: of what the steps were given and return, which counts where they do not name their buffers themselves.
     """
-    named = [_named(step) for step in steps if hasattr(step, "host_buffers")]
-    timed = [extent for each in named for extent in each] if named else list(extents)
+    named = [named for step in steps if (named := description_of(step).host_buffers) is not None]
+    timed = [_extent(*each) for buffers in named for each in buffers] if named else list(extents)
     wanted = _nodes_of_policy() if page_nodes is None else page_nodes
     missing: dict[str, str] = {}
     before = None
@@ -68,5 +69,5 @@ def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[Extent]:
     return [extent_of(on_host(backend, array)) for array in arrays if hasattr(array, "dtype")]
 
 
-def _named(step: Any) -> list[Extent]:
-    return [extent_of(array, None if node is None else (node,)) for array, node in step.host_buffers]
+def _extent(array: Array, node: int | None) -> Extent:
+    return extent_of(array, None if node is None else (node,))

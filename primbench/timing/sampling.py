@@ -12,7 +12,7 @@ from typing import Literal
 
 from primbench import stats
 from primbench.measurement import Samples
-from primbench.problem import Step
+from primbench.problem import Step, description_of
 from primbench.spec.method import Method
 from primbench.timing.cpu_probe import Loop
 
@@ -100,14 +100,13 @@ def tail_rule(method: Method) -> StoppingRule:
 class Calls:
     """Makes ``count`` calls, going round the closures of the input sets.
 
-    stream_only: the step's attribute of that name: its time on the device is that of calls that follow one another
-    on a stream, which a graph would send another way.
+    stream_only: as the steps' Description has it.
     """
 
     def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
         self._next = 0
-        self.stream_only: bool = getattr(steps[0], "stream_only", False)
+        self.stream_only = description_of(steps[0]).stream_only
 
     def __call__(self, count: int) -> None:
         steps = self._steps

@@ -12,6 +12,7 @@ from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver
 from primbench.errors import UnsupportedCase
 from primbench.kernels.conv import Conv, _implicit_gemm
 from primbench.kernels.conv import cupy as conv_cupy
+from primbench.problem import description_of
 from primbench.registry import setup_of
 
 PROBLEM = Conv(2, 4, 8, 8, 4, 3, 3)
@@ -64,7 +65,7 @@ def set_up(backend: Backend, problem: Conv = PROBLEM) -> Any:
 def test_a_step_returns_the_output_and_names_its_plan(searches: Any) -> None:
     step = set_up(Backend())
     assert PROBLEM.output_shape == step().shape
-    assert "cuDNN eng2 k1=5 (tensor cores, sums in any order), workspace 1 MiB" == step.algorithm
+    assert "cuDNN eng2 k1=5 (tensor cores, sums in any order), workspace 1 MiB" == description_of(step).algorithm
 
 
 def test_sets_of_inputs_share_a_search_and_a_workspace(searches: Any) -> None:

@@ -29,6 +29,7 @@ import numpy as np
 from primbench.kernels.gemm import numba as gemm_numba
 from primbench.kernels.gemm import Gemm
 from primbench.dtypes import numpy_dtype
+from primbench.problem import description_of
 
 TILE = gemm_numba.Tile(16, 16, 4, 4, 4)
 gemm_numba.TILES = {"float64": (TILE,), "float32": (TILE,), "int32": (TILE,)}
@@ -50,7 +51,7 @@ for dtype, trans_a, trans_b, whole in itertools.product(
     within = np.abs(output - reference.expected) <= problem.tolerance() * reference.scale
     if not within.all():
         wrong.append([str(problem), int((~within).sum())])
-print(json.dumps({"wrong": wrong, "algorithm": step.algorithm}))
+print(json.dumps({"wrong": wrong, "algorithm": description_of(step).algorithm}))
 """
 
 

@@ -20,6 +20,7 @@ from primbench.errors import PrimbenchError, VerificationError
 from primbench.kernels.launch import Launch
 from primbench.kernels.launch._sealed import BURST, CALLS, sealable
 from primbench.measurement import Measurement
+from primbench.problem import description_of
 from primbench.system import seccomp
 from primbench.timing.sampling import CLOCK
 
@@ -81,7 +82,7 @@ def test_a_wrong_output_under_the_seal_fails_the_case() -> None:
 
     step: Any = sealable(setup)(open_backend("numpy", "cpu"), Launch(seal="all"))
     with pytest.raises(VerificationError, match=r"wrong result of calls under the seal; refused: getppid \(\d+\)"):
-        step.others["sealed_s"](METHOD, CLOCK)
+        description_of(step).others["sealed_s"](METHOD, CLOCK)
 
 
 def test_what_takes_too_long_ends_with_the_bursts_done() -> None:

@@ -18,6 +18,7 @@ from primbench.kernels.rnn import Rnn, _cudnn
 from primbench.kernels.rnn import cupy as rnn_cupy
 from primbench.kernels.rnn._network import Network
 from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
+from primbench.problem import description_of
 from primbench.timing.verify import check_output
 
 LEFT_BY_FORWARD, LEFT_BY_BWD_DATA = 1, 2
@@ -153,7 +154,7 @@ def test_every_call_gives_the_whole_result(
 ) -> None:
     step = step_of(backend, Rnn(5, 2, 3, cell, direction, layers, bidirectional, algo="standard"))
     np.testing.assert_array_equal(np.array(step()), step())
-    assert step.algorithm.startswith("cuDNN standard")
+    assert str(description_of(step).algorithm).startswith("cuDNN standard")
 
 
 def test_one_chain_of_gradients_stays_where_cudnn_put_it(backend: Any) -> None:
@@ -164,14 +165,14 @@ def test_one_chain_of_gradients_stays_where_cudnn_put_it(backend: Any) -> None:
 def test_the_fastest_is_taken_and_taken_again(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     times_s = {"standard": 3e-6, "persist_dynamic": 1e-6}
     monkeypatch.setattr(rnn_cupy, "TRIED", ("standard", "persist_static", "persist_dynamic"))
-    monkeypatch.setattr(trial, "device_s", lambda step, stream: times_s[step.algorithm.split()[1]])
+    monkeypatch.setattr(trial, "device_s", lambda step, stream: times_s[str(description_of(step).algorithm).split()[1]])
     problem = Rnn(5, 2, 3, "gru", math_mode="tf32")
     chosen = "cuDNN persist_dynamic (tried: standard 3.00 us, persist_dynamic 1.00 us)"
-    assert chosen == step_of(backend, problem).algorithm
+    assert chosen == description_of(step_of(backend, problem)).algorithm
     times_s["standard"] = 0.0
-    assert "cuDNN persist_dynamic" == step_of(backend, problem).algorithm
+    assert "cuDNN persist_dynamic" == description_of(step_of(backend, problem)).algorithm
     exact = Rnn(5, 2, 3, "gru")
-    assert "cuDNN standard (tried: standard 0 s)" == step_of(backend, exact).algorithm
+    assert "cuDNN standard (tried: standard 0 s)" == description_of(step_of(backend, exact)).algorithm
 
 
 def test_what_cudnn_lacks_is_said_with_what_it_has(backend: Any) -> None:

@@ -15,7 +15,7 @@ from primbench.backends import open_backend
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable, VerificationError
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
-from primbench.problem import Reference, Step
+from primbench.problem import Reference, Step, described
 from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.case import measure, setup
@@ -222,7 +222,7 @@ def test_a_step_may_have_times_of_its_own(step_of: Callable[..., None]) -> None:
 
     def change(right: Step) -> Step:
         step = functools.partial(right)
-        step.others = {"replay_s": lambda method, clock: taken}  # type: ignore[attr-defined]
+        described(step, others={"replay_s": lambda method, clock: taken})
         return step
 
     step_of(change)

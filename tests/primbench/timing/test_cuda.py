@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from primbench.cuda import driver
+from primbench.problem import described
 from primbench.timing import cuda
 from primbench.timing.sampling import CLOCK, Calls, Pace
 
@@ -39,7 +40,7 @@ def step_on_stream() -> Any:
     def step() -> None:
         pass
 
-    step.stream_only = True  # type: ignore[attr-defined]
+    described(step, stream_only=True)
     return step
 
 
