@@ -19,9 +19,10 @@ from primbench.doctor import Finding, Part, Place, examine
 from primbench.doctor.against import by_rule, in_words
 from primbench.doctor.rules import Rule
 from primbench.environment.comparable import meaning_of
-from primbench.environment.configuration import is_for_libraries, is_told_by_what_it_gives
+from primbench.environment.configuration import is_told_by_what_it_gives
 from primbench.environment.difference import Change, Difference
 from primbench.numa.placement import EffectivePlacement
+from primbench.spec.variables import is_for_libraries
 from primbench.system.files import format_cpu_list
 from primbench.system.nvml import Gpu
 

@@ -7,16 +7,11 @@ import os
 import re
 from pathlib import Path
 
-from primbench.spec.confidential import hidden, is_secret
+from primbench.spec.confidential import hidden
+from primbench.spec.variables import is_for_libraries
 from primbench.system.files import utf8
 from primbench.system.meaning import Layer, Meaning
 
-_VARIABLE = re.compile(
-    r"(ATEN|BLIS|CUBLAS|CUBLASLT|CUDA|CUDNN|CUPY|DNNL|FLEXIBLAS|GOMP|GOTO|KMP|MALLOC|MKL|NCCL|NPY|NUMBA|NUMEXPR|NVIDIA"
-    r"|NVSHMEM|OMP|ONEDNN|OPENBLAS|PRIMBENCH|PYTORCH|TCMALLOC|TORCH|TORCHINDUCTOR|TRITON|UCX)_.+"
-    r"|FLEXIBLAS|GLIBC_TUNABLES|LD_(AUDIT|BIND_NOW|LIBRARY_PATH|PRELOAD)"
-    r"|PYTHON(DEVMODE|MALLOC|OPTIMIZE|PATH|TRACEMALLOC)|PYTHON_(GIL|JIT)"
-)
 _NAMES_A_HOST = {"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_RAS_ADDR"}
 # What NVIDIA's images say of themselves: no library reads it.
 _LABELS = {"CUDA_VERSION", "CUDNN_VERSION", "NCCL_VERSION", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"}
@@ -68,11 +63,6 @@ def variables() -> dict[str, str]:
 def is_recorded(name: str) -> bool:
     """Whether ``variables`` tells of it where it is set."""
     return is_for_libraries(name) and name not in _NAMES_A_HOST | _LABELS
-
-
-def is_for_libraries(name: str) -> bool:
-    """Whether a variable is of those that libraries read, and no secret."""
-    return _VARIABLE.fullmatch(name) is not None and not is_secret(name)
 
 
 def recorded(value: str) -> str:

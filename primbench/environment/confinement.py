@@ -17,17 +17,11 @@ from primbench.environment.container import Runtime
 from primbench.environment.reading import Reader, read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Seconds, Whole
+from primbench.system.capabilities import capabilities
 from primbench.system.files import labelled_value, read_mounts, utf8, whole_number
 from primbench.system.meaning import Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
 
-# Linux: include/uapi/linux/capability.h, in the order of its numbers.
-_CAPABILITIES = (
-    "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE"
-    " NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN"
-    " SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE"
-    " MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
-)
 _SECCOMP = ("disabled", "strict", "filter")  # proc(5)
 _PR_GET_THP_DISABLE = 42  # linux/prctl.h
 _CALLS = 1000  # 0.2 ms
@@ -94,12 +88,6 @@ def _seccomp(root: Path) -> str:
 
 def _no_new_privileges(root: Path) -> bool:
     return _status_number("NoNewPrivs")(root) != 0
-
-
-def capabilities(root: Path) -> list[str]:
-    mask = int(_status("CapEff")(root), 16)
-    names = dict(enumerate(_CAPABILITIES.split()))
-    return [f"CAP_{names.get(bit, bit)}" for bit in range(mask.bit_length()) if mask >> bit & 1]
 
 
 def _lsm_profile(root: Path) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from primbench.environment.configuration import is_for_libraries
 from primbench.runtimes.hostroot import caches
 from primbench.spec.arm import Arm
+from primbench.spec.variables import is_for_libraries
 
 NAMESPACES = ("mnt", "pid", "user", "ipc", "net", "uts", "cgroup")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from primbench.environment import confinement
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
@@ -23,6 +22,7 @@ from primbench.runtimes.launch import PATH, Launch, answer, gpu_files, variables
 from primbench.runtimes.limits import PERIOD_US
 from primbench.spec.arm import Arm, settings_of
 from primbench.system import cgroups
+from primbench.system.capabilities import capabilities
 from primbench.system.files import format_cpu_list
 
 SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
@@ -135,7 +135,7 @@ def _capabilities(arm: Arm) -> list[str]:
     """As Docker has it: ALL comes first, single ones after it."""
     held = {f"CAP_{each}" for each in _CAPABILITIES}
     if "ALL" in arm.cap_add:
-        held = {*confinement.capabilities(Path("/"))}
+        held = {*capabilities(Path("/"))}
     if "ALL" in arm.cap_drop:
         held = set()
     added, dropped = ({f"CAP_{each}" for each in named if each != "ALL"} for named in (arm.cap_add, arm.cap_drop))

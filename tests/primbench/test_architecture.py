@@ -19,8 +19,9 @@ registry
 system
 spec
 numa
-environment cuda distributed
+cuda distributed
 backends runtimes
+environment
 timing results
 kernels suites workers
 doctor

@@ -14,12 +14,12 @@ import pytest
 
 import primbench
 from primbench import runtimes
-from primbench.environment.confinement import capabilities
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine, hostroot
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
 from primbench.runtimes.launch import Launch, cdi_names_gpus, gpu_files, variables
 from primbench.spec.arm import RUNTIMES, Arm, parse_arm
+from primbench.system.capabilities import capabilities
 from primbench.system.files import Mount
 
 NAME = "primbench-0123"

@@ -1,0 +1,22 @@
+"""What the kernel lets this process do of what it lets root do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from primbench.system.files import labelled_value
+
+# Linux: include/uapi/linux/capability.h, in the order of its numbers.
+_CAPABILITIES = (
+    "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE"
+    " NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN"
+    " SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE"
+    " MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
+)
+
+
+def capabilities(root: Path) -> list[str]:
+    """The effective ones of this process, such as "CAP_SYS_NICE". root: of /proc."""
+    mask = int(labelled_value(root / "proc/self/status", "CapEff"), 16)
+    names = dict(enumerate(_CAPABILITIES.split()))
+    return [f"CAP_{names.get(bit, bit)}" for bit in range(mask.bit_length()) if mask >> bit & 1]
