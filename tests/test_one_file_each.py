@@ -1,4 +1,4 @@
-"""A field of the fingerprint, a check of the doctor and a backend are each added in one file, and used everywhere."""
+"""What there are several of is added in one file each, and used everywhere: checks of doctor, backends, runtimes."""
 
 from __future__ import annotations
 
@@ -45,6 +45,34 @@ def open(device):
     return Plain()
 '''
 
+RUNTIME = '''"""A session of its own, and no container."""
+
+from primbench.runtimes.launch import Launch, answer, variables, version
+from primbench.runtimes.runtime import Refusal, Runtime, Signs
+
+
+def found():
+    reason, line = answer(["setsid", "--version"])
+    return reason, version(line)
+
+
+def launch(arm, folder, command, *, gpus):
+    mark = {"SESSION_OF_ITS_OWN": "1"}
+    return Launch(worker=["setsid", "--wait", *command], environment=variables(arm, folder) | mark)
+
+
+RUNTIME = Runtime(
+    rank=5,
+    settings=frozenset({"variables"}),
+    found=found,
+    launch=launch,
+    signs=Signs(variables=("SESSION_OF_ITS_OWN",)),
+    refusals=(Refusal("failed to execute", lambda arm: "have it installed"),),
+)
+'''
+SUITE = """gemm = [{ m = 16, n = 16, k = 16 }]
+"""
+
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -52,6 +80,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__", "reference"))
     (folder / "primbench/doctor/files.py").write_text(CHECK)
     (folder / "primbench/backends/plain.py").write_text(BACKEND)
+    (folder / "primbench/runtimes/session.py").write_text(RUNTIME)
     limits = folder / "primbench/environment/limits.py"
     field = '    turns: Annotated[Whole | None, Meaning("limits", "cpus")] = None\n    missing:'
     limits.write_text(limits.read_text().replace("    missing:", field, 1))
@@ -116,3 +145,38 @@ def test_a_field_is_told_where_two_places_are_set_beside_each_other(tree: Path, 
 def test_a_field_is_a_cause_in_a_comparison(tree: Path, study: Path) -> None:
     found = python(tree, "-m", "primbench", "compare", str(study), status=1)  # something is slower
     assert "other CPUs: turns is 7 in" in " ".join(found.split())
+
+
+def test_a_runtime_starts_the_workers_of_an_arm(tree: Path) -> None:
+    (tree / "suite.toml").write_text(SUITE)
+    arms = ("--arm", "host", "--arm", "session:env.OMP_NUM_THREADS=1,name=apart")
+    how = ("--backend", "numpy", "--device", "cpu", "--pairs", "1", "--max-time", "10ms", "-q")
+    assert "apart" in python(
+        tree, "-m", "primbench", "study", "suite.toml", *arms, *how, "--fail-on", "never", "-o", "started.jsonl"
+    )
+    lines = [json.loads(line) for line in (tree / "started.jsonl").read_text().splitlines()]
+    assert {("host", "ok"), ("apart", "ok")} == {
+        (line["case"]["arm"], line["status"]) for line in lines if line["kind"] == "record"
+    }
+    (worker,) = [line for line in lines if line["kind"] == "worker" and line["arm"]["name"] == "apart"]
+    assert "1" == worker["environment"]["software"]["variables"]["OMP_NUM_THREADS"]
+    assert "SESSION_OF_ITS_OWN is set (session)" in str(worker["environment"]["confinement"]["runtime"]["evidence"])
+
+
+def test_a_runtime_is_listed_by_its_rank_and_tried(tree: Path) -> None:
+    rows = re.findall(r"^([a-z]+) .* (yes|no)\b", python(tree, "-m", "primbench", "arms"), re.MULTILINE)
+    assert [("host", "yes"), ("session", "yes")] == rows[:2]
+
+
+def test_what_a_runtime_cannot_set_is_refused(tree: Path) -> None:
+    asked = (
+        "from primbench.runtimes.refusals import refusal; from primbench.runtimes.table import check, known; "
+        "from primbench.spec.arm import parse_arm; print(refusal(parse_arm('session', known()), 'failed to execute')); "
+        "check(parse_arm('session:cpus=2'))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", asked],
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "arm session: failed to execute: have it installed\n" == found.stdout
+    assert "session has no cpus of its own; there is one in host, docker" in found.stderr

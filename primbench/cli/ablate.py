@@ -97,9 +97,9 @@ command = GroupedCommand(
     "ablate",
     callback=_run,
     params=[
-        grouped("Container", "--runtime", type=click.Choice(list(ablation.RUNNERS)), default="docker",
+        grouped("Container", "--runtime", type=click.Choice([*ablation.engines()]), default="docker",
                 show_default=True, help="Whose container is put together; it need not be installed."),
-        grouped("Container", "--runner", type=click.Choice(["runc", "crun"]),
+        grouped("Container", "--runner", type=click.Choice(ablation.runners()),
                 help="What starts it. Default: what the runtime itself uses, where it works here, else the other."),
         grouped("Container", "--no-new-privileges", is_flag=True, help="Add that, too."),
         grouped("Container", "--cpus", "quota", type=click.FloatRange(LEAST_CPUS), metavar="N",

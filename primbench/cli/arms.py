@@ -21,14 +21,14 @@ def command() -> None:
 
     from tabulate import tabulate
 
-    from primbench import runtimes
+    from primbench.runtimes.table import known
     from primbench.spec.arm import PLACEMENT_KEYS, SETTING_KEYS
     from primbench.workers.trial import works_here
 
     with ThreadPoolExecutor() as pool:
-        found = list(pool.map(works_here, runtimes.RUNTIMES))
+        found = list(pool.map(works_here, known()))
     rows = []
-    for (name, runtime), (words, version) in zip(runtimes.RUNTIMES.items(), found, strict=True):
+    for (name, runtime), (words, version) in zip(known().items(), found, strict=True):
         able = [key for field, key in SETTING_KEYS.items() if field in runtime.settings]
         rows.append([name, version or "-", words, ", ".join(able)])
     say(

@@ -11,12 +11,11 @@ import msgspec
 
 from primbench.cli.echo import say
 from primbench.errors import InvalidRequest
+from primbench.runtimes.oci import names_a_file
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
 from primbench.spec.confidential import hidden
 from primbench.spec.placement import THREAD_VARIABLES
 from primbench.spec.study import AGAIN
-
-_FILTERS = (None, "default", "unconfined", "docker", "podman")  # which are no files
 
 
 def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
@@ -52,7 +51,7 @@ def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
 def _chooses(arm: Arm) -> bool:
     """Whether it has other programs run than those that are here, or changes which ones are."""
     counts = [name in THREAD_VARIABLES and value.isdecimal() for name, value in arm.variables.items()]
-    return arm.image not in (None, HOST_IMAGE) or bool(arm.passed) or not all(counts) or arm.seccomp not in _FILTERS
+    return arm.image not in (None, HOST_IMAGE) or bool(arm.passed) or not all(counts) or names_a_file(arm.seccomp)
 
 
 def _words(arm: Arm) -> str:

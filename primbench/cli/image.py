@@ -8,7 +8,8 @@ import click
 
 from primbench.cli.echo import say
 from primbench.cli.options import FILE
-from primbench.runtimes.images.build import BUILDERS, DEFAULT_BASE, DEFAULT_TAG
+from primbench.runtimes.images.build import builders
+from primbench.runtimes.images.builder import DEFAULT_BASE, DEFAULT_TAG, Request
 
 BUILD_HELP = """Build an image with the primbench that is running, and the versions of libraries that are here.
 
@@ -25,8 +26,8 @@ def command() -> None:
 
 
 @command.command(help=BUILD_HELP)
-@click.option("--runtime", type=click.Choice(list(BUILDERS)), required=True, help="Who builds it.")
-@click.option("--tag", metavar="NAME", help=f"Its name; for apptainer its file. [default: {DEFAULT_TAG}, or .sif]")
+@click.option("--runtime", type=click.Choice([*builders()]), required=True, help="Who builds it.")
+@click.option("--tag", metavar="NAME", help=f"Its name, or that of its file. [default: {DEFAULT_TAG}, or .sif]")
 @click.option("--base", default=DEFAULT_BASE, show_default=True, metavar="IMAGE", help="One with Python and pip.")
 @click.option("--extra", "extras", multiple=True, metavar="NAME", help="What else to install, such as torch. Repeat.")
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write time and size as JSON; - is stdout.")
@@ -38,8 +39,7 @@ def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], jso
     from primbench.units import format_bytes, format_time
 
     check_files([json_path])
-    usual = f"{DEFAULT_TAG}.sif" if runtime == "apptainer" else DEFAULT_TAG
-    request = build.Request(runtime=runtime, tag=usual if tag is None else tag, base=base, extras=extras)
+    request = Request(runtime=runtime, tag=builders()[runtime].tag if tag is None else tag, base=base, extras=extras)
     if other := pins.unpinned(extras):
         say(
             f"what the base lacks of these comes as pip's index has it: {', '.join(other)}: a study compares only what "

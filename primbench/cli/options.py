@@ -252,17 +252,19 @@ def measuring_options() -> list[click.Option]:
     return [*_where(), *_measure(), *_record()]
 
 
-def _arm(text: str) -> Arm:
+def arm_in_words(text: str) -> Arm:
+    """Of a runtime that there is. Raises InvalidRequest."""
+    from primbench.runtimes.table import known
     from primbench.spec.arm import parse_arm
 
-    return parse_arm(text)
+    return parse_arm(text, known())
 
 
 def versus_options() -> list[click.Option]:
     """By which a measuring command becomes a study."""
     option = partial(grouped, "Compare")
     return [
-        option("--versus", type=parsed("arm", _arm), multiple=True, metavar="ARM",
+        option("--versus", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
                help="Measure here and there in turn, as in podman:cpus=2, and say what it costs; repeatable."),
         option("--pairs", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
                help=f"Fresh processes here and there. Default: {VERSUS_PAIRS}."),

@@ -10,7 +10,6 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from primbench import runtimes
 from primbench.cli import compare as comparing
 from primbench.cli.compare import FailOn, fail_on_option
 from primbench.cli.consent import check_own
@@ -29,6 +28,7 @@ from primbench.cli.options import (
     TIMEOUT,
     VERSUS_PAIRS,
     GroupedCommand,
+    arm_in_words,
     complete,
     complete_suite,
     grouped,
@@ -45,7 +45,8 @@ from primbench.experiments.study import LEAST_PAIRS, check_build, run, to_run, w
 from primbench.registry import primitives
 from primbench.results.file import Results
 from primbench.results.writer import header
-from primbench.spec.arm import Arm, arm_of, parse_arm
+from primbench.runtimes.table import check, known
+from primbench.spec.arm import Arm, arm_of
 from primbench.spec.study import Study
 from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
@@ -150,7 +151,7 @@ def _source(suite: str | None, values: Mapping[str, Any]) -> str:
 
 def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:
     try:
-        return parse_arm(written) if isinstance(written, str) else arm_of(written)
+        return arm_in_words(written) if isinstance(written, str) else arm_of(written, known())
     except InvalidRequest as error:
         raise InvalidRequest(f"{source}: {error}") from None
 
@@ -172,7 +173,7 @@ def resumed(held: Results, values: Mapping[str, Any]) -> Study:
         raise InvalidRequest(f"{values['resume']}: not of a study: go on with the command that began it")
     check_own(values["resume"], study.arms, values.get("arms", ()))
     for arm in study.arms:
-        runtimes.check(arm)
+        check(arm)
     until_settled = values["until"] is not None or (study.until_settled and values["pairs"] is None)
     whole = len(whole_pairs(study, held.records))
     more = MOST_UNTIL if ends_itself(values) and whole >= study.pairs else 0
@@ -212,7 +213,7 @@ command = GroupedCommand(
     callback=_run,
     params=[
         click.Argument(["suite"], required=False, metavar="[NAME|FILE.toml]", shell_complete=complete_suite),
-        grouped("Compare", "--arm", "arms", type=parsed("arm", parse_arm), multiple=True, metavar="ARM",
+        grouped("Compare", "--arm", "arms", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
                 help="host, podman:cpus=2, docker:image=mine,seccomp=unconfined; the first is the baseline; "
                      "repeatable. `primbench arms` tells which there are. Default: those of the suite."),
         grouped("Compare", "--self", "itself", is_flag=True,

@@ -17,11 +17,10 @@ from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.sides import Side, are_slowed_alike, identity
 from primbench.doctor import Part
 from primbench.errors import InvalidRequest
-from primbench.runtimes import RUNTIMES
+from primbench.runtimes.table import known
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
 
 MOST_ARMS = 3  # of those that a next experiment adds
-CONTAINERS_OF_FLAGS = ("docker", "podman")
 
 
 class Ablation(NamedTuple):
@@ -114,7 +113,7 @@ def _next_experiment(
     """The study again with what differs taken away, one thing at a time; None where there is nothing to take."""
     try:
         first, other = (_as_run(each, identity(case.case)) for each in sides)
-        if first is None or other is None:
+        if first is None or other is None or not {first.runtime, other.runtime} <= known().keys():
             return None
         there = [replace(each, name=_UNNAMED) for each in (first, other)]
         less = [each for each in _without(arm, other, parts) if replace(each, name=_UNNAMED) not in there][:MOST_ARMS]
@@ -131,13 +130,14 @@ def _next_experiment(
 
 def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterator[Arm]:
     """The arm as it is but for one thing."""
+    runtime = known()[arm.runtime]
     if compared.effect == "stack effect" and not arm.on_host_root:
-        if RUNTIMES[arm.runtime].starts_host_root:
+        if not runtime.needs_image:
             yield replace(arm, image=HOST_IMAGE)
         return
     fields = [change.field for change in changes_of(compared.differences, "limits", "confinement")]
     for ablation in ABLATIONS:
-        has_setting = arm.runtime in CONTAINERS_OF_FLAGS or ablation.setting not in CONFINES
+        has_setting = runtime.engine is not None or ablation.setting not in CONFINES
         moves = not set(parts).isdisjoint(ablation.parts)
         if has_setting and moves and any(re.fullmatch(ablation.fields, field) for field in fields):
             yield replace(arm, **ablation.without(arm))

@@ -14,12 +14,12 @@ import msgspec
 from primbench.compare.cause import Cause
 from primbench.compare.comparison import CaseComparison
 from primbench.compare.sides import Side
+from primbench.runtimes.oci import names_a_file
 from primbench.units import format_time
 
 DEARER = 1.05  # times as much is another cost of a system call
 MOST_BYTES = 2**20  # of a profile; those of engines have 20000
 ROOM = 2.0  # for the scatter of what is added to a call
-_NOT_FILES = ("default", "unconfined", "docker", "podman")
 
 
 class _SyscallRule(msgspec.Struct):
@@ -97,7 +97,7 @@ def _may_filter(setting: str | None, calls: Sequence[str]) -> bool:
 
     The name may be of a file that somebody else made: what is no plain file, or large, is none.
     """
-    if setting is None or setting in _NOT_FILES:
+    if setting is None or not names_a_file(setting):
         return True
     try:
         if not os.path.isfile(setting) or os.path.getsize(setting) > MOST_BYTES:
@@ -110,7 +110,7 @@ def _may_filter(setting: str | None, calls: Sequence[str]) -> bool:
 def _most(calls: Sequence[str], here: Filtered, there: Filtered, case_s: float) -> float:
     """How many times as long the filter can make a case; 1 where what was timed says that it costs nothing."""
     if "getppid" not in calls:  # what it costs these, nobody timed
-        return math.inf if here.setting not in (None, *_NOT_FILES) else 1.0
+        return math.inf if names_a_file(here.setting) else 1.0
     if here.call_s is None or there.call_s is None:
         return math.inf
     if here.call_s <= DEARER * there.call_s:

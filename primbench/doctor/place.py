@@ -16,6 +16,7 @@ from primbench.errors import FileError
 from primbench.numa import scan
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.results import file as results_file
+from primbench.runtimes.table import known
 from primbench.system.jsonlines import UNREADABLE, opened
 from primbench.system.nvml import Gpu
 
@@ -57,12 +58,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return (int(found[1]), int(found[2])) if found else None
 
     def advice(self, otherwise: str, *, engine: str, kubernetes: str | None = None) -> str:
-        """Words for the runtime in force. engine: options of `docker run`, which Podman has, too; otherwise: where
+        """Words for the runtime in force. engine: options of `docker run`, where it has these; otherwise: where
         the runtime is another one, none, or not known.
         """
         runtime = self.environment.confinement.runtime
         name = runtime.name if runtime is not None else None
-        if name in ("docker", "podman"):
+        if name in known() and known()[name].engine:
             return f"start the container by `{name} run {engine} ...`"
         return kubernetes if kubernetes is not None and name in ("containerd", "cri-o", "kubernetes") else otherwise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
+from primbench.runtimes.runtime import Signs
+from primbench.runtimes.table import known
 from primbench.system.files import Mount, attempt, read_mounts, utf8
 from primbench.system.meaning import NOTHING, Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 _FIRST_PID, _FIRST_USER = FIRST_NAMESPACES["pid"], FIRST_NAMESPACES["user"]
@@ -23,55 +26,31 @@ _FIRST_PID, _FIRST_USER = FIRST_NAMESPACES["pid"], FIRST_NAMESPACES["user"]
 _FIRST_MOUNT = "mnt:[4026531832]"  # since Linux 6.18; any number before
 
 
-_VARIABLES = {
-    "APPTAINER_NAME": "apptainer",
-    "APPTAINER_CONTAINER": "apptainer",
-    "SINGULARITY_NAME": "singularity",
-    "SINGULARITY_CONTAINER": "singularity",
-    "CH_RUNNING": "charliecloud",
-}
-
-
-_CONTAINER_VALUES = {"docker", "lxc", "podman", "systemd-nspawn"}  # of the variable ``container``
-
-
-# In paths of /proc/self/cgroup. "" is a container whose runtime the path does not name.
-_GROUPS = {
-    "podman": r"/libpod-[0-9a-f]{64}",
-    "cri-o": r"/crio-[0-9a-f]{64}",
-    "containerd": r"/(cri-containerd|nerdctl)-[0-9a-f]{64}",
-    "docker": r"/docker[-/][0-9a-f]{64}",
-    "lxc": r"/(lxc\.payload\.|lxc/)[^/]+",
-    "apptainer": r"/apptainer[-/][0-9]+",
-    "": r"/kubepods",
-}
-
-
-# In sources of what is mounted on the files which runtimes write for each container.
+# What runtimes write for each container.
 _WRITTEN = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv")
 
 
-_SOURCES = {
-    "podman": r"/(overlay|vfs|btrfs|zfs)-containers/[0-9a-f]{64}/userdata/",
-    "containerd": r"/io\.containerd\.grpc\.v1\.cri/sandboxes/|/nerdctl/[0-9a-f]+/",
-    "docker": r"/containers/[0-9a-f]{64}/",
-    "": r"/pods/[0-9a-f-]{36}/etc-hosts",
+# Of those that no arm can name. "" is a container whose runtime cannot be told.
+_OTHERS = {
+    "singularity": Signs(variables=("SINGULARITY_NAME", "SINGULARITY_CONTAINER"), root=r"/singularity/mnt/session"),
+    "containerd": Signs(
+        group=r"/(cri-containerd|nerdctl)-[0-9a-f]{64}",
+        source=r"/io\.containerd\.grpc\.v1\.cri/sandboxes/|/nerdctl/[0-9a-f]+/",
+    ),
+    "cri-o": Signs(group=r"/crio-[0-9a-f]{64}"),
+    "lxc": Signs(is_value=True, group=r"/(lxc\.payload\.|lxc/)[^/]+"),
+    "systemd-nspawn": Signs(is_value=True, marker="run/host/container-manager"),
+    "": Signs(group=r"/kubepods", source=r"/pods/[0-9a-f-]{36}/etc-hosts"),
 }
 
 
-_SESSION = r"/(apptainer|singularity)/mnt/session"  # where these put a root file system together
-
-
-# Left in folders and images by runtimes that give every container its own process namespace.
-_MARKERS = {
-    ".dockerenv": "docker",
-    "run/.containerenv": "podman",
-    "run/host/container-manager": "systemd-nspawn",
-}
+@functools.cache
+def _signs() -> dict[str, Signs]:
+    return {name: runtime.signs for name, runtime in known().items()} | _OTHERS
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """name: "host", "docker", "podman", "apptainer", "charliecloud", "enroot", "systemd-nspawn", "containerd", ...;
+    """name: "host", or of a runtime, such as "podman", of those that an arm may name and some others;
     None where the evidence contradicts itself or only says that this is some container.
 
     in_container: None where not even that is known. evidence: what was seen, strongest first, in words with the file
@@ -137,10 +116,10 @@ def _seen(root: Path, variables: Mapping[str, str]) -> _Evidence:
     return _Evidence(
         inherited=launcher + _by_variables(variables),
         kernel=groups + _by_mounts(mounts),
-        markers=[_Clue(name, f"/{path} exists ({name})") for path, name in _MARKERS.items() if (root / path).exists()],
+        markers=_markers(root),
         apart=apart,
         foreign=_foreign_root(mounts),
-        signs=_signs(links),
+        signs=_namespaces(links),
         unread=[*unread.values()],
         is_first=_is_first(links),
         has_own_processes=links.get("self/pid") not in (None, _FIRST_PID),
@@ -204,7 +183,7 @@ def _is_first(links: Mapping[str, str]) -> bool:
     return links.get("self/pid") == _FIRST_PID and mount is not None and mount in (_FIRST_MOUNT, links.get("1/mnt"))
 
 
-def _signs(links: Mapping[str, str]) -> list[str]:
+def _namespaces(links: Mapping[str, str]) -> list[str]:
     """Namespaces of its own, which containers have, and some other programs, too."""
     signs = []
     if links.get("self/pid", _FIRST_PID) != _FIRST_PID:
@@ -230,16 +209,24 @@ def _by_launcher(variables: Mapping[str, str], mount: str | None) -> tuple[list[
 
 def _by_variables(variables: Mapping[str, str]) -> list[_Clue]:
     clues = [
-        _Clue(name, f"{variable} is set ({name})") for variable, name in _VARIABLES.items() if variable in variables
+        _Clue(name, f"{variable} is set ({name})")
+        for name, signs in _signs().items()
+        for variable in signs.variables
+        if variable in variables
     ]
-    if any(clue.name == "apptainer" for clue in clues):  # it sets its predecessor's, too
-        clues = [clue for clue in clues if clue.name != "singularity"]
+    too = {_signs()[clue.name].also_sets for clue in clues}
+    clues = [clue for clue in clues if clue.name not in too]
     value = variables.get("container")
-    if value in _CONTAINER_VALUES:
+    if value in _signs() and _signs()[value].is_value:
         clues.append(_Clue(value, f"container={value}"))
     elif value:  # images bring words of their own, such as "oci"
         clues.append(_Clue("", f"container={utf8(value)[:40]}"))
     return clues
+
+
+def _markers(root: Path) -> list[_Clue]:
+    left = {name: signs.marker for name, signs in _signs().items() if signs.marker is not None}
+    return [_Clue(name, f"/{path} exists ({name})") for name, path in left.items() if (root / path).exists()]
 
 
 def _groups(root: Path) -> list[_Clue]:
@@ -247,7 +234,12 @@ def _groups(root: Path) -> list[_Clue]:
     clues = []
     for line in (root / "proc/self/cgroup").read_text(errors="backslashreplace").splitlines():
         path = line.split(":", 2)[2]
-        found = [(match.start(), name, match[0]) for name, form in _GROUPS.items() for match in re.finditer(form, path)]
+        found = [
+            (match.start(), name, match[0])
+            for name, signs in _signs().items()
+            if signs.group is not None
+            for match in re.finditer(signs.group, path)
+        ]
         if found:
             _, name, part = max(found)
             clues.append(_Clue(name, f"/proc/self/cgroup: {_short(part)}"))
@@ -262,21 +254,21 @@ def _mounts(root: Path) -> list[Mount]:
 
 
 def _by_mounts(mounts: Iterable[Mount]) -> list[_Clue]:
-    clues = []
-    for mount in mounts:
-        if mount.point == "/" and (match := re.search(_SESSION, mount.options)):
-            clues.append(_Clue(match[1], f"/proc/self/mountinfo: / from {match[0]}"))
-        if mount.point == "/.lock":
-            clues.append(_Clue("enroot", "/proc/self/mountinfo: /.lock is a mount (enroot)"))
-        if mount.point not in _WRITTEN:
-            continue
-        for name, form in _SOURCES.items():
-            if match := re.search(form, mount.source):
-                clues.append(_Clue(name, f"/proc/self/mountinfo: {mount.point} from {_short(match[0])}"))
-                break
-    if any(not clue.name for clue in clues):  # CRI-O keeps a pod's containers where Podman keeps its own
-        clues = [clue._replace(name="cri-o") if clue.name == "podman" else clue for clue in clues]
+    clues = [clue for mount in mounts for clue in _by_mount(mount)]
+    if any(not clue.name for clue in clues):
+        clues = [clue._replace(name=_signs()[clue.name].in_pod or clue.name) for clue in clues]
     return clues
+
+
+def _by_mount(mount: Mount) -> Iterator[_Clue]:
+    for name, signs in _signs().items():
+        if mount.point == "/" and signs.root and (match := re.search(signs.root, mount.options)):
+            yield _Clue(name, f"/proc/self/mountinfo: / from {match[0]}")
+        if mount.point == signs.mount:
+            yield _Clue(name, f"/proc/self/mountinfo: {mount.point} is a mount ({name})")
+        if mount.point in _WRITTEN and signs.source and (match := re.search(signs.source, mount.source)):
+            yield _Clue(name, f"/proc/self/mountinfo: {mount.point} from {_short(match[0])}")
+            return
 
 
 def _foreign_root(mounts: Iterable[Mount]) -> list[str]:

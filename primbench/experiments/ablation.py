@@ -5,6 +5,7 @@ The containers are plain ones of runc or crun on the host's own files, put toget
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,11 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench import compare as comparing
-from primbench import runtimes
 from primbench.compare import ArmComparison, Comparison
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.numa.scan import memory_nodes, node_of_pci
 from primbench.results.file import Results
+from primbench.runtimes.runtime import Engine
+from primbench.runtimes.table import known
 from primbench.spec.arm import Arm
 from primbench.spec.study import Study
 from primbench.system import nvml
@@ -26,17 +28,21 @@ from primbench.system.files import format_cpu_list
 from primbench.workers.process import WorkerProcess
 from primbench.workers.protocol import Start
 
-SHM_BYTES = {"docker": 64 * 2**20, "podman": 65_536_000}
-"""Engine -> size of a container's /dev/shm without options; the keys are the engines that can be put together."""
-
-RUNNERS = {"docker": ("runc", "crun"), "podman": ("crun", "runc")}
-"""Engine -> what starts its containers, its own choice first."""
-
 HOST = Arm(name="host")
 BARE, BARE_IN_GROUP = "namespaces", "namespaces and control group"
 NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS = "no new privileges", "CPU quota", "CPUs of another node"
 BEYOND = (NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS)
 """Ingredients that a container has only when it is asked to."""
+
+
+def engines() -> dict[str, Engine]:
+    """Those whose containers can be put together, by name."""
+    return {name: runtime.engine for name, runtime in known().items() if runtime.engine is not None}
+
+
+def runners() -> list[str]:
+    """What may be asked to start the containers."""
+    return list(dict.fromkeys(itertools.chain(*(engine.runners for engine in engines().values()))))
 
 
 class Ingredient(NamedTuple):
@@ -78,7 +84,7 @@ def ingredients(
         Ingredient("control group", {"cgroup": "private"}),
         Ingredient("seccomp", {"seccomp": engine}),
         Ingredient("fewer capabilities", {"cap_add": ()}),
-        Ingredient("ipc and small shm", {"ipc": "private", "shm_bytes": SHM_BYTES[engine]}),
+        Ingredient("ipc and small shm", {"ipc": "private", "shm_bytes": engines()[engine].shm_bytes}),
         Ingredient("network", {"network": "none"}),
         Ingredient("overlay root", {"root": "overlay"}),
         *(Ingredient(name, changes) for name, changes in beyond.items() if changes),
@@ -88,7 +94,7 @@ def ingredients(
 def check(study: Study) -> None:
     """Raises InvalidRequest where its arms do not put together one container, each with one ingredient more."""
     first, *others = study.arms
-    names = {BARE, BARE_IN_GROUP, *(each.name for each in ingredients("docker")), *BEYOND}
+    names = {BARE, BARE_IN_GROUP, *(each.name for engine in engines() for each in ingredients(engine)), *BEYOND}
     strange = [arm.name for arm in others if arm.name not in names]
     if first != HOST or strange:
         words = ", ".join(strange) or first.name
@@ -98,12 +104,12 @@ def check(study: Study) -> None:
 def runner_of(engine: str, asked: str | None = None) -> str:
     """What starts the containers: the one asked for, or the first that works here. Raises BackendUnavailable."""
     reasons = []
-    for name in (asked,) if asked else RUNNERS[engine]:
-        reason, _ = runtimes.RUNTIMES[name].found()
+    for name in (asked,) if asked else engines()[engine].runners:
+        reason, _ = known()[name].found()
         if reason is None:
             return name
         reasons.append(reason if name in reason else f"{name}: {reason}")
-    raise BackendUnavailable(f"containers are put together by runc or crun: {'; '.join(reasons)}")
+    raise BackendUnavailable(f"containers are put together by {' or '.join(runners())}: {'; '.join(reasons)}")
 
 
 def far_cpus(device: str, root: Path = Path("/")) -> tuple[int, ...]:

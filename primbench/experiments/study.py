@@ -16,11 +16,11 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from primbench import runtimes
 from primbench.backends import build_of, missing
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.results.file import Results
 from primbench.results.record import Record, Worker
+from primbench.runtimes.table import check
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.defaults import ALL
@@ -59,7 +59,7 @@ def check_arms(arms: Sequence[Arm]) -> None:
                 "the same arm twice"
             )
     for arm in arms:
-        runtimes.check(arm)
+        check(arm)
 
 
 def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed: int) -> list[Case]:

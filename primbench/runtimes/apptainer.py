@@ -6,14 +6,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
+from primbench.errors import InvalidRequest
+from primbench.runtimes import engine
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
+from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, Request, arguments
 from primbench.runtimes.launch import Launch, answer, options, variables, version
+from primbench.runtimes.runtime import Runtime, Signs, no_image
 from primbench.spec.arm import Arm
 from primbench.system.files import format_cpu_list
-
-SETTINGS = frozenset(
-    {"image", "cpus", "cpuset", "mems", "memory_bytes", "seccomp", "cap_add", "cap_drop", "network", "ipc", "variables"}
-)
 
 
 def found() -> tuple[str | None, str]:
@@ -57,3 +59,48 @@ def confinement(arm: Arm) -> list[str]:
         *network.get(str(arm.network), []),
         *(["--ipc"] if arm.ipc == "private" else []),
     ]
+
+
+def build(request: Request) -> list[str]:
+    """Raises InvalidRequest where the image cannot be written: what is there is replaced if it is a file."""
+    path = Path(request.tag).absolute()
+    if path.exists() and not path.is_file():
+        raise InvalidRequest(f"--tag {request.tag}: is a folder, and Apptainer's image is a file: primbench.sif")
+    if not path.parent.is_dir():
+        raise InvalidRequest(f"--tag {request.tag}: there is no folder {path.parent}")
+    kind, base = "docker", request.base
+    if os.path.exists(base):
+        kind, base = "localimage", os.path.realpath(base)
+    return [
+        *("apptainer", "build", "--force", f"--build-arg=BOOTSTRAP={kind}"),
+        *arguments(msgspec.structs.replace(request, base=base)),
+        *(str(path), "primbench.def"),
+    ]
+
+
+RUNTIME = Runtime(
+    rank=30,
+    settings=engine.SETTINGS - {"shm_bytes"},
+    found=found,
+    launch=launch,
+    signs=Signs(
+        variables=("APPTAINER_NAME", "APPTAINER_CONTAINER"),
+        group=r"/apptainer[-/][0-9]+",
+        root=r"/apptainer/mnt/session",  # where it puts a root file system together
+        also_sets="singularity",  # its predecessor
+    ),
+    refusals=(
+        no_image(
+            r"could not open image|Unable to handle",
+            "name a file or a folder in full, `apptainer pull` fetches one",
+        ),
+        engine.NO_NETWORK,
+    ),
+    gpus="it was asked for them by --nv: see whether /dev/nvidia* and libcuda.so.1 are on this machine",
+    builder=Builder(
+        command=build,
+        name=lambda tag: str(Path(tag).absolute()),
+        size_bytes=lambda name: os.path.getsize(name),
+        tag=f"{DEFAULT_TAG}.sif",
+    ),
+)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Sequence
+import re
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
+from primbench.runtimes.images.builder import Builder, Request, arguments
 from primbench.runtimes.launch import PATH, Launch, answer, variables, version
+from primbench.runtimes.runtime import Runtime, Signs, no_image
 from primbench.spec.arm import Arm
 
-SETTINGS = frozenset({"image", "variables"})
+_FOR_CH_IMAGE = re.compile(
+    r"CH_.+|HOME|USER|LANG|LC_ALL|TERM|TMPDIR|(https?|ftp|no|all)_proxy|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE",
+    re.IGNORECASE,
+)
 
 
 def found() -> tuple[str | None, str]:
@@ -33,3 +40,53 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
         chosen = [f"--storage={os.environ['CH_IMAGE_STORAGE']}"]  # where an image's name is looked up
     environment = {"PATH": PATH, "USER": getpass.getuser()} | variables(arm, folder)
     return Launch(worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *command], environment=environment)
+
+
+def tagged(name: str) -> str:
+    """With a tag, since versions of ch-image differ in where they keep an image that has none."""
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def build(request: Request) -> list[str]:
+    return ["ch-image", "build", f"--tag={tagged(request.tag)}", "--file=Containerfile", *arguments(request), "."]
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """ch-image is a program in Python, and hands all it has to what it runs in the image: it gets what is meant for it.
+
+    Its Python is the one beside it, if there is one, and no virtual environment's.
+    """
+    own = os.path.dirname(shutil.which("ch-image", path=environ.get("PATH")) or "")
+    passed = {name: value for name, value in environ.items() if _FOR_CH_IMAGE.fullmatch(name)}
+    return {"USER": getpass.getuser()} | passed | {"PATH": f"{own}:{PATH}" if own else PATH}
+
+
+def size_bytes(name: str) -> int | str:
+    """Of the files in the folder where ch-image keeps an image, those of several names once."""
+    storage = os.environ.get("CH_IMAGE_STORAGE") or f"/var/tmp/{getpass.getuser()}.ch"
+    folder = os.path.join(storage, "img", name.replace("/", "%").replace(":", "+"))
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}"
+    sizes = {}
+    for where, _, names in os.walk(folder):
+        for each in names:
+            found = os.lstat(os.path.join(where, each))
+            sizes[found.st_ino] = found.st_size
+    return sum(sizes.values())
+
+
+RUNTIME = Runtime(
+    rank=40,
+    settings=frozenset({"image", "variables"}),
+    found=found,
+    launch=launch,
+    signs=Signs(variables=("CH_RUNNING",)),
+    refusals=(
+        no_image(
+            r"can't stat",
+            "name a folder in full, or what `ch-image list` lists; `ch-image pull` fetches one",
+        ),
+    ),
+    gpus="its /dev is this machine's; `ch-fromhost --nvidia` puts the driver's libraries into an image",
+    builder=Builder(command=build, name=tagged, size_bytes=size_bytes, environment=environment),
+)

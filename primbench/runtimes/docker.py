@@ -9,9 +9,8 @@ from pathlib import Path
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
 from primbench.runtimes.launch import Launch, answer, cdi_names_gpus
+from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
 from primbench.spec.arm import Arm
-
-SETTINGS = engine.SETTINGS
 
 
 def found() -> tuple[str | None, str]:
@@ -39,3 +38,27 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
         worker=engine.start("docker", name),
         after=after,
     )
+
+
+RUNTIME = Runtime(
+    rank=10,
+    settings=engine.SETTINGS,
+    found=found,
+    launch=launch,
+    signs=Signs(
+        is_value=True,
+        group=r"/docker[-/][0-9a-f]{64}",
+        source=r"/containers/[0-9a-f]{64}/",
+        marker=".dockerenv",
+    ),
+    refusals=(
+        no_image(engine.NO_IMAGE, "`docker images` lists those that are here, `docker pull` fetches one"),
+        engine.hybrid(),
+        engine.OTHER_FILES,
+        engine.too_few_files("start dockerd with --default-ulimit=nofile={0}:{0}"),
+        engine.NO_NETWORK,
+    ),
+    gpus=engine.TOOLKIT,
+    builder=engine.builder("docker"),
+    engine=Engine(runners=("runc", "crun"), shm_bytes=64 * 2**20),
+)

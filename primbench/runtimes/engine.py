@@ -1,16 +1,19 @@
-"""What Docker and Podman have in common: the options of a container, and its life in three commands.
+"""What Docker and Podman have in common: options of a container, its life in three commands, refusals, images.
 
 The container is made before it is started, so that one which is cut off on the way is always there to be removed.
 """
 
 from __future__ import annotations
 
+import resource
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
-from primbench.runtimes.launch import env_options, gpu_files, options, variables
+from primbench.runtimes.images.builder import Builder, Request, arguments
+from primbench.runtimes.launch import answer, env_options, gpu_files, options, variables
+from primbench.runtimes.runtime import Refusal
 from primbench.spec.arm import Arm
 from primbench.system.files import format_cpu_list
 
@@ -20,6 +23,15 @@ SETTINGS = frozenset(
         "ipc", "variables",
     }
 )  # fmt: skip
+
+NEEDS_RUNC = "crun refuses a machine whose control groups are v1 and v2 at once: use runc"
+"""What to do where crun ends with words about a hybrid."""
+
+NO_IMAGE = r"No such image|image not known|invalid reference format"
+TOOLKIT = (
+    "install the NVIDIA container toolkit, and have it describe the GPUs to containers: "
+    "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
+)
 
 
 def new_name() -> str:
@@ -79,3 +91,56 @@ def start(client: str, name: str) -> list[str]:
 
 def remove(client: str, name: str) -> list[str]:
     return [client, "rm", "--force", "--volumes", name]
+
+
+def builder(client: str) -> Builder:
+    """The network is the machine's, so that the build reaches what the machine reaches."""
+
+    def command(request: Request) -> list[str]:
+        options = ["--network=host", "--file=Containerfile", f"--tag={request.tag}"]
+        return [client, "build", *options, *arguments(request), "."]
+
+    def size_bytes(name: str) -> int | str:
+        reason, line = answer([client, "image", "inspect", "--format={{.Size}}", name])
+        if reason is not None:
+            return reason
+        return int(line) if line.isdecimal() else f"{line!r} is no number of bytes"
+
+    return Builder(command=command, name=str, size_bytes=size_bytes)
+
+
+def hybrid(how: str = "") -> Refusal:
+    """In crun's words. how: one has runc start containers."""
+    return Refusal(r"cgroups in hybrid mode not supported", lambda arm: f"{NEEDS_RUNC}{how}")
+
+
+def too_few_files(raised: str) -> Refusal:
+    """raised: how the number of open files is set, with {0} in place of it."""
+
+    def advice(arm: Arm) -> str:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        return f"no more than {most} open files may be had here: {raised.format(most)}"
+
+    return Refusal(r"RLIMIT_NOFILE|rlimit type 7\b", advice)  # getrlimit(2)
+
+
+def _other_files(arm: Arm) -> str | None:
+    if not arm.on_host_root:
+        return None
+    return (
+        f"who starts containers for {arm.runtime} sees other files than are here, as on another machine, in a "
+        "virtual one or outside of this container: name one of this machine (DOCKER_HOST, `docker context ls`), "
+        "or an image of its own by image=NAME"
+    )
+
+
+def _no_network(arm: Arm) -> str | None:
+    if arm.network == "none":
+        return None
+    return f"a network of its own cannot be had: {arm.runtime}:network=none or network=host does without"
+
+
+OTHER_FILES = Refusal(
+    r"bind source path does not exist|mounts denied|path \S+ is not shared from the host", _other_files
+)
+NO_NETWORK = Refusal(r"/dev/net/tun|slirp4netns|pasta|netavark|CNI|network \w+ not found", _no_network)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.runtimes.launch import Launch, answer, env_options, variables, version
+from primbench.runtimes.runtime import Runtime, Signs
 from primbench.spec.arm import Arm
-
-SETTINGS = frozenset({"image", "variables"})
 
 SCRIPT = '#!/bin/sh\nexec "$@"\n'
 """Of a container: a shell is given it, and the command as its arguments."""
@@ -30,3 +29,14 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
     inside = ({"NVIDIA_VISIBLE_DEVICES": "all"} if gpus else {}) | variables(arm, folder)
     options = env_options(arm, inside)
     return Launch(worker=["enroot", "start", "--rc", str(script), *options, str(arm.image), *command])
+
+
+RUNTIME = Runtime(
+    rank=50,
+    settings=frozenset({"image", "variables"}),
+    found=found,
+    launch=launch,
+    signs=Signs(mount="/.lock"),
+    gpus="its hook takes them from this machine by nvidia-container-cli: install that",
+    needs_image="image=NAME, as `enroot list` has it, or image=FILE.sqsh",
+)

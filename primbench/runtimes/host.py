@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.runtimes.launch import Launch, variables
+from primbench.runtimes.runtime import Runtime
 from primbench.spec.arm import Arm
-
-SETTINGS = frozenset({"cpus", "cpuset", "mems", "memory_bytes", "variables"})
 
 
 def found() -> tuple[str | None, str]:
@@ -20,3 +19,12 @@ def found() -> tuple[str | None, str]:
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
     return Launch(worker=[*command], environment=variables(arm, folder))
+
+
+RUNTIME = Runtime(
+    rank=0,
+    settings=frozenset({"cpus", "cpuset", "mems", "memory_bytes", "variables"}),
+    found=found,
+    launch=launch,
+    gpus="see nvidia-smi",
+)

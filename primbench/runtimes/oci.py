@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mo
 from primbench.runtimes.launch import PATH, Launch, answer, gpu_files, variables, version
 from primbench.runtimes.limits import PERIOD_US
 from primbench.spec.arm import Arm, settings_of
-from primbench.system import cgroups
 from primbench.system.capabilities import capabilities
 from primbench.system.files import format_cpu_list
 
@@ -29,9 +27,6 @@ SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
 
 FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""
-
-NEEDS_RUNC = "crun refuses a machine whose control groups are v1 and v2 at once: use runc"
-"""What to do where crun ends with words about a hybrid."""
 
 _MACHINE_OF_FILTERS = "x86_64"
 _SHM_BYTES = 64 * 2**20
@@ -47,18 +42,27 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 _QUIET = ["nosuid", "noexec", "nodev"]
 
 
-def found(program: str, root: Path = Path("/")) -> tuple[str | None, str]:
+def found(program: str) -> tuple[str | None, str]:
     """Why it cannot be used, or None, and its version."""
     reason, line = answer([program, "--version"])
     if reason is None and os.geteuid() != 0:
         reason = f"{program} needs root here"
-    if reason is None and program == "crun" and cgroups.cgroup_version(root) == "hybrid":
-        reason = NEEDS_RUNC
     return reason, version(line)
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
-    """Raises InvalidRequest for what there is only with an engine on top, FileError for a filter that is none."""
+def launch(
+    arm: Arm,
+    folder: Path,
+    command: Sequence[str],
+    *,
+    gpus: bool,
+    options: Sequence[str] = (),
+    on_create: Sequence[str] = (),
+) -> Launch:
+    """options: of the runtime. on_create: a command that it runs once the container is made, before the first program.
+
+    Raises InvalidRequest for what there is only with an engine on top, FileError for a filter that is none.
+    """
     name = engine.new_name()
     if arm.on_host_root:
         tree = make_skeleton(folder)
@@ -69,18 +73,16 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
             f"arm {arm.name}: image={arm.image}: {arm.runtime} starts a folder, named in full, or host"
         )
     (folder / "config.json").write_bytes(
-        msgspec.json.encode(configuration(arm, folder, tree, name, command, gpus=gpus))
+        msgspec.json.encode(configuration(arm, folder, tree, name, command, on_create, gpus=gpus))
     )
-    program = [arm.runtime, "--root", str(folder / "state")]
-    if arm.cgroup == "host" and arm.runtime == "crun":
-        program.append("--cgroup-manager=disabled")
+    program = [arm.runtime, "--root", str(folder / "state"), *options]
     return Launch(
         worker=[*program, "run", "--bundle", str(folder), name], after=[[*program, "delete", "--force", name]]
     )
 
 
 def configuration(
-    arm: Arm, folder: Path, tree: Path, name: str, command: Sequence[str], *, gpus: bool
+    arm: Arm, folder: Path, tree: Path, name: str, command: Sequence[str], on_create: Sequence[str], *, gpus: bool
 ) -> dict[str, Any]:
     """What config.json holds. folder: the launch's. tree: the root. Raises as ``launch`` does."""
     if arm.network == "private":
@@ -109,7 +111,7 @@ def configuration(
         "hostname": name,
         "root": {"path": str(tree), "readonly": not arm.on_host_root},
         "mounts": _mounts(arm, folder),
-        "hooks": _hooks(arm, environment),
+        "hooks": _hooks(on_create, environment),
         "process": {
             "terminal": False,
             "user": {"uid": 0, "gid": 0},
@@ -123,12 +125,10 @@ def configuration(
     }
 
 
-def _hooks(arm: Arm, environment: list[str]) -> dict[str, Any]:
-    """runc always makes control groups, which the worker of an arm that is to have none leaves again."""
-    if arm.cgroup != "host" or arm.runtime == "crun":
+def _hooks(on_create: Sequence[str], environment: list[str]) -> dict[str, Any]:
+    if not on_create:
         return {}
-    leave = [sys.executable, "-P", "-m", "primbench.runtimes.oci_hook"]
-    return {"createRuntime": [{"path": sys.executable, "args": leave, "env": environment}]}
+    return {"createRuntime": [{"path": on_create[0], "args": on_create, "env": environment}]}
 
 
 def _capabilities(arm: Arm) -> list[str]:
@@ -210,9 +210,19 @@ def _device(path: str) -> dict[str, Any]:
     return {"path": path, "type": "c", "major": os.major(number), "minor": os.minor(number), "fileMode": 0o666}
 
 
+def filters() -> list[str]:
+    """Names of the filters that there are for an arm."""
+    return sorted(each.stem for each in FILTERS.glob("*.json"))
+
+
+def names_a_file(seccomp: str | None) -> bool:
+    """Whether the filter that an arm names is a file of somebody's own."""
+    return seccomp not in (None, "default", "unconfined", *filters())
+
+
 def _filter(arm: Arm) -> Any:
     """The section ``seccomp`` of a configuration, which is not the form in which Docker keeps its profiles."""
-    known = sorted(each.stem for each in FILTERS.glob("*.json"))
+    known = filters()
     if arm.seccomp == "default":
         raise InvalidRequest(
             f"arm {arm.name}: seccomp=default: {arm.runtime} brings no filter: name a file that holds one, or "

@@ -8,9 +8,8 @@ from pathlib import Path
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
 from primbench.runtimes.launch import Launch, answer, cdi_names_gpus
+from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
 from primbench.spec.arm import Arm
-
-SETTINGS = engine.SETTINGS
 
 
 def found() -> tuple[str | None, str]:
@@ -34,3 +33,28 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
         worker=engine.start("podman", name),
         after=[[*engine.remove("podman", name), "--time=0"]],  # it would wait for a worker that heeds no SIGTERM
     )
+
+
+RUNTIME = Runtime(
+    rank=20,
+    settings=engine.SETTINGS,
+    found=found,
+    launch=launch,
+    signs=Signs(
+        is_value=True,
+        group=r"/libpod-[0-9a-f]{64}",
+        source=r"/(overlay|vfs|btrfs|zfs)-containers/[0-9a-f]{64}/userdata/",
+        marker="run/.containerenv",
+        in_pod="cri-o",  # which keeps a pod's containers where Podman keeps its own
+    ),
+    refusals=(
+        no_image(engine.NO_IMAGE, "`podman images` lists those that are here, `podman pull` fetches one"),
+        engine.hybrid(', by runtime = "runc" below [engine] in containers.conf'),
+        engine.OTHER_FILES,
+        engine.too_few_files('below [containers] in containers.conf, set default_ulimits = ["nofile={0}:{0}"]'),
+        engine.NO_NETWORK,
+    ),
+    gpus=engine.TOOLKIT,
+    builder=engine.builder("podman"),
+    engine=Engine(runners=("crun", "runc"), shm_bytes=65_536_000),
+)

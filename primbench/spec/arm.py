@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -21,8 +21,7 @@ from primbench.spec.settings import FIELDS, PLACEMENT, YES_OR_NO
 HOST_IMAGE = "host"
 """The image that is the host's own root file system, so that only the container differs."""
 
-RUNTIMES = ("host", "docker", "podman", "apptainer", "charliecloud", "enroot", "crun", "runc")
-
+_RUNTIME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEXT_KEY = re.compile(
@@ -34,8 +33,8 @@ _ENV = "env."
 class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where workers run. What is None is left as the runtime has it.
 
-    name: as it is shown, unique in a study. runtime: "host", "docker", "podman", "apptainer", "charliecloud", "enroot",
-    "crun" or "runc". image: the runtime's own name of one; HOST_IMAGE unless said otherwise, and None on the host.
+    name: as it is shown, unique in a study. runtime: "host", or one that starts containers, such as "podman": a file of
+    ``primbench.runtimes``. image: its own name of one; HOST_IMAGE unless said otherwise, and None on the host.
     cpus: CPUs' worth of time (a quota). cpuset, mems: CPUs and memory nodes. memory_bytes, shm_bytes: at most.
     seccomp: "default", "unconfined" or a profile's file; with crun and runc "docker" and "podman" are the filters of
     those. cap_add, cap_drop: capabilities, as "SYS_NICE".
@@ -71,8 +70,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         msgspec.structs.force_setattr(self, "image", (usual if self.image in (None, HOST_IMAGE) else self.image))
         if not self.name.isprintable() or not self.name.strip():
             raise InvalidRequest(f"arm name {self.name!r}: printable words, and at least one character")
-        if self.runtime not in RUNTIMES:
-            raise InvalidRequest(f"arm {self.name}: runtime {self.runtime!r}: there are {', '.join(RUNTIMES)}")
+        if not _RUNTIME.fullmatch(self.runtime):
+            raise InvalidRequest(f"arm {self.name}: runtime {self.runtime!r}: the name of one, such as podman")
         if self.runtime == "host" and self.image is not None:
             raise InvalidRequest(f"arm {self.name}: the host runs no image: name a runtime, such as podman")
         if self.image is not None and not re.fullmatch(r"[^\s-]\S*", self.image):
@@ -105,12 +104,22 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return self.runtime == "host" or self.image == HOST_IMAGE
 
 
-def parse_arm(text: str) -> Arm:
-    """The arm of a text such as "podman:image=primbench:cpu,cpus=2". Raises InvalidRequest."""
+def unknown_runtime(where: str, runtime: str, runtimes: Collection[str]) -> InvalidRequest:
+    """The error of an arm whose runtime is none of those there are."""
+    return InvalidRequest(f"{where}: runtime {runtime!r}: there are {', '.join(runtimes)}")
+
+
+def parse_arm(text: str, runtimes: Collection[str] = ()) -> Arm:
+    """The arm of a text such as "podman:image=primbench:cpu,cpus=2".
+
+    runtimes: names of those there are; any will do where none is given. Raises InvalidRequest.
+    """
     runtime, colon, settings = text.partition(":")
     if colon and not settings:
         raise InvalidRequest(f"arm {text!r}: after the colon come settings, as in host:cpus=2")
     where = f"arm {hidden(text)!r}"
+    if runtimes and runtime not in runtimes:
+        raise unknown_runtime(where, runtime, runtimes)
     pairs: list[tuple[str, str | None]] = []
     for setting in _NEXT_KEY.split(settings) if settings else []:
         key, equals, value = setting.partition("=")
@@ -120,11 +129,13 @@ def parse_arm(text: str) -> Arm:
     return _arm(runtime, pairs, where)
 
 
-def arm_of(table: Mapping[str, Any]) -> Arm:
-    """The arm of a table of a TOML file. Raises InvalidRequest."""
+def arm_of(table: Mapping[str, Any], runtimes: Collection[str] = ()) -> Arm:
+    """The arm of a table of a TOML file. runtimes: as ``parse_arm`` takes them. Raises InvalidRequest."""
     runtime = table.get("runtime", "host")
     if not isinstance(runtime, str):
-        raise InvalidRequest(f"[[arm]] runtime = {runtime!r}: a name in quotes: {', '.join(RUNTIMES)}")
+        raise InvalidRequest(f"[[arm]] runtime = {runtime!r}: a name in quotes: {', '.join(runtimes)}")
+    if runtimes and runtime not in runtimes:
+        raise unknown_runtime(f"[[arm]] of {runtime}", runtime, runtimes)
     pairs = [pair for key, value in table.items() if key != "runtime" for pair in _pairs(key, value)]
     return _arm(runtime, pairs, f"[[arm]] of {runtime}")
 
@@ -149,8 +160,6 @@ def _word(key: str, value: Any) -> str:
 
 
 def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> Arm:
-    if runtime not in RUNTIMES:
-        raise InvalidRequest(f"{where}: runtime {runtime!r}: there are {', '.join(RUNTIMES)}")
     fields: dict[str, Any] = {}
     placement: dict[str, Any] = {}
     seen: set[str] = set()

@@ -21,10 +21,10 @@ from typing import NoReturn
 import msgspec
 
 from primbench.errors import BackendUnavailable, PrimbenchError
-from primbench.runtimes import launch
 from primbench.runtimes.launch import Launch
 from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 from primbench.runtimes.limits import limited
+from primbench.runtimes.table import launch
 from primbench.spec.arm import Arm
 from primbench.workers import protocol
 from primbench.workers.protocol import Refusal

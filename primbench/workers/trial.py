@@ -15,8 +15,8 @@ import msgspec
 
 from primbench.distributed.child import Child
 from primbench.errors import PrimbenchError
-from primbench.runtimes import RUNTIMES
 from primbench.runtimes.refusals import refusal
+from primbench.runtimes.table import known
 from primbench.spec.arm import Arm
 from primbench.workers import protocol
 from primbench.workers.protocol import Refusal
@@ -28,10 +28,11 @@ NEEDS_AN_IMAGE = "with an image of its own: none was started"
 
 def works_here(name: str) -> tuple[str, str]:
     """In words, and the runtime's version."""
-    reason, version = RUNTIMES[name].found()
+    runtime = known()[name]
+    reason, version = runtime.found()
     if reason is not None:
         return f"no: {reason}", version
-    if not RUNTIMES[name].starts_host_root:
+    if runtime.needs_image:
         return f"yes, {NEEDS_AN_IMAGE}", version
     reason = None if name == "host" else refused(Arm(name=name, runtime=name))
     return ("yes" if reason is None else f"no: {reason}"), version

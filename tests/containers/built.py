@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from primbench.runtimes.images.build import DEFAULT_BASE, environment_of
+from primbench.runtimes import charliecloud
+from primbench.runtimes.images.builder import DEFAULT_BASE
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PROGRAMS = ("sh", "awk", "cat", "chmod", "cp", "env", "id", "ln", "ls", "mkdir", "mv", "rm", "sed", "sleep", "true")
@@ -157,7 +158,7 @@ def built(request: pytest.FixtureRequest, work: Path, base: Path, base_archive: 
             pytest.skip("ch-image is not installed: apt-get install charliecloud-builders")
         environment |= {"CH_IMAGE_STORAGE": str(work / "ch-image")}
         environment |= {"CH_IMAGE_CACHE": "disabled"}  # a git repository of every file, made anew
-        done(["ch-image", "import", base_archive, DEFAULT_BASE], environment_of("ch-image", environment))
+        done(["ch-image", "import", base_archive, DEFAULT_BASE], charliecloud.environment(environment))
     else:
         done([engine.name, "import", base_archive, DEFAULT_BASE], environment)
     said = work / f"{engine.name}-built.json"

@@ -17,8 +17,9 @@ from primbench.experiments.ablation import bare, build_up, ingredients
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Worker
-from primbench.runtimes import launch, oci
+from primbench.runtimes import oci
 from primbench.runtimes.hostroot import bound_folders
+from primbench.runtimes.table import launch
 from primbench.spec.arm import Arm
 from primbench.system.files import read_mounts
 

@@ -17,9 +17,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from primbench import runtimes
 from primbench.errors import BackendUnavailable
 from primbench.results.record import Record, Worker
+from primbench.runtimes.table import known
 from primbench.spec.arm import Arm, parse_arm
 from primbench.spec.case import Case
 from primbench.spec.method import Method
@@ -261,7 +261,7 @@ def test_a_runtime_that_is_installed_and_starts_nothing_does_not_work_here(
 def test_a_docker_client_without_a_server_is_not_docker(docker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", docker.environment["PATH"])
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/socket")
-    reason, _ = runtimes.RUNTIMES["docker"].found()
+    reason, _ = known()["docker"].found()
     assert reason is not None
     assert "Cannot connect to the Docker daemon" in reason
     with pytest.raises(BackendUnavailable, match="Cannot connect to the Docker daemon"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from primbench import runtimes
+from primbench.runtimes.table import launch
 from primbench.spec.arm import parse_arm
 
 from .traces import in_words
@@ -62,7 +62,7 @@ def test_what_is_mounted_among_the_hosts_files_is_read_only(
     asking = [sys.executable, "-P", "-c", ASKED, *map(str, mounted)]
     folder = tmp_path / "launch"
     folder.mkdir()
-    launched = runtimes.launch(parse_arm(in_words(runtime, *settings)), folder, gpus=False, command=asking)
+    launched = launch(parse_arm(in_words(runtime, *settings)), folder, gpus=False, command=asking)
 
     def run(command: list[str]) -> subprocess.CompletedProcess[str]:
         environment = launched.environment

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from primbench.cli.image import build
-from primbench.runtimes.images.build import BUILDERS
+from primbench.runtimes.images.build import builders
 
 
 def test_help_names_the_runtimes_and_what_is_usual(invoke: Callable[..., Result]) -> None:
@@ -41,4 +41,4 @@ def test_requests_that_cannot_be_met_are_refused_before_anything_is_built(
 def test_every_runtime_that_builds_may_be_asked_for() -> None:
     (option,) = [each for each in build.params if each.name == "runtime"]
     assert isinstance(option.type, click.Choice)
-    assert list(BUILDERS) == list(option.type.choices)
+    assert list(builders()) == list(option.type.choices)

@@ -16,10 +16,10 @@ from primbench.errors import BackendUnavailable, PlacementError
 from primbench.experiments import ablation
 from primbench.experiments.ablation import (
     BEYOND,
-    RUNNERS,
     Ingredient,
     bare,
     build_up,
+    engines,
     far_cpus,
     ingredients,
     refusal_of,
@@ -28,7 +28,7 @@ from primbench.experiments.ablation import (
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.results.file import Results
-from primbench.runtimes import oci
+from primbench.runtimes.table import launch
 from primbench.spec.arm import Arm, format_arm, parse_arm
 from primbench.spec.case import Case
 from primbench.system import nvml
@@ -80,7 +80,7 @@ def test_what_an_engine_has_only_when_asked_is_left_to_be_asked_for() -> None:
     assert NAMES == [arm.name for arm in arms_of("docker")[1:]]
 
 
-@pytest.mark.parametrize("engine", RUNNERS)
+@pytest.mark.parametrize("engine", engines())
 def test_an_arm_can_be_run_by_itself(engine: str) -> None:
     for arm in arms_of(engine, **EVERYTHING):
         assert arm == parse_arm(format_arm(arm))
@@ -103,14 +103,15 @@ OF_CONTAINERS = ("/proc", "/dev", "/sys")
 
 def parts_of(arm: Arm, folder: Path) -> dict[str, Any]:
     folder.mkdir()
-    written = oci.configuration(arm, folder, folder / "root", "same", [], gpus=False)
+    name = launch(arm, folder, gpus=False).worker[-1]
+    written = msgspec.json.decode((folder / "config.json").read_bytes())
     found = {**written.pop("process"), **written.pop("linux"), **written}
     for mount in found.pop("mounts"):
         if mount["destination"].startswith(OF_CONTAINERS):
             found[f"mount {mount['destination']}"] = mount
         else:
             found.setdefault("mounts of the host", []).append({**mount, "options": mount["options"][:1]})
-    text = msgspec.json.encode(found).decode().replace(str(folder), "FOLDER")
+    text = msgspec.json.encode(found).decode().replace(str(folder), "FOLDER").replace(name, "NAME")
     return dict(msgspec.json.decode(text))
 
 

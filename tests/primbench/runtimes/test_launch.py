@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 import primbench
-from primbench import runtimes
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine, hostroot
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
 from primbench.runtimes.launch import Launch, cdi_names_gpus, gpu_files, variables
-from primbench.spec.arm import RUNTIMES, Arm, parse_arm
+from primbench.runtimes.table import check, known, launch
+from primbench.spec.arm import Arm, parse_arm
 from primbench.system.capabilities import capabilities
 from primbench.system.files import Mount
 
@@ -28,7 +28,7 @@ GIB = 2**30
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
+def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that is random otherwise, and a machine on which nothing tells of GPUs."""
     monkeypatch.setattr(engine, "new_name", lambda: NAME)
     for module in ("docker", "podman"):
@@ -37,7 +37,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def launched(text: str, folder: Path, *, gpus: bool = False) -> Launch:
-    return runtimes.launch(parse_arm(text), folder, gpus=gpus)
+    return launch(parse_arm(text), folder, gpus=gpus)
 
 
 def given(option: str, text: str, folder: Path) -> list[str]:
@@ -180,7 +180,7 @@ def test_the_script_that_enroot_gives_a_shell_runs_the_command_and_nothing_of_th
 def test_the_host(tmp_path: Path) -> None:
     arm = parse_arm("host:cpus=2,env.OMP_NUM_THREADS=1")
     expected = Launch(worker=[sys.executable, *MODULE], environment=variables(arm, tmp_path))
-    assert expected == runtimes.launch(arm, tmp_path, gpus=True)
+    assert expected == launch(arm, tmp_path, gpus=True)
 
 
 def test_runc_gets_a_configuration(tmp_path: Path) -> None:
@@ -342,14 +342,13 @@ def test_a_file_that_is_no_filter_is_refused(profile: str | None, reason: str, t
 )
 def test_a_limit_that_a_runtime_has_not_is_refused_naming_those_that_have(text: str, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
-        runtimes.check(parse_arm(text))
+        check(parse_arm(text))
 
 
 def test_what_is_asked_of_every_runtime_without_limits_can_be_had() -> None:
-    for name in RUNTIMES:
-        image = None if runtimes.RUNTIMES[name].starts_host_root else "mine"
-        runtimes.check(Arm(name=name, runtime=name, image=image, variables={"A": "1"}))
-    assert set(RUNTIMES) == set(runtimes.RUNTIMES)
+    for name, runtime in known().items():
+        image = "mine" if runtime.needs_image else None
+        check(Arm(name=name, runtime=name, image=image, variables={"A": "1"}))
 
 
 HERE = {
@@ -422,7 +421,7 @@ def test_no_list_of_processes_has_the_value_of_a_variable_that_is_passed_on(
     image = ",image=mine" if runtime == "enroot" else ""
     arm = parse_arm(f"{runtime}:env.MY_TOKEN{image}")
     assert "hunter2" not in repr(arm)
-    launched = runtimes.launch(arm, tmp_path, gpus=False)
+    launched = launch(arm, tmp_path, gpus=False)
     commands = [*launched.before, launched.worker, *launched.after]
     assert "hunter2" not in repr(commands)
     has_option = any("--env=MY_TOKEN" in command for command in commands)
@@ -436,4 +435,4 @@ def test_a_variable_to_be_passed_on_that_is_not_set_is_asked_for(monkeypatch: py
     with pytest.raises(
         InvalidRequest, match="MY_TOKEN is not set here, and no file keeps its value: set it in the env"
     ):
-        runtimes.check(parse_arm("host:env.MY_TOKEN"))
+        check(parse_arm("host:env.MY_TOKEN"))

@@ -11,13 +11,14 @@ import pytest
 
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.runtimes.images import build, pins
-from primbench.runtimes.images.build import BUILDERS, Request, environment_of
+from primbench.runtimes.images.build import builders
+from primbench.runtimes.images.builder import DEFAULT_BASE, Request
 from primbench.runtimes.images.wheel import installed
 from primbench.runtimes.launch import PATH
 
 
 def command(runtime: str, **asked: object) -> list[str]:
-    return BUILDERS[runtime].command(Request(runtime=runtime, **asked))  # type: ignore[arg-type]
+    return builders()[runtime].command(Request(runtime=runtime, **asked))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("runtime", ["docker", "podman"])
@@ -35,7 +36,7 @@ def test_charliecloud_is_given_a_tag_always(tag: str, named: str) -> None:
     found = command("charliecloud", tag=tag, base="b")
     assert ["ch-image", "build", f"--tag={named}", "--file=Containerfile"] == found[:4]
     assert ["--build-arg=BASE=b", "--build-arg=EXTRAS=", "."] == found[4:]
-    assert named == BUILDERS["charliecloud"].name(tag)
+    assert named == builders()["charliecloud"].name(tag)
 
 
 def test_apptainer_writes_a_file_where_it_was_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +45,7 @@ def test_apptainer_writes_a_file_where_it_was_asked_to(tmp_path: Path, monkeypat
         *("apptainer", "build", "--force", "--build-arg=BOOTSTRAP=docker", "--build-arg=BASE=python:3.12-slim"),
         *("--build-arg=EXTRAS=numba", str(tmp_path / "a.sif"), "primbench.def"),
     ] == command("apptainer", tag="a.sif", base="python:3.12-slim", extras=("numba",))
-    assert str(tmp_path / "a.sif") == BUILDERS["apptainer"].name("a.sif")
+    assert str(tmp_path / "a.sif") == builders()["apptainer"].name("a.sif")
 
 
 def test_apptainer_takes_a_folder_as_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,18 +76,18 @@ def test_ch_image_gets_what_is_meant_for_it_and_the_python_beside_it(tmp_path: P
         "PATH": f"/venv/bin:{tmp_path}", "PYTHONPATH": "/mine", "VIRTUAL_ENV": "/venv", "LD_PRELOAD": "/x.so",
         "CH_IMAGE_STORAGE": "/images", "https_proxy": "http://proxy", "HOME": "/root", "HF_TOKEN": "secret",
     }  # fmt: skip
-    found = environment_of("ch-image", environ)
+    found = builders()["charliecloud"].environment(environ)
     assert getpass.getuser() == found.pop("USER")
     kept = {name: environ[name] for name in ("CH_IMAGE_STORAGE", "https_proxy", "HOME")}
     assert kept | {"PATH": f"{tmp_path}:{PATH}"} == found
-    assert environ == environment_of("podman", environ)
+    assert environ == builders()["podman"].environment(environ)
 
 
 def test_the_base_is_this_python() -> None:
-    assert "python:{}.{}-slim".format(*sys.version_info) == build.DEFAULT_BASE
+    assert "python:{}.{}-slim".format(*sys.version_info) == DEFAULT_BASE
 
 
-@pytest.mark.parametrize("runtime", BUILDERS)
+@pytest.mark.parametrize("runtime", builders())
 def test_a_runtime_that_is_not_here_is_named(runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendUnavailable, match=f"^--runtime {runtime}: .* is not installed: `primbench arms` lists"):
@@ -123,10 +124,10 @@ def test_the_size_of_a_charliecloud_image_is_that_of_its_files(tmp_path: Path, m
     (folder / "a").write_bytes(bytes(1000))
     os.link(folder / "a", folder / "b")
     (folder / "c").write_bytes(bytes(10))
-    assert 1010 == BUILDERS["charliecloud"].size_bytes("there/here:1")
-    assert f"there is no folder {tmp_path}/img/x+1" == BUILDERS["charliecloud"].size_bytes("x:1")
+    assert 1010 == builders()["charliecloud"].size_bytes("there/here:1")
+    assert f"there is no folder {tmp_path}/img/x+1" == builders()["charliecloud"].size_bytes("x:1")
 
 
 def test_a_size_that_no_engine_tells_is_unknown_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "podman is not installed" == BUILDERS["podman"].size_bytes("primbench")
+    assert "podman is not installed" == builders()["podman"].size_bytes("primbench")

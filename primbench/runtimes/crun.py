@@ -1,0 +1,29 @@
+"""crun by itself, without an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from primbench.runtimes import engine, oci
+from primbench.runtimes.launch import Launch
+from primbench.runtimes.runtime import Runtime
+from primbench.spec.arm import Arm
+from primbench.system.cgroups import cgroup_version
+
+
+def found(root: Path = Path("/")) -> tuple[str | None, str]:
+    """Why it cannot be used, or None, and its version."""
+    reason, version = oci.found("crun")
+    if reason is None and cgroup_version(root) == "hybrid":
+        reason = engine.NEEDS_RUNC
+    return reason, version
+
+
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+    """Told so, it makes no control groups."""
+    options = ["--cgroup-manager=disabled"] if arm.cgroup == "host" else []
+    return oci.launch(arm, folder, command, gpus=gpus, options=options)
+
+
+RUNTIME = Runtime(rank=60, settings=oci.SETTINGS, found=found, launch=launch, refusals=(engine.hybrid(),))

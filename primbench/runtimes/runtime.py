@@ -1,0 +1,89 @@
+"""What the file of a runtime says: what it can set, how it starts a worker and builds an image, what its words mean.
+
+All of it is data and functions; ``primbench.runtimes.table`` finds the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from primbench.runtimes.images.builder import Builder
+from primbench.runtimes.launch import Launch
+from primbench.spec.arm import Arm
+
+
+class Launching(Protocol):
+    """command: is run inside. folder: an empty one, kept until the worker has ended. gpus: whether it needs them.
+
+    Raises InvalidRequest where an arm asks for what cannot be had.
+    """
+
+    def __call__(self, arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch: ...
+
+
+class Refusal(NamedTuple):
+    """said: words with which a runtime starts nothing, as a regular expression. advice: what to do, or None where the
+    words mean something else in such an arm.
+    """
+
+    said: str
+    advice: Callable[[Arm], str | None]
+
+
+def no_image(said: str, advice: str) -> Refusal:
+    """Of an image that the runtime does not find."""
+    return Refusal(said, lambda arm: None if arm.on_host_root else f"{advice}, `primbench image build` builds one")
+
+
+class Signs(NamedTuple):
+    """By what a process sees that it is in a container of a runtime. Regular expressions find a part of a path.
+
+    variables: that the runtime sets. is_value: whether it sets ``container`` to its own name. group: in
+    /proc/self/cgroup. source: of what is mounted on the files that it writes for each container. root: in the options
+    of what is mounted on /. mount: where it alone mounts something. marker: a file, below /, that it leaves in folders
+    and images, giving every container a process namespace of its own. also_sets: whose variables it sets, too. in_pod:
+    whose container it is that looks so, where it is one of a pod.
+    """
+
+    variables: tuple[str, ...] = ()
+    is_value: bool = False
+    group: str | None = None
+    source: str | None = None
+    root: str | None = None
+    mount: str | None = None
+    marker: str | None = None
+    also_sets: str | None = None
+    in_pod: str | None = None
+
+
+class Engine(NamedTuple):
+    """What has the options of `docker run`, and has its containers started by others.
+
+    runners: those, by its own choice first. shm_bytes: size of a container's /dev/shm without options.
+    """
+
+    runners: tuple[str, ...]
+    shm_bytes: int
+
+
+class Runtime(NamedTuple):
+    """All there is to know of a runtime but its name, which is that of the file.
+
+    rank: the least is listed first. settings: fields of an arm that it can meet. found: why it cannot be used here, or
+    None, and its version. launch: how a worker is started, and what is cleared away after it. signs: from inside.
+    gpus: what to do where no GPU is seen in an image. needs_image: how to name one, where it starts no container of the
+    host's own root. builder: of images, and engine: where it is either.
+    """
+
+    rank: int
+    settings: frozenset[str]
+    found: Callable[[], tuple[str | None, str]]
+    launch: Launching
+    signs: Signs = Signs()
+    refusals: tuple[Refusal, ...] = ()
+    gpus: str | None = None
+    needs_image: str | None = None
+    builder: Builder | None = None
+    engine: Engine | None = None

@@ -1,0 +1,64 @@
+"""The runtimes that there are: each file of this package that has a RUNTIME is one, and has its name."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from primbench import runtimes
+from primbench.errors import InvalidRequest
+from primbench.runtimes.launch import Launch, module
+from primbench.runtimes.runtime import Runtime
+from primbench.spec.arm import Arm, settings_of, unknown_runtime
+
+
+@functools.cache
+def known() -> dict[str, Runtime]:
+    """Name -> runtime, in the order of their ranks."""
+    names = [found.name for found in pkgutil.iter_modules(runtimes.__path__) if not found.ispkg]
+    files = {name: importlib.import_module(f"{runtimes.__name__}.{name}") for name in names}
+    found = {name: file.RUNTIME for name, file in files.items() if hasattr(file, "RUNTIME")}
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].rank, pair[0])))
+
+
+def runtime_of(arm: Arm) -> Runtime:
+    """Raises InvalidRequest where there is none of its name here, as in a file by somebody who has another one."""
+    if arm.runtime not in known():
+        raise unknown_runtime(f"arm {arm.name}", arm.runtime, [*known()])
+    return known()[arm.runtime]
+
+
+def check(arm: Arm) -> None:
+    """Raises InvalidRequest where the runtime cannot meet what the arm asks for, whether it is installed or not.
+
+    So it does where a variable is not set here that the arm is to have from here.
+    """
+    runtime = runtime_of(arm)
+    if arm.on_host_root and runtime.needs_image:
+        raise InvalidRequest(f"arm {arm.name}: {arm.runtime} starts images of its own only: add {runtime.needs_image}")
+    for name in arm.passed:
+        if name not in os.environ:
+            raise InvalidRequest(
+                f"arm {arm.name}: {name} is not set here, and no file keeps its value: set it in the environment"
+            )
+    for field, key in settings_of(arm).items():
+        if field not in runtime.settings and not (field == "image" and arm.on_host_root):
+            able = [name for name, other in known().items() if field in other.settings]
+            raise InvalidRequest(
+                f"arm {arm.name}: {arm.runtime} has no {key} of its own; there is one in {', '.join(able)}"
+            )
+
+
+def launch(arm: Arm, folder: Path, *, gpus: bool, command: Sequence[str] | None = None) -> Launch:
+    """How its worker is started. folder: an empty one, kept until the worker has ended. gpus: whether it needs them.
+
+    command: in place of the worker.
+
+    Raises InvalidRequest where the runtime cannot meet what the arm asks for.
+    """
+    check(arm)
+    return runtime_of(arm).launch(arm, folder, command or module(arm), gpus=gpus)
