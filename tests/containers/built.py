@@ -13,8 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +31,12 @@ LIBRARIES = (
 NOT_COPIED = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "idlelib", "config-*", "*.a")
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-COPIED = ("numpy", "scipy")  # large
+# Large, or of many modules: to fetch and compile them would be most of each build.
+COPIED = ("numpy", "scipy", "pip", "pygments", "rich", "markdown-it-py", "mdurl", "ml_dtypes")
+UNUSED = {"tests"} | {  # of SciPy, whose sparse matrices and special functions are what primbench loads
+    "cluster", "datasets", "fft", "fftpack", "integrate", "interpolate", "io", "ndimage", "odr", "optimize", "signal",
+    "spatial", "stats",
+}  # fmt: skip
 OLD = "0.9.0"
 RUNTIMES = ["podman", "docker", "charliecloud", "apptainer"]
 PRIMBENCH = (sys.executable, "-P", "-m", "primbench")
@@ -61,10 +65,25 @@ def index_of_packages() -> str:
 
 @pytest.fixture(scope="session")
 def base(work: Path) -> Path:
-    """The root file system of a small image with Python, pip, the NumPy and SciPy from here and an old tabulate."""
+    """The root file system of a small image with Python, pip and some packages from here, and an old tabulate."""
     if find_spec("pip") is None:
-        pytest.skip("module 'pip' is not installed, and it puts itself into the base")
-    tree, prefix = work / "base", Path(sys.base_prefix)
+        pytest.skip("module 'pip' is not installed, and it is put into the base")
+    tree = work / "base"
+    packages = make_user_land(tree)
+    for name in COPIED:
+        copy_package(name, packages, without=UNUSED if name == "scipy" else {"tests"})
+    pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+    done([*pip, "--target", packages, f"tabulate=={OLD}"], {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    compile_modules(packages)
+    for source in filter(Path.exists, (CERTIFICATES, Path("/etc/os-release"))):
+        put(tree, source)
+    (tree / "etc/pip.conf").write_text(index_of_packages())
+    return tree
+
+
+def make_user_land(tree: Path) -> Path:
+    """Programs, the C library and Python from here. Returns the folder of its packages, which is empty."""
+    prefix, standard = Path(sys.base_prefix), Path("lib") / PYTHON
     for name in ("bin", "sbin", "lib", "lib64"):
         if (Path("/") / name).is_symlink():
             (tree / "usr" / name).mkdir(parents=True, exist_ok=True)
@@ -72,7 +91,6 @@ def base(work: Path) -> Path:
     for name in ("proc", "sys", "dev", "run", "tmp", "root", "home", "mnt", "etc", "var/tmp", "usr/local/bin"):
         (tree / name).mkdir(parents=True)
     (tree / "tmp").chmod(0o1777)
-    standard = Path("lib") / PYTHON
     shutil.copytree(prefix / standard, tree / "usr/local" / standard, ignore=NOT_COPIED)
     shutil.copy2(prefix / "bin" / PYTHON, tree / "usr/local/bin")
     (tree / "usr/local/bin/python3").symlink_to(PYTHON)
@@ -80,15 +98,13 @@ def base(work: Path) -> Path:
     loading = [*programs, *libraries(), prefix / "bin" / PYTHON, *(prefix / standard / "lib-dynload").glob("*.so")]
     for source in {*programs, *libraries(), *linked(loading)}:
         put(tree, source)
-    for source in filter(Path.exists, (CERTIFICATES, Path("/etc/os-release"))):
-        put(tree, source)
     (tree / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (tree / "etc/group").write_text("root:x:0:\n")
     for name in ("hosts", "resolv.conf"):  # bound over
         (tree / "etc" / name).touch()
-    (tree / "etc/pip.conf").write_text(index_of_packages())
-    add_packages(tree / "usr/local" / standard / "site-packages")
-    return tree
+    packages = tree / "usr/local" / standard / "site-packages"
+    packages.mkdir()
+    return packages
 
 
 def libraries() -> list[Path]:
@@ -98,22 +114,23 @@ def libraries() -> list[Path]:
     return [next(Path(words[-1]) for words in lines if words[0] == name) for name in LIBRARIES]
 
 
-def add_packages(folder: Path) -> None:
-    folder.mkdir()
-    for name in COPIED:
-        for file in importlib.metadata.files(name) or []:
-            if not {"..", "tests"} & {*file.parts}:
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(Path(str(file.locate())), folder / file)
-    pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
-    done([*pip, "--target", folder, "pip", f"tabulate=={OLD}"], {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+def copy_package(name: str, folder: Path, without: Set[str] = frozenset()) -> None:
+    """What is installed here, but for programs. without: folders at any depth."""
+    for file in importlib.metadata.files(name) or []:
+        if not {"..", *without} & {*file.parts} and (source := Path(str(file.locate()))).exists():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, folder / file)
+
+
+def compile_modules(folder: Path) -> None:
+    """Else each process in a container compiles all that it imports, and where that is read-only keeps none of it."""
+    done([sys.executable, "-P", "-m", "compileall", "-q", folder], os.environ)
 
 
 @pytest.fixture(scope="session")
 def base_archive(base: Path, work: Path) -> Path:
     path = work / "base.tar"
-    with tarfile.open(path, "w") as tar:
-        tar.add(base, arcname=".")
+    subprocess.run(["tar", "--create", "--file", path, "--directory", base, "."], check=True, timeout=60)
     return path
 
 
@@ -160,6 +177,7 @@ def built(request: pytest.FixtureRequest, work: Path, base: Path, base_archive: 
         environment |= {"CH_IMAGE_CACHE": "disabled"}  # a git repository of every file, made anew
         done(["ch-image", "import", base_archive, DEFAULT_BASE], charliecloud.environment(environment))
     else:
+        for_building = {"BUILDAH_LAYERS": "false"}  # Podman's else commits each line of the file
         done([engine.name, "import", base_archive, DEFAULT_BASE], environment)
     said = work / f"{engine.name}-built.json"
     command = [*PRIMBENCH, "image", "build", "--runtime", engine.name, *arguments, "--json", str(said)]

@@ -5,7 +5,6 @@ The images differ in one file each, compiled here, or in one variable.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -21,12 +20,12 @@ from primbench.results import file as results_file
 from primbench.runtimes.images.wheel import installed, pack_wheel
 from primbench.system.files import format_cpu_list
 
-from .built import PYTHON
+from .built import compile_modules, copy_package, make_user_land
 from .conftest import Engine
 from .traces import in_words
 from .verdicts import first_cause
 
-NEEDED = ("ml_dtypes", "msgspec", "psutil", "threadpoolctl", "packaging", "click")
+NEEDED = ("numpy", "ml_dtypes", "msgspec", "psutil", "threadpoolctl", "packaging", "click")
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "50ms", "--fail-on", "never")
 PRODUCT = "gemm = [{ m = 1024, n = 1024, k = 1024 }]\n"  # long enough for Linux to give each thread a CPU
 LESSER_PRODUCT = "gemm = [{ m = 192, n = 192, k = 192 }]\n"  # which a slow BLAS does in some milliseconds
@@ -56,18 +55,14 @@ void *malloc(size_t size) {
 
 
 @pytest.fixture(scope="module")
-def plain(work: Path, base: Path) -> Path:
+def plain(work: Path) -> Path:
     """The root file system of an image with primbench and NumPy."""
     tree = work / "plain"
-    clone(base, tree)
-    packages = tree / "usr/local/lib" / PYTHON / "site-packages"
-    shutil.rmtree(packages / "scipy")
+    packages = make_user_land(tree)
     for name in NEEDED:
-        for file in importlib.metadata.files(name) or []:
-            if ".." not in file.parts:
-                (packages / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(Path(str(file.locate())), packages / file)
+        copy_package(name, packages, without={"tests"})
     shutil.unpack_archive(pack_wheel(installed(), work), packages, "zip")
+    compile_modules(packages)
     return tree
 
 
