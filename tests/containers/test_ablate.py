@@ -207,8 +207,9 @@ def test_an_ingredient_that_this_machine_has_not_is_one_line_and_the_others_are_
     odd = tmp_path / "a,b"
     odd.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(odd))
-    path = tmp_path / "results.jsonl"
-    done = ablate("--pairs", 1, *QUICK, "-o", path)
+    path, suite = tmp_path / "results.jsonl", tmp_path / "suite.toml"
+    suite.write_text(SUITE)
+    done = ablate("--sizes", suite, "--pairs", 1, *QUICK, "-o", path)
     assert 0 == done.returncode, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("left out: overlay root: ")

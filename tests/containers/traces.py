@@ -55,9 +55,9 @@ def traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
 def at_last(find: Callable[[], list[str]]) -> list[str]:
     """What is still there once it had time to go."""
     deadline = time.monotonic() + GONE_WITHIN_S
-    while find() and time.monotonic() < deadline:
+    while (left := find()) and time.monotonic() < deadline:
         time.sleep(0.2)
-    return find()
+    return left
 
 
 def in_words(runtime: str, *settings: str) -> str:
