@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import click
 
 from primbench.cli.options import FILE, GroupedCommand, GroupedOption
-from primbench.cli.outputs import check_outputs, publish
+from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.compare import Comparison, compare, compare_files
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
@@ -55,11 +55,14 @@ def _compare(file: str, other: str | None, baseline: str | None, **values: Any) 
     check_outputs({**values, "file": file, "output": other})
     one = _read(file)
     if other is None:
+        say_unknown(one)
         comparison = compare(one, baseline)
     elif baseline is not None:
         raise InvalidRequest("--baseline and two files: the first file is the baseline")
     else:
-        comparison = compare_files(one, _read(other), (file, other))
+        two = _read(other)
+        say_unknown(one, two)
+        comparison = compare_files(one, two, (file, other))
     show(comparison, values, values["fail_on"])
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -59,6 +60,29 @@ def _unwritable(path: Path) -> str | None:
         return f"there is no folder {path.parent}"
     access, needed = (path, os.W_OK) if os.path.exists(path) else (path.parent, os.W_OK | os.X_OK)
     return None if os.access(access, needed) else "no permission to write it"
+
+
+def say_unknown(*files: Results) -> None:
+    """On stderr, which primitives of the files are not here, and what brings them where a command named it."""
+    from primbench.registry import summaries
+
+    unknown = {record.case.primitive for results in files for record in results.records} - summaries().keys()
+    if unknown:
+        named = dict.fromkeys(path for results in files for path in _kernels(results.header.command))
+        say(
+            f"{', '.join(sorted(unknown))}: no primitive here, so without columns and margins of its own: "
+            f"primbench {' '.join(f'--kernels {path}' for path in named or ('FILE.py',))} has them",
+            err=True,
+        )
+
+
+def _kernels(command: Sequence[str]) -> list[str]:
+    """The files that a command line named by --kernels."""
+    return [
+        word.removeprefix("--kernels=")
+        for before, word in itertools.pairwise(command)
+        if before == "--kernels" or word.startswith("--kernels=")
+    ]
 
 
 def report(results: Results, values: Mapping[str, Any]) -> None:

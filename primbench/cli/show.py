@@ -8,7 +8,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.cli.options import FILE, GroupedCommand, output_options
-from primbench.cli.outputs import check_outputs, report
+from primbench.cli.outputs import check_outputs, report, say_unknown
 from primbench.errors import FileError
 from primbench.results import file as results_file
 
@@ -18,6 +18,7 @@ def _show(file: str, **values: Any) -> None:
     results = results_file.read(file)
     if not results.records:
         raise FileError(f"{file}: holds no records: the run ended before its first case did")
+    say_unknown(results)
     report(replace(results, records=results.latest()), values)
 
 
