@@ -22,22 +22,22 @@ _SUBTREE = "cgroup.subtree_control"
 _WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # what is asked for, not who asks
 
 
-class _Group(NamedTuple):
+class _ControlGroup(NamedTuple):
     """A control group of our own. enabled: controllers that its parent now has."""
 
     folder: Path
     enabled: list[str]
 
 
-class Limits(NamedTuple):
-    """in_front: of a command, that runs within them. enter: puts the process that calls it there."""
+class Enforcement(NamedTuple):
+    """How a worker comes under limits. prefix: of its command. enter: puts the process that calls it there."""
 
-    in_front: Sequence[str]
+    prefix: Sequence[str]
     enter: Callable[[], None] | None
 
 
 @contextlib.contextmanager
-def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Limits]:
+def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Enforcement]:
     """Makes groups with the limits of an arm, or says how systemd does where groups may not be made here.
 
     name: of the groups. This process stays outside: what clears up must not be killed for want of memory, nor use up
@@ -45,10 +45,10 @@ def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Limits]:
     """
     controllers = _controllers(arm)
     if not controllers:
-        yield Limits([], None)
+        yield Enforcement([], None)
         return
-    groups: list[_Group] = []
-    limits = Limits([], lambda: _enter(groups))
+    groups: list[_ControlGroup] = []
+    limits = Enforcement([], lambda: _enter(groups))
     try:
         try:
             _make(controllers, arm, name, root, groups)
@@ -58,13 +58,13 @@ def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Limits]:
                 raise BackendUnavailable(
                     f"arm {arm.name}: the kernel refuses {error.filename}: {error.strerror}"
                 ) from None
-            limits = Limits(_by_systemd(arm, error), None)
+            limits = Enforcement(_by_systemd(arm, error), None)
         yield limits
     finally:
         _leave(groups)
 
 
-def _enter(groups: Sequence[_Group]) -> None:
+def _enter(groups: Sequence[_ControlGroup]) -> None:
     for group in groups:
         (group.folder / _PROCESSES).write_text("0")  # whoever writes
 
@@ -77,7 +77,7 @@ def _controllers(arm: Arm) -> list[str]:
     ]
 
 
-def _make(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_Group]) -> None:
+def _make(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_ControlGroup]) -> None:
     """Fills ``groups`` as they are made, so that they can be removed after an error, too."""
     on_v2 = []
     for controller in controllers:
@@ -85,18 +85,18 @@ def _make(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: l
         if (own / "cgroup.controllers").exists():
             on_v2.append(controller)
         else:
-            groups.append(_Group(own / name, []))
+            groups.append(_ControlGroup(own / name, []))
             _fill(groups[-1], _v1_limits(controller, arm, own))
     if on_v2:
         _make_on_v2(on_v2, arm, name, root, groups)
 
 
-def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_Group]) -> None:
+def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_ControlGroup]) -> None:
     """Below the nearest group that may have children: one that has processes, such as our own, mostly may not."""
     above = cgroup_folders(controllers[0], root)
     for parent in above:
         enabled = [each for each in controllers if each not in (parent / _SUBTREE).read_text().split()]
-        groups.append(_Group(parent / name, enabled))
+        groups.append(_ControlGroup(parent / name, enabled))
         try:
             for controller in enabled:
                 _write(parent / _SUBTREE, f"+{controller}")
@@ -108,7 +108,7 @@ def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, gro
     raise refusal
 
 
-def _fill(group: _Group, limits: Mapping[str, str]) -> None:
+def _fill(group: _ControlGroup, limits: Mapping[str, str]) -> None:
     """Lets a process in: only then it is known whether one may. Not this one, which has to outlive the limits."""
     group.folder.mkdir()
     for file, value in limits.items():
@@ -158,7 +158,7 @@ def _quota(arm: Arm) -> str:
     return str(round(arm.cpus * PERIOD_US))
 
 
-def _leave(groups: list[_Group]) -> None:
+def _leave(groups: list[_ControlGroup]) -> None:
     """Ends what is left in them, too."""
     while groups:
         group = groups.pop()

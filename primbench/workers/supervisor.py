@@ -72,7 +72,7 @@ def run(order: Order, folder: Path) -> int:
         if order.arm.runtime != "host":
             return _attend(order.arm, launched.worker, launched)
         with limited(order.arm, folder.name) as limits:
-            return _attend(order.arm, [*limits.in_front, *launched.worker], launched, limits.enter)
+            return _attend(order.arm, [*limits.prefix, *launched.worker], launched, limits.enter)
     finally:
         for step in launched.after:
             clear(step, launched.environment)
