@@ -26,8 +26,6 @@ from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 from primbench.runtimes.limits import limited
 from primbench.runtimes.table import launch
 from primbench.spec.arm import Arm
-from primbench.workers import protocol
-from primbench.workers.protocol import Refusal
 
 STEP_TIMEOUT_S = 60.0
 GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has ended
@@ -53,7 +51,9 @@ def main() -> None:
         with launch_folder() as folder:
             status = run(order, folder)
     except PrimbenchError as refusal:
-        os.write(1, protocol.encode(Refusal(reason=str(refusal), placement=False)) + b"\n")
+        from primbench.workers import protocol  # the types of all messages, which every arm's start would wait for
+
+        os.write(1, protocol.encode(protocol.Refusal(reason=str(refusal), placement=False)) + b"\n")
         sys.exit(refusal.exit_code)
     end_as(status)
 
