@@ -47,7 +47,7 @@ def open(device):
 
 RUNTIME = '''"""A session of its own, and no container."""
 
-from primbench.runtimes.launch import Launch, answer, variables, version
+from primbench.runtimes.invocation import Invocation, answer, variables, version
 from primbench.runtimes.runtime import Refusal, Runtime, Signs
 
 
@@ -58,7 +58,7 @@ def found():
 
 def launch(arm, folder, command, *, gpus):
     mark = {"SESSION_OF_ITS_OWN": "1"}
-    return Launch(worker=["setsid", "--wait", *command], environment=variables(arm, folder) | mark)
+    return Invocation(worker=["setsid", "--wait", *command], environment=variables(arm, folder) | mark)
 
 
 RUNTIME = Runtime(

@@ -12,7 +12,7 @@ from primbench.errors import InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
 from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, Request, arguments
-from primbench.runtimes.launch import Launch, answer, options, variables, version
+from primbench.runtimes.invocation import Invocation, answer, options, variables, version
 from primbench.runtimes.runtime import Runtime, Signs, no_image
 from primbench.spec.arm import Arm
 from primbench.system.files import format_cpu_list
@@ -24,7 +24,7 @@ def found() -> tuple[str | None, str]:
     return reason, version(line)
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """Its variables go by way of its own, since options would split values at commas."""
     image, rest = str(arm.image), confinement(arm)
     if arm.on_host_root:
@@ -34,7 +34,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
     elif gpus:
         rest += ["--nv"]
     inside = {f"APPTAINERENV_{name}": value for name, value in variables(arm, folder).items()}
-    return Launch(
+    return Invocation(
         worker=["apptainer", "--silent", "exec", "--cleanenv", "--no-home", "--pwd=/", *rest, image, *command],
         environment=dict(os.environ) | inside,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
 from primbench.runtimes.images.builder import Builder, Request, arguments
-from primbench.runtimes.launch import PATH, Launch, answer, variables, version
+from primbench.runtimes.invocation import PATH, Invocation, answer, variables, version
 from primbench.runtimes.runtime import Runtime, Signs, no_image
 from primbench.spec.arm import Arm
 
@@ -27,7 +27,7 @@ def found() -> tuple[str | None, str]:
     return reason, version(line)
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """The host's devices are there as they are. What is in ch-run's environment is in the worker's.
 
     What is bound may be written to, as by the user.
@@ -39,7 +39,9 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
     elif "CH_IMAGE_STORAGE" in os.environ:
         chosen = [f"--storage={os.environ['CH_IMAGE_STORAGE']}"]  # where an image's name is looked up
     environment = {"PATH": PATH, "USER": getpass.getuser()} | variables(arm, folder)
-    return Launch(worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *command], environment=environment)
+    return Invocation(
+        worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *command], environment=environment
+    )
 
 
 def tagged(name: str) -> str:

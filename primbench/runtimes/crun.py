@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from primbench.runtimes import engine, oci
-from primbench.runtimes.launch import Launch
+from primbench.runtimes.invocation import Invocation
 from primbench.runtimes.runtime import Runtime
 from primbench.spec.arm import Arm
 from primbench.system.cgroups import cgroup_version
@@ -20,7 +20,7 @@ def found(root: Path = Path("/")) -> tuple[str | None, str]:
     return reason, version
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """Told so, it makes no control groups."""
     options = ["--cgroup-manager=disabled"] if arm.cgroup == "host" else []
     return oci.launch(arm, folder, command, gpus=gpus, options=options)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
-from primbench.runtimes.launch import Launch, answer, cdi_names_gpus
+from primbench.runtimes.invocation import Invocation, answer, cdi_names_gpus
 from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
 from primbench.spec.arm import Arm
 
@@ -18,7 +18,7 @@ def found() -> tuple[str | None, str]:
     return answer(["docker", "version", "--format", "{{.Server.Version}}"])
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     name = engine.new_name()
     rest = engine.container(arm, folder, private_network="bridge")
     before, after, image = [], [engine.remove("docker", name)], arm.image
@@ -33,7 +33,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
     elif gpus:
         rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else ["--gpus=all"]
     assert image is not None
-    return Launch(
+    return Invocation(
         before=[*before, engine.create("docker", name, rest, [image], command)],
         worker=engine.start("docker", name),
         after=after,

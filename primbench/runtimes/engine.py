@@ -12,7 +12,7 @@ from pathlib import Path
 
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.images.builder import Builder, Request, arguments
-from primbench.runtimes.launch import answer, env_options, gpu_files, options, variables
+from primbench.runtimes.invocation import answer, env_options, gpu_files, options, variables
 from primbench.runtimes.runtime import Refusal
 from primbench.spec.arm import Arm
 from primbench.system.files import format_cpu_list

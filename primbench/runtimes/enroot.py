@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from primbench.runtimes.launch import Launch, answer, env_options, variables, version
+from primbench.runtimes.invocation import Invocation, answer, env_options, variables, version
 from primbench.runtimes.runtime import Runtime, Signs
 from primbench.spec.arm import Arm
 
@@ -19,7 +19,7 @@ def found() -> tuple[str | None, str]:
     return reason, version(line)
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """Its hook passes the GPUs that a variable names.
 
     An image's own /etc/rc would hand the command to the image's entry point: a script of ours takes its place.
@@ -28,7 +28,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
     script.write_text(SCRIPT)
     inside = ({"NVIDIA_VISIBLE_DEVICES": "all"} if gpus else {}) | variables(arm, folder)
     options = env_options(arm, inside)
-    return Launch(worker=["enroot", "start", "--rc", str(script), *options, str(arm.image), *command])
+    return Invocation(worker=["enroot", "start", "--rc", str(script), *options, str(arm.image), *command])
 
 
 RUNTIME = Runtime(

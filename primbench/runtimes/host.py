@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from primbench.runtimes.launch import Launch, variables
+from primbench.runtimes.invocation import Invocation, variables
 from primbench.runtimes.runtime import Runtime
 from primbench.spec.arm import Arm
 
@@ -17,8 +17,8 @@ def found() -> tuple[str | None, str]:
     return None, platform.release()
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
-    return Launch(worker=[*command], environment=variables(arm, folder))
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
+    return Invocation(worker=[*command], environment=variables(arm, folder))
 
 
 RUNTIME = Runtime(

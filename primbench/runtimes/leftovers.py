@@ -32,7 +32,7 @@ _GONE = ("no such", "does not exist", "cannot connect")  # in the words of those
 
 
 class ToDo(msgspec.Struct, frozen=True, kw_only=True):
-    """after, environment: as ``Launch`` has them."""
+    """after, environment: as ``Invocation`` has them."""
 
     after: list[list[str]] = []
     environment: dict[str, str] | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from primbench.errors import BackendUnavailable
-from primbench.runtimes.launch import answer
+from primbench.runtimes.invocation import answer
 from primbench.runtimes.leftovers import remove_groups
 from primbench.spec.arm import Arm
 from primbench.system.cgroups import cgroup_folders

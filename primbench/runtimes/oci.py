@@ -17,7 +17,7 @@ import msgspec
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
-from primbench.runtimes.launch import PATH, Launch, answer, gpu_files, variables, version
+from primbench.runtimes.invocation import PATH, Invocation, answer, gpu_files, variables, version
 from primbench.runtimes.limits import PERIOD_US
 from primbench.spec.arm import Arm, settings_of
 from primbench.system.capabilities import capabilities
@@ -58,7 +58,7 @@ def launch(
     gpus: bool,
     options: Sequence[str] = (),
     on_create: Sequence[str] = (),
-) -> Launch:
+) -> Invocation:
     """options: of the runtime. on_create: a command that it runs once the container is made, before the first program.
 
     Raises InvalidRequest for what there is only with an engine on top, FileError for a filter that is none.
@@ -76,7 +76,7 @@ def launch(
         msgspec.json.encode(configuration(arm, folder, tree, name, command, on_create, gpus=gpus))
     )
     program = [arm.runtime, "--root", str(folder / "state"), *options]
-    return Launch(
+    return Invocation(
         worker=[*program, "run", "--bundle", str(folder), name], after=[[*program, "delete", "--force", name]]
     )
 

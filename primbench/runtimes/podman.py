@@ -7,7 +7,7 @@ from pathlib import Path
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
-from primbench.runtimes.launch import Launch, answer, cdi_names_gpus
+from primbench.runtimes.invocation import Invocation, answer, cdi_names_gpus
 from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
 from primbench.spec.arm import Arm
 
@@ -17,7 +17,7 @@ def found() -> tuple[str | None, str]:
     return answer(["podman", "version", "--format", "{{.Client.Version}}"])
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """GPUs by a specification of their devices where there is one: what ``--gpus`` asks for, Podman 4 ignores."""
     name = engine.new_name()
     rest = engine.container(arm, folder, private_network="private")
@@ -28,7 +28,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Lau
         image = [str(arm.image)]
         if gpus:
             rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else engine.devices()
-    return Launch(
+    return Invocation(
         before=[engine.create("podman", name, rest, image, command)],
         worker=engine.start("podman", name),
         after=[[*engine.remove("podman", name), "--time=0"]],  # it would wait for a worker that heeds no SIGTERM

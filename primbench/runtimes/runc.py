@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from primbench.runtimes import oci
-from primbench.runtimes.launch import Launch
+from primbench.runtimes.invocation import Invocation
 from primbench.runtimes.runtime import Runtime
 from primbench.spec.arm import Arm
 
 LEAVE_GROUPS = (sys.executable, "-P", "-m", "primbench.runtimes.oci_hook")
 
 
-def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch:
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """It always makes control groups, which the worker of an arm that is to have none leaves again."""
     on_create = LEAVE_GROUPS if arm.cgroup == "host" else ()
     return oci.launch(arm, folder, command, gpus=gpus, on_create=on_create)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from primbench.runtimes.images.builder import Builder
-from primbench.runtimes.launch import Launch
+from primbench.runtimes.invocation import Invocation
 from primbench.spec.arm import Arm
 
 
@@ -20,7 +20,7 @@ class Launching(Protocol):
     Raises InvalidRequest where an arm asks for what cannot be had.
     """
 
-    def __call__(self, arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Launch: ...
+    def __call__(self, arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation: ...
 
 
 class Refusal(NamedTuple):

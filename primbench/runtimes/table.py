@@ -11,7 +11,7 @@ from pathlib import Path
 
 from primbench import runtimes
 from primbench.errors import InvalidRequest
-from primbench.runtimes.launch import Launch, module
+from primbench.runtimes.invocation import Invocation, module
 from primbench.runtimes.runtime import Runtime
 from primbench.spec.arm import Arm, settings_of, unknown_runtime
 
@@ -53,7 +53,7 @@ def check(arm: Arm) -> None:
             )
 
 
-def launch(arm: Arm, folder: Path, *, gpus: bool, command: Sequence[str] | None = None) -> Launch:
+def launch(arm: Arm, folder: Path, *, gpus: bool, command: Sequence[str] | None = None) -> Invocation:
     """How its worker is started. folder: an empty one, kept until the worker has ended. gpus: whether it needs them.
 
     command: in place of the worker.

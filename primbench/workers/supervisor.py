@@ -21,7 +21,7 @@ from typing import NoReturn
 import msgspec
 
 from primbench.errors import BackendUnavailable, PrimbenchError
-from primbench.runtimes.launch import Launch
+from primbench.runtimes.invocation import Invocation
 from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 from primbench.runtimes.limits import limited
 from primbench.runtimes.table import launch
@@ -78,7 +78,7 @@ def run(order: Order, folder: Path) -> int:
             clear(step, launched.environment)
 
 
-def _make(arm: Arm, command: Sequence[str], launched: Launch) -> None:
+def _make(arm: Arm, command: Sequence[str], launched: Invocation) -> None:
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
@@ -98,7 +98,7 @@ def _absent(arm: Arm, command: Sequence[str], error: OSError) -> BackendUnavaila
     return BackendUnavailable(f"arm {arm.name}: {command[0]}: {error.strerror}: see `primbench arms`")
 
 
-def _attend(arm: Arm, command: Sequence[str], launched: Launch, enter: Callable[[], None] | None = None) -> int:
+def _attend(arm: Arm, command: Sequence[str], launched: Invocation, enter: Callable[[], None] | None = None) -> int:
     """Pass on what the main process says until one of the two ends. enter: the limits of the worker, first of all."""
     try:
         worker = subprocess.Popen(

@@ -14,7 +14,7 @@ from primbench.runtimes.images import build, pins
 from primbench.runtimes.images.build import builders
 from primbench.runtimes.images.builder import DEFAULT_BASE, Request
 from primbench.runtimes.images.wheel import installed
-from primbench.runtimes.launch import PATH
+from primbench.runtimes.invocation import PATH
 
 
 def command(runtime: str, **asked: object) -> list[str]:

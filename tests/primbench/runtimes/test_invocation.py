@@ -16,7 +16,7 @@ import primbench
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine, hostroot
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
-from primbench.runtimes.launch import Launch, cdi_names_gpus, gpu_files, variables
+from primbench.runtimes.invocation import Invocation, cdi_names_gpus, gpu_files, variables
 from primbench.runtimes.table import check, known, launch
 from primbench.spec.arm import Arm, parse_arm
 from primbench.system.capabilities import capabilities
@@ -36,7 +36,7 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "gpu_files", lambda: ["/dev/nvidia0", "/dev/nvidiactl"])
 
 
-def launched(text: str, folder: Path, *, gpus: bool = False) -> Launch:
+def launched(text: str, folder: Path, *, gpus: bool = False) -> Invocation:
     return launch(parse_arm(text), folder, gpus=gpus)
 
 
@@ -179,7 +179,7 @@ def test_the_script_that_enroot_gives_a_shell_runs_the_command_and_nothing_of_th
 
 def test_the_host(tmp_path: Path) -> None:
     arm = parse_arm("host:cpus=2,env.OMP_NUM_THREADS=1")
-    expected = Launch(worker=[sys.executable, *MODULE], environment=variables(arm, tmp_path))
+    expected = Invocation(worker=[sys.executable, *MODULE], environment=variables(arm, tmp_path))
     assert expected == launch(arm, tmp_path, gpus=True)
 
 

@@ -25,7 +25,7 @@ _CACHES = ("CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "TRITON_CACHE_DIR")  # in the ho
 _OF_THE_HOST = ("HOME", "LANG", "LC_ALL", "PATH")
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker is started in an arm.
 
     before: commands that run to their ends, each of which must succeed. worker: runs as long as the worker does and
