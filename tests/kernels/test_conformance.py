@@ -6,6 +6,7 @@ A new file in kernels/ is covered by being there: the problems are made from the
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from primbench.backends import Backend, devices_of, missing, names, open_backend
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable
-from primbench.problem import Problem, fields_of
+from primbench.problem import Problem, Reference, fields_of
 from primbench.registry import backends_of, build, primitives, setup_of
 from primbench.timing.verify import check_output
 
@@ -61,6 +62,19 @@ PLACES = [
 ids = ["-".join(place) for place in PLACES]
 
 
+def inputs_of(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
+    return problem.check_inputs(rng, problem.inputs(rng))
+
+
+@functools.cache  # the backends of a kind of device have the same problems
+def reference_of(problem: Problem) -> Reference | None:
+    rng = np.random.default_rng(7)
+    try:
+        return problem.reference(rng, *inputs_of(problem, rng))
+    except Unverifiable:
+        return None
+
+
 @pytest.fixture(scope="module")
 def backends() -> Iterator[dict[tuple[str, str], Backend]]:
     opened: dict[tuple[str, str], Backend] = {}
@@ -88,16 +102,13 @@ def test_outputs_agree_with_the_reference(
     supported = 0
     for problem in examples(primitives()[primitive], backend.device):
         with subtests.test(problem=str(problem)):
-            rng = np.random.default_rng(7)
-            inputs = problem.check_inputs(rng, problem.inputs(rng))
+            inputs = inputs_of(problem, np.random.default_rng(7))
             try:
                 step = setup_of(primitive, name)(backend, problem, *map(backend.put, inputs))
             except UnsupportedCase:
                 continue
             supported += 1
-            try:
-                reference = problem.reference(rng, *inputs)
-            except Unverifiable:
+            if (reference := reference_of(problem)) is None:
                 continue
             for _ in range(2):
                 assert check_output(backend, problem, step, reference) <= problem.tolerance()

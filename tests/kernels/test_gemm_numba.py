@@ -22,7 +22,8 @@ pytest.importorskip("numba", reason="numba is not installed")
 SIZES = ((1, 1, 1), (33, 17, 5), (64, 64, 64), (70, 129, 67))
 
 # The simulator runs threads one by one in Python, so it gets small tiles. 4x4 doubles are two groups each way,
-# 4x4 floats are one. (18, 17, 6) is four blocks and ragged everywhere, (18, 9, 6) two of them, (16, 16, 8) a whole one.
+# 4x4 floats are one. How A is copied does not ask how B is: two of the four ways visit both copies of the other types.
+# (18, 17, 6) is four blocks and ragged everywhere, (18, 9, 6) two of them, (16, 16, 8) a whole one.
 IN_SIMULATOR = """
 import itertools, json, types
 import numpy as np
@@ -41,6 +42,8 @@ wrong = []
 for dtype, trans_a, trans_b, whole in itertools.product(
     ("float64", "float32", "float16", "int8"), (False, True), (False, True), (False, True)
 ):
+    if dtype != "float64" and trans_a == trans_b:
+        continue
     sizes = (16, 16, 8) if whole else (18, 17, 6) if dtype == "float64" else (18, 9, 6)
     factors = {} if dtype == "int8" or whole else {"alpha": 2.0, "beta": 0.5}
     problem = Gemm(*sizes, dtype=dtype, trans_a=trans_a, trans_b=trans_b, **factors)
