@@ -138,10 +138,6 @@ def test_threads_of_a_node_whose_memory_is_denied_have_pages_asked_for_nowhere(
     assert (["1"], [], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
 
 
-def test_a_node_that_is_not_there_is_refused_naming_those_that_are(refused: Callable[..., str]) -> None:
-    assert "--numa-node 5: this machine has nodes 0-2 " in refused("--numa-node", 5)
-
-
 def test_a_node_outside_the_control_group_is_refused_naming_what_is_allowed(refused: Callable[..., str]) -> None:
     assert "--numa-node 0: this process may use memory of node 1 only " in refused("--numa-node", 0, cgroup=NODE_1_ONLY)
 
