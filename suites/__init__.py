@@ -61,7 +61,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Description:
+class Contents:
     """counts: primitive -> set -> problems; the set is None for entries that name none."""
 
     title: str
@@ -102,14 +102,14 @@ def references() -> dict[str, list[Path]]:
     return found
 
 
-def describe(name_or_path: str | os.PathLike[str]) -> Description:
+def describe(name_or_path: str | os.PathLike[str]) -> Contents:
     """What a suite holds. Raises as :func:`read` does."""
     suite = _load(name_or_path, None)
     counts: dict[str, dict[str | None, int]] = {}
     for row in suite.rows:
         of_sets = counts.setdefault(row.primitive, Counter())
         of_sets[row.labels.get("set")] += math.prod(map(len, row.fields.values()))
-    return Description(suite.title, {primitive: dict(of_sets) for primitive, of_sets in counts.items()})
+    return Contents(suite.title, {primitive: dict(of_sets) for primitive, of_sets in counts.items()})
 
 
 def load(

@@ -12,7 +12,7 @@ from primbench import backends as backend_files
 from primbench.registry import backends_of, summaries
 
 if TYPE_CHECKING:
-    from primbench.suites import Description
+    from primbench.suites import Contents
 
 
 def _primitives() -> list[tuple[str, str]]:
@@ -55,7 +55,7 @@ def _suites() -> list[tuple[str, str]]:
     return [(name, _suite(suites.describe(name))) for name in suites.names()]
 
 
-def _suite(found: Description) -> str:
+def _suite(found: Contents) -> str:
     """Cases of each primitive, by set where there are several."""
     several = len({name for sets in found.counts.values() for name in sets}) > 1
 

@@ -150,7 +150,7 @@ def test_name_with_a_null_character_is_refused() -> None:
 
 def test_description_counts_entries_by_primitive_and_set(tmp_path: Path) -> None:
     text = TWO + "[[gemm]]\nm = 1\nn = 1\nk = 1\n"
-    expected = suites.Description("two", {"gemm": {"a": 1, "b": 1, None: 1}})
+    expected = suites.Contents("two", {"gemm": {"a": 1, "b": 1, None: 1}})
     assert expected == suites.describe(written(tmp_path, text))
 
 
