@@ -70,6 +70,16 @@ RUNTIME = Runtime(
     refusals=(Refusal("failed to execute", lambda arm: "have it installed"),),
 )
 '''
+FORMAT = '''"""Values between tabs."""
+
+RANK = 15
+WRITES = "values between tabs"
+
+
+def write(document):
+    rows = list(document.rows())
+    return "".join("\\t".join(map(str, line)) + "\\n" for line in [rows[0], *(row.values() for row in rows)])
+'''
 SUITE = """gemm = [{ m = 16, n = 16, k = 16 }]
 """
 
@@ -81,6 +91,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "primbench/doctor/files.py").write_text(CHECK)
     (folder / "primbench/backends/plain.py").write_text(BACKEND)
     (folder / "primbench/runtimes/session.py").write_text(RUNTIME)
+    (folder / "primbench/report/formats/tsv.py").write_text(FORMAT)
     limits = folder / "primbench/environment/limits.py"
     field = '    turns: Annotated[Whole | None, Meaning("limits", "cpus")] = None\n    missing:'
     limits.write_text(limits.read_text().replace("    missing:", field, 1))
@@ -180,3 +191,15 @@ def test_what_a_runtime_cannot_set_is_refused(tree: Path) -> None:
     )  # fmt: skip
     assert "arm session: failed to execute: have it installed\n" == found.stdout
     assert "session has no cpus of its own; there is one in host, docker" in found.stderr
+
+
+def test_a_format_is_an_option_and_is_written(tree: Path, study: Path) -> None:
+    for command in ("show", "compare"):
+        listed = re.findall(r"^  --(csv|tsv|markdown|json) ", python(tree, "-m", "primbench", command, "--help"), re.M)
+        assert ["csv", "tsv", "markdown", "json"] == listed
+    assert "values between tabs; - is" in " ".join(python(tree, "-m", "primbench", "show", "--help").split())
+    columns, *rows = (
+        line.split("\t") for line in python(tree, "-m", "primbench", "show", str(study), "--tsv", "-").splitlines()
+    )
+    assert {"primitive", "wall_s"} <= set(columns)
+    assert {"launch"} == {row[columns.index("primitive")] for row in rows}

@@ -53,7 +53,8 @@ def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], fai
     """Raises OutputError as put_out() does. Exit 1 by --fail-on, for which every arm is set against the host."""
     from primbench.report import ablation as words
 
-    publish(ablation.waterfall(found, comparison), words, values)
+    waterfall = ablation.waterfall(found, comparison)
+    publish(words.document(waterfall), lambda: words.text(waterfall), values)
     if is_met(fail_on, comparison):
         sys.exit(1)
 

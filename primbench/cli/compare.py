@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import click
 
-from primbench.cli.options import FILE, GroupedCommand, GroupedOption
+from primbench.cli.options import FILE, GroupedCommand, GroupedOption, export_options
 from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.compare import Comparison, compare, compare_files
 from primbench.errors import FileError, InvalidRequest
@@ -46,7 +46,7 @@ def show(comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> 
     """Print the comparison and write the exports, as outputs.put_out() does; exit 1 by --fail-on."""
     from primbench.report import comparison as words
 
-    publish(comparison, words, values)
+    publish(words.document(comparison), lambda: words.text(comparison), values)
     if is_met(fail_on, comparison):
         sys.exit(1)
 
@@ -85,11 +85,6 @@ def fail_on_option() -> click.Option:
     )
 
 
-def _export(name: str, what: str) -> click.Option:
-    help_ = f"Write {what}; - is stdout."
-    return GroupedOption([f"--{name}", f"{name}_path"], group="Output", type=FILE, metavar="FILE", help=help_)
-
-
 command = GroupedCommand(
     "compare",
     callback=_compare,
@@ -99,9 +94,7 @@ command = GroupedCommand(
         GroupedOption(["--baseline"], group="Compare", metavar="NAME",
                       help="The arm that others are set against. Default: the study's first."),
         fail_on_option(),
-        _export("csv", "a row a case and metric, times in seconds"),
-        _export("markdown", "the tables as Markdown"),
-        _export("json", "one JSON document, with all that tells the places apart"),
+        *export_options(),
     ],
     help="Compare the arms of a study's file, or two results files, the first of them the baseline.\n\n"
          "Ratios are of times: above 1 is slower. Exit status: 0, 1 where --fail-on is met, 2 where the request is "

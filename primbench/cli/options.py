@@ -11,6 +11,7 @@ import click
 
 from primbench import backends, units
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
+from primbench.report import written
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
 from primbench.system.files import parse_cpu_list
 
@@ -220,16 +221,27 @@ def _against(text: str) -> Yardstick:
     return parse(text)
 
 
+def option_of(format_name: str) -> str:
+    """Under what name a command is given the file that is to be written in a format."""
+    return f"{format_name}_path"
+
+
+def export_options() -> list[click.Option]:
+    """One a format."""
+    return [
+        grouped("Output", f"--{name}", option_of(name), type=FILE, metavar="FILE",
+                help=f"Write {each.WRITES}; - is stdout.")
+        for name, each in written.known().items()
+    ]  # fmt: skip
+
+
 def output_options() -> list[click.Option]:
     """What becomes of records, for measuring commands and for `show`."""
     option = partial(grouped, "Output")
     return [
         option("--against", type=parsed("baseline", _against), metavar="BASELINE",
                help='Set other times beside: a results file, reference:h200, or published:"NVIDIA V100".'),
-        option("--csv", "csv_path", type=FILE, metavar="FILE", help="Write a flat CSV, times in seconds; - is stdout."),
-        option("--markdown", "markdown_path", type=FILE, metavar="FILE",
-               help="Write the table as Markdown; - is stdout."),
-        option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout."),
+        *export_options(),
         option("--time-unit", type=click.Choice(["ns", "us", "ms", "s"]), help="One unit for the table's times."),
     ]  # fmt: skip
 

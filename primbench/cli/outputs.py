@@ -6,38 +6,27 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say
-from primbench.cli.options import as_options
+from primbench.cli.options import as_options, option_of
 from primbench.errors import InvalidRequest, OutputError
-from primbench.report import export, table
+from primbench.report import export, table, written
+from primbench.report.document import Document
 from primbench.results.file import Results
 
-EXPORTS = ("csv_path", "markdown_path", "json_path")
 RESULTS_FILES = ("output", "resume", "file")
-
-T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
-
-
-class Report(Protocol[T_contra]):
-    """What puts a finding in words, as the modules of ``primbench.report`` do."""
-
-    def text(self, found: T_contra, /) -> str: ...
-    def to_csv(self, found: T_contra, /) -> str: ...
-    def to_markdown(self, found: T_contra, /) -> str: ...
-    def to_json(self, found: T_contra, /) -> str: ...
 
 
 def check_outputs(values: Mapping[str, Any]) -> None:
     """Raise InvalidRequest before measuring where a file could not be written after it, or would be written twice."""
-    check_files([values[name] for name in EXPORTS], [values.get(name) for name in RESULTS_FILES])
+    check_files([values[option_of(name)] for name in written.known()], [values.get(name) for name in RESULTS_FILES])
 
 
 def check_files(written: Iterable[str | None], others: Iterable[str | None] = ()) -> None:
@@ -92,24 +81,19 @@ def report(results: Results, values: Mapping[str, Any]) -> None:
     """
     records, workers, unit = results.records, results.workers, values["time_unit"]
     yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
-    exports = {
-        values["csv_path"]: lambda: export.to_csv(records, yardsticks),
-        values["markdown_path"]: lambda: export.to_markdown(records, workers, unit, yardsticks),
-        values["json_path"]: lambda: export.to_json(results),
-    }
     options = click.get_current_context().command.params
     shown = [replace(each, reason=as_options(each.reason, options)) if each.reason else each for each in records]
-    put_out(exports, lambda: "\n".join(map(table.text, table.tables(shown, workers, unit, yardsticks))))
+    publish(
+        export.document(results, unit, yardsticks),
+        lambda: "\n".join(map(table.text, table.tables(shown, workers, unit, yardsticks))),
+        values,
+    )
 
 
-def publish(found: T, words: Report[T], values: Mapping[str, Any]) -> None:
+def publish(document: Document, text: Callable[[], str], values: Mapping[str, Any]) -> None:
     """Print a finding and write its exports, as put_out() does."""
-    exports = {
-        values["csv_path"]: lambda: words.to_csv(found),
-        values["markdown_path"]: lambda: words.to_markdown(found),
-        values["json_path"]: lambda: words.to_json(found),
-    }
-    put_out(exports, lambda: words.text(found))
+    formats = written.known().items()
+    put_out({values[option_of(name)]: partial(each.write, document) for name, each in formats}, text)
 
 
 def put_out(

@@ -9,6 +9,7 @@ from primbench.compare.sides import identity
 from primbench.experiments.ablation import Step, Waterfall
 from primbench.report import plain, table
 from primbench.report.comparison import flat
+from primbench.report.document import Document
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, shown_verdict, telling
 from primbench.units import format_time
@@ -23,21 +24,19 @@ def text(found: Waterfall) -> str:
     return "\n".join([*(table.text(each) for each in tables(found)), *notes])
 
 
-def to_markdown(found: Waterfall) -> str:
-    notes = (f"{plain.paragraph(note)}\n" for note in _notes(found))
-    return "\n".join([*(table.markdown(each) for each in tables(found)), *notes])
-
-
-def to_json(found: Waterfall) -> str:
-    """One document, every estimate in it."""
-    return plain.json_of(found)
-
-
-def to_csv(found: Waterfall) -> str:
+def document(found: Waterfall) -> Document:
     """A row an estimate, of each arm against the host, then of each against the one before it: ``baseline`` says."""
+    return Document(
+        rows=lambda: _flat(found),
+        parts=lambda: [*tables(found), *(f"{plain.printable(note)}\n" for note in _notes(found))],
+        value=found,
+    )
+
+
+def _flat(found: Waterfall) -> list[dict[str, object]]:
     to_host = [row for arm in found.comparison.arms for row in flat(found.comparison.baseline, arm)]
     steps = found.steps[1:]  # the first is against the host
-    return plain.csv_of([*to_host, *(row for step in steps for row in flat(step.before, step.arm))])
+    return [*to_host, *(row for step in steps for row in flat(step.before, step.arm))]
 
 
 def tables(found: Waterfall) -> list[Table]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.effects import changes_of
 from primbench.report import plain, table
+from primbench.report.document import Document
 from primbench.report.environment import shown
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, telling, why
@@ -22,32 +23,27 @@ MOST_CHANGES = 8
 
 def text(comparison: Comparison) -> str:
     """For a terminal."""
-    return _joined(comparison, table.text, str)
+    written = (part if isinstance(part, str) else table.text(part) for part in _parts(comparison))
+    return "\n".join(filter(None, written))
 
 
-def to_markdown(comparison: Comparison) -> str:
-    return _joined(comparison, table.markdown, plain.paragraphs)
+def document(comparison: Comparison) -> Document:
+    """A row an estimate: times in seconds, ratios of times.
 
-
-def _joined(comparison: Comparison, form: Callable[[Table], str], prose: Callable[[str], str]) -> str:
-    """form: of a table, prose: of what stands above and below the tables."""
-    end = _end([*_left_out(comparison), *comparison.notes])
-    parts = [*map(prose, _first(comparison)), *map(form, tables(comparison)), prose(end)]
-    return "\n".join(filter(None, parts))
-
-
-def to_json(comparison: Comparison) -> str:
-    """One document, every estimate and difference of the places in it."""
-    return plain.json_of(comparison)
-
-
-def to_csv(comparison: Comparison) -> str:
-    """A row an estimate; times in seconds, ratios of times, empty where a value is unknown.
-
-    verdict, decided_by, reason: of the case, the same in all its rows.
+    verdict, decided_by, reason: of the case, the same in all its rows. The whole has every estimate and
+    difference of the places in it.
     """
     again = [comparison.again] if comparison.again else []
-    return plain.csv_of([row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)])
+    return Document(
+        rows=lambda: [row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)],
+        parts=lambda: _parts(comparison),
+        value=comparison,
+    )
+
+
+def _parts(comparison: Comparison) -> list[Table | str]:
+    end = _end([*_left_out(comparison), *comparison.notes])
+    return [*_first(comparison), *tables(comparison), end]
 
 
 def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:

@@ -33,6 +33,7 @@ from primbench.report import comparison as compared
 from primbench.report import environment as places
 from primbench.report import export, table
 from primbench.report.doctor import to_json, to_text
+from primbench.report.written import known
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.spec.arm import arm_of, format_arm, parse_arm
@@ -219,14 +220,14 @@ def spoilt(seed: int) -> bytes:
 
 def use(results: Results) -> None:
     """As `show`, `compare` and their exports do."""
-    text = [table.text(each) for each in table.tables(results.latest(), results.workers)]
+    text = [table.text(block) for block in table.tables(results.latest(), results.workers)]
     assert text or not results.records
-    export.to_csv(results.records)
-    export.to_markdown(results.latest(), results.workers, "us", [])
-    export.to_json(results)
+    for each in known().values():
+        each.write(export.document(results, "us"))
     found = compare.compare(results)
-    for report in (compared.text, compared.to_csv, compared.to_markdown, compared.to_json):
-        report(found)
+    compared.text(found)
+    for each in known().values():
+        each.write(compared.document(found))
 
 
 def read_and_use(path: Path) -> None:

@@ -82,6 +82,7 @@ from primbench.compare import compare
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.report import comparison, export, table
+from primbench.report.written import known
 from primbench.results.file import Results
 from primbench.results.record import Header, Record
 from primbench.spec.arm import Arm
@@ -101,9 +102,11 @@ records = [record(arm, process) for process in range(5) for arm in ("host", "oth
 study = Study(arms=[Arm(name="host"), Arm(name="other")], cases=[case], pairs=5, seed=0)
 here = environment.collect(gpus=False)
 head = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here, study=study)
-found = compare(Results(header=head, workers=[], records=records))
+held = Results(header=head, workers=[], records=records)
+found = compare(held)
 json.dump({
-    "columns": table.tables(records)[0].columns, "export": export.to_csv(records).splitlines()[0].split(","),
+    "columns": table.tables(records)[0].columns,
+    "export": known()["csv"].write(export.document(held)).splitlines()[0].split(","),
     "metrics": [each.metric for each in found.estimates], "verdict": found.cases[0].verdict,
     "decided_by": found.cases[0].decided_by, "text": comparison.text(found),
 }, sys.stdout)

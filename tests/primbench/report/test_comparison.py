@@ -16,11 +16,25 @@ from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimat
 from primbench.compare.estimates import SINGLE, TOO_BUSY, decided
 from primbench.environment.difference import Change, difference
 from primbench.registry import build
-from primbench.report.comparison import text, to_csv, to_json, to_markdown
+from primbench.report import comparison as report
+from primbench.report.comparison import text
 from primbench.report.verdicts import name_of
+from primbench.report.written import known
 from primbench.spec.case import Case
 
 HERE = environment.collect(gpus=False)
+
+
+def to_csv(found: Comparison) -> str:
+    return known()["csv"].write(report.document(found))
+
+
+def to_markdown(found: Comparison) -> str:
+    return known()["markdown"].write(report.document(found))
+
+
+def to_json(found: Comparison) -> str:
+    return known()["json"].write(report.document(found))
 
 
 def case(primitive: str = "gemm", **parameters: Any) -> Case:

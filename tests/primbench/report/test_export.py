@@ -12,13 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import environment
+from primbench.baselines.yardstick import Yardstick
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
-from primbench.report.export import to_csv, to_json, to_markdown
+from primbench.report.export import document
+from primbench.report.written import known
 from primbench.results.file import Results
-from primbench.results.record import Header, Record
+from primbench.results.record import Header, Record, Worker
 from primbench.spec.case import Case
+from primbench.units import TimeUnit
 
 TIMES = Samples(samples_s=[3e-6, 1e-6, 2e-6], calls_per_sample=10, taken_by="host clock", stopped="count")
 OK = Measurement(batch_s=TIMES, wall_s=TIMES, verified=True, flop=2 * 4 * 5 * 6, bytes_moved=4 * 74)
@@ -35,6 +38,29 @@ def record(measurement: Measurement | None, reason: str | None = None, labels: d
         started_utc="2026-01-02",
         duration_s=0.5,
     )
+
+
+def to_csv(records: Sequence[Record], yardsticks: Sequence[Yardstick] = ()) -> str:
+    return known()["csv"].write(document(held(records), None, yardsticks))
+
+
+def to_markdown(
+    records: Sequence[Record],
+    workers: Sequence[Worker],
+    time_unit: TimeUnit | None = None,
+    yardsticks: Sequence[Yardstick] = (),
+) -> str:
+    return known()["markdown"].write(document(held(records, workers), time_unit, yardsticks))
+
+
+def to_json(results: Results) -> str:
+    return known()["json"].write(document(results))
+
+
+def held(records: Sequence[Record], workers: Sequence[Worker] = ()) -> Results:
+    here = environment.collect(gpus=False)
+    header = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here)
+    return Results(header=header, workers=[*workers], records=[*records])
 
 
 def rows(text: str) -> list[dict[str, str]]:

@@ -1,0 +1,18 @@
+"""Markdown, as GitHub renders it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from primbench.report.document import Document
+
+RANK = 20
+WRITES = "the tables as Markdown"
+
+
+def write(document: Document) -> str:
+    from primbench.report import plain, table
+
+    written = (plain.paragraphs(part) if isinstance(part, str) else table.markdown(part) for part in document.parts())
+    return "\n".join(filter(None, written))

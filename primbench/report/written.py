@@ -1,0 +1,30 @@
+"""The formats that there are: every file of ``primbench.report.formats``."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Protocol, cast
+
+from primbench.report import formats
+
+if TYPE_CHECKING:
+    from primbench.report.document import Document
+
+
+class Format(Protocol):
+    """What a file has."""
+
+    RANK: int
+    WRITES: str
+
+    def write(self, document: Document, /) -> str: ...
+
+
+@functools.cache
+def known() -> dict[str, Format]:
+    """Name -> format, in the order of their ranks."""
+    names = [found.name for found in pkgutil.iter_modules(formats.__path__)]
+    found = {name: cast("Format", importlib.import_module(f"{formats.__name__}.{name}")) for name in names}
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].RANK, pair[0])))
