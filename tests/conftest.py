@@ -24,7 +24,8 @@ from click.testing import CliRunner, Result
 from primbench.cli import main
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import Group
-from primbench.doctor import Place, place
+from primbench.doctor import place
+from primbench.doctor.place import Place
 from primbench.system import nvml
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1

@@ -22,7 +22,7 @@ from primbench.cli.study import (
     resumed,
     study_options,
 )
-from primbench.compare import Comparison
+from primbench.compare.comparison import Comparison
 from primbench.experiments import ablation
 from primbench.registry import primitives
 from primbench.results.file import Results

@@ -10,7 +10,8 @@ import click
 
 from primbench.cli.options import FILE, GroupedCommand, GroupedOption, export_options
 from primbench.cli.outputs import check_outputs, publish, say_unknown
-from primbench.compare import Comparison, compare, compare_files
+from primbench.compare.comparison import Comparison
+from primbench.compare.pairs import compare, compare_files
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
 from primbench.results.file import Results

@@ -27,16 +27,16 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
 )
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
 def command(*, fix: bool, against: str | None, json_path: str | None) -> None:
-    from primbench import doctor
     from primbench.cli.outputs import check_files, put_out
     from primbench.doctor import against as other
+    from primbench.doctor import checks
     from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
 
     check_files([json_path], [against])
     there = read(against) if against is not None else None
     here = look()
-    findings = doctor.examine(here)
+    findings = checks.examine(here)
     if there is not None:
         told = other.compare(here, there, str(against))
         differs = any(finding.check.startswith("against-") for finding in told)

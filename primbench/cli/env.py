@@ -21,13 +21,13 @@ def command(context: click.Context, json_path: str | None) -> None:
         return
     import msgspec
 
-    from primbench import environment
     from primbench.cli.outputs import check_files, put_out
+    from primbench.environment import fingerprint
     from primbench.report.environment import listing
     from primbench.report.plain import json_of
 
     check_files([json_path])
-    found, sources = environment.collect(gpus=True), environment.sources()
+    found, sources = fingerprint.collect(gpus=True), fingerprint.sources()
     document = msgspec.to_builtins(found) | {"sources": sources}
     put_out({json_path: lambda: json_of(document)}, lambda: listing(found, sources))
 

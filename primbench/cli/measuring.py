@@ -20,8 +20,8 @@ from primbench.cli.outputs import check_outputs, report
 from primbench.cli.progress import progress
 from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
-from primbench.environment import Environment, collect
 from primbench.environment.difference import Change, difference
+from primbench.environment.fingerprint import Environment, collect
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
 from primbench.problem import Problem
 from primbench.report.environment import shown

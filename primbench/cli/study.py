@@ -38,7 +38,8 @@ from primbench.cli.options import (
     placement_of,
 )
 from primbench.cli.outputs import check_outputs
-from primbench.compare import Comparison, compare
+from primbench.compare.comparison import Comparison
+from primbench.compare.pairs import compare
 from primbench.compare.settled import is_settled
 from primbench.errors import InvalidRequest
 from primbench.experiments.study import LEAST_PAIRS, check_build, run, to_run, whole_pairs

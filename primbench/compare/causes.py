@@ -15,8 +15,10 @@ from primbench.compare.comparison import CaseComparison
 from primbench.compare.criteria import problem_of
 from primbench.compare.filters import filters
 from primbench.compare.sides import Side
-from primbench.doctor import Finding, Part, Place, examine
 from primbench.doctor.against import by_rule, in_words
+from primbench.doctor.checks import examine
+from primbench.doctor.finding import Finding, Part
+from primbench.doctor.place import Place
 from primbench.doctor.rules import Rule
 from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import is_told_by_what_it_gives

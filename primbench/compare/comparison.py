@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from primbench.doctor import Part
+from primbench.doctor.finding import Part
 from primbench.environment.difference import Change, Difference
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case

@@ -15,7 +15,7 @@ from primbench.compare.criteria import is_its_own, problem_of
 from primbench.compare.effects import changes_of
 from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.sides import Side, are_slowed_alike, identity
-from primbench.doctor import Part
+from primbench.doctor.finding import Part
 from primbench.errors import InvalidRequest
 from primbench.runtimes.table import known
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from primbench.compare import CaseComparison, Comparison
+    from primbench.compare.comparison import CaseComparison, Comparison
 
 
 SURE_ENOUGH = 0.005

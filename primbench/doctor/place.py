@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from primbench import environment
 from primbench.doctor import contention
 from primbench.doctor.contention import Contention
-from primbench.environment import Environment
+from primbench.environment import fingerprint
+from primbench.environment.fingerprint import Environment
 from primbench.errors import FileError
 from primbench.numa import scan
 from primbench.numa.topology import GpuPlace, Node, Topology
@@ -71,7 +71,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def look(root: Path = Path("/")) -> Place:
     """Observe the place of this process. Never raises. root: of /proc, /sys, /dev and /etc."""
     return Place(
-        environment=environment.collect(gpus=True, root=root),
+        environment=fingerprint.collect(gpus=True, root=root),
         topology=scan.collect(root),
         contention=contention.collect(root),
     )

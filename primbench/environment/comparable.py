@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from primbench.environment import Environment
 from primbench.environment.devices import Devices
+from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library, is_c_library
 from primbench.environment.software import Blas, Software
 from primbench.system.meaning import Meaning

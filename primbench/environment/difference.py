@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from primbench.environment import Environment
 from primbench.environment.comparable import comparable, meaning_of
+from primbench.environment.fingerprint import Environment
 from primbench.environment.software import Software
 from primbench.system.meaning import Layer, Meaning
 

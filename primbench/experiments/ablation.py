@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from primbench import compare as comparing
-from primbench.compare import ArmComparison, Comparison
+from primbench.compare import pairs
+from primbench.compare.comparison import ArmComparison, Comparison
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.numa.scan import memory_nodes, node_of_pci
 from primbench.results.file import Results
@@ -195,6 +195,6 @@ def waterfall(results: Results, comparison: Comparison) -> Waterfall:
     return Waterfall(
         title=study.title if study else "",
         comparison=comparison,
-        steps=[Step(before=before, arm=arm) for before, arm in comparing.successive(results)],
+        steps=[Step(before=before, arm=arm) for before, arm in pairs.successive(results)],
         notes=study.notes if study else [],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primbench.compare import ArmComparison, CaseComparison, Estimate, Mean
+from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate, Mean
 from primbench.compare.sides import identity
 from primbench.experiments.ablation import Step, Waterfall
 from primbench.report import plain, table

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
+from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.effects import changes_of
 from primbench.report import plain, table
 from primbench.report.document import Document

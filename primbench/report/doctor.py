@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from primbench.doctor import Finding, Place, Severity
+from primbench.doctor.finding import Finding, Severity
+from primbench.doctor.place import Place
 from primbench.report.plain import json_of, printable
 from primbench.report.terminal import width
 from primbench.system.files import format_cpu_list

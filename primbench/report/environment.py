@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from primbench.environment import Environment
 from primbench.environment.difference import Change, Difference, LayerDifference
+from primbench.environment.fingerprint import Environment
 from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
 from primbench.report.topology import caches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from primbench.compare import CaseComparison, Estimate
+from primbench.compare.comparison import CaseComparison, Estimate
 from primbench.results.metrics import METRICS
 from primbench.spec.case import Case
 from primbench.units import format_bytes, format_percent

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from primbench.environment import Environment
+from primbench.environment.fingerprint import Environment
 from primbench.measurement import Measurement
 from primbench.numa.placement import EffectivePlacement
 from primbench.quantities import Time, Whole

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from primbench import environment
+from primbench.environment import fingerprint
 from primbench.errors import FileError, OutputError
 from primbench.results.file import Results, encode
 from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worker
@@ -121,7 +121,7 @@ def header(command: list[str], labels: Mapping[str, str]) -> Header:
         command=[hidden(utf8(argument)) for argument in command],
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         labels={utf8(name): HIDDEN if is_secret(name) else hidden(utf8(value)) for name, value in labels.items()},
-        environment=environment.collect(gpus=False),
+        environment=fingerprint.collect(gpus=False),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from primbench.environment import Environment
+from primbench.environment.fingerprint import Environment
 from primbench.measurement import Measurement, Trace
 from primbench.numa.placement import EffectivePlacement
 from primbench.spec.case import Case

@@ -17,11 +17,11 @@ from typing import BinaryIO
 
 from msgspec.structs import replace
 
-from primbench import environment
 from primbench.backends import Backend, best_available
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import ALONE, Group, Refused, host_identity
 from primbench.distributed.ranks import LocalRanks
+from primbench.environment import fingerprint
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, FileError, PlacementError, UnsupportedCase
 from primbench.numa import placement
@@ -105,7 +105,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         pid=os.getpid(),
         backend=backend.name,
         device=backend.device,
-        environment=environment.collect(gpus=backend.device != "cpu"),
+        environment=fingerprint.collect(gpus=backend.device != "cpu"),
         placement=replace(placed, threads=placement.read_threads()),
         versions=versions,
     )

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from primbench.compare import CaseComparison, compare
+from primbench.compare.comparison import CaseComparison
+from primbench.compare.pairs import compare
 from primbench.results import file as results_file
 
 from .traces import in_words

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from primbench.compare import ArmComparison, compare
+from primbench.compare.comparison import ArmComparison
+from primbench.compare.pairs import compare
 from primbench.results import file as results_file
 from primbench.runtimes.images.wheel import installed, pack_wheel
 from primbench.system.files import format_cpu_list

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from primbench.compare import CaseComparison
+from primbench.compare.comparison import CaseComparison
 
 
 def first_cause(case: CaseComparison) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from primbench.compare import compare
+from primbench.compare.pairs import compare
 from primbench.measurement import Measurement, Samples
 from primbench.results import file as results_file
 from primbench.results.file import Results

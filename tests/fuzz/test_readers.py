@@ -22,11 +22,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from primbench import compare, doctor, suites, units
+from primbench import suites, units
 from primbench.baselines.against import parse as yardstick
+from primbench.compare import pairs
 from primbench.distributed.channel import Channel
-from primbench.doctor import against
-from primbench.doctor.place import look, read
+from primbench.doctor import against, checks
+from primbench.doctor.place import Place, look, read
 from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.report import comparison as compared
@@ -224,7 +225,7 @@ def use(results: Results) -> None:
     assert text or not results.records
     for each in known().values():
         each.write(export.document(results, "us"))
-    found = compare.compare(results)
+    found = pairs.compare(results)
     compared.text(found)
     for each in known().values():
         each.write(compared.document(found))
@@ -233,7 +234,7 @@ def use(results: Results) -> None:
 def read_and_use(path: Path) -> None:
     refused_in_a_line(lambda: use(results_file.read(path)))
     refused_in_a_line(lambda: yardstick(str(path)))
-    refused_in_a_line(lambda: compare.compare_files(results_file.read(path), results_file.read(path), ("one", "other")))
+    refused_in_a_line(lambda: pairs.compare_files(results_file.read(path), results_file.read(path), ("one", "other")))
 
 
 @inputs(250)
@@ -270,7 +271,7 @@ def test_compressed_files(at: float, put: bytes, length: int, tmp_path: Path) ->
 
 
 @functools.cache
-def here() -> doctor.Place:
+def here() -> Place:
     return look()
 
 
@@ -284,7 +285,7 @@ def test_places(seed: int, tmp_path: Path) -> None:
 
     def look() -> None:
         there = read(str(path))
-        findings = [*doctor.examine(there), *against.compare(here(), there, "there")]
+        findings = [*checks.examine(there), *against.compare(here(), there, "there")]
         to_text(there, findings, fix=True)
         to_json(there, findings)
         places.comparison(difference(here().environment, there.environment), "here", "there")
@@ -305,7 +306,7 @@ def test_files_of_the_kernel(
     root = tree(name)
     corrupt(root, seed)
     seen = look(root)
-    to_text(seen, doctor.examine(seen), fix=True)
+    to_text(seen, checks.examine(seen), fix=True)
 
 
 # What processes say to each other.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from primbench import environment
-from primbench.environment import Environment
+from primbench.environment import fingerprint
+from primbench.environment.fingerprint import Environment
 from primbench.measurement import Measurement
 from primbench.numa.placement import EffectivePlacement
 from primbench.results.file import Results
@@ -19,7 +19,7 @@ from primbench.spec.case import Case
 from primbench.spec.study import AGAIN, Study
 
 MadeStudy = Callable[..., Results]
-HERE = environment.collect(gpus=False)
+HERE = fingerprint.collect(gpus=False)
 PLACED = EffectivePlacement(cpus=[0], memory_policy="default", memory_nodes=[], rung="none")
 
 

@@ -77,8 +77,8 @@ NEW = '_ALL = (\n    Metric("settle_s", "settling", "until nothing moves", "both
 MEASURED = """
 import json, sys
 from msgspec.structs import replace
-from primbench import environment
-from primbench.compare import compare
+from primbench.environment import fingerprint
+from primbench.compare.pairs import compare
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.report import comparison, export, table
@@ -100,7 +100,7 @@ def record(arm, process):
 
 records = [record(arm, process) for process in range(5) for arm in ("host", "other")]
 study = Study(arms=[Arm(name="host"), Arm(name="other")], cases=[case], pairs=5, seed=0)
-here = environment.collect(gpus=False)
+here = fingerprint.collect(gpus=False)
 head = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here, study=study)
 held = Results(header=head, workers=[], records=records)
 found = compare(held)

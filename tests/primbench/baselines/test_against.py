@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 import primbench.suites as suites
-from primbench import environment
 from primbench.baselines.against import parse
 from primbench.baselines.earlier import Earlier
 from primbench.baselines.published import PublishedTimes
+from primbench.environment import fingerprint
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.errors import FileError, InvalidRequest
@@ -30,7 +30,7 @@ from primbench.suites import deepbench
 from primbench.system.nvml import Gpu
 
 HERE = replace(
-    environment.collect(gpus=False),
+    fingerprint.collect(gpus=False),
     devices=Devices(gpus=[Gpu(name="H200")]),
     machine=Machine(kernel="6.1", architecture="x86_64", cpu_model="EPYC"),
 )

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 import primbench.suites as suites
-from primbench import environment
 from primbench.baselines.roof import Roof, needed, roof_of
+from primbench.environment import fingerprint
 from primbench.environment.devices import Devices
 from primbench.measurement import Measurement, Samples
 from primbench.numa.placement import EffectivePlacement
@@ -21,7 +21,7 @@ from primbench.spec.case import Case
 from primbench.system.nvml import Gpu
 
 HERE = replace(
-    environment.collect(gpus=False), devices=Devices(gpus=[Gpu(name="NVIDIA H200"), Gpu(name="NVIDIA Unheard-of")])
+    fingerprint.collect(gpus=False), devices=Devices(gpus=[Gpu(name="NVIDIA H200"), Gpu(name="NVIDIA Unheard-of")])
 )
 PLACED = EffectivePlacement(cpus=[0], memory_policy="default", memory_nodes=[0], rung="none", threads=1)
 GEMM = {"m": 64, "n": 64, "k": 64}

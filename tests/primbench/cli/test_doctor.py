@@ -19,9 +19,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from primbench import doctor
 from primbench.cli.doctor import command
-from primbench.doctor import Finding, Place, place
+from primbench.doctor import checks, place
+from primbench.doctor.finding import Finding
+from primbench.doctor.place import Place
 from primbench.errors import FileError, InvalidRequest
 from primbench.report.doctor import to_text
 from primbench.system.cgroups import cgroup_folders
@@ -178,7 +179,7 @@ def test_locked_memory_of_a_real_limit() -> None:
     place = msgspec.structs.replace(
         document.place, environment=msgspec.structs.replace(document.place.environment, machine=machine)
     )
-    (found,) = [finding for finding in doctor.examine(place) if finding.check == "locked-memory"]
+    (found,) = [finding for finding in checks.examine(place) if finding.check == "locked-memory"]
     assert "problem" == found.severity
 
 

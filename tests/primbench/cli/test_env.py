@@ -13,8 +13,8 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from primbench import environment
-from primbench.environment import Environment
+from primbench.environment import fingerprint
+from primbench.environment.fingerprint import Environment
 from primbench.results import file as results_file
 from primbench.units import format_bytes
 
@@ -25,7 +25,7 @@ def test_json_is_an_environment_and_where_it_was_read(invoke: Invoke) -> None:
     result = invoke("env", "--json", "-")
     assert 0 == result.exit_code
     assert msgspec.json.decode(result.stdout, type=Environment).software.python_version
-    assert environment.sources() == json.loads(result.stdout)["sources"]
+    assert fingerprint.sources() == json.loads(result.stdout)["sources"]
 
 
 def test_file_holds_what_stdout_would_and_the_listing_is_still_shown(invoke: Invoke, tmp_path: Path) -> None:
@@ -136,6 +136,6 @@ def test_what_is_compared_is_not_written_over(refusal: Callable[..., str], files
 
 def test_memory_and_distances_of_nodes_are_shown(invoke: Invoke) -> None:
     shown = [line.split() for line in invoke("env").stdout.splitlines()]
-    (node, *_) = environment.collect(gpus=False).nodes or []
+    (node, *_) = fingerprint.collect(gpus=False).nodes or []
     assert ["distances", *", ".join(f"{to} {far}" for to, far in node.distances.items()).split()] in shown
     assert ["memory_bytes", *format_bytes(node.memory_bytes).split()] in shown

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from primbench import environment, stats
-from primbench.compare import ArmComparison, Comparison, Estimate, compare, compare_files
+from primbench import stats
+from primbench.compare.comparison import ArmComparison, Comparison, Estimate
 from primbench.compare.criteria import OF_HOST, margin_of
 from primbench.compare.estimates import ITSELF, SINGLE, TOO_BUSY, judged
+from primbench.compare.pairs import compare, compare_files
+from primbench.environment import fingerprint
 from primbench.environment.container import Runtime
 from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
@@ -29,7 +31,7 @@ from primbench.system.cores import CpuKind
 from primbench.system.nvml import Gpu
 
 MadeStudy = Callable[..., Results]
-HERE = environment.collect(gpus=False)
+HERE = fingerprint.collect(gpus=False)
 
 
 def case(primitive: str = "gemm", device: str = "cpu", **changes: Any) -> Case:
@@ -457,7 +459,7 @@ def test_arms_without_a_study_need_a_baseline(made_study: MadeStudy) -> None:
 # --- what a difference is called
 
 
-def place(name: str = "host", **changes: Any) -> environment.Environment:
+def place(name: str = "host", **changes: Any) -> fingerprint.Environment:
     runtime = Runtime(name=name, in_container=name != "host", evidence=[])
     confinement = replace(HERE.confinement, runtime=runtime, **changes.pop("confinement", {}))
     software = replace(HERE.software, **{"libraries": {"libcublas": [library("ab")]}} | changes.pop("software", {}))
@@ -468,7 +470,7 @@ def library(build_id: str) -> Library:
     return Library(path="/usr/lib/libcublas.so", build_id=build_id)
 
 
-def effect(made_study: MadeStudy, one: environment.Environment, other: environment.Environment) -> str | None:
+def effect(made_study: MadeStudy, one: fingerprint.Environment, other: fingerprint.Environment) -> str | None:
     environments = {"host": one, "podman": other}
     results = made_study(["host", "podman"], [case()], scattered(1.1), environments=environments)
     return first(compare(results)).effect
@@ -820,7 +822,7 @@ def test_a_cause_works_the_way_that_was_seen_and_comes_last_where_it_cannot_do_s
 def causes_of(made_study: MadeStudy, ratio: float, one: dict[str, Any], other: dict[str, Any], **how: Any) -> list[str]:
     """one, other: what of the software, or by "limits" and "machine" of these, is other than here."""
 
-    def changed(name: str, changes: dict[str, Any]) -> environment.Environment:
+    def changed(name: str, changes: dict[str, Any]) -> fingerprint.Environment:
         groups = {
             group: replace(getattr(HERE, group), **changes.pop(group))
             for group in ("limits", "machine")
@@ -1010,7 +1012,7 @@ def test_another_board_of_the_same_kind_is_named_as_the_cause(made_study: MadeSt
     def measured(arm: str, case: Case, pair: int) -> Measurement:
         return on_gpu(3e-6, 50e-6 * jitter(pair) * (1.1 if arm == "podman" else 1), 60e-6)
 
-    def seeing(runtime: str, *uuids: str | None) -> environment.Environment:
+    def seeing(runtime: str, *uuids: str | None) -> fingerprint.Environment:
         gpus = [Gpu(name="H200", uuid=uuid, pci_address="00:01.0") for uuid in uuids]
         return place(runtime, devices=replace(HERE.devices, gpus=gpus))
 

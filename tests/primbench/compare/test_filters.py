@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from primbench import environment
-from primbench.compare import compare
-from primbench.environment import Environment
+from primbench.compare.pairs import compare
+from primbench.environment import fingerprint
+from primbench.environment.fingerprint import Environment
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.results.file import Results
 from primbench.spec.case import Case
 
 MadeStudy = Callable[..., Results]
-HERE = environment.collect(gpus=False)
+HERE = fingerprint.collect(gpus=False)
 NS = 1e-9
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from primbench.compare import Comparison, compare
+from primbench.compare.comparison import Comparison
+from primbench.compare.pairs import compare
 from primbench.measurement import Measurement, Samples
 from primbench.results.file import Results
 from primbench.spec.case import Case

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from primbench.doctor import Place
 from primbench.doctor.contention import Contention
-from primbench.environment import Environment
+from primbench.doctor.place import Place
 from primbench.environment.confinement import Confinement
 from primbench.environment.container import Runtime
 from primbench.environment.devices import Devices
+from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from primbench import environment
-from primbench.doctor import Finding, Place
 from primbench.doctor.against import compare
-from primbench.doctor.place import look, read
+from primbench.doctor.finding import Finding
+from primbench.doctor.place import Place, look, read
 from primbench.doctor.rules import RULES
+from primbench.environment import fingerprint
 from primbench.errors import FileError
 from primbench.report.doctor import to_json
 
@@ -160,7 +160,7 @@ def test_reads_what_doctor_and_env_write(tmp_path: Path) -> None:
     here = look()
     for name, text in {
         "doctor.json": to_json(here, []).encode(),
-        "env.json": msgspec.json.encode(msgspec.to_builtins(here.environment) | {"sources": environment.sources()}),
+        "env.json": msgspec.json.encode(msgspec.to_builtins(here.environment) | {"sources": fingerprint.sources()}),
     }.items():
         (tmp_path / name).write_bytes(text)
         found = read(str(tmp_path / name))

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from primbench import doctor
-from primbench.doctor import CHECKS, Finding, Place
-from primbench.doctor.place import look
+from primbench.doctor import checks
+from primbench.doctor.checks import CHECKS
+from primbench.doctor.finding import Finding
+from primbench.doctor.place import Place, look
 from primbench.numa.topology import Link
 
 MakePlace = Callable[[Mapping[str, Any]], Place]
@@ -291,7 +292,7 @@ def of(findings: list[Finding], check: str) -> list[Finding]:
 
 
 def test_healthy_place_is_ok_by_every_check(place: MakePlace) -> None:
-    found = doctor.examine(place({}))
+    found = checks.examine(place({}))
     assert {"ok"} == {finding.severity for finding in found}, [f for f in found if f.severity != "ok"]
     assert len(CHECKS) == len(found)
 
@@ -300,7 +301,7 @@ def test_healthy_place_is_ok_by_every_check(place: MakePlace) -> None:
 def test_cause_is_found(
     place: MakePlace, changes: Mapping[str, Any], check: str, severity: str, words: list[str]
 ) -> None:
-    found = of(doctor.examine(place(changes)), check)
+    found = of(checks.examine(place(changes)), check)
     assert [severity] == [finding.severity for finding in found], found
     said = " ".join([found[0].summary, *found[0].evidence, found[0].advice or "", *found[0].fix])
     assert [] == [word for word in words if word not in said], said
@@ -308,7 +309,7 @@ def test_cause_is_found(
 
 @pytest.mark.parametrize(("changes", "check"), CONTENT)
 def test_what_is_in_order_is_no_finding(place: MakePlace, changes: Mapping[str, Any], check: str) -> None:
-    assert ["ok"] == [finding.severity for finding in of(doctor.examine(place(changes)), check)]
+    assert ["ok"] == [finding.severity for finding in of(checks.examine(place(changes)), check)]
 
 
 def test_every_check_has_a_case_that_it_finds(place: MakePlace) -> None:
@@ -317,7 +318,7 @@ def test_every_check_has_a_case_that_it_finds(place: MakePlace) -> None:
 
 
 def test_under_wsl2_one_device_file_is_all_there_is(place: MakePlace) -> None:
-    (found,) = of(doctor.examine(place({"devices.gpu_files": ["/dev/dxg"]})), "gpu-files")
+    (found,) = of(checks.examine(place({"devices.gpu_files": ["/dev/dxg"]})), "gpu-files")
     assert "ok" == found.severity
 
 
@@ -357,7 +358,7 @@ UNKNOWN = {
 def test_unknown_value_is_unknown_with_its_reason(place: MakePlace, check: str) -> None:
     part, field = UNKNOWN[check]
     changes = {f"{part}.{field}": None, f"{part}.missing": {field: "because of this"}}
-    (found,) = of(doctor.examine(place(changes)), check)
+    (found,) = of(checks.examine(place(changes)), check)
     assert ("unknown", [f"{field}: because of this"]) == (found.severity, found.evidence)
 
 
@@ -378,7 +379,7 @@ def test_any_value_may_be_unknown(place: MakePlace, part: str) -> None:
     fields = [field.name for field in msgspec.structs.fields(PARTS[part](place({}))) if field.default is None]
     assert fields
     for field in fields:
-        found = doctor.examine(place({f"{part}.{field}": None, f"{part}.missing": {field: "because of this"}}))
+        found = checks.examine(place({f"{part}.{field}": None, f"{part}.missing": {field: "because of this"}}))
         assert len(CHECKS) <= len(found)
 
 
@@ -388,11 +389,11 @@ def test_gpu_memory_is_no_node_of_the_host(place: MakePlace) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json")))
 def test_recorded_machines_are_examined(tree: Callable[[str], Path], name: str) -> None:
-    found = doctor.examine(look(tree(name)))
+    found = checks.examine(look(tree(name)))
     assert len(CHECKS) <= len(found)
     assert all(finding.summary for finding in found)
 
 
 def test_corrupt_files_raise_nothing(damaged: list[tuple[str, Place]]) -> None:
     for damage, place in damaged:
-        assert len(CHECKS) <= len(doctor.examine(place)), damage
+        assert len(CHECKS) <= len(checks.examine(place)), damage

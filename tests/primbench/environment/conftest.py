@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from primbench import environment
-from primbench.environment import Environment
+from primbench.environment import fingerprint
+from primbench.environment.fingerprint import Environment
 
 SYSTEM = "sys/devices/system"
 CPU = f"{SYSTEM}/cpu/cpu{min(os.sched_getaffinity(0))}"
@@ -162,7 +162,7 @@ def place(tmp_path: Path) -> Made:
 @pytest.fixture
 def look(place: Made) -> Callable[..., Environment]:
     """``look(changes)``: what is found in the place, GPUs apart."""
-    return lambda changes=None: environment.collect(gpus=False, root=place(changes))
+    return lambda changes=None: fingerprint.collect(gpus=False, root=place(changes))
 
 
 @pytest.fixture

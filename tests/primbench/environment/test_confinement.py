@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from primbench.environment import Environment
+from primbench.environment.fingerprint import Environment
 
 Look = Callable[..., Environment]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from primbench import environment
-from primbench.environment import Environment
+from primbench.environment import fingerprint
 from primbench.environment.devices import has_gpu_node
+from primbench.environment.fingerprint import Environment
 from primbench.errors import PlacementError
 from primbench.system import nvml
 
@@ -30,7 +30,7 @@ def test_older_words_for_the_driver(look: Look) -> None:
 def test_device_file_of_wsl2_is_one_of_a_gpu(tree: Callable[[str], Path]) -> None:
     root = tree("wsl2")
     assert has_gpu_node(root)
-    assert ["/dev/dxg"] == environment.collect(gpus=False, root=root).devices.gpu_files
+    assert ["/dev/dxg"] == fingerprint.collect(gpus=False, root=root).devices.gpu_files
 
 
 def test_service_whose_pipe_is_elsewhere_is_not_reached(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_service_whose_pipe_is_elsewhere_is_not_reached(look: Look, monkeypatch:
 def test_gpus_are_listed_in_the_order_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(nvml, "device_count", lambda: 2)  # no GPU is needed to see the order
     monkeypatch.setattr(nvml, "identity", lambda device: nvml.Gpu(name=f"GPU of {device}"))
-    gpus = environment.collect(gpus=True, root=tmp_path).devices.gpus or []
+    gpus = fingerprint.collect(gpus=True, root=tmp_path).devices.gpus or []
     assert ["GPU of cuda:0", "GPU of cuda:1"] == [gpu.name for gpu in gpus]
 
 
@@ -50,6 +50,6 @@ def test_gpus_that_cannot_be_listed_have_a_reason(monkeypatch: pytest.MonkeyPatc
         raise PlacementError("GPUs cannot be found: nvmlInit: NVMLError_DriverNotLoaded (9)")
 
     monkeypatch.setattr(nvml, "device_count", fail)
-    found = environment.collect(gpus=True, root=tmp_path).devices
+    found = fingerprint.collect(gpus=True, root=tmp_path).devices
     assert found.gpus is None
     assert "DriverNotLoaded" in found.missing["gpus"]

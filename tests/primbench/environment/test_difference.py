@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from primbench.environment import Environment
 from primbench.environment.difference import Difference, LayerDifference, difference
+from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
 from primbench.environment.software import Blas
 from primbench.system.nvml import Gpu

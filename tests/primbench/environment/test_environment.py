@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from primbench import doctor, environment
-from primbench.environment import Environment
+from primbench.doctor import place as places
+from primbench.environment import fingerprint
+from primbench.environment.fingerprint import Environment
 
 Place = Callable[..., Path]
 # None without a reason means "no limit", or that the control group counts no such thing.
@@ -32,18 +33,18 @@ def unexplained(found: Environment) -> Iterator[str]:
 
 
 def test_whole_place_is_known_but_for_gpus_not_asked_for(place: Place) -> None:
-    found = environment.collect(gpus=False, root=place())
+    found = fingerprint.collect(gpus=False, root=place())
     assert [[0, 1, 2, 3, 8]] == [node.cpus for node in found.nodes or []]
     assert {} == found.missing
     assert [] == list(unexplained(found))
 
 
 def test_every_field_has_a_source() -> None:
-    found = environment.collect(gpus=False)
+    found = fingerprint.collect(gpus=False)
     groups = {name: getattr(found, name) for name in ("machine", "limits", "confinement", "software", "devices")}
     fields = {f"{name}.{field}" for name, group in groups.items() for field in group.__struct_fields__}
-    assert fields - {f"{name}.missing" for name in groups} | {"nodes"} == set(environment.sources())
-    assert all(environment.sources().values())
+    assert fields - {f"{name}.missing" for name in groups} | {"nodes"} == set(fingerprint.sources())
+    assert all(fingerprint.sources().values())
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -52,7 +53,7 @@ def test_damaged_place_never_raises_and_every_unknown_has_a_reason(
 ) -> None:
     root = place()
     done = corrupt(root, seed)
-    found = environment.collect(gpus=False, root=root)
+    found = fingerprint.collect(gpus=False, root=root)
     assert [] == list(unexplained(found)), done
     assert found == msgspec.json.decode(msgspec.json.encode(found), type=Environment), done
 
@@ -60,24 +61,24 @@ def test_damaged_place_never_raises_and_every_unknown_has_a_reason(
 TREES = sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json"))
 
 
-def test_damaged_recorded_machines_never_raise(damaged: list[tuple[str, doctor.Place]]) -> None:
+def test_damaged_recorded_machines_never_raise(damaged: list[tuple[str, places.Place]]) -> None:
     assert [] == [(damage, gaps) for damage, place in damaged if (gaps := list(unexplained(place.environment)))]
 
 
 @pytest.mark.parametrize("name", TREES)
 def test_recorded_machines_are_named(tree: Callable[[str], Path], name: str) -> None:
-    found = environment.collect(gpus=False, root=tree(name))
+    found = fingerprint.collect(gpus=False, root=tree(name))
     assert found.machine.os_name
     assert found.machine.memory_bytes
     assert [] == list(unexplained(found))
 
 
 def test_v1_place_is_known_too(place: Place, v1: dict[str, str]) -> None:
-    assert [] == list(unexplained(environment.collect(gpus=False, root=place(v1))))
+    assert [] == list(unexplained(fingerprint.collect(gpus=False, root=place(v1))))
 
 
 def test_empty_root_has_a_reason_for_everything_read_from_it(tmp_path: Path) -> None:
-    found = environment.collect(gpus=False, root=tmp_path)
+    found = fingerprint.collect(gpus=False, root=tmp_path)
     assert [] == list(unexplained(found))
     by_system_call = {"kernel", "architecture", "clock_s", "clock_resolution_s"}
     assert set(found.machine.__struct_fields__) - by_system_call - {"missing"} == set(found.machine.missing)
@@ -87,13 +88,13 @@ def test_folders_in_place_of_files_never_raise(place: Place, tmp_path: Path) -> 
     for path in place().rglob("*"):
         if path.is_file():
             (tmp_path / "folders" / path.relative_to(tmp_path / "place")).mkdir(parents=True)
-    found = environment.collect(gpus=False, root=tmp_path / "folders")
+    found = fingerprint.collect(gpus=False, root=tmp_path / "folders")
     assert {"os_name", "cpu_model"} <= set(found.machine.missing)
     assert [] == list(unexplained(found))
 
 
 def test_this_machine_is_described_and_survives_json() -> None:
-    found = environment.collect(gpus=True)
+    found = fingerprint.collect(gpus=True)
     assert sorted(os.sched_getaffinity(0)) == found.limits.cpus_allowed
     assert (found.machine.memory_bytes or 0) >= (found.machine.memory_available_bytes or 0) > 0
     assert [] == list(unexplained(found))
@@ -102,7 +103,7 @@ def test_this_machine_is_described_and_survives_json() -> None:
 
 def test_collecting_imports_no_framework() -> None:
     code = (
-        "import json, sys; from primbench import environment; environment.collect(gpus=False);"
+        "import json, sys; from primbench.environment import fingerprint; fingerprint.collect(gpus=False);"
         "print(json.dumps(sorted({'numpy', 'torch', 'cupy', 'numba', 'pynvml', 'psutil'} & set(sys.modules))))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

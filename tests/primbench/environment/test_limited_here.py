@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from primbench.environment import Environment
+from primbench.environment.fingerprint import Environment
 from primbench.errors import PrimbenchError
 from primbench.system.cgroups import cgroup_folders
 

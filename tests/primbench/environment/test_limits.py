@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from primbench import environment
-from primbench.environment import Environment
+from primbench.environment import fingerprint
+from primbench.environment.fingerprint import Environment
 
 Look = Callable[..., Environment]
 CGROUPS = {
@@ -98,6 +98,6 @@ def test_resource_limits_are_the_soft_ones(look: Look) -> None:
 
 @pytest.mark.parametrize("name", ["container-cpuset-hybrid", "container-cpuset-v1", "container-cpuset-v2"])
 def test_containers_recorded_elsewhere(tree: Callable[[str], Path], name: str) -> None:
-    found = environment.collect(gpus=False, root=tree(name)).limits
+    found = fingerprint.collect(gpus=False, root=tree(name)).limits
     assert name.rpartition("-")[2] == found.cgroup_version
     assert found.memory_nodes_allowed

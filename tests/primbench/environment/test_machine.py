@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from primbench.environment import Environment
+from primbench.environment.fingerprint import Environment
 from primbench.system.cores import Cache, CpuKind
 
 Look = Callable[..., Environment]

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from primbench.doctor.rules import RULES
-from primbench.environment import Environment
 from primbench.environment.comparable import meaning_of
 from primbench.environment.confinement import Confinement
 from primbench.environment.devices import Devices
+from primbench.environment.fingerprint import Environment
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.software import Software

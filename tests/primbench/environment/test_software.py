@@ -14,8 +14,8 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from primbench import environment
-from primbench.environment import Environment, elf, software
+from primbench.environment import elf, fingerprint, software
+from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import is_c_library
 from primbench.environment.software import Software
 
@@ -49,7 +49,7 @@ def test_library_file_in_the_tree_has_its_build_and_size(look: Look, place: Plac
     root = place()
     (root / "usr/lib/x86_64-linux-gnu").mkdir(parents=True)
     shutil.copy(real, root / "usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04")
-    libraries = environment.collect(gpus=False, root=root).software.libraries
+    libraries = fingerprint.collect(gpus=False, root=root).software.libraries
     assert libraries is not None
     (found,) = libraries["libcuda"]
     assert (elf.build_id(Path(real)), os.path.getsize(real), {}) == (found.build_id, found.size_bytes, found.missing)
@@ -146,8 +146,8 @@ def test_compiler_options_that_matter_are_told(monkeypatch: pytest.MonkeyPatch, 
 
 def test_blas_at_work_is_named_with_its_kernels() -> None:
     code = (
-        "import numpy; from primbench import environment; import msgspec, sys;"
-        "sys.stdout.buffer.write(msgspec.json.encode(environment.collect(gpus=False).software.blas))"
+        "import numpy; from primbench.environment import fingerprint; import msgspec, sys;"
+        "sys.stdout.buffer.write(msgspec.json.encode(fingerprint.collect(gpus=False).software.blas))"
     )
     pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
     blas = json.loads(subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True).stdout)
@@ -280,5 +280,5 @@ def test_cache_switched_off_is_said(clean: pytest.MonkeyPatch, look: Look) -> No
 
 def test_cache_on_what_cannot_be_written_is_said(clean: pytest.MonkeyPatch) -> None:
     clean.setenv("CUDA_CACHE_PATH", "/sys/kernel/cache" if os.geteuid() else "/proc/self/cache")
-    found = environment.collect(gpus=False).software.caches["CUDA_CACHE_PATH"]
+    found = fingerprint.collect(gpus=False).software.caches["CUDA_CACHE_PATH"]
     assert "writable" == found if os.access("/proc/self", os.W_OK) else "may not be written to" in found

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from primbench.compare import compare
+from primbench.compare.pairs import compare
 from primbench.errors import BackendUnavailable, PlacementError
 from primbench.experiments import ablation
 from primbench.experiments.ablation import (

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate
+from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
 from primbench.compare.estimates import decided
 from primbench.compare.settled import is_settled
 from primbench.errors import BackendUnavailable, InvalidRequest

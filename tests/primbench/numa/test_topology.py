@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primbench.doctor import Place
+from primbench.doctor.place import Place
 from primbench.errors import InvalidRequest
 from primbench.numa import scan
 from primbench.numa.scan import memory_nodes, node_of_pci

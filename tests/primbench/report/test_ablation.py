@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.compare import compare
+from primbench.compare.pairs import compare
 from primbench.experiments.ablation import Waterfall, waterfall
 from primbench.measurement import HostReading, Measurement, Samples
 from primbench.registry import build

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench import environment
-from primbench.compare import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean, Mixed
+from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean, Mixed
 from primbench.compare.estimates import SINGLE, TOO_BUSY, decided
+from primbench.environment import fingerprint
 from primbench.environment.difference import Change, difference
 from primbench.registry import build
 from primbench.report import comparison as report
@@ -22,7 +22,7 @@ from primbench.report.verdicts import name_of
 from primbench.report.written import known
 from primbench.spec.case import Case
 
-HERE = environment.collect(gpus=False)
+HERE = fingerprint.collect(gpus=False)
 
 
 def to_csv(found: Comparison) -> str:

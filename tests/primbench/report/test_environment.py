@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench import environment
-from primbench.environment import Environment
+from primbench.environment import fingerprint
 from primbench.environment.difference import Change, Difference, LayerDifference
+from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
 from primbench.report.environment import comparison, listing, shown
 from primbench.system.cores import Cache
@@ -36,7 +36,7 @@ def test_values_in_peoples_units(name: str, value: Any, expected: str) -> None:
 
 @pytest.fixture(scope="module")
 def found() -> Environment:
-    here = environment.collect(gpus=False)
+    here = fingerprint.collect(gpus=False)
     libraries = {"libcuda": [Library(path="/a", version="5", missing={"build_id": "not read"}), Library(path="/b")]}
     gpu = Gpu(name="H200", power_limit_w=700.0, missing={"ecc": "not supported"})
     return replace(
@@ -50,13 +50,13 @@ def found() -> Environment:
 @pytest.mark.parametrize("columns", [80, 100])
 def test_listing_fits_the_terminal(found: Environment, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    shown = listing(found, environment.sources())
+    shown = listing(found, fingerprint.sources())
     assert columns - 5 < max(map(len, shown.splitlines())) <= columns
     assert "x" * 200 in "".join(shown.split())
 
 
 def test_groups_units_sources_and_unknowns(found: Environment) -> None:
-    lines = listing(found, environment.sources()).splitlines()
+    lines = listing(found, fingerprint.sources()).splitlines()
     assert ["place", "machine", "limits", "confinement", "software", "devices"] == [
         line for line in lines if line and not line.startswith(" ")
     ]

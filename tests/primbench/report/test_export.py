@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from primbench import environment
 from primbench.baselines.yardstick import Yardstick
+from primbench.environment import fingerprint
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
@@ -58,7 +58,7 @@ def to_json(results: Results) -> str:
 
 
 def held(records: Sequence[Record], workers: Sequence[Worker] = ()) -> Results:
-    here = environment.collect(gpus=False)
+    here = fingerprint.collect(gpus=False)
     header = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here)
     return Results(header=header, workers=[*workers], records=[*records])
 
@@ -141,7 +141,7 @@ def test_json_is_the_results_and_reads_back() -> None:
         command=["x"],
         started_utc="2026-01-02",
         labels={},
-        environment=environment.collect(gpus=False),
+        environment=fingerprint.collect(gpus=False),
     )
     results = Results(header=header, workers=[], records=[record(OK), record(None, "crash")])
     text = to_json(results)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from primbench import environment
+from primbench.environment import fingerprint
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.kernels.gemm import Gemm
@@ -48,7 +48,7 @@ def record(measurement: Measurement | None = None, **changes: Any) -> Record:
 
 def worker(**changes: Any) -> Worker:
     found = replace(
-        environment.collect(gpus=False),
+        fingerprint.collect(gpus=False),
         devices=Devices(gpus=[Gpu(name="H100"), Gpu(name="H200")]),
         machine=Machine(kernel="6.1", architecture="x86_64", cpu_model="EPYC"),
     )

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 from msgspec.structs import replace
 
-from primbench.doctor import Place
+from primbench.doctor.place import Place
 from primbench.numa import scan
 from primbench.numa.topology import GpuPlace, Link, Topology
 from primbench.report.topology_svg import picture

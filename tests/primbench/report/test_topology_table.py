@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.doctor import Place
+from primbench.doctor.place import Place
 from primbench.numa import scan
 from primbench.numa.topology import GpuPlace, Link, Node, Topology
 from primbench.report.topology import pcie, sockets, text, unknowns, use

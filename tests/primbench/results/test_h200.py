@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from primbench import doctor, environment
+from primbench.doctor import checks
 from primbench.doctor.finding import Finding
 from primbench.doctor.place import Place
-from primbench.environment import Environment
+from primbench.environment import fingerprint
 from primbench.environment.difference import difference
+from primbench.environment.fingerprint import Environment
 from primbench.numa.topology import Topology
 from primbench.report import environment as environment_report
 from primbench.report import topology as topology_report
@@ -63,12 +64,12 @@ def test_fingerprint_knows_all_of_the_gpu() -> None:
     ]
     assert found.confinement.runtime is not None
     assert "host" == found.confinement.runtime.name
-    assert "NVIDIA H200" in environment_report.listing(found, environment.sources())
+    assert "NVIDIA H200" in environment_report.listing(found, fingerprint.sources())
 
 
 def test_fingerprint_differs_from_this_machine_and_not_from_itself() -> None:
     found = msgspec.json.decode(recorded("env"), type=Environment)
-    same, other = difference(found, found), difference(found, environment.collect(gpus=False))
+    same, other = difference(found, found), difference(found, fingerprint.collect(gpus=False))
     assert (same.stack.same, same.limits.same, same.machine.same) == (True, True, True)
     assert other.stack.same is False
 
@@ -76,7 +77,7 @@ def test_fingerprint_differs_from_this_machine_and_not_from_itself() -> None:
 def test_doctor_finds_on_the_record_what_it_found_there() -> None:
     """That a check changes its words is meant to be seen here. How far a cause goes was not recorded."""
     there, found = place()
-    said = [finding for finding in doctor.examine(there) if finding.severity not in ("ok", "unknown")]
+    said = [finding for finding in checks.examine(there) if finding.severity not in ("ok", "unknown")]
     now = [replace(finding, at_least=1.0, at_most=None) for finding in said]
     assert [finding for finding in found if finding.severity not in ("ok", "unknown")] == now
     assert "2 x NVIDIA H200" in to_text(there, found, fix=True)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from primbench import environment
+from primbench.environment import fingerprint
 from primbench.errors import FileError, InvalidRequest, OutputError
 from primbench.measurement import GpuReading, HostReading, Measurement, Samples, Trace
 from primbench.numa.placement import EffectivePlacement
@@ -34,7 +34,7 @@ from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.system import jsonlines
 
-PLACE = environment.collect(gpus=False)
+PLACE = fingerprint.collect(gpus=False)
 HEADER = Header(
     schema_version=record.SCHEMA_VERSION,
     command=["primbench", "gemm"],

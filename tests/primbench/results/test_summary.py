@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from primbench import environment
+from primbench.environment import fingerprint
 from primbench.measurement import GpuReading, Measurement, Samples, Trace
 from primbench.registry import build
 from primbench.results.file import Results
@@ -101,7 +101,7 @@ def test_units_are_in_the_names() -> None:
 
 def test_frame_has_a_row_a_record() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: pip install 'primbench[report]'")
-    here = environment.collect(gpus=False)
+    here = fingerprint.collect(gpus=False)
     header = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here)
     frame = Results(header=header, workers=[], records=[record(ON_GPU), record(None)]).frame()
     assert (2, len(flat(record(None)))) == frame.shape

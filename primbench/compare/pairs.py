@@ -1,0 +1,124 @@
+"""The arms of a study, or the runs of two files, set beside each other case by case."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from primbench.compare.comparison import (
+    ArmComparison,
+    Comparison,
+    Mixed,
+)
+from primbench.compare.effects import differences, effect_of, mixed
+from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, paired, unpaired
+from primbench.compare.explain import explained
+from primbench.compare.sides import Side, check_same_cases, sides_of
+from primbench.errors import InvalidField, InvalidRequest
+from primbench.results.cpu_speed import SLOWED
+from primbench.results.file import Results
+from primbench.spec.study import AGAIN
+from primbench.units import format_percent
+
+NOTABLE_SLOWING = 0.05  # of all samples
+CHOSEN = (
+    "Medians of batch, enqueue and wall are of the other samples, where half of the pairs have some and the places are "
+    "slowed alike; means and tails are of all"
+)
+ALL_USED = (
+    "All samples are used: too few are left without these, or one of the places is slowed down more than the other"
+)
+UNPAIRED = (
+    "two files are unpaired: what drifted between the two runs counts as a difference; "
+    "`primbench study` runs places in turns"
+)
+
+
+def compare(results: Results, baseline: str | None = None) -> Comparison:
+    """The arms of a study against one of them, pair by pair. baseline: by name; None is the study's first arm.
+
+    Raises InvalidRequest where there are no two arms, no such baseline, or where arms ran unequal cases.
+    """
+    sides = sides_of(results)
+    if len(sides) < 2:
+        raise InvalidRequest("one arm alone, nothing to compare: name a second file, or make one by `primbench study`")
+    if baseline is None and results.header.study is None:
+        raise InvalidField(f"baseline= is needed, as no study says which arm it is: one of {', '.join(sides)}")
+    first = sides.get(next(iter(sides)) if baseline is None else baseline)
+    if first is None:
+        raise InvalidField(f"baseline={baseline}: the arms are {', '.join(sides)}")
+    again = sides.get(first.name + AGAIN)
+    others = [side for side in sides.values() if side not in (first, again)]
+    return _compared(first, others, again, paired)
+
+
+def compare_files(one: Results, other: Results, names: tuple[str, str]) -> Comparison:
+    """Two runs that were not interleaved, the first of them the baseline. names: of the files.
+
+    Raises InvalidRequest where a file holds several arms, or where the two hold unequal cases.
+    """
+    found = []
+    for results, name in zip((one, other), names, strict=True):
+        sides = sides_of(results)
+        if len(sides) != 1:
+            raise InvalidRequest(f"{name}: holds {len(sides)} arms, {', '.join(sides)}: compare it alone")
+        found.append(dataclasses.replace(next(iter(sides.values())), name=name))
+    comparison = _compared(found[0], found[1:], None, unpaired)
+    return replace(comparison, paired=False, notes=[*comparison.notes, UNPAIRED])
+
+
+def successive(results: Results) -> list[tuple[str, ArmComparison]]:
+    """Each arm of a study against the one before it, whose name comes first; those that measured nothing left out."""
+    sides = [side for side in sides_of(results).values() if any(record.status == "ok" for record in side.records)]
+    steps = [_against(before, side, paired) for before, side in pairwise(sides)]
+    return list(zip([side.name for side in sides], judge(steps, None), strict=False))
+
+
+def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio: Ratio) -> Comparison:
+    every = [baseline, *others, *([again] if again else [])]
+    notes = [note for side in others for note in check_same_cases(baseline, side)]
+    notes += [f"{side.name} was not placed as asked: {lack}" for side in every for lack in side.lacks]
+    itself = judge([_against(baseline, again, ratio)], None)[0] if again is not None else None
+    arms = judge([_against(baseline, side, ratio) for side in others], itself)
+    arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
+    compared = [*arms, *([itself] if itself else [])]
+    notes += _slowed_cpu(every, compared)
+    return Comparison(
+        baseline=baseline.name,
+        paired=True,
+        arms=arms,
+        again=itself,
+        mixed={side.name: found for side in every if (found := [Mixed(*each) for each in mixed(side)])},
+        notes=notes,
+    )
+
+
+def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[str]:
+    """What to note where the CPU was not at full speed all the time."""
+    shares = {side.name: side.slowed_fraction for side in sides if side.slowed_fraction is not None}
+    estimates = [each for arm in arms for case in arm.cases for each in case.estimates]
+    if not estimates or max(shares.values(), default=0.0) < NOTABLE_SLOWING:
+        return []
+    words = ", ".join(f"{name} {format_percent(share)}" for name, share in shares.items())
+    return [
+        f"the CPU was slow beside some samples ({words}): a loop of Python took {format_percent(SLOWED - 1)} longer "
+        "than it can, or more. Another load on the same core, or its clock; no counter tells. "
+        + (CHOSEN if any(each.at_full_speed for each in estimates) else ALL_USED)
+    ]
+
+
+def _against(baseline: Side, side: Side, ratio: Ratio) -> ArmComparison:
+    """Without verdicts and explanations."""
+    cases = [compare_case(baseline, side, key, ratio) for key in baseline.cases if key in side.cases]
+    found = differences(baseline, side)
+    return ArmComparison(
+        name=side.name,
+        arm=side.arm,
+        effect=effect_of(baseline, side, found),
+        differences=found,
+        cases=cases,
+        mean=mean_of(baseline, side, cases, ratio),
+    )
