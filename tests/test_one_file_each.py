@@ -43,6 +43,10 @@ class Plain(Numpy):
 
 def open(device):
     return Plain()
+
+
+def threads(framework):
+    return 7
 '''
 
 RUNTIME = '''"""A session of its own, and no container."""
@@ -120,6 +124,11 @@ def test_a_backend_is_listed_by_its_rank_and_known_by_its_build(tree: Path) -> N
         "print(build_of('plain'), open_backend('plain', 'cpu').name)"
     )
     assert "{'numpy': 'plain numpy'} plain\n" == python(tree, "-c", asked)
+    asked = (
+        "import numpy; from primbench.environment import fingerprint; "
+        "print(fingerprint.collect(gpus=False).software.threads['plain'])"
+    )
+    assert "7\n" == python(tree, "-c", asked)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,8 @@
 The file ``primbench/backends/NAME.py`` has ``open(device) -> Backend`` and the constants ``RANK`` (the least is what is
 taken where none is named), ``MODULES`` (what must be importable), ``DEVICES`` (kinds it can reach), ``INSTALL`` (what
 to type when a module is missing) and ``BUILD`` (of its versions, what tells one build from another, in words).
+One whose framework has threads of its own has ``threads(framework)``, too: how many compute, None while they cannot be
+told, where framework is the first of its modules, maybe half imported.
 It imports its framework, and what calls CUDA, inside functions only, so that naming a backend costs nothing.
 """
 
@@ -13,6 +15,7 @@ import importlib
 import importlib.util
 import itertools
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -94,6 +97,17 @@ def modules_of(name: str) -> tuple[str, ...]:
 def build_of(name: str) -> dict[str, str]:
     """Of ``Backend.versions()``, what tells one build of the framework from another, each with its name in words."""
     return cast("dict[str, str]", _module(name).BUILD)
+
+
+def threads() -> dict[str, int]:
+    """Backend -> threads that its framework computes with in this process; only of those loaded by now."""
+    found: dict[str, int] = {}
+    for name in names():
+        framework = sys.modules.get(modules_of(name)[0])
+        ask = getattr(_module(name), "threads", None)
+        if ask and framework and (count := ask(framework)) is not None:
+            found[name] = count
+    return found
 
 
 def missing(name: str) -> str | None:

@@ -21,6 +21,12 @@ INSTALL = "pip install numba 'numpy<2.5' (for a GPU: numba-cuda[cu13] or numba-c
 BUILD = {"numba": "numba", "numba-cuda": "numba-cuda"}
 
 
+def threads(framework: Any) -> int | None:
+    """As many as it will start: its own start late."""
+    config = getattr(framework, "config", None)
+    return config.NUMBA_NUM_THREADS if config else None
+
+
 class NumbaCpu(Numpy):
     """Arrays of NumPy, loops of Numba."""
 

@@ -20,6 +20,11 @@ BUILD = {"torch": "torch", "cuda (torch build)": "torch for CUDA", "git": "torch
 _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
 
 
+def threads(framework: Any) -> int | None:
+    ask = getattr(framework, "get_num_threads", None)
+    return ask() if ask else None
+
+
 class TorchCpu:
     name = "torch"
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from primbench import backends
 from primbench.environment.configuration import (
     cache_folders,
     configuration_files,
@@ -177,15 +178,11 @@ def _pools() -> list[dict[str, Any]]:
 
 
 def _threads(root: Path) -> dict[str, int]:
-    """Of several pools of one kind the largest. Frameworks are asked where they are loaded; Numba's starts late."""
+    """Of several pools of one kind the largest, and those of frameworks that are loaded."""
     found: dict[str, int] = {}
     for pool in _pools():
         found[pool["internal_api"]] = max(pool["num_threads"], found.get(pool["internal_api"], 0))
-    if ask := getattr(sys.modules.get("torch"), "get_num_threads", None):
-        found["torch"] = ask()
-    if config := getattr(sys.modules.get("numba"), "config", None):
-        found["numba"] = config.NUMBA_NUM_THREADS
-    return found
+    return found | backends.threads()
 
 
 READERS = {
@@ -200,7 +197,7 @@ READERS = {
     "preloads": Reader("/etc/ld.so.preload, LD_PRELOAD, LD_AUDIT, /proc/self/maps", preloads),
     "providers": Reader("dlsym(), dladdr()", providers),
     "blas": Reader("threadpoolctl", _blas),
-    "threads": Reader("threadpoolctl, torch, Numba", _threads),
+    "threads": Reader("threadpoolctl, frameworks that are loaded", _threads),
     "variables": Reader("environment variables", lambda root: variables()),
     "files": Reader("/etc/nccl.conf, ~/.nccl.conf, files named by variables", configuration_files),
     "caches": Reader("access() of the folders that variables name", cache_folders),
