@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from primbench.compare.effects import changes_of
 from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.sides import Side, are_slowed_alike, identity
 from primbench.doctor.finding import Part
+from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.runtimes.table import known
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
@@ -24,12 +24,11 @@ MOST_ARMS = 3  # of those that a next experiment adds
 
 
 class Ablation(NamedTuple):
-    """fields: of the environment, that differ. parts: what they can move. setting: of an arm, by which they differ.
+    """parts: what a setting of an arm can move. setting: its field, which ``Meaning.set_by`` names where it shows.
 
     without: an arm's settings without the difference.
     """
 
-    fields: str
     parts: tuple[Part, ...]
     setting: str
     without: Callable[[Arm], dict[str, Any]]
@@ -38,23 +37,21 @@ class Ablation(NamedTuple):
 WAITING_PARTS: tuple[Part, ...] = ("launch", "everything on the CPU")
 CPU_PARTS: tuple[Part, ...] = (*WAITING_PARTS, "copy", "collective")
 ABLATIONS = (
-    Ablation(r"limits\.cpu_(quota|period_s)", CPU_PARTS, "cpus", lambda arm: {"cpus": None}),
-    Ablation(r"limits\.cpus_allowed", CPU_PARTS, "cpuset", lambda arm: {"cpuset": None}),
-    Ablation(r"limits\.memory_nodes_allowed", CPU_PARTS, "mems", lambda arm: {"mems": None}),
-    Ablation(r"limits\.memory_limit_bytes", CPU_PARTS, "memory_bytes", lambda arm: {"memory_bytes": None}),
+    Ablation(CPU_PARTS, "cpus", lambda arm: {"cpus": None}),
+    Ablation(CPU_PARTS, "cpuset", lambda arm: {"cpuset": None}),
+    Ablation(CPU_PARTS, "mems", lambda arm: {"mems": None}),
+    Ablation(CPU_PARTS, "memory_bytes", lambda arm: {"memory_bytes": None}),
     Ablation(
-        r"limits\.shm_bytes", ("collective",), "shm_bytes",
+        ("collective",), "shm_bytes",
         lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # the host's is as it is
     ),
-    Ablation(r"confinement\.(seccomp|speculation_).*", CPU_PARTS, "seccomp", lambda arm: {"seccomp": "unconfined"}),
+    Ablation(CPU_PARTS, "seccomp", lambda arm: {"seccomp": "unconfined"}),
     Ablation(
-        r"confinement\.(set_mempolicy|mbind)", ("copy", "everything on the CPU"), "cap_add",
+        ("copy", "everything on the CPU"), "cap_add",
         lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
     ),
-    Ablation(
-        r"confinement\.namespaces\.ipc", ("collective",), "ipc", lambda arm: {"ipc": "host", "shm_bytes": None}
-    ),
-    Ablation(r"confinement\.namespaces\.net", ("collective",), "network", lambda arm: {"network": "host"}),
+    Ablation(("collective",), "ipc", lambda arm: {"ipc": "host", "shm_bytes": None}),
+    Ablation(("collective",), "network", lambda arm: {"network": "host"}),
 )  # fmt: skip
 _UNNAMED = "unnamed"
 CONFINES = ("seccomp", "cap_add", "ipc", "network", "shm_bytes")  # no matter of the host's
@@ -135,11 +132,13 @@ def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterat
         if not runtime.needs_image:
             yield replace(arm, image=HOST_IMAGE)
         return
-    fields = [change.field for change in changes_of(compared.differences, "limits", "confinement")]
+    differing = {
+        meaning_of(change.field).set_by for change in changes_of(compared.differences, "limits", "confinement")
+    }
     for ablation in ABLATIONS:
         has_setting = runtime.engine is not None or ablation.setting not in CONFINES
         moves = not set(parts).isdisjoint(ablation.parts)
-        if has_setting and moves and any(re.fullmatch(ablation.fields, field) for field in fields):
+        if has_setting and moves and ablation.setting in differing:
             yield replace(arm, **ablation.without(arm))
 
 

@@ -29,7 +29,8 @@ _ROUNDS = 5
 
 
 def _of_namespace(kind: str) -> Meaning:
-    return Meaning("confinement", varies=kind == "mnt", first=FIRST_NAMESPACES.get(kind))
+    set_by = {"ipc": "ipc", "net": "network"}.get(kind)
+    return Meaning("confinement", varies=kind == "mnt", set_by=set_by, first=FIRST_NAMESPACES.get(kind))
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +49,11 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     runtime: Annotated[Runtime | None, Meaning("confinement", "runtime")] = None
-    seccomp: Annotated[str | None, Meaning("confinement", "filters")] = None
-    seccomp_filters: Annotated[Whole | None, Meaning("confinement", "filters")] = None
+    seccomp: Annotated[str | None, Meaning("confinement", "filters", set_by="seccomp")] = None
+    seccomp_filters: Annotated[Whole | None, Meaning("confinement", "filters", set_by="seccomp")] = None
     no_new_privileges: Annotated[bool | None, Meaning("confinement", "filters")] = None
-    speculation_store_bypass: Annotated[str | None, Meaning("confinement", "mitigations")] = None
-    speculation_indirect_branch: Annotated[str | None, Meaning("confinement", "mitigations")] = None
+    speculation_store_bypass: Annotated[str | None, Meaning("confinement", "mitigations", set_by="seccomp")] = None
+    speculation_indirect_branch: Annotated[str | None, Meaning("confinement", "mitigations", set_by="seccomp")] = None
     capabilities: Annotated[list[str] | None, Meaning("confinement")] = None
     lsm_profile: Annotated[str | None, Meaning("confinement", "filters")] = None
     namespaces: Annotated[dict[str, str] | None, Meaning("confinement", entry=_of_namespace)] = None
@@ -60,8 +61,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     user_map: Annotated[list[str] | None, Meaning("confinement")] = None
     root_filesystem: Annotated[str | None, Meaning("confinement")] = None
     transparent_hugepage_disabled: Annotated[bool | None, Meaning("confinement", "huge-pages")] = None
-    set_mempolicy: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True)] = None
-    mbind: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True)] = None
+    set_mempolicy: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
+    mbind: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
     move_pages: Annotated[str | None, Meaning("confinement")] = None
     system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     missing: dict[str, str] = {}

@@ -31,11 +31,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     shm_bytes, shm_free_bytes: of /dev/shm. processes_max: of the control groups, the smallest.
     """
 
-    cpus_allowed: Annotated[list[Whole], Meaning("limits", "cpus", counts=True)]
-    memory_nodes_allowed: Annotated[list[Whole] | None, Meaning("limits", "memory")] = None
-    cpu_quota: Annotated[Amount | None, Meaning("limits", "cpus", by_doctor=True)] = None
-    cpu_period_s: Annotated[Seconds | None, Meaning("limits", "cpus", by_doctor=True)] = None
-    memory_limit_bytes: Annotated[Whole | None, Meaning("limits", "memory", less_is_slower=True)] = None
+    cpus_allowed: Annotated[list[Whole], Meaning("limits", "cpus", counts=True, set_by="cpuset")]
+    memory_nodes_allowed: Annotated[list[Whole] | None, Meaning("limits", "memory", set_by="mems")] = None
+    cpu_quota: Annotated[Amount | None, Meaning("limits", "cpus", by_doctor=True, set_by="cpus")] = None
+    cpu_period_s: Annotated[Seconds | None, Meaning("limits", "cpus", by_doctor=True, set_by="cpus")] = None
+    memory_limit_bytes: Annotated[
+        Whole | None, Meaning("limits", "memory", less_is_slower=True, set_by="memory_bytes")
+    ] = None
     cgroup_version: Annotated[str | None, Meaning("limits")] = None
     periods: Annotated[Whole | None, NOTHING] = None
     throttled_periods: Annotated[Whole | None, NOTHING] = None
@@ -44,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memlock_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory")] = None
     open_files: Annotated[Whole | None, Meaning("limits")] = None
     processes_max: Annotated[Whole | None, Meaning("limits")] = None
-    shm_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory")] = None
+    shm_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory", set_by="shm_bytes")] = None
     shm_free_bytes: Annotated[Whole | None, NOTHING] = None
     missing: dict[str, str] = {}
 

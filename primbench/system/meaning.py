@@ -23,6 +23,7 @@ class Meaning(NamedTuple):
     it, since the library that it comes with is told by itself, or does no work.
     by_cpu: chosen for the CPU that is found, and so the machine's doing where the machines differ.
     called: a library whose functions are called, whatever others are loaded.
+    set_by: the setting of an arm that it comes from, by which the next experiment takes a difference away.
     first: what the machine itself has. Two that are not it are alike, though not the same.
     entry: of each entry of a list or a dictionary, by its name if it has one. inside: of a struct's fields that have
     none of their own; else theirs is that of what they are in. by_itself: the name of an entry says what it is.
@@ -38,6 +39,7 @@ class Meaning(NamedTuple):
     beside: bool = False
     by_cpu: bool = False
     called: bool = False
+    set_by: str | None = None
     first: str | None = None
     entry: Meaning | Callable[[str], Meaning] | None = None
     inside: Meaning | None = None
