@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from decimal import Decimal
     from fractions import Fraction
 

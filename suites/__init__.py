@@ -31,11 +31,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest
-from primbench.problem import Problem, Value
 from primbench.registry import problem_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from primbench.problem import Problem, Value
 
 if __name__ != "primbench.suites":
     raise ImportError(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import primbench.suites as suites
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value
 from primbench.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Set
 
 _FOLDER = Path(__file__).parent / "published"
 _SETS = ("training", "inference_server", "inference_device")

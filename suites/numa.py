@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from primbench.problem import Problem
 from primbench.registry import build
-from primbench.spec.case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.problem import Problem
+    from primbench.spec.case import Case
 
 COPY, LAUNCH, CHASE = "memcpy", "launch", "chase"
 COPIES = {

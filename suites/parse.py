@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import FileError, InvalidField, InvalidRequest
-from primbench.problem import Problem, Value
 from primbench.registry import build, primitives
 from primbench.suites.document import cut, read_document
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from primbench.problem import Problem, Value
 
 HEADER = ("title", "source", "licence", "note")
 STUDY = ("arm", "pairs", "seed")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from primbench.distributed.group import Group
 from primbench.errors import UnsupportedCase
-from primbench.kernels.allreduce.problem import Allreduce
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.distributed.group import Group
+    from primbench.kernels.allreduce.problem import Allreduce
     from primbench.problem import Array
 
 

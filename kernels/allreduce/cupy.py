@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.distributed.group import ALONE, Group
 from primbench.errors import UnsupportedCase
 from primbench.kernels.allreduce._group import InPlace, check_group
-from primbench.kernels.allreduce.problem import Allreduce
 from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.allreduce.problem import Allreduce
 
 
 @kernel("allreduce", "cupy")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.distributed.group import ALONE, Group
 from primbench.kernels.allreduce._group import InPlace, check_group
-from primbench.kernels.allreduce.problem import Allreduce
 from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.allreduce.problem import Allreduce
 
 
 @kernel("allreduce", "numpy")

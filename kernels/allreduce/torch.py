@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.distributed.group import ALONE, Group
 from primbench.errors import UnsupportedCase
 from primbench.kernels.allreduce._group import InPlace, check_group
-from primbench.kernels.allreduce.problem import Allreduce
 from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.allreduce.problem import Allreduce
 
 _connected: dict[str, Group] = {}  # library -> whom the default process group connects
 

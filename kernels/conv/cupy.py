@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -10,6 +9,8 @@ from weakref import WeakValueDictionary
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from primbench.cuda import cudnn_graph
     from primbench.kernels.conv.problem import Conv
 

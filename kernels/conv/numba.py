@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,8 @@ from primbench.kernels.conv.problem import refuse_choices
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.kernels.conv.problem import Conv
     from primbench.problem import Array
 

@@ -12,12 +12,13 @@ compiler from joining neighbouring loads of shared memory into one of 16 bytes.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numba import cuda, types
 from numba import uint32 as u32
 
-from primbench.kernels.gemm._tiles import Tile, Variant
+if TYPE_CHECKING:
+    from primbench.kernels.gemm._tiles import Tile, Variant
 
 WARP_ROWS, WARP_COLUMNS = 4, 8  # so shaped, the threads of a warp share the most elements of A and B
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError
 from primbench.problem import described
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from primbench.kernels.launch.problem import Launch
     from primbench.problem import Array, Step
 

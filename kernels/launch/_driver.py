@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import driver
@@ -11,6 +10,8 @@ from primbench.errors import UnsupportedCase
 from primbench.kernels.launch._cuda import Replay, cuda_step, parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.kernels.launch.problem import Launch
     from primbench.problem import Step
 

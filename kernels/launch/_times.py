@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import driver
-from primbench.measurement import Samples
-from primbench.spec.method import Method
 from primbench.timing.sampling import Clock, collect, secondary_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.measurement import Samples
+    from primbench.spec.method import Method
 
 HOLD_S = 20e-3  # at 10 us a launch two thousand: twice what the queue of a stream holds
 FULL_CALLS = 256

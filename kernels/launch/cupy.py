@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.kernels.launch._cuda import Replay, cuda_step, parameters
@@ -12,6 +11,8 @@ from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.kernels.launch.problem import Launch
 
 _ONE = (1,)  # grid and block

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
@@ -14,6 +13,8 @@ from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.kernels.launch.problem import Launch
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
@@ -13,6 +12,8 @@ from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.kernels.launch.problem import Launch
 
 

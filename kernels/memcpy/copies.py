@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from primbench.kernels.memcpy.problem import Memcpy
 from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.memcpy.problem import Memcpy
 
 
 @kernel("memcpy", "numpy", "torch", "cupy", "numba")

@@ -6,13 +6,12 @@ time; only the loop over the steps may go back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from primbench.kernels.rnn._operands import Operands
     from primbench.problem import Array, Step

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm.problem import Gemm
-from primbench.problem import Setup, Step
 
 if TYPE_CHECKING:
     from primbench.kernels.rnn._operands import Operands
     from primbench.kernels.rnn.problem import Rnn
+    from primbench.problem import Setup, Step
 
 
 class Pointwise(NamedTuple):

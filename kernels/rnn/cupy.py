@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
@@ -13,6 +12,8 @@ from primbench.problem import Step, described, description_of, kernel
 from primbench.registry import setup_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.kernels.rnn._operands import Operands
     from primbench.kernels.rnn._stepwise import Bind, Pointwise
     from primbench.kernels.rnn.problem import Rnn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +11,8 @@ from primbench.kernels.rnn.problem import CUDNN_ALGORITHMS
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from primbench.kernels.rnn._operands import Operands
     from primbench.kernels.rnn.problem import Rnn
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.sparse_gemm.problem import SparseGemm
 from primbench.problem import Step, described, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.sparse_gemm.problem import SparseGemm
 
 
 @kernel("sparse_gemm", "numpy")

@@ -16,12 +16,13 @@ import importlib.util
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from primbench.errors import BackendUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from primbench.problem import Array
 
 

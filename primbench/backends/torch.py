@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.problem import Array
 
 RANK = 10

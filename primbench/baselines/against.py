@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import primbench.suites as suites
 from primbench.baselines.earlier import Earlier, times_in
 from primbench.baselines.published import PublishedTimes
-from primbench.baselines.yardstick import Yardstick
 from primbench.errors import InvalidRequest
 from primbench.suites import deepbench
+
+if TYPE_CHECKING:
+    from primbench.baselines.yardstick import Yardstick
 
 FORMS = 'published:"NVIDIA V100", reference:NAME, or a results file'
 

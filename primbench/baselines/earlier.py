@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench import stats
 from primbench.baselines.published import NOTABLE
 from primbench.baselines.yardstick import Key, Theirs, beside, key_of, median_s, summary_of
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
-from primbench.results.file import Results
 from primbench.results.metrics import MAIN, Metric, main_of
 from primbench.results.record import Record, model_of
 from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from primbench.results.file import Results
 
 
 @dataclass(frozen=True)

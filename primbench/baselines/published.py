@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from primbench.baselines.yardstick import beside, median_s, summary_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS, Metric
-from primbench.results.record import Record
 from primbench.suites import deepbench
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.results.record import Record
 
 NOTABLE = 0.02  # two runs of one case on one machine agree better than this
 

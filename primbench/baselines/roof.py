@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import primbench.suites as suites
-from primbench.problem import Bound
-from primbench.results.file import Results
 from primbench.results.record import Record, model_of
-from primbench.spec.case import Case
 from primbench.suites import Entry, datasheets
-from primbench.suites.datasheets import Datasheet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.problem import Bound
+    from primbench.results.file import Results
+    from primbench.spec.case import Case
+    from primbench.suites.datasheets import Datasheet
 
 ROOF = "roof"  # the suite, and the set that its entries belong to
 ABOVE = 1.02  # two measurements of the same may differ so much

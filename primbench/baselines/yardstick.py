@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from primbench.errors import InvalidRequest
 from primbench.problem import Value
-from primbench.results.metrics import Metric
-from primbench.results.record import Record
-from primbench.spec.case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.results.metrics import Metric
+    from primbench.results.record import Record
+    from primbench.spec.case import Case
 
 
 class Yardstick(Protocol):

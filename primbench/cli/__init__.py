@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import signal
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,8 @@ from primbench.cli.echo import say
 from primbench.errors import INTERRUPTED, PrimbenchError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from click.shell_completion import CompletionItem
 
 COMMANDS = {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -22,14 +21,18 @@ from primbench.cli.study import (
     resumed,
     study_options,
 )
-from primbench.compare.comparison import Comparison
 from primbench.experiments import ablation
 from primbench.registry import primitives
-from primbench.results.file import Results
-from primbench.spec.arm import Arm
-from primbench.spec.study import Study
 from primbench.system.files import attempt
 from primbench.workers.protocol import Start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from primbench.compare.comparison import Comparison
+    from primbench.results.file import Results
+    from primbench.spec.arm import Arm
+    from primbench.spec.study import Study
 
 LEAST_CPUS = 0.01  # of a quota
 

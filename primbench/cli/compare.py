@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
 from primbench.cli.options import FILE, GroupedCommand, GroupedOption, export_options
 from primbench.cli.outputs import check_outputs, publish, say_unknown
-from primbench.compare.comparison import Comparison
 from primbench.compare.pairs import compare, compare_files
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
-from primbench.results.file import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from primbench.compare.comparison import Comparison
+    from primbench.results.file import Results
 
 FailOn = Literal["slower", "different", "inconclusive", "never"]
 DIFFERENT = ("slower", "faster", "different-but-small")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -16,6 +16,9 @@ from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
 from primbench.spec.confidential import hidden
 from primbench.spec.placement import THREAD_VARIABLES
 from primbench.spec.study import AGAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.cli.echo import say
-from primbench.cli.measuring import Entries
 from primbench.cli.options import is_default, method_of
 from primbench.errors import InvalidRequest
 from primbench.experiments.study import check_arms, having
-from primbench.spec.arm import Arm
-from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.spec.study import Study, with_itself
-from primbench.suites import StudyFile
 from primbench.workers.plan import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from primbench.cli.measuring import Entries
+    from primbench.spec.arm import Arm
+    from primbench.spec.method import Method
+    from primbench.suites import StudyFile
 
 DEFAULT_PAIRS = 8
 MOST_UNTIL = 40  # pairs of a study that is to end by itself

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,13 +22,17 @@ from primbench.report.numa import text
 from primbench.report.plain import json_of
 from primbench.results.file import Results
 from primbench.results.writer import header
-from primbench.spec.case import Case
 from primbench.spec.defaults import ALL, DEFAULT_TIMEOUT_S
 from primbench.suites.numa import CHASE, COPY, OF_GPU
 from primbench.system import memory
 from primbench.units import parse_size
 from primbench.workers.plan import choose
 from primbench.workers.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.spec.case import Case
 
 GPU_BYTES = 128 * 2**20
 HOST_BYTES = (64 * 2**20, 256 * 2**20)  # twice the caches within these: with more, a cell takes half a minute

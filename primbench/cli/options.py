@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,8 @@ from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, 
 from primbench.system.files import parse_cpu_list
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from click.shell_completion import CompletionItem
 
     from primbench.baselines.yardstick import Yardstick

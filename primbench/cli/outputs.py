@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -18,8 +17,12 @@ from primbench.cli.echo import say
 from primbench.cli.options import as_options, option_of
 from primbench.errors import InvalidRequest, OutputError
 from primbench.report import export, table, written
-from primbench.report.document import Document
-from primbench.results.file import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from primbench.report.document import Document
+    from primbench.results.file import Results
 
 RESULTS_FILES = ("output", "resume", "file")
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from primbench.report.plain import printable
-from primbench.spec.case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from primbench.spec.case import Case
 
 
 @dataclass(frozen=True)

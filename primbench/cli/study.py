@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -48,9 +48,11 @@ from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.runtimes.table import check, known
 from primbench.spec.arm import Arm, arm_of
-from primbench.spec.study import Study
 from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
+
+if TYPE_CHECKING:
+    from primbench.spec.study import Study
 
 DEFAULT_SIZES = "small"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
-from primbench.compare.sides import Side
-from primbench.measurement import HostReading
+
+if TYPE_CHECKING:
+    from primbench.compare.sides import Side
+    from primbench.measurement import HostReading
 
 TOO_BUSY_FRACTION = 0.25  # who waits for so much of its time takes a third longer: more than most places differ by
 ALL_OF_ITS_CPUS = 0.9

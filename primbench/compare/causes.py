@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from primbench.compare.cause import Cause
-from primbench.compare.comparison import CaseComparison
 from primbench.compare.criteria import problem_of
 from primbench.compare.filters import filters
-from primbench.compare.sides import Side
 from primbench.doctor.against import by_rule, in_words
 from primbench.doctor.checks import examine
-from primbench.doctor.finding import Finding, Part
 from primbench.doctor.place import Place
-from primbench.doctor.rules import Rule
 from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import is_told_by_what_it_gives
-from primbench.environment.difference import Change, Difference
-from primbench.numa.placement import EffectivePlacement
 from primbench.spec.variables import is_for_libraries
 from primbench.system.files import format_cpu_list
-from primbench.system.nvml import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.compare.comparison import CaseComparison
+    from primbench.compare.sides import Side
+    from primbench.doctor.finding import Finding, Part
+    from primbench.doctor.rules import Rule
+    from primbench.environment.difference import Change, Difference
+    from primbench.numa.placement import EffectivePlacement
+    from primbench.system.nvml import Gpu
 
 MOST_CHANGES = 4
 _TOLD_AS_DIFFERENCE = {"preloads"}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from primbench.compare.comparison import Effect
-from primbench.compare.sides import Side, Turn
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, LayerDifference, difference
-from primbench.results.record import Worker
 from primbench.system.meaning import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from primbench.compare.comparison import Effect
+    from primbench.compare.sides import Side, Turn
+    from primbench.results.record import Worker
 
 OF_ONE_PLACE: tuple[Layer, ...] = ("machine", "stack", "limits")
 """What is not to change from one process of a side to the next."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
-from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
 from primbench.compare.criteria import problem_of
-from primbench.measurement import Measurement
-from primbench.results.cpu_speed import Speed
 from primbench.results.disturbances import WAITED_FRACTION
-from primbench.results.record import Record
 from primbench.units import format_frequency, format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+    from primbench.measurement import Measurement
+    from primbench.results.cpu_speed import Speed
+    from primbench.results.record import Record
 
 NOTABLE_THROTTLING = 0.01
 NOTABLE_CPU = 0.05  # runs of the same loop on the same CPU differ by 1 % at full speed

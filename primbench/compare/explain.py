@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,11 +13,15 @@ from primbench.compare.criteria import is_its_own, problem_of
 from primbench.compare.effects import changes_of
 from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.sides import Side, are_slowed_alike, identity
-from primbench.doctor.finding import Part
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.runtimes.table import known
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from primbench.doctor.finding import Part
 
 MOST_ARMS = 3  # of those that a next experiment adds
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from primbench.compare.cause import Cause
-from primbench.compare.comparison import CaseComparison
-from primbench.compare.sides import Side
 from primbench.runtimes.oci import names_a_file
 from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.compare.comparison import CaseComparison
+    from primbench.compare.sides import Side
 
 DEARER = 1.05  # times as much is another cost of a system call
 MOST_BYTES = 2**20  # of a profile; those of engines have 20000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -19,9 +19,13 @@ from primbench.compare.explain import explained
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.errors import InvalidField, InvalidRequest
 from primbench.results.cpu_speed import SLOWED
-from primbench.results.file import Results
 from primbench.spec.study import AGAIN
 from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.results.file import Results
 
 NOTABLE_SLOWING = 0.05  # of all samples
 CHOSEN = (

@@ -8,24 +8,27 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from primbench import stats
 from primbench.errors import InvalidRequest
-from primbench.measurement import Samples
 from primbench.results.cpu_speed import FEWEST, SLOWED, Speed, slowed_fraction, speed, undisturbed
-from primbench.results.file import Results
 from primbench.results.metrics import METRICS, SAMPLED, Metric
-from primbench.results.record import Record, Worker
-from primbench.spec.arm import Arm
-from primbench.spec.case import Case
 from primbench.spec.placement import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from primbench.measurement import Samples
+    from primbench.results.file import Results
+    from primbench.results.record import Record, Worker
+    from primbench.spec.arm import Arm
+    from primbench.spec.case import Case
 
 UNLIKE = 0.05
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from ctypes import c_void_p
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from primbench.cuda import cudnn, cudnn_graph, trial
 from primbench.cuda.cudnn_graph import CONVOLUTION_MODE, DATA_TYPE, DESCRIPTOR, FLOAT, INT64, Descriptor, Plan
 from primbench.errors import UnsupportedCase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from ctypes import c_void_p
 
 X, W, Y = 1, 2, 3  # identities of the tensors, gradients included
 

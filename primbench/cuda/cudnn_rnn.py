@@ -6,12 +6,14 @@ array of lengths on the device, which cuDNN 8.9.1 and later do not need, is left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from ctypes import byref, c_float, c_int, c_size_t, c_ulonglong, c_void_p
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from primbench.cuda import cudnn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ALGORITHMS = {"standard": 0, "persist_static": 1, "persist_dynamic": 2}
 _GATES = {"vanilla": 1, "lstm": 4, "gru": 3}

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.errors import BackendUnavailable, PrimbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _STREAM_NON_BLOCKING = 1
 _CAPTURE_THREAD_LOCAL = 1

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 
 def first_loadable(stem: str, names: Sequence[str]) -> ctypes.CDLL | None:

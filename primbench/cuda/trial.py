@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from primbench.cuda import driver
 from primbench.errors import PrimbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SAMPLE_S, _SAMPLES, _MAX_CALLS = 0.3e-3, 3, 50
 

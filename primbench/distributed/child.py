@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from primbench.errors import WorkerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 END_TIMEOUT_S = 10.0
 CLEAR_UP_TIMEOUT_S = 60.0

@@ -7,10 +7,7 @@ so that a worker and its ranks find each other as on one host, and are replaced 
 from __future__ import annotations
 
 import contextlib
-import socket
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
@@ -18,8 +15,14 @@ from primbench.distributed import rendezvous
 from primbench.distributed.channel import Channel, listen
 from primbench.distributed.child import Child, readable
 from primbench.distributed.ranks import start_rank
-from primbench.distributed.world import World
 from primbench.errors import InvalidRequest, PrimbenchError, WorkerError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from primbench.distributed.world import World
 
 
 class Command(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from primbench.errors import InvalidRequest, UnsupportedCase
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.distributed.channel import Channel
 

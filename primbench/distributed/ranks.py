@@ -6,11 +6,13 @@ The main process does so because it is never in a collective itself: a rank that
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from primbench.distributed.child import Child, readable, starting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _STOPPED = ("T", "t")  # proc(5): by a signal, by a debugger
 

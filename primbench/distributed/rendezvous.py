@@ -12,15 +12,17 @@ import secrets
 import selectors
 import socket
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from primbench.distributed.channel import Channel
 from primbench.errors import WorkerError
 from primbench.system.jsonlines import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 COME_TIMEOUT_S = 120.0  # a file system that many hosts load Python from is slow
 ANSWER_TIMEOUT_S = 10.0

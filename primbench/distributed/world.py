@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Rank, size, rank and size on this host; None where the launcher does not say. Open MPI's and MPICH's before Slurm's:
 # within a job of Slurm their daemons are tasks of Slurm, and what they start inherits those names, too.

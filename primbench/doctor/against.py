@@ -5,19 +5,22 @@ Only what both know is compared: a difference to something unknown is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from primbench.doctor.finding import Finding
-from primbench.doctor.place import Place
 from primbench.doctor.rules import RULES, Rule
 from primbench.doctor.software import driver_library, library_copies
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, difference
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.doctor.place import Place
 
 NAMESPACES = {
     "ipc": ("--ipc=host", "NCCL's ranks on the two sides share no memory, and GPUs no handles"),

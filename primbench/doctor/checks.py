@@ -6,11 +6,14 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 from primbench import doctor
 from primbench.doctor.finding import Finding
 from primbench.doctor.place import Place
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 Check = Callable[[Place], Iterator[Finding]]
 

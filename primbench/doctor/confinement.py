@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
-from primbench.doctor.place import Place
 from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.place import Place
 
 RANK = 6
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench.system.files import attempt
 from primbench.system.pressure import cpu_pressure
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Contention(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
-from primbench.doctor.place import Place
 from primbench.spec.placement import THREAD_VARIABLES
 from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.place import Place
 
 RANK = 4
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 Severity = Literal["ok", "note", "warning", "problem", "unknown"]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.doctor.finding import Finding, Part, Severity, listed, unseen
-from primbench.doctor.place import Place
-from primbench.system.nvml import Gpu
 from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from primbench.doctor.place import Place
+    from primbench.system.nvml import Gpu
 
 RANK = 2
 

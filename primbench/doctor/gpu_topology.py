@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
 from primbench.doctor.gpu import GPU_FILE
-from primbench.doctor.place import Place
 from primbench.system.files import format_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.place import Place
 
 RANK = 3
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed
-from primbench.doctor.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.place import Place
 
 RANK = 8
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,7 +19,9 @@ from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.results import file as results_file
 from primbench.runtimes.table import known
 from primbench.system.jsonlines import UNREADABLE, opened
-from primbench.system.nvml import Gpu
+
+if TYPE_CHECKING:
+    from primbench.system.nvml import Gpu
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.doctor.finding import Part, Severity
+if TYPE_CHECKING:
+    from primbench.doctor.finding import Part, Severity
 
 CPU_PARTS: list[Part] = ["launch", "everything on the CPU"]
 WORK: list[Part] = ["kernel", *CPU_PARTS, "copy", "collective"]

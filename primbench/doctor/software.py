@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, Part, Severity, listed, unseen
-from primbench.doctor.place import Place
 from primbench.environment.libraries import is_at_work, is_c_library
+
+if TYPE_CHECKING:
+    from primbench.doctor.place import Place
 
 RANK = 7
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.spec.confidential import hidden
 from primbench.spec.variables import is_for_libraries
 from primbench.system.files import utf8
 from primbench.system.meaning import Layer, Meaning
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _NAMES_A_HOST = {"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_RAS_ADDR"}
 # What NVIDIA's images say of themselves: no library reads it.

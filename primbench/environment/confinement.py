@@ -6,9 +6,7 @@ import ctypes
 import errno
 import os
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -21,6 +19,10 @@ from primbench.system.capabilities import capabilities
 from primbench.system.files import labelled_value, read_mounts, utf8, whole_number
 from primbench.system.meaning import Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 _SECCOMP = ("disabled", "strict", "filter")  # proc(5)
 _PR_GET_THP_DISABLE = 42  # linux/prctl.h

@@ -8,16 +8,19 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
 
 from primbench.environment.comparable import comparable, meaning_of
-from primbench.environment.fingerprint import Environment
-from primbench.environment.software import Software
 from primbench.system.meaning import Layer, Meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.environment.fingerprint import Environment
+    from primbench.environment.software import Software
 
 Kind = Literal["differs", "unknown", "varies"]
 

@@ -6,10 +6,10 @@ Reads the header, the program headers and the notes, however large the file is. 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _PT_NOTE = 4

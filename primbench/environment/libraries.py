@@ -9,9 +9,8 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +18,9 @@ from primbench.environment import elf
 from primbench.environment.configuration import homely
 from primbench.system.files import attempt
 from primbench.system.meaning import Meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 # What computes, allocates or starts threads. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
 _AT_WORK = re.compile(

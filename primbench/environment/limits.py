@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -15,6 +13,10 @@ from primbench.quantities import Amount, Seconds, Whole
 from primbench.system.cgroups import cgroup_folders, cgroup_version
 from primbench.system.files import labelled_value, parse_cpu_list, whole_number
 from primbench.system.meaning import NOTHING, Meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 _V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
 

@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -21,6 +20,7 @@ from primbench.system.meaning import NOTHING, Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,7 @@ import re
 import sys
 import sysconfig
 import warnings
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -35,6 +34,9 @@ from primbench.environment.libraries import (
 from primbench.environment.reading import Reader, read_all
 from primbench.quantities import Whole
 from primbench.system.meaning import NOTHING, Meaning
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Distributions whose version can move a result.
 _PACKAGE = re.compile(

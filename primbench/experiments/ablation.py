@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,15 +17,19 @@ from primbench.compare import pairs
 from primbench.compare.comparison import ArmComparison, Comparison
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.numa.scan import memory_nodes, node_of_pci
-from primbench.results.file import Results
-from primbench.runtimes.runtime import Engine
 from primbench.runtimes.table import known
 from primbench.spec.arm import Arm
-from primbench.spec.study import Study
 from primbench.system import nvml
 from primbench.system.files import format_cpu_list
 from primbench.workers.process import WorkerProcess
-from primbench.workers.protocol import Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from primbench.results.file import Results
+    from primbench.runtimes.runtime import Engine
+    from primbench.spec.study import Study
+    from primbench.workers.protocol import Start
 
 HOST = Arm(name="host")
 BARE, BARE_IN_GROUP = "namespaces", "namespaces and control group"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,10 +21,14 @@ from primbench.experiments.numa import (
     Nearness,
 )
 from primbench.numa.topology import GpuPlace, Topology
-from primbench.results.record import Record
 from primbench.results.summary import figures_of
 from primbench.suites.numa import CHASE, HOST_COPY, KINDS, LAUNCH, kind_of
 from primbench.system.memory import last_level_cache_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from primbench.results.record import Record
 
 
 def analyse(

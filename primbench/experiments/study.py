@@ -9,24 +9,27 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from primbench.backends import build_of, missing
 from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
-from primbench.results.file import Results
 from primbench.results.record import Record, Worker
 from primbench.runtimes.table import check
-from primbench.spec.arm import Arm
-from primbench.spec.case import Case
 from primbench.spec.defaults import ALL
 from primbench.spec.placement import Placement
-from primbench.spec.study import Study
-from primbench.workers.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from primbench.results.file import Results
+    from primbench.spec.arm import Arm
+    from primbench.spec.case import Case
+    from primbench.spec.study import Study
+    from primbench.workers.session import Session
 
 LEAST_PAIRS = 5  # below, an interval over pairs is too wide for any verdict
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 # Linux: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h,
 # arch/powerpc/kernel/syscalls/syscall.tbl.

@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench.errors import PlacementError
 from primbench.numa.scan import memory_nodes
-from primbench.numa.topology import Node
 from primbench.system.cores import cpu_kinds
 from primbench.system.files import attempt, format_cpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from primbench.numa.topology import Node
 
 
 def existing(asked: int, option: str, root: Path) -> Node:

@@ -10,7 +10,6 @@ import bisect
 import os
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +18,8 @@ from primbench.measurement import Pages
 from primbench.numa import mempolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from primbench.problem import Array
 
 PLACED = 0.99  # of the pages; the kernel may have moved a few

@@ -26,7 +26,6 @@ from primbench.numa.nodes import (
     words_of,
 )
 from primbench.numa.scan import memory_nodes, node_of_pci
-from primbench.numa.topology import Node
 from primbench.quantities import Whole
 from primbench.spec.placement import THREAD_VARIABLES, Placement
 from primbench.system import nvml
@@ -35,6 +34,8 @@ from primbench.system.refused_calls import refused_calls_named
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from primbench.numa.topology import Node
 
 
 class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):

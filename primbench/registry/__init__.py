@@ -6,12 +6,14 @@ import dataclasses
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.errors import FileError, InvalidRequest, UnsupportedCase
 from primbench.problem import KERNELS, PROBLEMS, Problem, Setup, Value, fields_of
 from primbench.registry import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _named: dict[str, str] = {}  # path -> SHA-256
 

@@ -11,11 +11,11 @@ import importlib
 import itertools
 import os
 import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import ModuleType
 
 PACKAGE = "primbench.kernels"
 GROUP = PACKAGE  # of entry points

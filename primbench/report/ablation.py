@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate, Mean
 from primbench.compare.sides import identity
-from primbench.experiments.ablation import Step, Waterfall
 from primbench.report import plain, table
 from primbench.report.comparison import flat
 from primbench.report.document import Document
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, shown_verdict, telling
 from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate, Mean
+    from primbench.experiments.ablation import Step, Waterfall
 
 COLUMNS = ["ingredient", "metric", "time", "to the row before", "to the host", "verdict"]
 OTHERS = ("stack effect", "machine effect")

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from primbench.baselines.yardstick import Yardstick
 from primbench.measurement import Measurement, Samples
 from primbench.results.metrics import COLUMNS
-from primbench.results.record import Record
 from primbench.results.summary import figures_of
-from primbench.spec.case import Case
 from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from primbench.baselines.yardstick import Yardstick
+    from primbench.results.record import Record
+    from primbench.spec.case import Case
 
 PLACES: dict[str, Callable[[Case], object]] = {
     "backend": lambda case: case.backend,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
 from primbench.compare.effects import changes_of
 from primbench.report import plain, table
 from primbench.report.document import Document
@@ -14,8 +13,13 @@ from primbench.report.environment import shown
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, telling, why
 from primbench.results.metrics import METRICS
-from primbench.system.meaning import Layer
 from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
+    from primbench.system.meaning import Layer
 
 MOST_EXPLAINED = 5
 MOST_CHANGES = 8

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from primbench.doctor.finding import Finding, Severity
-from primbench.doctor.place import Place
 from primbench.report.plain import json_of, printable
 from primbench.report.terminal import width
 from primbench.system.files import format_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.doctor.finding import Finding, Severity
+    from primbench.doctor.place import Place
 
 SHOWN: tuple[Severity, ...] = ("problem", "warning", "note")
 COLOURS = {"problem": "red", "warning": "yellow", "note": "cyan"}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from primbench.environment.difference import Change, Difference, LayerDifference
-from primbench.environment.fingerprint import Environment
 from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
 from primbench.report.topology import caches
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from primbench.environment.difference import Change, Difference, LayerDifference
+    from primbench.environment.fingerprint import Environment
 
 _WORDS = {True: "yes", False: "no", None: "cannot be told"}
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from primbench.baselines.yardstick import Yardstick
 from primbench.report.columns import figures_beside
 from primbench.report.document import Document
 from primbench.report.table import tables
-from primbench.results.file import Results
 from primbench.results.summary import flat
-from primbench.units import TimeUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.baselines.yardstick import Yardstick
+    from primbench.results.file import Results
+    from primbench.units import TimeUnit
 
 
 def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Sequence[Yardstick] = ()) -> Document:

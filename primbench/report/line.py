@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
-from primbench.results.record import Record
 from primbench.stats import FEWEST_SIZES, LARGEST_MISFIT, fit
 from primbench.units import format_bytes, format_percent, format_time, rate_column
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from primbench.results.record import Record
 
 
 def line_notes(records: Sequence[Record]) -> list[str]:

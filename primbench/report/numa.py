@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from primbench.experiments.numa import (
     CONFIDENCE,
@@ -14,12 +14,16 @@ from primbench.experiments.numa import (
     Matrix,
     Nearness,
 )
-from primbench.numa.topology import Topology
 from primbench.report import table
 from primbench.report.table import Table
 from primbench.suites.numa import CHASE, LAUNCH
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time, rate_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.numa.topology import Topology
 
 UNKNOWN = "-"
 

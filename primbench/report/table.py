@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from primbench.baselines.yardstick import Yardstick
 from primbench.report import plain
 from primbench.report.columns import Noise, columns_of
 from primbench.report.line import line_notes
@@ -14,6 +13,11 @@ from primbench.results.metrics import COLUMNS
 from primbench.results.record import Record, Worker, model_of
 from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from primbench.baselines.yardstick import Yardstick
 
 MOST_DISTURBANCES = 5  # a line each, below the table
 

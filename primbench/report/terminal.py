@@ -6,7 +6,10 @@ import itertools
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 WIDTH = 120  # at most, and where there is no terminal
 NARROWEST = 8  # of a column

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from primbench.numa.topology import GpuPlace, Link, Node, Topology
-from primbench.system.cores import Cache, CpuKind, Package
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.numa.topology import GpuPlace, Link, Node, Topology
+    from primbench.system.cores import Cache, CpuKind, Package
 
 # Most GPUs have no node for their own memory, and NVML says so in the way it says "unknown".
 USUALLY_ABSENT = ("memory_node",)

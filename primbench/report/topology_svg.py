@@ -6,15 +6,19 @@ import itertools
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.report.topology import disagreements, empty_nodes, link_between, near, pcie, summary, use
-from primbench.system.cores import Package
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.numa.topology import GpuPlace, Node, Topology
+    from primbench.system.cores import Package
 
 # Lengths are in pixels.
 COLUMN, GAP, MARGIN = 190, 14, 24

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from primbench.compare.comparison import CaseComparison, Estimate
+from typing import TYPE_CHECKING
+
 from primbench.results.metrics import METRICS
-from primbench.spec.case import Case
 from primbench.units import format_bytes, format_percent
+
+if TYPE_CHECKING:
+    from primbench.compare.comparison import CaseComparison, Estimate
+    from primbench.spec.case import Case
 
 UNKNOWN = "-"
 MOST_PAIRS = 200  # nobody would run more

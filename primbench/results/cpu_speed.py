@@ -6,11 +6,14 @@ times as slow, and its clock may move; no counter of the kernel tells. The time 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
-from primbench.measurement import Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.measurement import Samples
 
 SLOWED = 1.15  # on the machine that this was made on, loops of an idle core lie within 12 %
 QUICK = 0.05  # of all loops, those that show the CPU as fast as it gets

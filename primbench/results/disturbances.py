@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Pages, Samples
 from primbench.results.cpu_speed import speed
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Pages, Samples
 
 # A quiet machine shows 1 %. One who waits for 5 % of the time gets means that are as much too long, which is the
 # least difference between two places that is called one.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,9 @@ from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worke
 from primbench.system.jsonlines import UNREADABLE, whole_lines
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
     import pandas
 
 

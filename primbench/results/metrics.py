@@ -7,13 +7,16 @@ key of ``Measurement.others``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from primbench import stats
-from primbench.measurement import Measurement, Samples
-from primbench.problem import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.measurement import Measurement, Samples
+    from primbench.problem import Work
 
 FEWEST_BEYOND = 10
 """Samples beyond a quantile of the tail, without which it is not known."""

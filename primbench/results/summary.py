@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
 from primbench.results.metrics import SAMPLED
-from primbench.results.record import Record
 from primbench.system.files import format_cpu_list
+
+if TYPE_CHECKING:
+    from primbench.results.record import Record
 
 
 def flat(record: Record) -> dict[str, object]:

@@ -6,19 +6,23 @@ import os
 import shlex
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.environment import fingerprint
 from primbench.errors import FileError, OutputError
 from primbench.results.file import Results, encode
 from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worker
-from primbench.spec.case import Case
 from primbench.spec.confidential import HIDDEN, hidden, is_secret
 from primbench.system.files import utf8
 from primbench.system.jsonlines import decompress, is_compressed
 from primbench.system.locks import holder, lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from primbench.spec.case import Case
 
 
 class Writer:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,8 +14,12 @@ from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, re
 from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, Request, arguments
 from primbench.runtimes.invocation import Invocation, answer, options, variables, version
 from primbench.runtimes.runtime import Runtime, Signs, no_image
-from primbench.spec.arm import Arm
 from primbench.system.files import format_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.spec.arm import Arm
 
 
 def found() -> tuple[str | None, str]:

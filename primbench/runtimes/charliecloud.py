@@ -6,14 +6,18 @@ import getpass
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
 from primbench.runtimes.images.builder import Builder, Request, arguments
 from primbench.runtimes.invocation import PATH, Invocation, answer, variables, version
 from primbench.runtimes.runtime import Runtime, Signs, no_image
-from primbench.spec.arm import Arm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from primbench.spec.arm import Arm
 
 _FOR_CH_IMAGE = re.compile(
     r"CH_.+|HOME|USER|LANG|LC_ALL|TERM|TMPDIR|(https?|ftp|no|all)_proxy|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine, oci
-from primbench.runtimes.invocation import Invocation
 from primbench.runtimes.runtime import Runtime
-from primbench.spec.arm import Arm
 from primbench.system.cgroups import cgroup_version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.runtimes.invocation import Invocation
+    from primbench.spec.arm import Arm
 
 
 def found(root: Path = Path("/")) -> tuple[str | None, str]:

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import resource
 import secrets
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.images.builder import Builder, Request, arguments
 from primbench.runtimes.invocation import answer, env_options, gpu_files, options, variables
 from primbench.runtimes.runtime import Refusal
-from primbench.spec.arm import Arm
 from primbench.system.files import format_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from primbench.spec.arm import Arm
 
 SETTINGS = frozenset(
     {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.runtimes.invocation import Invocation, answer, env_options, variables, version
 from primbench.runtimes.runtime import Runtime, Signs
-from primbench.spec.arm import Arm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from primbench.spec.arm import Arm
 
 SCRIPT = '#!/bin/sh\nexec "$@"\n'
 """Of a container: a shell is given it, and the command as its arguments."""

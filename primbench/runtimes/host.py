@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.runtimes.invocation import Invocation, variables
 from primbench.runtimes.runtime import Runtime
-from primbench.spec.arm import Arm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from primbench.spec.arm import Arm
 
 
 def found() -> tuple[str | None, str]:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import primbench
 from primbench.errors import InvalidRequest
-from primbench.spec.arm import Arm
 from primbench.system.files import read_mounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from primbench.spec.arm import Arm
 
 OF_CONTAINERS = (Path("/etc/hostname"), Path("/etc/hosts"), Path("/etc/resolv.conf"))
 """What container engines write for each container, and mount there."""

@@ -7,14 +7,18 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench.runtimes.hostroot import caches
-from primbench.spec.arm import Arm
 from primbench.spec.variables import is_for_libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from primbench.spec.arm import Arm
 
 NAMESPACES = ("mnt", "pid", "user", "ipc", "net", "uts", "cgroup")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -14,14 +14,17 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench.system.files import read_mounts
 from primbench.system.jsonlines import UNREADABLE
 from primbench.system.locks import lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
 _PREFIX = "primbench-"
 _TO_DO = "to-clear.json"

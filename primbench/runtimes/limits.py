@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import answer
 from primbench.runtimes.leftovers import remove_groups
-from primbench.spec.arm import Arm
 from primbench.system.cgroups import cgroup_folders
 from primbench.system.files import format_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from primbench.spec.arm import Arm
 
 PERIOD_US = 100_000
 _PROCESSES = "cgroup.procs"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +21,9 @@ from primbench.runtimes.limits import PERIOD_US
 from primbench.spec.arm import Arm, settings_of
 from primbench.system.capabilities import capabilities
 from primbench.system.files import format_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
 from primbench.runtimes.invocation import Invocation, answer, cdi_names_gpus
 from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
-from primbench.spec.arm import Arm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from primbench.spec.arm import Arm
 
 
 def found() -> tuple[str | None, str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.runtimes import oci
-from primbench.runtimes.invocation import Invocation
 from primbench.runtimes.runtime import Runtime
-from primbench.spec.arm import Arm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from primbench.runtimes.invocation import Invocation
+    from primbench.spec.arm import Arm
 
 LEAVE_GROUPS = (sys.executable, "-P", "-m", "primbench.runtimes.oci_hook")
 

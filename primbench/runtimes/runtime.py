@@ -5,13 +5,15 @@ All of it is data and functions; ``primbench.runtimes.table`` finds the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from primbench.runtimes.images.builder import Builder
-from primbench.runtimes.invocation import Invocation
-from primbench.spec.arm import Arm
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from primbench.runtimes.images.builder import Builder
+    from primbench.runtimes.invocation import Invocation
+    from primbench.spec.arm import Arm
 
 
 class Launching(Protocol):

@@ -6,14 +6,18 @@ import functools
 import importlib
 import os
 import pkgutil
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench import runtimes
 from primbench.errors import InvalidRequest
 from primbench.runtimes.invocation import Invocation, module
-from primbench.runtimes.runtime import Runtime
 from primbench.spec.arm import Arm, settings_of, unknown_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from primbench.runtimes.runtime import Runtime
 
 
 @functools.cache

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -17,6 +16,9 @@ from primbench.errors import InvalidRequest
 from primbench.spec.confidential import hidden, is_secret
 from primbench.spec.placement import Placement
 from primbench.spec.settings import FIELDS, PLACEMENT, YES_OR_NO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 HOST_IMAGE = "host"
 """The image that is the host's own root file system, so that only the container differs."""

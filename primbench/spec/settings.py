@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.errors import InvalidRequest
 from primbench.system.files import format_cpu_list, parse_cpu_list
 from primbench.units import format_bytes, parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 def _amount(text: str) -> float:

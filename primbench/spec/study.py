@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -10,6 +10,9 @@ from msgspec.structs import replace
 from primbench.quantities import Whole
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.system.files import labelled_value
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Linux: include/uapi/linux/capability.h, in the order of its numbers.
 _CAPABILITIES = (

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -15,6 +11,11 @@ import msgspec
 from primbench.errors import FileError
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import ModuleType
+
     from _typeshed import WriteableBuffer
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

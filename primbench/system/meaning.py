@@ -5,8 +5,10 @@ Differences between two places, `doctor --against` and the causes of a compariso
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Layer = Literal["stack", "limits", "confinement", "machine"]
 """Of a place: its software, what of it may be used, what stands between a process and the kernel, and the rest."""

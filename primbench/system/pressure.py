@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.system.cgroups import cgroup_folders
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def cpu_pressure(name: str, root: Path) -> float:

@@ -7,11 +7,15 @@ import errno
 import linecache
 import re
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from primbench.errors import PrimbenchError
 from primbench.system.files import attempt, labelled_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.errors import PrimbenchError
 
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 _FILTERED = "2"  # proc(5)

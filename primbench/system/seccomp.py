@@ -23,11 +23,13 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from primbench.errors import PrimbenchError, UnsupportedCase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 Refuses = Literal["ioctl", "all"]
 """all: everything but ALLOWED."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +25,8 @@ from primbench.timing.sampling import CLOCK, Calls, Clock, Pace, garbage_kept, s
 from primbench.timing.verify import check_output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from primbench.numa.pages import Extent
     from primbench.problem import Array, Reference
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from primbench.errors import VerificationError
 from primbench.registry import setup_of
-from primbench.spec.method import Method
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import input_sets
 from primbench.timing.pages import extents_of
-from primbench.timing.phases import Phases
 from primbench.timing.sampling import CLOCK, Clock, Pace
 from primbench.timing.verify import rewritten
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from primbench.backends import Backend
     from primbench.distributed.group import Group
     from primbench.numa.pages import Extent
     from primbench.problem import Array, Problem, Step
+    from primbench.spec.method import Method
+    from primbench.timing.phases import Phases
 
 NOTICE_NS = 200_000  # from rank 0's word to a common start: for the word to reach all, one after the other
 

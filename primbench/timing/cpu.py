@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from primbench.measurement import Measurement
-from primbench.spec.method import Method
 from primbench.timing.sampling import Calls, Pace, StoppingRule, collect, main_rule, warm_up
+
+if TYPE_CHECKING:
+    from primbench.spec.method import Method
 
 BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
 CPU_MISSING = dict.fromkeys(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench.backends import CudaBackend, Graph
 from primbench.cuda import driver
 from primbench.errors import UnsupportedCase
 from primbench.measurement import GpuReading, Measurement, Samples
-from primbench.spec.method import Method
 from primbench.timing import gpu_counters
 from primbench.timing.sampling import Calls, Pace, StoppingRule, Take, collect, main_rule, warm_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.backends import CudaBackend, Graph
+    from primbench.spec.method import Method
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
 BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this

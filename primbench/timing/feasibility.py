@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from primbench.backends import Backend
+from typing import TYPE_CHECKING
+
 from primbench.errors import UnsupportedCase
-from primbench.problem import Problem
 from primbench.registry import setup_of
-from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.sampling import Calls, Clock, host_timed
+
+if TYPE_CHECKING:
+    from primbench.backends import Backend
+    from primbench.problem import Problem
+    from primbench.spec.method import Method
 
 CPU_MIN_CALLS = 8  # one checked, one warm, six samples
 HOPELESS_S = 120.0

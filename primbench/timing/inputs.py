@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from primbench.backends import Backend
 from primbench.errors import UnsupportedCase
-from primbench.problem import Problem, Step
 from primbench.registry import setup_of
-from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.feasibility import check_memory
 from primbench.timing.pages import extents_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.backends import Backend
     from primbench.numa.pages import Extent
-    from primbench.problem import Array
+    from primbench.problem import Array, Problem, Step
+    from primbench.spec.method import Method
 
 MAX_SETS = 4096
 

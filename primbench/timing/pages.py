@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from primbench.system.files import attempt
 from primbench.timing.verify import on_host
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from primbench.backends import Backend
     from primbench.measurement import Pages
     from primbench.problem import Array, Step

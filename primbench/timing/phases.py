@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from primbench.timing.sampling import Clock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from primbench.timing.sampling import Clock
 
 
 class Phases:

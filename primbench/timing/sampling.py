@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from primbench import stats
 from primbench.measurement import Samples
 from primbench.problem import Step, description_of
-from primbench.spec.method import Method
 from primbench.timing.cpu_probe import Loop
+
+if TYPE_CHECKING:
+    from primbench.spec.method import Method
 
 Stopped = Literal["noise", "max time", "count"]
 

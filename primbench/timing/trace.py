@@ -9,17 +9,20 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from primbench.backends import Backend
 from primbench.errors import UnsupportedCase
 from primbench.measurement import Samples, Trace
-from primbench.problem import Problem
-from primbench.spec.method import Method
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import set_up
 from primbench.timing.sampling import CLOCK, Calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from primbench.backends import Backend
+    from primbench.problem import Problem
+    from primbench.spec.method import Method
 
 
 class Activity(NamedTuple):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,7 +17,11 @@ from primbench.spec.placement import THREAD_VARIABLES, Placement
 from primbench.system.cgroups import cgroup_version
 from primbench.system.files import attempt, format_cpu_list
 from primbench.units import format_bytes
-from primbench.workers.protocol import Ready
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.workers.protocol import Ready
 
 PAGE_BYTES = 65_536  # of the largest pages that a kernel counts memory in
 ENOUGH_ALIKE = 0.01  # systemd has whole percents

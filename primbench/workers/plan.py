@@ -5,20 +5,23 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from primbench import backends as backend_files
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
-from primbench.problem import Problem
 from primbench.registry import backends_of, problem_class
 from primbench.spec.case import Case
 from primbench.spec.defaults import ALL
-from primbench.spec.method import Method
-from primbench.spec.placement import Placement
 from primbench.workers.protocol import Ready
 from primbench.workers.session import ask_a_worker
+
+if TYPE_CHECKING:
+    from primbench.problem import Problem
+    from primbench.spec.method import Method
+    from primbench.spec.placement import Placement
 
 Place = tuple[str, str]
 """Backend and device."""

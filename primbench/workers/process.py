@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
 from primbench import __version__
 from primbench.distributed.child import Child, readable
-from primbench.distributed.ranks import Ranks
 from primbench.errors import BackendUnavailable, PlacementError, WorkerError
 from primbench.runtimes.leftovers import sweep
 from primbench.runtimes.refusals import refusal
 from primbench.spec.arm import Arm, with_placement_keys
-from primbench.spec.case import Case
 from primbench.system.jsonlines import UNREADABLE
 from primbench.workers import protocol
 from primbench.workers.applied import mismatch, outside
 from primbench.workers.protocol import Outcome, Ready, Refusal, Start
 from primbench.workers.supervisor import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.distributed.ranks import Ranks
+    from primbench.spec.case import Case
 
 START_TIMEOUT_S = 120.0
 GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others

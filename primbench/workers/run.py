@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
-from primbench.problem import Problem
 from primbench.results.file import Results
-from primbench.results.record import Record, Worker
 from primbench.results.writer import Writer, check_kept, header, keep
 from primbench.spec.defaults import ALL, DEFAULT_TIMEOUT_S
 from primbench.spec.method import Method
@@ -18,6 +15,10 @@ from primbench.workers.session import Session
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable, Sequence
+
+    from primbench.problem import Problem
+    from primbench.results.record import Record, Worker
 
 
 def run(

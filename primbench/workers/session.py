@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
-from primbench.distributed.followers import Leader
 from primbench.distributed.ranks import LocalRanks, Ranks
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError
-from primbench.measurement import Measurement
 from primbench.numa.placement import check_cpus
 from primbench.registry import named_files
 from primbench.results.record import Record, Worker
-from primbench.spec.arm import Arm
-from primbench.spec.case import Case
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Outcome, Purpose, Ready, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from primbench.distributed.followers import Leader
+    from primbench.measurement import Measurement
+    from primbench.spec.arm import Arm
+    from primbench.spec.case import Case
 
 
 class Session:

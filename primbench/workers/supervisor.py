@@ -14,18 +14,21 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from primbench.errors import BackendUnavailable, PrimbenchError
-from primbench.runtimes.invocation import Invocation
 from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 from primbench.runtimes.limits import limited
 from primbench.runtimes.table import launch
 from primbench.spec.arm import Arm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from primbench.runtimes.invocation import Invocation
 
 STEP_TIMEOUT_S = 60.0
 GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has ended

@@ -12,8 +12,7 @@ import os
 import signal
 import socket
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
@@ -26,13 +25,17 @@ from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, FileError, PlacementError, UnsupportedCase
 from primbench.numa import placement
 from primbench.registry import add_file
-from primbench.spec.case import Case
 from primbench.system import nvml
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
 from primbench.timing.trace import trace_on
 from primbench.workers import protocol
 from primbench.workers.protocol import Enlist, Outcome, Ready, Refusal, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from primbench.spec.case import Case
 
 _PR_SET_PDEATHSIG = 1
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench.errors import PlacementError
 from primbench.numa import mempolicy
-from primbench.numa.topology import Topology
-from primbench.problem import Problem
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.suites import numa as accesses
 from primbench.system.files import attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from primbench.numa.topology import Topology
+    from primbench.problem import Problem
 
 CPU = "cpu"
 

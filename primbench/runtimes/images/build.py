@@ -9,16 +9,20 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench.errors import BackendUnavailable, ImageError, InvalidRequest
 from primbench.runtimes.images import pins
-from primbench.runtimes.images.builder import Builder, Request
 from primbench.runtimes.images.wheel import installed, pack_wheel
 from primbench.runtimes.table import known
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from primbench.runtimes.images.builder import Builder, Request
 
 ENDS_WITHIN_S = 10.0
 _RECIPES = ("Containerfile", "primbench.def", "install.sh")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 DEFAULT_BASE = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
 """This Python, on Debian: CUDA's libraries come with the extras, and the driver with the machine."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _RELEASED = re.compile(r"[0-9]+(\.[0-9]+)*(\.post[0-9]+)?")
 

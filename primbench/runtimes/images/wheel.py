@@ -7,11 +7,14 @@ import hashlib
 import importlib.metadata
 import importlib.resources
 import zipfile
-from collections.abc import Iterator
-from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
 
 _OF_THE_INSTALLATION = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 _OLDEST_OF_ZIP = (1980, 1, 1, 0, 0, 0)
