@@ -14,7 +14,7 @@ import click
 
 from primbench import __version__
 from primbench.cli.echo import say
-from primbench.errors import INTERRUPTED, PrimbenchError
+from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,14 +50,15 @@ class LazyGroup(click.Group):
         if name in COMMANDS:
             command: click.Command = importlib.import_module(COMMANDS[name][0]).command
             return command
-        from primbench.registry import aliases, problem_class, summaries
+        from primbench.registry import aliases, problem_class
 
-        primitive = aliases().get(name, name)
-        if primitive not in summaries():
+        try:
+            problem = problem_class(aliases().get(name, name))  # one of kernels/ without a look at the others
+        except InvalidRequest:
             return None
         from primbench.cli.primitive import command_of
 
-        return command_of(problem_class(primitive))
+        return command_of(problem)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """click's own makes every command for the sake of its summary."""

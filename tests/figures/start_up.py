@@ -1,5 +1,7 @@
 """What help, completion and `primbench list` cost beside `import click`, which they cannot do without.
 
+The second row is the least that click can print: the help of a program with one option and no module of its own.
+
 Promised by primbench/cli/__init__.py: the help costs little more than click itself. Takes a minute. The
 primbench is that of the Python that runs it: an editable install, or a wheel in an environment of its own.
 """
@@ -14,8 +16,10 @@ import subprocess
 import sys
 import time
 
+ONE_OPTION = "import click; click.command()(click.option('--size', help='Of it.')(lambda size: None))(['--help'])"
 COMMANDS = {
     "import click": ("-c", "import click"),
+    "help of one option": ("-c", ONE_OPTION),
     "primbench --version": ("-m", "primbench", "--version"),
     "primbench --help": ("-m", "primbench", "--help"),
     "primbench <Tab>": ("-m", "primbench"),
