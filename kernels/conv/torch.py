@@ -49,13 +49,13 @@ def torch_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
 def _compute(torch: Any, problem: Conv, tensors: tuple[Any, ...], geometry: tuple[tuple[int, ...], ...]) -> Step:
     x, w, dy = tensors
     strides, pads, dilations = geometry
-    groups = problem.groups
+    groups, transposed = problem.groups, False
     if problem.direction == "forward":
         conv2d = torch.nn.functional.conv2d
         return lambda: conv2d(x, w, None, strides, pads, dilations, groups)
     backward, wanted = torch.ops.aten.convolution_backward, problem.direction == "bwd_data"
     which, mask = (0, (True, False, False)) if wanted else (1, (False, True, False))
-    return lambda: backward(dy, x, w, None, strides, pads, dilations, False, (0, 0), groups, mask)[which]
+    return lambda: backward(dy, x, w, None, strides, pads, dilations, transposed, (0, 0), groups, mask)[which]
 
 
 def _set_precision(torch: Any, problem: Conv, device: str) -> None:
@@ -74,5 +74,5 @@ def _library(torch: Any, tensors: tuple[Any, Any], geometry: tuple[tuple[int, ..
     select = getattr(torch._C, "_select_conv_backend", None)
     if select is None:
         return None
-    strides, pads, dilations = geometry
-    return str(select(*tensors, None, strides, pads, dilations, False, (0, 0), groups, None).name)
+    (strides, pads, dilations), transposed = geometry, False
+    return str(select(*tensors, None, strides, pads, dilations, transposed, (0, 0), groups, None).name)

@@ -41,7 +41,7 @@ def _thread_wake() -> Step:
     import numpy as np
 
     output = np.empty(1, np.int32)
-    asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    asked: queue.SimpleQueue[int] = queue.SimpleQueue()  # 1 asks for an answer, 0 ends the thread
     answered: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def answer() -> None:
@@ -51,11 +51,11 @@ def _thread_wake() -> Step:
     threading.Thread(target=answer, daemon=True).start()
 
     def step() -> Any:
-        asked.put(True)
+        asked.put(1)
         output[0] = answered.get()
         return output
 
-    weakref.finalize(step, asked.put, False)
+    weakref.finalize(step, asked.put, 0)
     return step
 
 

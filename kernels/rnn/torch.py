@@ -62,6 +62,7 @@ def _set_precision(torch: Any, problem: Rnn, *, on_gpu: bool) -> None:
 
 def _fused(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Step:
     x, h0, c0, dy, weights = operands
+    layers, both_ways, has_biases, dropout, batch_first = problem.layers, problem.bidirectional, True, 0.0, False
     call = {"vanilla": torch.rnn_relu, "lstm": torch.lstm, "gru": torch.gru}[problem.cell]
     if torch.cudnn_is_acceptable(x):
         if problem.needs_exact_tanh and problem.hidden_size <= SMALL_UNITS:
@@ -73,7 +74,7 @@ def _fused(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Step:
 
     def forward(x: Any, *, training: bool) -> Any:
         state = h0 if c0 is None else (h0, c0)
-        return call(x, state, weights, True, problem.layers, 0.0, training, problem.bidirectional, False)[0]
+        return call(x, state, weights, has_biases, layers, dropout, training, both_ways, batch_first)[0]
 
     def inference() -> Any:  # without a graph: nothing asks for a gradient
         return forward(x, training=False)
@@ -112,9 +113,9 @@ def _flatten(torch: Any, problem: Rnn, weights: list[Any]) -> None:
     from torch.backends.cudnn.rnn import get_cudnn_mode
 
     mode = get_cudnn_mode({"vanilla": "RNN_RELU", "lstm": "LSTM", "gru": "GRU"}[problem.cell])
-    size, per_chain = problem.hidden_size, 4
+    size, per_chain, projected_size, batch_first = problem.hidden_size, 4, 0, False
     torch._cudnn_rnn_flatten_weight(
-        weights, per_chain, size, mode, size, 0, problem.layers, False, problem.bidirectional
+        weights, per_chain, size, mode, size, projected_size, problem.layers, batch_first, problem.bidirectional
     )
 
 

@@ -150,9 +150,11 @@ def column_major(product: Product) -> tuple[Operand, Operand, Operand]:
     Row-major C is, byte for byte, column-major C^T = op(B)^T op(A)^T.
     """
     m, n, k, dtype = product.m, product.n, product.k, product.dtype
-    left = Operand(dtype, k, n, True) if product.trans_b else Operand(dtype, n, k, False)
-    right = Operand(dtype, m, k, True) if product.trans_a else Operand(dtype, k, m, False)
-    return left, right, Operand(product.out_dtype, n, m, False)
+    left_shape = (k, n) if product.trans_b else (n, k)
+    right_shape = (m, k) if product.trans_a else (k, m)
+    left = Operand(dtype, *left_shape, transposed=product.trans_b)
+    right = Operand(dtype, *right_shape, transposed=product.trans_a)
+    return left, right, Operand(product.out_dtype, n, m, transposed=False)
 
 
 def plan(product: Product, addresses: Addresses, stream_handle: int, device: str) -> Plan:

@@ -101,7 +101,7 @@ class _Guests:
         self._selector = selectors.DefaultSelector()
 
     def __enter__(self) -> Self:
-        self._listener.setblocking(False)
+        self._listener.settimeout(0)
         self._selector.register(self._listener, selectors.EVENT_READ)
         return self
 
@@ -130,7 +130,7 @@ class _Guests:
             self._turn_away(next(iter(self._guests)))
         with contextlib.suppress(OSError):  # who was there has gone again
             connection, _ = self._listener.accept()
-            connection.setblocking(False)
+            connection.settimeout(0)
             guest = _Guest(secrets.token_hex(32), time.monotonic() + ANSWER_TIMEOUT_S)
             self._guests[connection] = guest
             self._selector.register(connection, selectors.EVENT_READ)
@@ -155,7 +155,7 @@ class _Guests:
             return None
         self._selector.unregister(connection)
         del self._guests[connection]
-        connection.setblocking(True)
+        connection.settimeout(None)
         return hello
 
     def _turn_away(self, connection: socket.socket) -> None:

@@ -402,10 +402,10 @@ def test_a_mean_of_other_samples_than_the_cases_own_says_so(made_study: MadeStud
     """Each case has half of the pairs at full speed, and the two together none."""
     cases = [case(parameters={"m": m}) for m in (64, 128)]
 
-    def half(odd: bool) -> Callable[[str, Case, int], Measurement]:
+    def half(*, odd: bool) -> Callable[[str, Case, int], Measurement]:
         return shared_core(1.0, lambda name, pair: 40 if pair % 2 == odd else 0)
 
-    halves = {64: half(True), 128: half(False)}
+    halves = {64: half(odd=True), 128: half(odd=False)}
 
     def measured(name: str, case: Case, pair: int) -> Measurement:
         return halves[int(case.parameters["m"])](name, case, pair)

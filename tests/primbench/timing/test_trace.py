@@ -253,7 +253,7 @@ class Profiler:
         pass
 
     def events(self) -> list[Any]:
-        def event(record: Activity, device: str, annotation: bool) -> Any:
+        def event(record: Activity, device: str, *, annotation: bool = False) -> Any:
             return SimpleNamespace(
                 time_range=SimpleNamespace(start=record.start_ns / 1000, end=record.end_ns / 1000),
                 name=record.name,
@@ -262,12 +262,12 @@ class Profiler:
                 is_user_annotation=annotation,
             )
 
-        annotation = event(Activity(0, 9_000_000, "range", 5), "CUDA", True)
+        annotation = event(Activity(0, 9_000_000, "range", 5), "CUDA", annotation=True)
         return [
             annotation,
-            *(event(Activity(record.start_ns - 4001, 0, "cudaLaunchKernel", record.correlation), "CPU", False)
+            *(event(Activity(record.start_ns - 4001, 0, "cudaLaunchKernel", record.correlation), "CPU")
               for record in Profiler.device),
-            *(event(record, "CUDA", False) for record in Profiler.device),
+            *(event(record, "CUDA") for record in Profiler.device),
         ]  # fmt: skip
 
 

@@ -122,4 +122,5 @@ def test_what_cannot_be_read_back_is_no_mismatch(field: str, read_back: Callable
     assert mismatch(limited, Placement(), unknown, USER) is None
     blind = read_back(seccomp=None, seccomp_filters=None, capabilities=None, namespaces=None, no_new_privileges=None)
     asked = parse_arm("runc:seccomp=unconfined,cap-add=SYS_ADMIN,network=host,ipc=host,no-new-privileges=no")
-    assert mismatch(asked, Placement(), blind, Outside(False, None, None, None)) is None
+    nothing_known = Outside(is_root=False, namespaces=None, seccomp_filters=None, cgroup_version=None)
+    assert mismatch(asked, Placement(), blind, nothing_known) is None
