@@ -105,8 +105,9 @@ def _attend(arm: Arm, command: Sequence[str], launched: Invocation, enter: Calla
     """Pass on what the main process says until one of the two ends. enter: the limits of the worker, first of all."""
     try:
         worker = subprocess.Popen(
-            command, stdin=subprocess.PIPE, env=launched.environment, start_new_session=True, preexec_fn=enter
-        )
+            command, stdin=subprocess.PIPE, env=launched.environment, start_new_session=True,
+            preexec_fn=enter,  # noqa: PLW1509 - this process has one thread
+        )  # fmt: skip
     except OSError as error:
         raise _absent(arm, command, error) from None
     except subprocess.SubprocessError:  # by ``enter``

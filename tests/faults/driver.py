@@ -86,7 +86,7 @@ class Victim:
         return subprocess.Popen(
             ["bash", "-c", shell, "bash", *program], cwd=self.folder, env={**os.environ, **here, **fault.variables},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
-            preexec_fn=begin,
+            preexec_fn=begin,  # noqa: PLW1509 - it takes no lock that another thread could hold
         )  # fmt: skip
 
     def suffer(self, fault: Fault) -> None:

@@ -37,7 +37,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=functools.partial(begin, request["argv"]),
+        preexec_fn=functools.partial(begin, request["argv"]),  # noqa: PLW1509 - one thread
     )
     returncode = None
     try:
