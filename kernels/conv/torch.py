@@ -71,7 +71,7 @@ def _set_precision(torch: Any, problem: Conv, device: str) -> None:
 
 def _library(torch: Any, tensors: tuple[Any, Any], geometry: tuple[tuple[int, ...], ...], groups: int) -> str | None:
     """What torch itself computes by, such as Cudnn, CudaDepthwise2d, Mkldnn or Slow2d; None where it does not say."""
-    select = getattr(torch._C, "_select_conv_backend", None)
+    select = getattr(torch._C, "_select_conv_backend", None)  # noqa: SLF001 - nothing public tells
     if select is None:
         return None
     (strides, pads, dilations), transposed = geometry, False

@@ -20,7 +20,7 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
     if problem.dtype == "int8":
         _check_int8(problem, on_gpu=on_gpu)
-        return lambda: torch._int_mm(a, b, out=c)
+        return lambda: torch._int_mm(a, b, out=c)  # noqa: SLF001 - the only one for int8
     if problem.dtype == "float8_e4m3":
         return _scaled_mm(torch, backend, problem, a, b, c)
     if problem.alpha == 1 and problem.beta == 0:
@@ -58,4 +58,4 @@ def _scaled_mm(torch: Any, backend: Any, problem: Gemm, a: Any, b: Any, c: Any) 
     if (problem.alpha, problem.beta) != (1.0, 0.0):
         raise UnsupportedCase("torch float8_e4m3: only alpha=1 and beta=0")
     one = torch.ones((), device=backend.device)
-    return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, out=c)
+    return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, out=c)  # noqa: SLF001 - the only one for float8

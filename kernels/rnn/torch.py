@@ -114,7 +114,7 @@ def _flatten(torch: Any, problem: Rnn, weights: list[Any]) -> None:
 
     mode = get_cudnn_mode({"vanilla": "RNN_RELU", "lstm": "LSTM", "gru": "GRU"}[problem.cell])
     size, per_chain, projected_size, batch_first = problem.hidden_size, 4, 0, False
-    torch._cudnn_rnn_flatten_weight(
+    torch._cudnn_rnn_flatten_weight(  # noqa: SLF001 - what nn.RNN calls; nothing public does it for bare tensors
         weights, per_chain, size, mode, size, projected_size, problem.layers, batch_first, problem.bidirectional
     )
 
@@ -192,7 +192,8 @@ def _gated(torch: Any, chain: Chain, order: int) -> Callable[[], None]:
     """By the kernel that torch.nn.LSTMCell and GRUCell end in. It allocates its state: the stack at the end copies."""
     _, y, h0, c0, _, w_hh, *biases = chain
     x, w_x, w_h, is_lstm = chain.x.flatten(0, 1), chain.w_ih.T, w_hh.T, c0 is not None
-    cell = (torch.ops.aten._thnn_fused_lstm_cell if is_lstm else torch.ops.aten._thnn_fused_gru_cell).default
+    aten = torch.ops.aten
+    cell = (aten._thnn_fused_lstm_cell if is_lstm else aten._thnn_fused_gru_cell).default  # noqa: SLF001 - no public name
     gates, hidden = y.new_empty((len(x), len(w_hh))), y.new_empty((len(h0), len(w_hh)))
     gates_of_steps = gates.unflatten(0, y.shape[:2]).unbind()[::order]
 

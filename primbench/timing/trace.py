@@ -228,7 +228,7 @@ def _name(cupti: Any, demangle: Callable[[str], str], activity: Any) -> str:
 def _demangler() -> Callable[[str], str]:
     """C++ names as in the source, where a libstdc++ is at hand; others, and names of C, as they are."""
     try:
-        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+        demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except OSError:
         return str
     demangle.restype = ctypes.c_void_p
