@@ -62,6 +62,10 @@ class Conv(Problem, name="conv"):
     workspace_bytes: int = option(0, "most memory that a library may take beside the arrays; 0: its own limit", least=0)
 
     def settle(self) -> None:
+        self._check_shape()
+        self._check_modes()
+
+    def _check_shape(self) -> None:
         for name, axis in zip(("h", "w"), self.axes, strict=True):
             if axis.reach > axis.image + 2 * axis.pad:
                 raise InvalidField(
@@ -71,6 +75,8 @@ class Conv(Problem, name="conv"):
         for name in ("c", "k"):
             if getattr(self, name) % self.groups:
                 raise InvalidField(f"conv groups={self.groups}: {name}={getattr(self, name)} is no multiple of it")
+
+    def _check_modes(self) -> None:
         if self.math_mode == "tf32" and self.dtype != "float32":
             raise InvalidField(f"conv math_mode='tf32' with dtype={self.dtype!r}: tf32 is a mode of float32")
         if self.dtype == "int8" and self.direction != "forward":

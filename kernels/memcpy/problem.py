@@ -75,21 +75,30 @@ class Memcpy(Problem, name="memcpy"):
         kinds = MEMORY[self.direction]
         if self.memory == "auto":
             object.__setattr__(self, "memory", kinds[0])
-        if self.memory not in kinds:
-            raise self._nonsense("memory", f"only {', '.join(kinds)}; ask for that, or for another direction")
-        if (self.peer == NONE) == (self.direction == "p2p"):
-            raise self._nonsense("peer", "p2p needs the number of another GPU, from 0, and nothing else takes one")
-        if self.gpus > 1 and (self.direction in ("p2p", "h2h") or self.memory == "pageable"):
-            raise self._nonsense(
-                "gpus", "several copy at once in h2d, d2h, d2d, bidirectional, and not in pageable memory"
-            )
-        for name, directions in (("src_node", FROM_HOST), ("dst_node", TO_HOST)):
-            placeable = self.direction in directions and self.memory in PLACEABLE
-            if getattr(self, name) != ANYWHERE and not placeable:
-                raise self._nonsense(name, "a node is for pinned or pageable host memory on that side")
+        alone = self.direction in ("p2p", "h2h") or self.memory == "pageable"
+        of_node = "a node is for pinned or pageable host memory on that side"
+        for name, fits, allowed in (
+            ("memory", self.memory in kinds, f"only {', '.join(kinds)}; ask for that, or for another direction"),
+            (
+                "peer",
+                (self.peer != NONE) == (self.direction == "p2p"),
+                "p2p needs the number of another GPU, from 0, and nothing else takes one",
+            ),
+            (
+                "gpus",
+                self.gpus == 1 or not alone,
+                "several copy at once in h2d, d2h, d2d, bidirectional, and not in pageable memory",
+            ),
+            ("src_node", self.src_node == ANYWHERE or self._is_placeable(FROM_HOST), of_node),
+            ("dst_node", self.dst_node == ANYWHERE or self._is_placeable(TO_HOST), of_node),
+        ):
+            if not fits:
+                found = f"memcpy direction={self.direction!r} {name}={getattr(self, name)!r}"
+                raise InvalidField(f"{found}: {allowed}")
 
-    def _nonsense(self, name: str, allowed: str) -> InvalidField:
-        return InvalidField(f"memcpy direction={self.direction!r} {name}={getattr(self, name)!r}: {allowed}")
+    def _is_placeable(self, directions: tuple[str, ...]) -> bool:
+        """Whether the memory on that side, which those directions have on the host, can be put on a node."""
+        return self.direction in directions and self.memory in PLACEABLE
 
     def on(self, device: str) -> Memcpy:
         if self.direction != "auto":

@@ -147,20 +147,26 @@ def _cpus_of_node(
 ) -> tuple[Collection[int] | None, str]:
     if placement.cpus is not None:
         return placement.cpus, "cpus=" + format_cpu_list(placement.cpus)
-    asked, of_threads = placement.cpu_node, node
-    option = f"numa_node={node.id}" if node else ""
-    if asked is not None:
-        option = f"cpu_node={asked}"
-        of_threads = existing(asked, option, root)
-    if of_threads is None:
+    if placement.cpu_node is not None:
+        option = f"cpu_node={placement.cpu_node}"
+        asked = existing(placement.cpu_node, option, root)
+        if not asked.cpus:
+            raise _without_cpus(option, root)
+        return reachable(asked.cpus, option), option
+    if node is None:
         return None, ""
-    if near := cpus_near(of_threads, option, root) if asked is None else of_threads.cpus:
+    option = f"numa_node={node.id}"
+    if near := cpus_near(node, option, root):
         return reachable(near, option), option
-    if asked is not None or (placement.mem_nodes is not None and placement.numa_node != "auto"):
-        others = words_of(each for each in nodes_of(option, root) if each.cpus)
-        raise PlacementError(f"{option}: it has no CPUs to run on: use {others}, or ask for its memory alone")
-    reasons["cpus"] = f"node {of_threads.id} has no CPUs, and the kernel tells none near it: only memory is bound to it"
+    if placement.mem_nodes is not None and placement.numa_node != "auto":  # only its CPUs can have been meant
+        raise _without_cpus(option, root)
+    reasons["cpus"] = f"node {node.id} has no CPUs, and the kernel tells none near it: only memory is bound to it"
     return None, ""
+
+
+def _without_cpus(option: str, root: Path) -> PlacementError:
+    others = words_of(each for each in nodes_of(option, root) if each.cpus)
+    return PlacementError(f"{option}: it has no CPUs to run on: use {others}, or ask for its memory alone")
 
 
 def _policy_of(

@@ -28,20 +28,24 @@ def memory_nodes(root: Path = Path("/")) -> list[Node]:
         raise ValueError(f"{folder} is absent: a kernel without NUMA, or hidden")
     with_memory = _with_memory(folder)
     allowed = attempt({}, "", lambda: cpusets.memory_nodes_allowed(root))
-    running = attempt({}, "", lambda: read_cpu_list(root / "sys/devices/system/cpu/online"))
-    listed = {node: read_cpu_list(folder / f"node{node}/cpulist") for node in read_cpu_list(folder / "online")}
-    # Some kernels go on to list a CPU that was taken offline.
-    cpus = {node: [cpu for cpu in those if running is None or cpu in running] for node, those in listed.items()}
+    cpus = _running_cpus(root, folder)
     return [
         Node(
             id=node,
-            cpus=cpus[node],
+            cpus=own,
             has_memory=node in with_memory,
             allowed=None if allowed is None else node in allowed,
-            initiators=[] if cpus[node] else [each for each in _initiators(folder / f"node{node}") if cpus.get(each)],
+            initiators=[] if own else [each for each in _initiators(folder / f"node{node}") if cpus.get(each)],
         )
-        for node in cpus
+        for node, own in cpus.items()
     ]
+
+
+def _running_cpus(root: Path, folder: Path) -> dict[int, list[int]]:
+    """Of each node: some kernels go on to list a CPU that was taken offline."""
+    running = attempt({}, "", lambda: read_cpu_list(root / "sys/devices/system/cpu/online"))
+    listed = {node: read_cpu_list(folder / f"node{node}/cpulist") for node in read_cpu_list(folder / "online")}
+    return {node: [cpu for cpu in cpus if running is None or cpu in running] for node, cpus in listed.items()}
 
 
 def _with_memory(folder: Path) -> tuple[int, ...]:

@@ -70,6 +70,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """Raises InvalidRequest for values that mean nothing in any runtime."""
         usual = None if self.runtime == "host" else HOST_IMAGE
         msgspec.structs.force_setattr(self, "image", (usual if self.image in (None, HOST_IMAGE) else self.image))
+        self._check_names()
+        self._check_processors()
+        self._check_memory()
+        self._check_capabilities()
+        self._check_variables()
+
+    def _check_names(self) -> None:
         if not self.name.isprintable() or not self.name.strip():
             raise InvalidRequest(f"arm name {self.name!r}: printable words, and at least one character")
         if not _RUNTIME.fullmatch(self.runtime):
@@ -78,20 +85,15 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             raise InvalidRequest(f"arm {self.name}: the host runs no image: name a runtime, such as podman")
         if self.image is not None and not re.fullmatch(r"[^\s-]\S*", self.image):
             raise InvalidRequest(f"arm {self.name}: image {self.image!r}: the runtime's name of one, or {HOST_IMAGE}")
-        self._check_amounts()
-        for capability in self.cap_add + self.cap_drop:
-            if not _CAPABILITY.fullmatch(capability):
-                raise InvalidRequest(f"arm {self.name}: capability {capability!r}: its name, such as SYS_NICE")
-        for variable, value in [*self.variables.items(), *((name, "") for name in self.passed)]:
-            if not _VARIABLE.fullmatch(variable) or "\0" in value:
-                raise InvalidRequest(f"arm {self.name}: env.{variable}: a variable's name, such as env.OMP_NUM_THREADS")
 
-    def _check_amounts(self) -> None:
+    def _check_processors(self) -> None:
         if self.cpus is not None and not (self.cpus > 0 and math.isfinite(self.cpus)):
             raise InvalidRequest(f"arm {self.name}: cpus={self.cpus:g}: CPUs' worth of time, more than 0, such as 1.5")
         for key, numbers in (("cpuset", self.cpuset), ("mems", self.mems)):
             if numbers is not None and (not numbers or min(numbers) < 0):
                 raise InvalidRequest(f"arm {self.name}: {key}: at least one number, as in 0-3+8")
+
+    def _check_memory(self) -> None:
         for key, size_bytes in (("memory", self.memory_bytes), ("shm", self.shm_bytes)):
             if size_bytes is not None and size_bytes < 1:
                 raise InvalidRequest(f"arm {self.name}: {key}: more than 0 bytes, such as 1GiB")
@@ -99,6 +101,16 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             raise InvalidRequest(
                 f"arm {self.name}: shm with ipc=host: the host's shared memory is as it is; leave one out"
             )
+
+    def _check_capabilities(self) -> None:
+        for capability in self.cap_add + self.cap_drop:
+            if not _CAPABILITY.fullmatch(capability):
+                raise InvalidRequest(f"arm {self.name}: capability {capability!r}: its name, such as SYS_NICE")
+
+    def _check_variables(self) -> None:
+        for variable, value in [*self.variables.items(), *((name, "") for name in self.passed)]:
+            if not _VARIABLE.fullmatch(variable) or "\0" in value:
+                raise InvalidRequest(f"arm {self.name}: env.{variable}: a variable's name, such as env.OMP_NUM_THREADS")
 
     @property
     def on_host_root(self) -> bool:

@@ -40,29 +40,41 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     threads: Whole | None = None
 
     def __post_init__(self) -> None:
-        if self.cpus is not None and (not self.cpus or min(self.cpus) < 0):
-            raise PlacementError(f"cpus={format_cpu_list(self.cpus)!r}: at least one CPU number, such as 0-3")
-        if self.mem_nodes is not None and (not self.mem_nodes or min(self.mem_nodes) < 0):
-            raise PlacementError(f"mem_nodes={format_cpu_list(self.mem_nodes)!r}: at least one node, such as 0 or 0,1")
+        _check_numbers("cpus", self.cpus, "CPU number, such as 0-3")
+        _check_numbers("mem_nodes", self.mem_nodes, "node, such as 0 or 0,1")
         if self.cpu_kind is not None and re.fullmatch(r"[a-z][a-z0-9-]{0,40}", self.cpu_kind) is None:
             raise PlacementError(f"cpu_kind={self.cpu_kind!r}: a name that primbench topo shows, such as performance")
         if self.threads is not None and self.threads < 1:
             raise PlacementError(f"threads={self.threads}: a whole number of at least 1")
-        self._refuse_contradictions()
+        self._refuse_two_for_one()
+        self._check_policy()
 
-    def _refuse_contradictions(self) -> None:
-        cpus = None if self.cpus is None else f"cpus={format_cpu_list(self.cpus)}"
-        node = None if self.cpu_node is None else f"cpu_node={self.cpu_node}"
-        memory = None if self.mem_nodes is None else f"mem_nodes={format_cpu_list(self.mem_nodes)}"
-        if cpus and (node or self.cpu_kind):
-            other = node or f"cpu_kind={self.cpu_kind}"
+    def _refuse_two_for_one(self) -> None:
+        """Threads and memory have one place each."""
+        cpus, cpu_node = self._said("cpus"), self._said("cpu_node")
+        if cpus and (other := cpu_node or self._said("cpu_kind")):
             raise PlacementError(f"{cpus} with {other}: both say where threads run; leave one out")
-        if self.numa_node is not None and (cpus or node) and memory:
-            asked = f"numa_node={self.numa_node} with {cpus or node} and {memory}"
-            raise PlacementError(f"{asked}: it has nothing left to say; leave it out")
+        node, threads, memory = self._said("numa_node"), cpus or cpu_node, self._said("mem_nodes")
+        if node and threads and memory:
+            raise PlacementError(f"{node} with {threads} and {memory}: it has nothing left to say; leave it out")
+
+    def _check_policy(self) -> None:
+        memory = self._said("mem_nodes")
         if self.mem_policy == "local" and memory:
             raise PlacementError(
                 f"mem_policy=local with {memory}: local memory is that of the CPU that touches it; leave one out"
             )
-        if self.mem_policy not in (None, "local") and self.numa_node is None and memory is None:
+        if self.mem_policy not in (None, "local") and self.numa_node is None and not memory:
             raise PlacementError(f"mem_policy={self.mem_policy}: it needs nodes; name those of memory, or one for all")
+
+    def _said(self, name: str) -> str:
+        """A field as it is asked for, such as "cpus=0-3"; "" where it is not."""
+        value = getattr(self, name)
+        if value is None:
+            return ""
+        return f"{name}={format_cpu_list(value) if isinstance(value, tuple) else value}"
+
+
+def _check_numbers(name: str, numbers: tuple[int, ...] | None, expected: str) -> None:
+    if numbers is not None and (not numbers or min(numbers) < 0):
+        raise PlacementError(f"{name}={format_cpu_list(numbers)!r}: at least one {expected}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -88,29 +88,44 @@ def cpu_kinds(root: Path) -> list[CpuKind]:
     folder = root / "sys/devices/system/cpu"
     online = read_cpu_list(folder / "online")
     monitored = _monitored(root, online)
-    capacities = attempt({}, "", partial(_of_each, folder, online, "cpu_capacity"))
-    frequencies_khz = attempt({}, "", partial(_of_each, folder, online, "cpufreq/cpuinfo_max_freq"))
-    if not monitored and capacities is None and frequencies_khz is None:
+    speeds = _Speeds(
+        capacities=attempt({}, "", partial(_of_each, folder, online, "cpu_capacity")),
+        frequencies_khz=attempt({}, "", partial(_of_each, folder, online, "cpufreq/cpuinfo_max_freq")),
+    )
+    if not monitored and speeds == _Speeds(None, None):
         raise ValueError(f"{folder}/cpu*: neither cpu_capacity nor cpufreq/cpuinfo_max_freq can be read of every CPU")
-    speeds = capacities or frequencies_khz or {}
-    by_speed = "cpu_capacity" if capacities else "cpuinfo_max_freq"
     groups = [
-        (monitor or by_speed, group)
-        for monitor in (_MONITORS if monitored else [""])
-        for group in _by_speed([cpu for cpu in online if monitored.get(cpu, "") == monitor], speeds)
+        (monitor or speeds.told_by, group)
+        for monitor, cpus in _by_monitor(online, monitored).items()
+        for group in _by_speed(cpus, speeds.comparable)
     ]
-    if len(groups) < 2:
-        return []
-    return [
-        CpuKind(
-            name="performance" if number == 0 else "efficiency" if number == 1 else f"efficiency-{number}",
+    return [speeds.kind(number, *group) for number, group in enumerate(groups)] if len(groups) > 1 else []
+
+
+class _Speeds(NamedTuple):
+    """CPU -> what tells how quick it is; None where that is not told of all CPUs online."""
+
+    capacities: dict[int, int] | None
+    frequencies_khz: dict[int, int] | None
+
+    @property
+    def told_by(self) -> str:
+        return "cpu_capacity" if self.capacities else "cpuinfo_max_freq"
+
+    @property
+    def comparable(self) -> dict[int, int]:
+        return self.capacities or self.frequencies_khz or {}
+
+    def kind(self, number: int, told_by: str, cpus: list[int]) -> CpuKind:
+        """number: from 0, the quickest."""
+        names = ("performance", "efficiency")
+        return CpuKind(
+            name=names[number] if number < len(names) else f"efficiency-{number}",
             cpus=cpus,
             told_by=told_by,
-            capacity=max(map(capacities.__getitem__, cpus)) if capacities else None,
-            max_frequency_hz=1000 * max(map(frequencies_khz.__getitem__, cpus)) if frequencies_khz else None,
+            capacity=max(map(self.capacities.__getitem__, cpus)) if self.capacities else None,
+            max_frequency_hz=1000 * max(map(self.frequencies_khz.__getitem__, cpus)) if self.frequencies_khz else None,
         )
-        for number, (told_by, cpus) in enumerate(groups)
-    ]
 
 
 def slower_cpus(kinds: Iterable[CpuKind], allowed: Collection[int]) -> list[int]:
@@ -126,6 +141,12 @@ def _monitored(root: Path, online: Iterable[int]) -> dict[int, str]:
         cpus = attempt({}, "", partial(read_cpu_list, root / f"sys/devices/{name}/cpus"))
         found |= dict.fromkeys(cpus or (), name)
     return found if found.keys() >= set(online) else {}
+
+
+def _by_monitor(online: Iterable[int], monitored: Mapping[int, str]) -> dict[str, list[int]]:
+    """All CPUs under "" where they have no monitors."""
+    names = _MONITORS if monitored else ("",)
+    return {name: [cpu for cpu in online if monitored.get(cpu, "") == name] for name in names}
 
 
 def _of_each(folder: Path, cpus: Iterable[int], name: str) -> dict[int, int]:
