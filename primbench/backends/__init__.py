@@ -151,9 +151,14 @@ def best_available(having_kernels: Sequence[str], name: str | None, device: str 
                 return open_backend(candidate, kind)
             except BackendUnavailable as refusal:
                 refusals.append(str(refusal))
-    others = () if name else (other for other in names() if other in having_kernels and missing(other))
-    absent = (f"{other}: {missing(other)}" for other in others)
-    raise BackendUnavailable("; ".join([*refusals, *absent]) or f"no backend reaches {device or 'any device'}")
+    if not name:
+        refusals += _not_installed(having_kernels)
+    raise BackendUnavailable("; ".join(refusals) or f"no backend reaches {device or 'any device'}")
+
+
+def _not_installed(having_kernels: Sequence[str]) -> list[str]:
+    """Each with what to install."""
+    return [f"{name}: {reason}" for name in names() if name in having_kernels and (reason := missing(name))]
 
 
 def _module(name: str) -> Any:

@@ -63,20 +63,18 @@ def meet(listener: socket.socket, secret: bytes, ranks: Collection[int], number:
     not come.
     """
     deadline, found = time.monotonic() + COME_TIMEOUT_S, dict[int, Channel]()
-    try:
+    with contextlib.ExitStack() as unless_all_come:
         with _Guests(listener, secret) as guests:
             while absent := [rank for rank in ranks if rank not in found]:
                 if time.monotonic() > deadline:
                     raise WorkerError(f"rank {absent[0]} did not come within {COME_TIMEOUT_S:g} s")
                 for hello, channel in guests.known(deadline):
-                    if hello.number == number and hello.rank in absent and hello.rank not in found:
+                    if hello.number == number and hello.rank in {*ranks} - found.keys():
                         found[hello.rank] = channel
+                        unless_all_come.callback(channel.close)
                     else:
                         channel.close()
-    except BaseException:
-        for channel in found.values():
-            channel.close()
-        raise
+        unless_all_come.pop_all()
     return [found[rank] for rank in ranks]
 
 

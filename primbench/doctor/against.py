@@ -103,16 +103,20 @@ def _word(field: str, value: Any) -> str:
     if isinstance(value, list):
         numbers = all(isinstance(each, int) for each in value)
         return (format_cpu_list(value) if numbers else ", ".join(map(str, value))) or "none"
+    return _amount(field, value) if isinstance(value, int | float) else str(value)
+
+
+def _amount(field: str, value: float) -> str:
+    """In the unit that the field's name ends in."""
     if field.endswith("_bytes") and isinstance(value, int):
         return format_bytes(value)
-    return format_time(value) if field.endswith("_s") and isinstance(value, int | float) else str(value)
+    return format_time(value) if field.endswith("_s") else str(value)
 
 
 def _namespaces(here: Place, there: Place, name: str) -> Iterator[Finding]:
     """Identities mean something within one kernel only: two places that see one GPU are on one."""
     ours, theirs = here.environment.confinement.namespaces or {}, there.environment.confinement.namespaces or {}
-    uuids = [{gpu.uuid for gpu in place.gpus if gpu.uuid} for place in (here, there)]
-    if uuids[0].isdisjoint(uuids[1]):
+    if not _see_one_gpu(here, there):
         return
     for kind, (option, effect) in NAMESPACES.items():
         if kind in ours and kind in theirs and ours[kind] != theirs[kind]:
@@ -124,3 +128,8 @@ def _namespaces(here: Place, there: Place, name: str) -> Iterator[Finding]:
                 distorts=["collective"],
                 advice=f"where one job spans both, start both by `docker run {option}` or `podman run {option}`",
             )
+
+
+def _see_one_gpu(here: Place, there: Place) -> bool:
+    ours, theirs = ({gpu.uuid for gpu in place.gpus if gpu.uuid} for place in (here, there))
+    return not ours.isdisjoint(theirs)

@@ -10,9 +10,10 @@ from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from primbench.doctor.place import Place
+    from primbench.system.cores import CpuKind
 
 RANK = 4
 
@@ -63,11 +64,15 @@ def cpu_quota(place: Place) -> Iterator[Finding]:
 def cpus_allowed(place: Place) -> Iterator[Finding]:
     """Whether the CPUs that threads may run on belong together."""
     yield from unseen("cpus-allowed", place.topology, "nodes", "packages")
-    limits, machine = place.environment.limits, place.environment.machine
-    allowed = set(limits.cpus_allowed)
+    yield from _of_several_nodes(place)
+    yield from _parts_of_cores(place)
+
+
+def _of_several_nodes(place: Place) -> Iterator[Finding]:
+    allowed, there = set(place.environment.limits.cpus_allowed), place.environment.machine.cpus_total
     spanned = [node.id for node in place.nodes if allowed & set(node.cpus)]
     if len(spanned) > 1:
-        cut = machine.cpus_total is not None and len(allowed) < machine.cpus_total
+        cut = there is not None and len(allowed) < there
         yield Finding(
             check="cpus-allowed",
             severity="warning" if cut else "note",
@@ -79,6 +84,10 @@ def cpus_allowed(place: Place) -> Iterator[Finding]:
                 engine="--cpuset-cpus and --cpuset-mems of one node",
             ),
         )
+
+
+def _parts_of_cores(place: Place) -> Iterator[Finding]:
+    allowed = set(place.environment.limits.cpus_allowed)
     cores = [core for package in place.topology.packages or [] for core in package.cores]
     shared = [core for core in cores if allowed & set(core) and not allowed.issuperset(core)]
     if shared:
@@ -97,9 +106,9 @@ def cpu_kinds(place: Place) -> Iterator[Finding]:
     """Whether threads may land on CPUs that are slower than others."""
     machine = place.environment.machine
     yield from unseen("cpu-kinds", machine, "cpu_kinds")
-    allowed = set(place.environment.limits.cpus_allowed)
-    there = {kind.name: sorted(allowed & set(kind.cpus)) for kind in machine.cpu_kinds or []}
-    within = {name: format_cpu_list(cpus) for name, cpus in there.items() if cpus}
+    allowed, kinds = set(place.environment.limits.cpus_allowed), machine.cpu_kinds or []
+    there = _by_kind(kinds, allowed)
+    within = {name: cpus for name, cpus in there.items() if cpus}
     evidence = [f"{name}: CPUs {cpus} of those allowed" for name, cpus in within.items()]
     evidence += [f"{name}: none of those allowed" for name in there if name not in within]
     if len(within) > 1:
@@ -112,7 +121,7 @@ def cpu_kinds(place: Place) -> Iterator[Finding]:
             distorts=["launch", "copy", "everything on the CPU"],
             advice=f"measure with --cpu-kind {quickest}, or let the cpuset hold CPUs of one kind: {within[quickest]}",
         )
-    elif within and next(iter(there)) not in within:
+    elif within and kinds[0].name not in within:
         yield Finding(
             check="cpu-kinds",
             severity="warning",
@@ -121,9 +130,14 @@ def cpu_kinds(place: Place) -> Iterator[Finding]:
             distorts=["launch", "copy", "everything on the CPU"],
             advice=place.advice(
                 "let the cpuset or affinity hold quicker CPUs",
-                engine=f"--cpuset-cpus {format_cpu_list((machine.cpu_kinds or [])[0].cpus)}",
+                engine=f"--cpuset-cpus {format_cpu_list(kinds[0].cpus)}",
             ),
         )
+
+
+def _by_kind(kinds: Iterable[CpuKind], allowed: set[int]) -> dict[str, str]:
+    """Which of the allowed CPUs are of a kind, "" where none is."""
+    return {kind.name: format_cpu_list(allowed & set(kind.cpus)) for kind in kinds}
 
 
 def cpu_contention(place: Place) -> Iterator[Finding]:
@@ -189,12 +203,11 @@ def clock(place: Place) -> Iterator[Finding]:
     """Whether reading the clock costs about nothing."""
     machine = place.environment.machine
     yield from unseen("clock", machine, "clocksource", "clock_s", "clock_resolution_s")
-    slow = machine.clock_s is not None and machine.clock_s > SLOW_CLOCK_S
-    coarse = machine.clock_resolution_s is not None and machine.clock_resolution_s > COARSE_CLOCK_S
+    bad = _exceeds(machine.clock_s, SLOW_CLOCK_S) or _exceeds(machine.clock_resolution_s, COARSE_CLOCK_S)
     unusual = machine.architecture == "x86_64" and machine.clocksource not in (None, "tsc")
-    if not (slow or coarse or unusual):
+    if not (bad or unusual):
         return
-    quick = machine.clocksource in QUICK_CLOCK_SOURCES and not (slow or coarse)
+    quick = machine.clocksource in QUICK_CLOCK_SOURCES and not bad
     yield Finding(
         check="clock",
         severity="note" if quick else "warning",
@@ -211,6 +224,10 @@ def clock(place: Place) -> Iterator[Finding]:
         else "on the host, see why the kernel left the tsc (dmesg | grep -i clocksource), or boot with tsc=reliable "
         "where its maker vouches for it",
     )
+
+
+def _exceeds(reading_s: float | None, limit_s: float) -> bool:
+    return reading_s is not None and reading_s > limit_s
 
 
 def threads(place: Place) -> Iterator[Finding]:

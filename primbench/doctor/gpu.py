@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.doctor.finding import Finding, listed, unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from primbench.doctor.place import Place
 
@@ -81,11 +81,7 @@ def gpu_files(place: Place) -> Iterator[Finding]:
     yield from unseen("gpu-files", devices, "gpu_files")
     if not place.gpus or devices.gpu_files is None or WSL_FILE in devices.gpu_files:
         return
-    boards = {gpu.pci_address for gpu in place.gpus if gpu.pci_address}
-    numbered = [path for path in devices.gpu_files if GPU_FILE.fullmatch(path)]
-    lacking = [f"{len(boards) - len(numbered)} of /dev/nvidia0, ..."] if len(numbered) < len(boards) else []
-    lacking += [] if any(path.endswith("/nvidia-uvm") for path in devices.gpu_files) else ["/dev/nvidia-uvm"]
-    if lacking:
+    if lacking := _lacking_files(place, devices.gpu_files):
         yield Finding(
             check="gpu-files",
             severity="problem" if place.in_container else "warning",
@@ -97,6 +93,13 @@ def gpu_files(place: Place) -> Iterator[Finding]:
             ),
             fix=["nvidia-modprobe -u -c 0"],
         )
+
+
+def _lacking_files(place: Place, there: Sequence[str]) -> list[str]:
+    boards = {gpu.pci_address for gpu in place.gpus if gpu.pci_address}
+    numbered = [path for path in there if GPU_FILE.fullmatch(path)]
+    lacking = [f"{len(boards) - len(numbered)} of /dev/nvidia0, ..."] if len(numbered) < len(boards) else []
+    return lacking + ([] if any(path.endswith("/nvidia-uvm") for path in there) else ["/dev/nvidia-uvm"])
 
 
 def driver_capabilities(place: Place) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from primbench.doctor.place import Place
+    from primbench.numa.topology import Node
 
 RANK = 3
 
@@ -29,29 +30,32 @@ def gpu_node(place: Place) -> Iterator[Finding]:
 
 
 def _far_nodes(place: Place) -> Iterator[Finding]:
-    allowed = set(place.environment.limits.cpus_allowed)
-    near = {
-        node.id: [gpu.device for gpu in place.gpu_places if node.id in (gpu.node_by_sysfs, gpu.node_by_nvml)]
-        for node in place.nodes
-    }
-    far = [node for node in place.nodes if node.cpus and allowed.isdisjoint(node.cpus) and near[node.id]]
+    allowed = place.environment.limits.cpus_allowed
+    far = [(node, _devices_on(node, place)) for node in place.nodes if node.cpus and not {*allowed} & {*node.cpus}]
+    far = [(node, devices) for node, devices in far if devices]
     if far:
+        nearest, _ = far[0]
         yield Finding(
             check="gpu-node",
             severity="warning",
-            summary=f"no thread may run beside {listed([device for node in far for device in near[node.id]])}",
-            evidence=[f"node {node.id}: {listed(near[node.id])}, CPUs {format_cpu_list(node.cpus)}" for node in far]
+            summary=f"no thread may run beside {listed([device for _, devices in far for device in devices])}",
+            evidence=[f"node {node.id}: {listed(devices)}, CPUs {format_cpu_list(node.cpus)}" for node, devices in far]
             + [f"CPUs allowed: {format_cpu_list(allowed)}"],
             distorts=["launch", "copy"],
             advice=place.advice(
                 "give the job CPUs of that node, or GPUs of its own",
-                engine=f"--cpuset-cpus {format_cpu_list(far[0].cpus)} --cpuset-mems {far[0].id}",
+                engine=f"--cpuset-cpus {format_cpu_list(nearest.cpus)} --cpuset-mems {nearest.id}",
             ),
         )
 
 
+def _devices_on(node: Node, place: Place) -> list[str]:
+    """By what the kernel or the driver says."""
+    return [gpu.device for gpu in place.gpu_places if node.id in (gpu.node_by_sysfs, gpu.node_by_nvml)]
+
+
 def _unknown_nodes(place: Place) -> Iterator[Finding]:
-    unknown = [gpu for gpu in place.gpu_places if gpu.node_by_sysfs is None and gpu.node_by_nvml is None]
+    unknown = [gpu for gpu in place.gpu_places if (gpu.node_by_sysfs, gpu.node_by_nvml) == (None, None)]
     has_nodes = len(place.nodes) > 1
     if unknown and (has_nodes or len(place.gpu_places) > 1):
         yield Finding(
@@ -118,11 +122,10 @@ def iommu(place: Place) -> Iterator[Finding]:
 
 def visible_devices(place: Place) -> Iterator[Finding]:
     """Whether a subset of GPUs was chosen in the way that once made launches dearer."""
-    devices = place.environment.devices
     chosen = place.environment.software.variables.get("CUDA_VISIBLE_DEVICES")
-    driver = devices.driver_version or next((gpu.driver_version for gpu in place.gpus if gpu.driver_version), None)
-    number = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", driver or "")
-    boards = [path for path in devices.gpu_files or [] if GPU_FILE.fullmatch(path)]
+    driver = _driver_version(place)
+    number = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", driver)
+    boards = [path for path in place.environment.devices.gpu_files or [] if GPU_FILE.fullmatch(path)]
     if not chosen or number is None or len(chosen.split(",")) >= len(boards):
         return
     if (int(number[1]), int(number[2])) < QUICK_SUBSETS:
@@ -137,3 +140,9 @@ def visible_devices(place: Place) -> Iterator[Finding]:
                 engine="--gpus device=UUID",
             ),
         )
+
+
+def _driver_version(place: Place) -> str:
+    """Empty where it is not known."""
+    of_gpus = (gpu.driver_version for gpu in place.gpus)
+    return next(filter(None, (place.environment.devices.driver_version, *of_gpus)), "")

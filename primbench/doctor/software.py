@@ -15,6 +15,7 @@ from primbench.environment.libraries import is_at_work, is_c_library
 
 if TYPE_CHECKING:
     from primbench.doctor.place import Place
+    from primbench.environment.software import Software
 
 RANK = 7
 
@@ -42,12 +43,17 @@ def preloads(place: Place) -> Iterator[Finding]:
     software = place.environment.software
     yield from unseen("preloads", software, "preloads", "providers")
     malloc = (software.providers or {}).get("malloc")
-    first = {file.path: where for where, files in (software.preloads or {}).items() for file in files}
+    first = _preloaded(software)
     for path, where in first.items():
         brings = ", and malloc comes from it" if malloc is not None and malloc.path == path else ""
         yield _other_functions(f"{path} is put before all other libraries by {where}{brings}", where)
     if malloc is not None and malloc.path not in first and not is_c_library(malloc):
         yield _other_functions(f"malloc comes from {malloc.path}, not from the C library", "dladdr() of malloc")
+
+
+def _preloaded(software: Software) -> dict[str, str]:
+    """Path -> what puts it first."""
+    return {file.path: where for where, files in (software.preloads or {}).items() for file in files}
 
 
 def _other_functions(summary: str, where: str) -> Finding:

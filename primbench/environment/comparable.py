@@ -43,15 +43,25 @@ def _within(kind: Any, meaning: Meaning | None, rest: str) -> Meaning | None:
     if not rest:
         return meaning
     if rest.startswith("[") and meaning is not None:
-        of_element = meaning.entry if isinstance(meaning.entry, Meaning) else meaning
         (element,) = typing.get_args(kind)
-        return _within(element, of_element._replace(inside=meaning.inside), rest.partition("]")[2])
+        return _within(element, _of_element(meaning), rest.partition("]")[2])
+    path = rest.removeprefix(".")
     if typing.get_origin(kind) is dict and meaning is not None:
-        key = rest.removeprefix(".")
-        return meaning.entry(key) if callable(meaning.entry) else meaning.entry or meaning
-    name = re.split(r"[.\[]", rest.removeprefix("."), maxsplit=1)[0]
+        return _of_entry(meaning, path)
+    name = re.split(r"[.\[]", path, maxsplit=1)[0]
     of_field, own = _declared(_fields(kind)[name])
-    return _within(of_field, own or (meaning and (meaning.inside or meaning)), rest.removeprefix(".")[len(name) :])
+    return _within(of_field, own or (meaning and (meaning.inside or meaning)), path[len(name) :])
+
+
+def _of_entry(meaning: Meaning, key: str) -> Meaning | None:
+    """What an entry of a dictionary says, where meaning is that of the dictionary."""
+    return meaning.entry(key) if callable(meaning.entry) else meaning.entry or meaning
+
+
+def _of_element(meaning: Meaning) -> Meaning:
+    """What each element of a list says, where meaning is that of the list."""
+    found = meaning.entry if isinstance(meaning.entry, Meaning) else meaning
+    return found._replace(inside=meaning.inside)
 
 
 @functools.cache
@@ -92,22 +102,36 @@ def _loaded(software: Software, other: Software) -> dict[str, Any]:
     missing = dict.fromkeys(unread, "not recorded") | software.missing
     found: dict[str, Any] = {"missing": missing}
     if software.libraries is not None:
-        theirs = other.libraries or {}
-        found["libraries"] = {name: _builds(files, theirs.get(name, [])) for name, files in software.libraries.items()}
+        found["libraries"] = _libraries(software.libraries, other.libraries or {})
     if software.preloads is not None:
-        found["preloads"] = {
-            where: [f"{file.name}, {_build(file)}" for file in files] for where, files in software.preloads.items()
-        }
+        found["preloads"] = _preloads(software.preloads)
     if software.providers is not None:
-        theirs_by = other.providers or {}
-        found["providers"] = {what: _provider(file, theirs_by.get(what)) for what, file in software.providers.items()}
-    if software.blas is not None:
-        found["blas"] = sorted(" ".join(filter(None, [each.name, each.version])) for each in software.blas)
-        chosen = sorted({each.name for each in software.blas if each.architecture})
-        found["kernels"] = {name: _kernels(software.blas, name) for name in chosen}
-    else:
+        found["providers"] = _providers(software.providers, other.providers or {})
+    if software.blas is None:
         missing["kernels"] = missing.get("blas", "not recorded")
-    return found
+        return found
+    return found | _of_blas(software.blas)
+
+
+def _libraries(libraries: dict[str, list[Library]], others: dict[str, list[Library]]) -> dict[str, list[str]]:
+    return {name: _builds(files, others.get(name, [])) for name, files in libraries.items()}
+
+
+def _preloads(preloads: dict[str, list[Library]]) -> dict[str, list[str]]:
+    return {where: [f"{file.name}, {_build(file)}" for file in files] for where, files in preloads.items()}
+
+
+def _providers(providers: dict[str, Library], others: dict[str, Library]) -> dict[str, str]:
+    return {what: _provider(file, others.get(what)) for what, file in providers.items()}
+
+
+def _of_blas(blas: list[Blas]) -> dict[str, Any]:
+    """The libraries, and of each one the kernels that it chose by the CPU."""
+    chosen = sorted({each.name for each in blas if each.architecture})
+    return {
+        "blas": sorted(" ".join(filter(None, [each.name, each.version])) for each in blas),
+        "kernels": {name: _kernels(blas, name) for name in chosen},
+    }
 
 
 def _builds(files: list[Library], others: list[Library]) -> list[str]:
@@ -136,18 +160,20 @@ def _kernels(blas: list[Blas], name: str) -> list[str]:
 
 def _devices(devices: dict[str, Any]) -> dict[str, Any]:
     """GPUs and how many they are. The driver is one for all, and known of them where /proc does not show it."""
-    gpus = None if devices["gpus"] is None else [dict(gpu) for gpu in devices["gpus"]]
-    by_gpu = {name: [gpu.pop(name) for gpu in gpus or []] for name in ("driver_version", "cuda_driver_version")}
-    versions = {name: next(filter(None, values), None) for name, values in by_gpu.items()}
-    missing = dict(devices["missing"])
+    missing, gpus = dict(devices["missing"]), devices["gpus"]
+    versions = _driver_versions(gpus or [])
     if versions["cuda_driver_version"] is None:
         missing["cuda_driver_version"] = "no GPU was asked"
+    versions["driver_version"] = devices["driver_version"] or versions["driver_version"]
+    found = devices | versions | {"gpu_count": None, "missing": missing}
     if gpus is None:
         missing["gpu_count"] = missing.get("gpus", "no GPU was asked")
-    return devices | {
-        "gpus": gpus,
-        "gpu_count": None if gpus is None else len(gpus),
-        "driver_version": devices["driver_version"] or versions["driver_version"],
-        "cuda_driver_version": versions["cuda_driver_version"],
-        "missing": missing,
-    }
+        return found
+    of_themselves = [{name: value for name, value in gpu.items() if name not in versions} for gpu in gpus]
+    return found | {"gpus": of_themselves, "gpu_count": len(gpus)}
+
+
+def _driver_versions(gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """By the first GPU that tells."""
+    names = ("driver_version", "cuda_driver_version")
+    return {name: next((gpu[name] for gpu in gpus if gpu[name]), None) for name in names}

@@ -77,12 +77,16 @@ def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Dif
         _of_same_work(each, idle) if same_work else _of_other_work(each)
         for each in _changes("", comparable(a, b), comparable(b, a))
     ]
-    of_layer = {layer: [each for each in changes if meaning_of(each.field).layer == layer] for layer in get_args(Layer)}
-    if any(each.kind == "differs" for each in of_layer["machine"]):
-        chosen = [each for each in of_layer["stack"] if meaning_of(each.field).by_cpu]
-        of_layer["stack"] = [each for each in of_layer["stack"] if each not in chosen]
-        of_layer["machine"] += chosen
-    return Difference(**{layer: _layer(layer, found) for layer, found in of_layer.items()})
+    return Difference(**{layer: _layer(layer, found) for layer, found in _by_layer(changes).items()})
+
+
+def _by_layer(changes: list[Change]) -> dict[Layer, list[Change]]:
+    """What a library chose by the CPU is of the machine where machines differ."""
+    found = {layer: [each for each in changes if meaning_of(each.field).layer == layer] for layer in get_args(Layer)}
+    if any(each.kind == "differs" for each in found["machine"]):
+        found["machine"] += [each for each in found["stack"] if meaning_of(each.field).by_cpu]
+        found["stack"] = [each for each in found["stack"] if not meaning_of(each.field).by_cpu]
+    return found
 
 
 def _layer(name: Layer, changes: list[Change]) -> LayerDifference:
@@ -102,10 +106,14 @@ def _changes(field: str, a: Any, b: Any, why_a: str | None = None, why_b: str | 
         for number, (left, right) in enumerate(itertools.zip_longest(a, b)):
             yield from _changes(f"{field}[{number}]", left, right)
     else:
-        reasons = [why for value, why in ((a, why_a), (b, why_b)) if value is None and why]
-        if a != b or len(reasons) == 1:
-            kind = _kind(meaning_of(field), a, b, unknown=bool(reasons))
-            yield Change(field=field, kind=kind, a=a, b=b, reason=reasons[0] if reasons else None)
+        yield from _changes_of_value(field, a, b, why_a, why_b)
+
+
+def _changes_of_value(field: str, a: Any, b: Any, why_a: str | None, why_b: str | None) -> Iterator[Change]:
+    reasons = [why for value, why in ((a, why_a), (b, why_b)) if value is None and why]
+    if a != b or len(reasons) == 1:
+        kind = _kind(meaning_of(field), a, b, unknown=bool(reasons))
+        yield Change(field=field, kind=kind, a=a, b=b, reason=reasons[0] if reasons else None)
 
 
 def _kind(meaning: Meaning, a: Any, b: Any, *, unknown: bool) -> Kind:

@@ -120,16 +120,20 @@ def far_cpus(device: str, root: Path = Path("/")) -> tuple[int, ...]:
     nodes = [node for node in memory_nodes(root) if node.cpus]
     if len(nodes) < 2:
         raise LookupError("this machine has CPUs on one memory node alone")
+    near, own = _node_of(device, root), os.sched_getaffinity(0)
+    for node in nodes:
+        if node.id != near and (reachable := own & set(node.cpus)):
+            return tuple(sorted(reachable))
+    raise LookupError(f"this process may run on CPUs {format_cpu_list(own)} alone")
+
+
+def _node_of(device: str, root: Path) -> int:
     if device == "cpu":
         raise LookupError("a CPU run has no device, of whose node it could be another")
-    near = node_of_pci(nvml.pci_address(device), root)
-    if near is None:
-        raise LookupError(f"the kernel does not know the node of {device}")
-    reachable = [set(node.cpus) & os.sched_getaffinity(0) for node in nodes if node.id != near]
-    found = next((cpus for cpus in reachable if cpus), None)
+    found = node_of_pci(nvml.pci_address(device), root)
     if found is None:
-        raise LookupError(f"this process may run on CPUs {format_cpu_list(os.sched_getaffinity(0))} alone")
-    return tuple(sorted(found))
+        raise LookupError(f"the kernel does not know the node of {device}")
+    return found
 
 
 def build_up(
@@ -184,12 +188,16 @@ class Waterfall(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wholes(self) -> dict[str, ArmComparison]:
         """The container as it is without options, and the one with all that was asked for beyond, against the host."""
-        measured = {step.arm.name for step in self.steps}
-        arms = [arm for arm in self.comparison.arms if arm.name in measured]
-        beyond = [arm.name for arm in arms if arm.name in BEYOND]
+        arms = self._measured()
         usual = [arm for arm in arms if arm.name not in BEYOND]
         found = {"all of it": usual[-1]} if usual else {}
-        return found | ({f"all of it and {', '.join(beyond)}": arms[-1]} if beyond else {})
+        if beyond := [arm.name for arm in arms if arm.name in BEYOND]:
+            found[f"all of it and {', '.join(beyond)}"] = arms[-1]
+        return found
+
+    def _measured(self) -> list[ArmComparison]:
+        names = {step.arm.name for step in self.steps}
+        return [arm for arm in self.comparison.arms if arm.name in names]
 
 
 def waterfall(results: Results, comparison: Comparison) -> Waterfall:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -64,17 +65,10 @@ def analyse(
 
 
 def _cells(axes: Axes, kind: str, records: Sequence[Record]) -> list[Cell]:
-    places = [
-        (cpu_node, memory_node)
-        for cpu_node in axes.cpu_nodes
-        for memory_node in ([None] if kind == LAUNCH else axes.memory_nodes)
-    ]
+    places = itertools.product(axes.cpu_nodes, [None] if kind == LAUNCH else axes.memory_nodes)
     of_place: dict[tuple[int | None, int | None], list[Record]] = {}
     for record in records:
-        memory = record.case.labels.get("memory_node")
-        of_place.setdefault((record.case.placement.cpu_node, None if memory is None else int(memory)), []).append(
-            record
-        )
+        of_place.setdefault((record.case.placement.cpu_node, _memory_node(record)), []).append(record)
     cells = [_cell(axes, *place, of_place.get(place, [])) for place in places]
     timed = [cell for cell in cells if cell.median_s]
     if not timed:
@@ -83,31 +77,42 @@ def _cells(axes: Axes, kind: str, records: Sequence[Record]) -> list[Cell]:
     return [_beside(cell, nearest) for cell in cells]
 
 
+def _memory_node(record: Record) -> int | None:
+    found = record.case.labels.get("memory_node")
+    return None if found is None else int(found)
+
+
 def _cell(axes: Axes, cpu_node: int, memory_node: int | None, records: Sequence[Record]) -> Cell:
-    times_s, rates, reasons = {}, [], []
-    disturbed = {}
+    timed, times_s, reasons = [], {}, []
     for record in records:
         reason = _why_not(record)
         time_s = None if reason else _time_s(record)
         if time_s is None:
             reasons.append(reason or "not timed")
             continue
+        timed.append(record)
         times_s[record.case.process] = time_s
-        if record.disturbances:
-            disturbed[record.case.process] = record.disturbances
-        if record.measurement and record.measurement.bytes_per_s is not None:
-            rates.append(record.measurement.bytes_per_s)
     if not records:
         reasons = [axes.refusal(cpu_node, memory_node) or "not measured"]
     return Cell(
         cpu_node=cpu_node,
         memory_node=memory_node,
         times_s=times_s,
-        median_s=stats.quantile(list(times_s.values()), 0.5) if times_s else None,
-        bytes_per_s=stats.quantile(rates, 0.5) if rates else None,
+        median_s=_median(times_s.values()),
+        bytes_per_s=_median(map(_bytes_per_s, timed)),
         reason="; ".join(dict.fromkeys(reasons)) or None,
-        disturbed=disturbed,
+        disturbed={record.case.process: record.disturbances for record in timed if record.disturbances},
     )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """Of those that are known."""
+    known = [value for value in values if value is not None]
+    return stats.quantile(known, 0.5) if known else None
+
+
+def _bytes_per_s(record: Record) -> float | None:
+    return record.measurement.bytes_per_s if record.measurement else None
 
 
 def _why_not(record: Record) -> str | None:
@@ -150,12 +155,16 @@ def _nearness(axes: Axes, topology: Topology, matrices: Sequence[Matrix]) -> Ite
             yield _of_gpu(axes, topology, gpus.get(device, GpuPlace(device=device)), of_kind)
             continue
         for cpu_node in axes.cpu_nodes:
-            looks = [
-                _look(axes, by, {kind: [cell for cell in of_kind.get(kind, []) if cell.cpu_node == cpu_node]})
-                for by, kind in (("loads", CHASE), ("copies", HOST_COPY))
-            ]
-            said = {"distances": _closest(topology, axes, cpu_node)}
-            yield _nearest(topology, f"CPU node {cpu_node}", said, looks)
+            yield _of_cpus(axes, topology, cpu_node, of_kind)
+
+
+def _of_cpus(axes: Axes, topology: Topology, cpu_node: int, of_kind: Mapping[str, list[Cell]]) -> Nearness:
+    looks = [
+        _look(axes, by, {kind: [cell for cell in of_kind.get(kind, []) if cell.cpu_node == cpu_node]})
+        for by, kind in (("loads", CHASE), ("copies", HOST_COPY))
+    ]
+    said = {"distances": _closest(topology, axes, cpu_node)}
+    return _nearest(topology, f"CPU node {cpu_node}", said, looks)
 
 
 def _of_gpu(axes: Axes, topology: Topology, place: GpuPlace, of_kind: Mapping[str, list[Cell]]) -> Nearness:
@@ -176,13 +185,7 @@ def _closest(topology: Topology, axes: Axes, cpu_node: int) -> int | None:
 
 
 def _nearest(topology: Topology, subject: str, said: dict[str, int | None], looks: list[Look]) -> Nearness:
-    """Copies may be nearest to memory without CPUs where launches, and the system, can only name a node with some."""
-    named = [look.node for look in looks if look.node is not None]
-    node = named[0] if named and not _apart(topology, named) else None
-    reason = None
-    if node is None:
-        given = (f"{look.by}: {f'node {look.node}' if look.node is not None else look.reason}" for look in looks)
-        reason = "; ".join(given)
+    node = _agreed(topology, looks)
     told = said | {"measurement": node}
     known = {who: number for who, number in told.items() if number is not None}
     words = ", ".join(f"{who} says node {number}" for who, number in known.items())
@@ -192,9 +195,19 @@ def _nearest(topology: Topology, subject: str, said: dict[str, int | None], look
         looks=looks,
         node=node,
         initiators=[] if node is None else sorted((_cpu_nodes(topology, node) or set()) - {node}),
-        reason=reason,
+        reason=_what_each_says(looks) if node is None else None,
         disagreement=words if _apart(topology, known.values()) else None,
     )
+
+
+def _agreed(topology: Topology, looks: Iterable[Look]) -> int | None:
+    """Copies may be nearest to memory without CPUs where launches, and the system, can only name a node with some."""
+    named = [look.node for look in looks if look.node is not None]
+    return named[0] if named and not _apart(topology, named) else None
+
+
+def _what_each_says(looks: Iterable[Look]) -> str:
+    return "; ".join(f"{look.by}: {f'node {look.node}' if look.node is not None else look.reason}" for look in looks)
 
 
 def _apart(topology: Topology, nodes: Iterable[int]) -> bool:
@@ -219,21 +232,26 @@ def _look(axes: Axes, by: str, of_kind: Mapping[str, Collection[Cell]]) -> Look:
     nodes = sorted({node for group in groups for node in group})
     if len(nodes) < 2:
         return Look(by=by, reason="one node has times" if nodes else "no node has times")
-    times = _times_s([group for group in groups if len(group) == len(nodes)], nodes)
+    times = _times_s(groups, nodes)
     if not times:
         return Look(by=by, reason="no round has times of all nodes")
-    nearest = min(nodes, key=lambda node: _mean(times[node]))
-    contrasts = [
-        Contrast(node=node, ratio=found.ratio, low=found.low, high=found.high)
-        for node in nodes
-        if node != nearest
-        for found in [stats.paired_ratio(times[node], times[nearest], LOOKS_CONFIDENCE)]
-    ]
+    return _compared(by, times)
+
+
+def _compared(by: str, times: Mapping[int, list[float]]) -> Look:
+    """times: of each node, round by round, in seconds."""
+    nearest = min(times, key=lambda node: _mean(times[node]))
+    contrasts = [_contrast(node, times[node], times[nearest]) for node in times if node != nearest]
     if len(times[nearest]) == 1:
         return Look(by=by, contrasts=contrasts, reason="one round, which has no interval")
     if all(contrast.low is not None and contrast.low > 1 for contrast in contrasts):
         return Look(by=by, contrasts=contrasts, node=nearest)
     return Look(by=by, contrasts=contrasts, reason="nodes cannot be told apart")
+
+
+def _contrast(node: int, times_s: Sequence[float], nearest_s: Sequence[float]) -> Contrast:
+    found = stats.paired_ratio(times_s, nearest_s, LOOKS_CONFIDENCE)
+    return Contrast(node=node, ratio=found.ratio, low=found.low, high=found.high)
 
 
 def _groups(axes: Axes, of_kind: Mapping[str, Collection[Cell]]) -> list[Group]:
@@ -246,12 +264,13 @@ def _groups(axes: Axes, of_kind: Mapping[str, Collection[Cell]]) -> list[Group]:
 
 
 def _times_s(groups: Sequence[Group], nodes: Sequence[int]) -> dict[int, list[float]]:
-    """Each node's mean over groups, round by round of those that have all of them; {} where there is none."""
-    rounds = [set(times) for group in groups for times in group.values()]
+    """Each node's mean over the groups with all nodes, round by round of those that all have; {} where none is."""
+    whole = [group for group in groups if len(group) == len(nodes)]
+    rounds = [set(times) for group in whole for times in group.values()]
     common = sorted(set.intersection(*rounds)) if rounds else []
     if not common:
         return {}
-    return {node: [_mean([group[node][number] for group in groups]) for number in common] for node in nodes}
+    return {node: [_mean([group[node][number] for group in whole]) for number in common] for node in nodes}
 
 
 def _mean(times_s: Sequence[float]) -> float:

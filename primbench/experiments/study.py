@@ -39,12 +39,16 @@ def having(backends: Sequence[str], arms: Sequence[Arm]) -> tuple[list[Arm], str
 
     On this machine's files is what is installed here, in an image anything. All arms, where none has one.
     """
-    absent = [f"--backend {name}: {reason}" for name in backends if name != ALL and (reason := missing(name))]
+    absent = _not_installed(backends)
     inside = [arm for arm in arms if not arm.on_host_root]
-    if not absent or not inside or len(inside) == len(arms):
+    outside = [arm.name for arm in arms if arm.on_host_root]
+    if not (absent and inside and outside):
         return list(arms), None
-    out = ", ".join(arm.name for arm in arms if arm.on_host_root)
-    return inside, f"{'; '.join(absent)}: {out} {'is' if ',' not in out else 'are'} left out"
+    return inside, f"{'; '.join(absent)}: {', '.join(outside)} {'is' if len(outside) == 1 else 'are'} left out"
+
+
+def _not_installed(backends: Sequence[str]) -> list[str]:
+    return [f"--backend {name}: {reason}" for name in backends if name != ALL and (reason := missing(name))]
 
 
 def check_arms(arms: Sequence[Arm]) -> None:
@@ -125,11 +129,16 @@ def to_run(
         if time_budget_s is not None and longest_s and started + longest_s > began + time_budget_s:
             return
         yield from plan(study.arms, study.cases, [pair], study.seed)
-        ran = _arms_that_ran(record for record in found.records if record.case.process == pair)
-        if len(ran) < 2 or study.arms[0].name not in _arms_that_ran(found.records[held:]):
+        if not _is_comparable(study, found.records[held:], pair):
             return
         longest_s = max(longest_s, clock() - started)
         pair, whole = pair + 1, whole + 1
+
+
+def _is_comparable(study: Study, records: Sequence[Record], pair: int) -> bool:
+    """Whether two arms ran in the pair, and the baseline in any. records: of all pairs since the study goes on."""
+    ran = _arms_that_ran(record for record in records if record.case.process == pair)
+    return len(ran) > 1 and study.arms[0].name in _arms_that_ran(records)
 
 
 def _arms_that_ran(records: Iterable[Record]) -> set[str]:

@@ -77,16 +77,20 @@ def _of_cpu(samples: Samples | None) -> Iterator[str]:
 def _of_gpu(gpu: GpuReading) -> Iterator[str]:
     for process in gpu.foreign_processes or ():
         yield _held_by(process)
+    yield from _of_gpu_clocks(gpu)
+    if gpu.pcie_replays:
+        yield f"PCIe replays: {gpu.pcie_replays}"
+    if gpu.ecc_errors_uncorrected:
+        yield f"uncorrected ECC errors: {gpu.ecc_errors_uncorrected}"
+
+
+def _of_gpu_clocks(gpu: GpuReading) -> Iterator[str]:
     reasons = [reason for reason in gpu.clocks_event_reasons or () if reason not in ORDINARY_REASONS]
     if reasons:
         yield f"clocks held back by: {', '.join(reasons)}"
     for policy, held_s in (gpu.held_back_s or {}).items():
         if held_s > 0 and policy != ORDINARY_POLICY:
             yield f"clocks held back for {format_time(held_s)} by policy: {policy}"
-    if gpu.pcie_replays:
-        yield f"PCIe replays: {gpu.pcie_replays}"
-    if gpu.ecc_errors_uncorrected:
-        yield f"uncorrected ECC errors: {gpu.ecc_errors_uncorrected}"
 
 
 def _held_by(process: GpuProcess) -> str:

@@ -31,12 +31,17 @@ _SEARCHED = ("PYTHONPATH", "LD_LIBRARY_PATH")
 
 def bound_folders(root: Path = Path("/")) -> list[Path]:
     """Everything at the top but what is a container's own, and what Python needs from elsewhere; none in another."""
-    top = {Path("/") / each.name for each in os.scandir(root) if each.is_dir(follow_symlinks=False)}
-    top = {folder for folder in top if folder.name not in _LEFT_OUT}
-    needed = {sys.prefix, sys.base_prefix, str(Path(primbench.__file__).parents[1])}
-    needed |= {folder for name in _SEARCHED for folder in os.environ.get(name, "").split(":") if folder}
-    folders = top | {Path(folder) for folder in needed if os.path.isabs(folder) and os.path.isdir(folder)}
+    top = {each.name for each in os.scandir(root) if each.is_dir(follow_symlinks=False)}
+    folders = {Path("/") / name for name in top - _LEFT_OUT} | _of_python()
     return sorted(folder for folder in folders if folder != Path("/") and not folders & set(folder.parents))
+
+
+def _of_python() -> set[Path]:
+    """Where this Python, primbench and what either is told to look through are."""
+    needed = {sys.prefix, sys.base_prefix, str(Path(primbench.__file__).parents[1])}
+    for name in _SEARCHED:
+        needed |= {*os.environ.get(name, "").split(":")}
+    return {Path(folder) for folder in needed if os.path.isabs(folder) and os.path.isdir(folder)}
 
 
 def mounted_below(folders: Iterable[Path], root: Path = Path("/")) -> list[Path]:

@@ -52,18 +52,21 @@ def module(arm: Arm) -> list[str]:
 def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """All that is in the worker's environment, the same in every runtime but for what the runtime itself sets.
 
-    In an image of its own paths of this machine mean nothing: variables that hold one stay out. folder: the launch's.
+    folder: the launch's.
     """
-    passed = {name: value for name, value in environ.items() if is_for_libraries(name)}
-    if arm.on_host_root:
-        passed |= {name: environ[name] for name in _OF_THE_HOST if name in environ}
-        passed |= {name: str(caches(folder) / name) for name in _CACHES}
-    else:
-        passed = {name: value for name, value in passed.items() if "/" not in value}
     links = ",".join(os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES)
     given = {name: environ[name] for name in arm.passed}
     told = {"PRIMBENCH_RUNTIME": arm.runtime, "PRIMBENCH_HOST_NAMESPACES": links}
-    return dict(sorted((passed | arm.variables | given | told).items()))
+    return dict(sorted((_inherited(arm, folder, environ) | arm.variables | given | told).items()))
+
+
+def _inherited(arm: Arm, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """In an image of its own paths of this machine mean nothing: variables that hold one stay out."""
+    of_libraries = {name: value for name, value in environ.items() if is_for_libraries(name)}
+    if not arm.on_host_root:
+        return {name: value for name, value in of_libraries.items() if "/" not in value}
+    of_host = {name: environ[name] for name in _OF_THE_HOST if name in environ}
+    return of_libraries | of_host | {name: str(caches(folder) / name) for name in _CACHES}
 
 
 def env_options(arm: Arm, inside: Mapping[str, str]) -> list[str]:

@@ -87,26 +87,7 @@ def configuration(
     arm: Arm, folder: Path, tree: Path, name: str, command: Sequence[str], on_create: Sequence[str], *, gpus: bool
 ) -> dict[str, Any]:
     """What config.json holds. folder: the launch's. tree: the root. Raises as ``launch`` does."""
-    if arm.network == "private":
-        raise InvalidRequest(f"arm {arm.name}: network=private: {arm.runtime} sets up no network: use none or host")
-    if arm.cgroup == "host" and {"cpus", "cpuset", "mems", "memory_bytes"} & settings_of(arm).keys():
-        raise InvalidRequest(f"arm {arm.name}: cgroup=host: limits need a control group of its own: leave it out")
-    if arm.root == "overlay" and not arm.on_host_root:
-        raise InvalidRequest(f"arm {arm.name}: root=overlay: of the host's files alone: leave out image={arm.image}")
-    separate = ["pid", "mount", "uts"]
-    separate += [] if arm.network == "host" else ["network"]
-    separate += [] if arm.ipc == "host" else ["ipc"]
-    devices = [_device(path) for path in (gpu_files() if gpus else [])]
-    linux: dict[str, Any] = {
-        "namespaces": [{"type": kind} for kind in separate],
-        "devices": devices,
-        "resources": _resources(arm, devices),
-        "cgroupsPath": f"/{name}",
-        "maskedPaths": _MASKED,
-        "readonlyPaths": _READ_ONLY,
-    }
-    if arm.seccomp not in (None, "unconfined"):
-        linux["seccomp"] = _filter(arm)
+    _check(arm)
     environment = [f"{key}={value}" for key, value in ({"PATH": PATH} | variables(arm, folder)).items()]
     return {
         "ociVersion": "1.0.2",
@@ -123,8 +104,36 @@ def configuration(
             "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _capabilities(arm)),
             "noNewPrivileges": arm.no_new_privileges == "yes",
         },
-        "linux": linux,
+        "linux": _linux(arm, name, gpu_files() if gpus else []),
     }
+
+
+def _check(arm: Arm) -> None:
+    if arm.network == "private":
+        raise InvalidRequest(f"arm {arm.name}: network=private: {arm.runtime} sets up no network: use none or host")
+    if arm.cgroup == "host" and {"cpus", "cpuset", "mems", "memory_bytes"} & settings_of(arm).keys():
+        raise InvalidRequest(f"arm {arm.name}: cgroup=host: limits need a control group of its own: leave it out")
+    if arm.root == "overlay" and not arm.on_host_root:
+        raise InvalidRequest(f"arm {arm.name}: root=overlay: of the host's files alone: leave out image={arm.image}")
+
+
+def _linux(arm: Arm, name: str, device_files: Sequence[str]) -> dict[str, Any]:
+    """The part that only Linux has."""
+    separate = ["pid", "mount", "uts"]
+    separate += [] if arm.network == "host" else ["network"]
+    separate += [] if arm.ipc == "host" else ["ipc"]
+    devices = [_device(path) for path in device_files]
+    found: dict[str, Any] = {
+        "namespaces": [{"type": kind} for kind in separate],
+        "devices": devices,
+        "resources": _resources(arm, devices),
+        "cgroupsPath": f"/{name}",
+        "maskedPaths": _MASKED,
+        "readonlyPaths": _READ_ONLY,
+    }
+    if arm.seccomp not in (None, "unconfined"):
+        found["seccomp"] = _filter(arm)
+    return found
 
 
 def _hooks(on_create: Sequence[str], environment: list[str]) -> dict[str, Any]:

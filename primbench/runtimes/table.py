@@ -44,16 +44,20 @@ def check(arm: Arm) -> None:
     runtime = runtime_of(arm)
     if arm.on_host_root and runtime.needs_image:
         raise InvalidRequest(f"arm {arm.name}: {arm.runtime} starts images of its own only: add {runtime.needs_image}")
-    for name in arm.passed:
-        if name not in os.environ:
-            raise InvalidRequest(
-                f"arm {arm.name}: {name} is not set here, and no file keeps its value: set it in the environment"
-            )
+    _check_passed(arm)
     for field, key in settings_of(arm).items():
         if field not in runtime.settings and not (field == "image" and arm.on_host_root):
             able = [name for name, other in known().items() if field in other.settings]
             raise InvalidRequest(
                 f"arm {arm.name}: {arm.runtime} has no {key} of its own; there is one in {', '.join(able)}"
+            )
+
+
+def _check_passed(arm: Arm) -> None:
+    for name in arm.passed:
+        if name not in os.environ:
+            raise InvalidRequest(
+                f"arm {arm.name}: {name} is not set here, and no file keeps its value: set it in the environment"
             )
 
 

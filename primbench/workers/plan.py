@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -51,29 +52,37 @@ def plan(
     primitives = list(dict.fromkeys(problem.primitive for problem, _ in listed))
     _check_backends(primitives, backends, elsewhere=elsewhere)
     places = {primitive: _places(primitive, backends, device, ask) for primitive in primitives}
-    order = list(dict.fromkeys(place for chosen in places.values() for place in chosen))
+    order = _in_order(places)
     once = [
-        Case(
-            primitive=problem.primitive,
-            parameters=problem.on(place[1]).parameters(),
-            backend=place[0],
-            device=place[1],
-            method=method,
-            placement=placement,
-            labels=dict(labels),
-        )
-        for place in order
-        for problem, labels in listed
+        _case(problem, labels, place, method, placement)
+        for place, (problem, labels) in itertools.product(order, listed)
         if place in places[problem.primitive] and _is_for(labels, place[1])
     ]
-    cases = [replace(case, process=process) for process in range(processes) for case in once]
-    if listed and not cases:
-        raise InvalidRequest(_why_none([labels for _, labels in listed], order))
-    return cases
+    if listed and not once:
+        raise InvalidRequest(_why_none(listed, order))
+    return [replace(case, process=process) for process in range(processes) for case in once]
 
 
-def _why_none(labels: Sequence[Mapping[str, str]], order: Sequence[Place]) -> str:
-    asked = sorted({each.get("device", "") for each in labels})
+def _in_order(places: Mapping[str, Iterable[Place]]) -> list[Place]:
+    """Each once. places: of each primitive."""
+    return list(dict.fromkeys(itertools.chain.from_iterable(places.values())))
+
+
+def _case(problem: Problem, labels: Mapping[str, str], place: Place, method: Method, placement: Placement) -> Case:
+    backend, device = place
+    return Case(
+        primitive=problem.primitive,
+        parameters=problem.on(device).parameters(),
+        backend=backend,
+        device=device,
+        method=method,
+        placement=placement,
+        labels=dict(labels),
+    )
+
+
+def _why_none(entries: Iterable[tuple[Problem, Mapping[str, str]]], order: Sequence[Place]) -> str:
+    asked = sorted({labels.get("device", "") for _, labels in entries})
     return f"every entry is for {', '.join(asked)}, this run is on {', '.join(place[1] for place in order)}"
 
 
