@@ -29,14 +29,15 @@ def sampled(
     products = {"forward": _forward, "bwd_data": _bwd_data, "bwd_weights": _bwd_weights}[conv.direction]
     sums, norms = [], []
     for part in np.array_split(flat, max(1, min(len(flat), len(flat) * conv.terms // PART_PRODUCTS))):
-        each = products(conv, first, second, *np.unravel_index(part, shape)).reshape(len(part), -1)
+        each = products(conv, first, second, np.unravel_index(part, shape)).reshape(len(part), -1)
         sums.append(each.sum(axis=1))
         norms.append(np.sqrt(np.einsum("et,et->e", each, each)))
     return np.unravel_index(flat, shape), np.concatenate(sums), np.concatenate(norms)
 
 
-def _forward(conv: Geometry, x: Array, w: Array, n: Array, k: Array, p: Array, q: Array) -> Array:
-    """[elements, c/groups, r, s]"""
+def _forward(conv: Geometry, x: Array, w: Array, index: tuple[Array, ...]) -> Array:
+    """The products that are summed to Y[index]: [elements, c/groups, r, s]."""
+    n, k, p, q = index
     down, across = conv.axes
     channels = conv.c // conv.groups
     c = k[:, None] // (conv.k // conv.groups) * channels + np.arange(channels)
@@ -44,8 +45,9 @@ def _forward(conv: Geometry, x: Array, w: Array, n: Array, k: Array, p: Array, q
     return _picked(x, n[:, None], c, rows, columns) * w[k].astype(np.float64)
 
 
-def _bwd_data(conv: Geometry, dy: Array, w: Array, n: Array, c: Array, h: Array, col: Array) -> Array:
-    """[elements, k/groups, r, s]"""
+def _bwd_data(conv: Geometry, dy: Array, w: Array, index: tuple[Array, ...]) -> Array:
+    """The products that are summed to dX[index]: [elements, k/groups, r, s]."""
+    n, c, h, col = index
     down, across = conv.axes
     filters, channels = conv.k // conv.groups, conv.c // conv.groups
     k = c[:, None] // channels * filters + np.arange(filters)
@@ -54,8 +56,9 @@ def _bwd_data(conv: Geometry, dy: Array, w: Array, n: Array, c: Array, h: Array,
     return _picked(dy, n[:, None], k, rows, columns) * weights
 
 
-def _bwd_weights(conv: Geometry, dy: Array, x: Array, k: Array, c: Array, r: Array, s: Array) -> Array:
-    """[elements, n, p, q]"""
+def _bwd_weights(conv: Geometry, dy: Array, x: Array, index: tuple[Array, ...]) -> Array:
+    """The products that are summed to dW[index]: [elements, n, p, q]."""
+    k, c, r, s = index
     down, across = conv.axes
     channel = k // (conv.k // conv.groups) * (conv.c // conv.groups) + c
     rows = _pixels(down, np.arange(down.outputs), r[:, None])

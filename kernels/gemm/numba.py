@@ -28,7 +28,7 @@ def numba_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     on_cpu = backend.device == "cpu"
     _refuse(problem, on_cpu=on_cpu)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
-    step = _cpu_step(problem, a, b, d, c) if on_cpu else _cuda_step(backend, problem, a, b, d, c)
+    step = _cpu_step(problem, a, b, d, c) if on_cpu else _cuda_step(backend, problem, a, b, d, c=c)
     step()
     backend.synchronize()
     return step
@@ -64,7 +64,7 @@ def _cpu_step(problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:
     return described(step, algorithm=f"2 rows by 4 terms, panels of {K_PANEL} rows of B")
 
 
-def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:
+def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, *, c: Any) -> Step:
     from primbench.kernels.gemm._numba_cuda import compiled
 
     m, n, k = problem.m, problem.n, problem.k

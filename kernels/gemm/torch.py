@@ -22,7 +22,7 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
         _check_int8(problem, on_gpu=on_gpu)
         return lambda: torch._int_mm(a, b, out=c)  # noqa: SLF001 - the only one for int8
     if problem.dtype == "float8_e4m3":
-        return _scaled_mm(torch, backend, problem, a, b, c)
+        return _scaled_mm(backend, problem, a, b, c)
     if problem.alpha == 1 and problem.beta == 0:
         return lambda: torch.mm(a, b, out=c)
     alpha, beta, added = problem.alpha, problem.beta, c if d is None else d
@@ -51,8 +51,10 @@ def _check_int8(problem: Gemm, *, on_gpu: bool) -> None:
         raise UnsupportedCase("torch int8 on a GPU needs m > 16 and n, k multiples of 8")
 
 
-def _scaled_mm(torch: Any, backend: Any, problem: Gemm, a: Any, b: Any, c: Any) -> Step:
+def _scaled_mm(backend: Any, problem: Gemm, a: Any, b: Any, c: Any) -> Step:
     """float8 with scales of 1; cuBLASLt takes it only with the summed dimension contiguous in A and B."""
+    import torch
+
     if problem.trans_a or not problem.trans_b or problem.n % 16 or problem.k % 16:
         raise UnsupportedCase("torch float8_e4m3 needs trans_b=True without trans_a, and n, k multiples of 16")
     if (problem.alpha, problem.beta) != (1.0, 0.0):

@@ -44,8 +44,10 @@ def cudnn_step(backend: Any, problem: Rnn, operands: Operands, algorithm: str) -
         recurrent.forward(addresses)()
         dx = backend.empty(operands.x.shape, problem.dtype)
         addresses = replace(addresses, dx=_at(dx))
-        make = _bwd_data if problem.direction == "bwd_data" else _bwd_weights
-        calls, output, note = make(backend, problem, recurrent, addresses, dx, reserve)
+        if problem.direction == "bwd_data":
+            calls, output, note = _bwd_data(backend, recurrent, addresses, dx, reserve)
+        else:
+            calls, output, note = _bwd_weights(backend, problem, recurrent, addresses, dx)
     else:
         calls, output, note = Pass([recurrent.forward(addresses)], y)
     # The calls have addresses only, and cuDNN refers to descriptors that no call names.
@@ -61,14 +63,14 @@ def cudnn_step(backend: Any, problem: Rnn, operands: Operands, algorithm: str) -
     return described(step, algorithm=f"cuDNN {algorithm}{note}")
 
 
-def _bwd_data(backend: Any, problem: Rnn, recurrent: Recurrent, a: Addresses, dx: Any, reserve: Any) -> Pass:
+def _bwd_data(backend: Any, recurrent: Recurrent, a: Addresses, dx: Any, reserve: Any) -> Pass:
     """The pass leaves gradients where it found activations: each call needs a reserve as the forward pass left it."""
     left = reserve.copy()
     renew = functools.partial(_copy, backend, _at(reserve), left.data, left.nbytes)
     return Pass([renew, recurrent.bwd_data(a)], dx, ", on a copy of its reserve space, which it overwrites")
 
 
-def _bwd_weights(backend: Any, problem: Rnn, recurrent: Recurrent, a: Addresses, dx: Any, reserve: Any) -> Pass:
+def _bwd_weights(backend: Any, problem: Rnn, recurrent: Recurrent, a: Addresses, dx: Any) -> Pass:
     """The gradients of w_hh lie in one piece for each chain: one chain's are the output as they stand."""
     recurrent.bwd_data(a)()
     dweights = backend.empty((recurrent.weight_bytes // dx.itemsize,), problem.dtype)

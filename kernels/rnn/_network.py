@@ -29,7 +29,13 @@ class Network:
         for layer in range(len(operands.weights) // (4 * ways)):
             chains = [
                 Chain(
-                    cell, direction, x, operands.weights[4 * i : 4 * i + 4], operands.h0[i], _row(operands.c0, i), order
+                    cell,
+                    direction,
+                    x,
+                    operands.weights[4 * i : 4 * i + 4],
+                    h0=operands.h0[i],
+                    c0=_row(operands.c0, i),
+                    order=order,
                 )
                 for i, order in enumerate((1, -1)[:ways], layer * ways)
             ]
@@ -94,7 +100,7 @@ class Chain:
     """
 
     def __init__(
-        self, cell: str, direction: str, x: Array, weights: Sequence[Array], h0: Array, c0: Array | None, order: int
+        self, cell: str, direction: str, x: Array, weights: Sequence[Array], *, h0: Array, c0: Array | None, order: int
     ) -> None:
         steps, rows, _ = x.shape
         self.x = x

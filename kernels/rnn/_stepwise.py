@@ -50,7 +50,8 @@ def stepwise(backend: Any, problem: Rnn, operands: Operands, gemm: Setup, bind: 
         y = backend.empty((problem.seq_len, problem.batch_size, problem.ways * hidden), problem.dtype)
         for way, order in enumerate((1, -1)[: problem.ways]):
             part = y[:, :, way * hidden : (way + 1) * hidden]
-            for call in _chain(backend, problem, operands, layer * problem.ways + way, x, part, order, gemm, bind):
+            chain = layer * problem.ways + way
+            for call in _chain(backend, problem, operands, chain, x=x, y=part, order=order, gemm=gemm, bind=bind):
                 call()  # what the next is made from is then there, and no later call compiles
                 calls.append(call)
         x = y
@@ -64,7 +65,7 @@ def stepwise(backend: Any, problem: Rnn, operands: Operands, gemm: Setup, bind: 
 
 
 def _chain(
-    backend: Any, problem: Rnn, operands: Operands, i: int, x: Any, y: Any, order: int, gemm: Setup, bind: Bind
+    backend: Any, problem: Rnn, operands: Operands, i: int, *, x: Any, y: Any, order: int, gemm: Setup, bind: Bind
 ) -> Iterator[Callable[[], Any]]:
     """The calls of one direction of one layer: the i-th of the states and of the weights, from x to y."""
     w_ih, w_hh, b_ih, b_hh = operands.weights[4 * i : 4 * i + 4]

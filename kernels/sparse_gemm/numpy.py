@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @kernel("sparse_gemm", "numpy")
-def scipy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: Any, row_starts: Any, b: Any) -> Step:
+def scipy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: Any, row_starts: Any, b: Any) -> Step:  # noqa: PLR0917 - the inputs
     """SciPy's csr_array @ dense: one thread."""
     import scipy
     from scipy.sparse import csr_array

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @kernel("sparse_gemm", "torch")
-def torch_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: Any, row_starts: Any, b: Any) -> Step:
+def torch_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: Any, row_starts: Any, b: Any) -> Step:  # noqa: PLR0917 - the inputs
     """torch.addmm on a CSR tensor, addmv where B is one column: a library's matrix-vector product is its own kernel.
 
     With 32-bit indices, which MKL as torch links it takes as they are; it would get a converted copy of 64-bit ones

@@ -92,7 +92,7 @@ def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leade
     left = left_to_do(cases, found)
     running = partial(_on_its_machine, path=values["resume"], begun=list(found.workers))
     with writing(values["output"], begun, found.header) as writer:
-        ended = run_cases(left, len(left), session, writer, found, values, run=running)
+        ended = run_cases(left, len(left), session, writer=writer, found=found, values=values, run=running)
     results = replace(found, records=found.latest())
     report(results, values)
     exit_as(ended, results.records)
@@ -243,6 +243,7 @@ def run_cases(
     cases: Iterable[Case],
     total: int,
     session: Session,
+    *,
     writer: Writer | None,
     found: Results,
     values: Mapping[str, Any],

@@ -59,7 +59,7 @@ def _run(**values: Any) -> None:
     session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
     results = Results(header=header(sys.argv, {}), workers=[], records=[])
     with writing(values["output"], None, results.header) as writer:
-        ended = run_cases(cases, len(cases), session, writer, results, values)
+        ended = run_cases(cases, len(cases), session, writer=writer, found=results, values=values)
     result = analyse(axes, found, results.records, missing=missing, **asked)
     put_out({values["json_path"]: lambda: json_of(result)}, lambda: text(result, found))
     exit_as(ended, results.records)

@@ -116,7 +116,7 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
     running = partial(run, admit=partial(check_build, study, found))
     with writing(values["output"], begun, found.header) as writer:
-        ended = run_cases(cases, total, session, writer, found, values, run=running)
+        ended = run_cases(cases, total, session, writer=writer, found=found, values=values, run=running)
     comparison = compare(found)
     show(found, comparison, values, values.get("fail_on", "slower") if ended is None else "never")
     exit_as(ended, found.records)

@@ -77,14 +77,15 @@ def _links(own: str | None, board: Any, boards: dict[str, Any], missing: dict[st
     if own is None:
         raise LookupError("its own PCI address is not known")
     lanes = _lanes(board)
+    elsewhere = sum(count for end, count in lanes.items() if end not in boards)
     return [
-        _link(peer, board, other, lanes[peer], sum(count for end, count in lanes.items() if end not in boards), missing)
+        _link(peer, board, other, direct=lanes[peer], elsewhere=elsewhere, missing=missing)
         for peer, other in boards.items()
         if peer != own
     ]
 
 
-def _link(peer: str, board: Any, other: Any, direct: int, elsewhere: int, missing: dict[str, str]) -> Link:
+def _link(peer: str, board: Any, other: Any, *, direct: int, elsewhere: int, missing: dict[str, str]) -> Link:
     """direct: NVLinks that end at the peer. elsewhere: at no GPU; where there is a switch, all of these reach it."""
     lanes = direct
     if elsewhere and not direct:

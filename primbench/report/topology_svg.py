@@ -72,7 +72,7 @@ def picture(found: Topology) -> str:
     _text(svg, MARGIN, MARGIN + 14, CAPTION, size=16, weight="bold")
     _lines(svg, MARGIN, MARGIN + TITLE, header)
     for label, members in groups:
-        _draw_group(svg, label, members, top, node_height, found)
+        _draw_group(svg, label, members, found, top=top, node_height=node_height)
     for gpu, x in gpus:
         _draw_gpu(svg, gpu, x, gpu_top, found)
     _draw_bars(svg, bars, bars_top)
@@ -120,11 +120,11 @@ def _gpu_columns(column: NodeColumn) -> list[tuple[GpuPlace, int]]:
 
 
 def _draw_group(
-    svg: Element, label: str, columns: list[NodeColumn], top: int, node_height: int, found: Topology
+    svg: Element, label: str, columns: list[NodeColumn], found: Topology, *, top: int, node_height: int
 ) -> None:
     left, right = columns[0].x - GAP, columns[-1].x + columns[-1].width + GAP
     if label:
-        _box(svg, left, top, right - left, NODE_TOP + node_height + GAP, FILLS["socket"])
+        _box(svg, left, top, right - left, NODE_TOP + node_height + GAP, fill=FILLS["socket"])
         _text(svg, left + GAP, top + 24, label, size=14, weight="bold")
     foot = top + NODE_TOP + node_height
     for column in columns:
@@ -136,12 +136,12 @@ def _draw_group(
 def _draw_node(svg: Element, column: NodeColumn, top: int, height: int, found: Topology) -> None:
     node = column.node
     if node is None:
-        _box(svg, column.x, top, column.width, height, PAPER, dashed=True)
+        _box(svg, column.x, top, column.width, height, fill=PAPER, dashed=True)
         _text(svg, column.x + 10, top + 20, "node unknown", size=13, weight="bold")
         return
     forbidden = use(node, found) == "no"
     fill = FILLS["forbidden" if forbidden else "node" if node.cpus else "memory"]
-    box = _box(svg, column.x, top, column.width, height, fill, dashed=forbidden)
+    box = _box(svg, column.x, top, column.width, height, fill=fill, dashed=forbidden)
     SubElement(box, "title").text = f"node {node.id}: CPUs {format_cpu_list(node.cpus) or 'none'}"
     _text(svg, column.x + 10, top + 20, f"node {node.id}", size=13, weight="bold")
     _lines(svg, column.x + 10, top + 20, column.lines)
@@ -165,7 +165,7 @@ def _wrapped(words: str, most: int) -> list[str]:
 
 
 def _draw_gpu(svg: Element, gpu: GpuPlace, x: int, top: int, found: Topology) -> None:
-    _box(svg, x, top, COLUMN, GPU_HEIGHT, FILLS["gpu"])
+    _box(svg, x, top, COLUMN, GPU_HEIGHT, fill=FILLS["gpu"])
     _text(svg, x + 10, top + 18, gpu.device, size=13, weight="bold")
     link = "" if gpu.pcie_width is None else f"  PCIe {pcie(gpu.pcie_generation_max, gpu.pcie_width)}"
     own = next((node.memory_bytes for node in found.nodes or [] if node.id == gpu.memory_node), None)
@@ -232,7 +232,7 @@ def _canvas(width: int, height: int) -> Element:
     return svg
 
 
-def _box(svg: Element, x: int, y: int, width: int, height: int, fill: str, *, dashed: bool = False) -> Element:
+def _box(svg: Element, x: int, y: int, width: int, height: int, *, fill: str, dashed: bool = False) -> Element:
     attributes = {"x": x, "y": y, "width": width, "height": height, "rx": 6, "fill": fill, "stroke": QUIET}
     dashes = {"stroke-dasharray": "5 4"} if dashed else {}
     return SubElement(svg, "rect", {name: str(value) for name, value in attributes.items()} | dashes)

@@ -75,7 +75,7 @@ def launch(
             f"arm {arm.name}: image={arm.image}: {arm.runtime} starts a folder, named in full, or host"
         )
     (folder / "config.json").write_bytes(
-        msgspec.json.encode(configuration(arm, folder, tree, name, command, on_create, gpus=gpus))
+        msgspec.json.encode(configuration(arm, folder, tree, command, name=name, on_create=on_create, gpus=gpus))
     )
     program = [arm.runtime, "--root", str(folder / "state"), *options]
     return Invocation(
@@ -84,7 +84,7 @@ def launch(
 
 
 def configuration(
-    arm: Arm, folder: Path, tree: Path, name: str, command: Sequence[str], on_create: Sequence[str], *, gpus: bool
+    arm: Arm, folder: Path, tree: Path, command: Sequence[str], *, name: str, on_create: Sequence[str], gpus: bool
 ) -> dict[str, Any]:
     """What config.json holds. folder: the launch's. tree: the root. Raises as ``launch`` does."""
     _check(arm)

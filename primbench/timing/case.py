@@ -120,7 +120,10 @@ def measure_on(
     watched = pages.watch(steps, extents, page_nodes)
     before = host_counters.start()
     with garbage_kept():
-        timed = Measurement() if method.dry_run else timed_on(backend, problem, calls, steps, method, case.pace(clock))
+        if method.dry_run:
+            timed = Measurement()
+        else:
+            timed = timed_on(backend, problem, calls, steps[0], method, pace=case.pace(clock))
     host = host_counters.since(before)
     seen, why_no_pages = pages.pages_since(watched)
     phases.end("timing")
@@ -198,7 +201,7 @@ class Alone:
 
 
 def timed_on(
-    backend: Backend, problem: Problem, calls: Calls, steps: Sequence[Step], method: Method, pace: Pace
+    backend: Backend, problem: Problem, calls: Calls, step: Step, method: Method, *, pace: Pace
 ) -> Measurement:
     """The times of every call, and what the step itself knows how to take: others, refused_calls."""
     secondary = tail_rule(method) if problem.has_tails else secondary_rule(method)
@@ -207,8 +210,8 @@ def timed_on(
     else:
         from primbench.timing import cuda as cuda_timing
 
-        timed = cuda_timing.measure(cast("CudaBackend", backend), calls, len(steps), method, secondary, pace)
-    described = description_of(steps[0])
+        timed = cuda_timing.measure(cast("CudaBackend", backend), calls, method, secondary, pace)
+    described = description_of(step)
     others = {name: take(method, pace.clock) for name, take in described.others.items()}
     take_refused = described.refused_calls
     return replace(timed, others=others, refused_calls=take_refused and take_refused(method, pace.clock))

@@ -45,10 +45,8 @@ class DeviceSampler:
     nodes_per_call: float | None
 
 
-def measure(
-    backend: CudaBackend, calls: Calls, sets: int, method: Method, secondary: StoppingRule, pace: Pace
-) -> Measurement:
-    """The times of a case whose kernels have all run before. ``sets`` input sets are rotated by ``calls``.
+def measure(backend: CudaBackend, calls: Calls, method: Method, secondary: StoppingRule, pace: Pace) -> Measurement:
+    """The times of a case whose kernels have all run before.
 
     secondary: when to stop sampling what is not device_s.
 
@@ -59,16 +57,16 @@ def measure(
     stream = backend.stream_handle
     rough_s = _rough_time_s(calls, stream, pace)
     missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
-    device = _device_sampler(backend, calls, sets, rough_s, pace, missing)
+    device = _device_sampler(backend, calls, rough_s, pace, missing)
     device_s, gpu = _device(backend, device, method, pace) if device else (None, GpuReading())
-    stream_s = _stream(calls, stream, rough_s, method, secondary, pace)
+    stream_s = _stream(calls, stream, rough_s, secondary, pace, settle_s=method.max_time_s / 100)
     wall_s, single_s = _round_trip(backend, calls, secondary, pace)
     gpu = gpu_counters.since(before, gpu)
     timed = Measurement(wall_s=wall_s, stream_s=stream_s, device_s=device_s, gpu=gpu, missing=missing)
     if device is None or device_s is None:
         waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), missing["device_s"])
         return replace(timed, missing=missing | waits)
-    enqueue_s = _enqueue(backend, calls, device_s.median_s, device.nodes_per_call, secondary, pace)
+    enqueue_s = _enqueue(backend, calls, device_s.median_s, secondary, pace, nodes=device.nodes_per_call)
     return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
 
 
@@ -90,11 +88,13 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
     return device_s, replace(gpu, energy_j=after_j - before_j, energy_time_s=energy_time_s)
 
 
-def _stream(calls: Calls, stream: int, call_s: float, method: Method, secondary: StoppingRule, pace: Pace) -> Samples:
-    """The period of back-to-back calls, launched as they come."""
+def _stream(
+    calls: Calls, stream: int, call_s: float, secondary: StoppingRule, pace: Pace, *, settle_s: float
+) -> Samples:
+    """The period of back-to-back calls, launched as they come. settle_s: the most that the warm-up takes."""
     count = math.ceil(BATCH_S / call_s)
     take = _chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace)
-    warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 100)
+    warm_up(take, pace.now, window_s=0.0, max_time_s=settle_s)
     return collect(take, secondary, pace.now, calls_per_sample=count, taken_by="event pair")
 
 
@@ -142,23 +142,23 @@ def _rough_time_s(calls: Calls, stream: int, pace: Pace) -> float:
 
 
 def _device_sampler(
-    backend: CudaBackend, calls: Calls, sets: int, call_s: float, pace: Pace, missing: dict[str, str]
+    backend: CudaBackend, calls: Calls, call_s: float, pace: Pace, missing: dict[str, str]
 ) -> DeviceSampler | None:
     """A graph, or a blocking kernel where one is not wanted or refused; None where neither will do."""
     if calls.stream_only:
-        return _without_graph(backend, calls, call_s, "its time is taken on a stream", pace, missing)
+        return _without_graph(backend, calls, call_s, pace, missing, why="its time is taken on a stream")
     try:
-        graph, count = _graph(backend, calls, sets, call_s, pace)
+        graph, count = _graph(backend, calls, call_s, pace)
     except Exception as refusal:  # each framework has its own error for "not while capturing"
         driver.synchronize(backend.stream_handle)
-        return _without_graph(backend, calls, call_s, f"{type(refusal).__name__}: {refusal}"[:300], pace, missing)
+        return _without_graph(backend, calls, call_s, pace, missing, why=f"{type(refusal).__name__}: {refusal}"[:300])
     take = _chained(graph.launch, backend.stream_handle, count, ROUND_S, pace)
     (nodes_per_call,) = pace.slowest([graph.nodes / count])
     return DeviceSampler(take, graph.launch, count, "graph", nodes_per_call)
 
 
 def _without_graph(
-    backend: CudaBackend, calls: Calls, call_s: float, why: str, pace: Pace, missing: dict[str, str]
+    backend: CudaBackend, calls: Calls, call_s: float, pace: Pace, missing: dict[str, str], *, why: str
 ) -> DeviceSampler | None:
     missing["nodes_per_call"] = f"not captured in a graph: {why}"
     blocked = _blocked_sampler(backend.stream_handle, calls, call_s, pace)
@@ -167,13 +167,13 @@ def _without_graph(
     return blocked
 
 
-def _graph(backend: CudaBackend, calls: Calls, sets: int, stream_s: float, pace: Pace) -> tuple[Graph, int]:
+def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> tuple[Graph, int]:
     """A graph of enough calls for one sample; captured again when launches had hidden how short a call is."""
-    count = _graph_calls(stream_s, sets)
+    count = _graph_calls(stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
     take = _chained(graph.launch, backend.stream_handle, count, ROUND_S, pace)
     take()
-    needed = _graph_calls(min(take()), sets)
+    needed = _graph_calls(min(take()), calls.sets)
     if needed > 1.5 * count:
         return _captured(backend, calls, needed, pace), needed
     return graph, count
@@ -232,7 +232,7 @@ def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: i
 
 
 def _enqueue(
-    backend: CudaBackend, calls: Calls, device_s: float, nodes: float | None, secondary: StoppingRule, pace: Pace
+    backend: CudaBackend, calls: Calls, device_s: float, secondary: StoppingRule, pace: Pace, *, nodes: float | None
 ) -> Samples:
     """Host time of calls that never find the queue full, each batch starting from an idle stream."""
     queueable = MAX_QUEUED / max(1.0, nodes or 8.0)

@@ -102,12 +102,13 @@ def tail_rule(method: Method) -> StoppingRule:
 class Calls:
     """Makes ``count`` calls, going round the closures of the input sets.
 
-    stream_only: as the steps' Description has it.
+    sets: how many input sets there are. stream_only: as the steps' Description has it.
     """
 
     def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
         self._next = 0
+        self.sets = len(steps)
         self.stream_only = description_of(steps[0]).stream_only
 
     def __call__(self, count: int) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from primbench.problem import Value
-    from primbench.registry import primitives
 
 TWO = """
 title = "two"

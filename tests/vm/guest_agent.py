@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import primbench.__main__
-import primbench.cli.study  # which brings what most commands need
+import primbench.cli.study  # noqa: F401 - which brings what most commands need
 
 ALL = Path("/sys/fs/cgroup")
 GROUP = ALL / "command"

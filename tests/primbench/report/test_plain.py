@@ -21,7 +21,7 @@ from primbench.report.plain import csv_of, json_of, lines, markdown, paragraph, 
         ("a\u202eb\u2028", "a\\u202eb\\u2028"),
         ("\U000e0001", "\\U000e0001"),
         ("\udc80", "\\udc80"),
-        ("GPU 0 µs 漢字", "GPU 0 µs 漢字"),
+        ("GPU 0 µs 漢字", "GPU 0 µs 漢字"),  # noqa: RUF001
     ],
 )
 def test_nothing_steers_a_terminal(words: str, expected: str) -> None:
