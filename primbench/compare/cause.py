@@ -19,6 +19,10 @@ class Cause(NamedTuple):
     def suffices_for(self, ratio: float) -> bool:
         return self.at_least <= ratio <= self.at_most
 
+    def of_baseline(self) -> Cause:
+        """The same where it is the baseline that it makes longer: what it did to the ratio, upside down."""
+        return self._replace(at_least=1 / self.at_most, at_most=1 / self.at_least if self.at_least else math.inf)
+
     def falling_short_of(self, ratio: float) -> str:
         """In words, with how far it goes towards the ratio."""
         bound = f"{self.at_most:.3g}, no more" if ratio > self.at_most else f"{self.at_least:.3g}, no less"

@@ -46,24 +46,28 @@ def causes(
 
     differing: the places, as those saw them that served the case's backend on its device.
     """
-    ratios = [each.ratio for each in case.estimates if each.outcome in ("slower", "faster")]
     found = [
         *_other_gpu(case, baseline, side),
         *(_differences(parts, case, differing, baseline, side) if differing else []),
         *filters(case, baseline, side),
-        *_settings(parts, case, differing, baseline, side),
+        *_variables(differing, baseline, side),
+        *_memory(parts, case, baseline, side),
         *_not_placed(baseline, side),
         *_found_in_one_alone(parts, case, baseline, side),
     ]
-    if not ratios:
-        return [each.words for each in found]
-    towards = [(each, [ratio for ratio in ratios if each.works_towards(ratio)]) for each in found]
-    enough = [each.words for each, fitting in towards if any(map(each.suffices_for, fitting))]
-    too_little = [
-        each.falling_short_of(fitting[0])
-        for each, fitting in towards
-        if fitting and not any(map(each.suffices_for, fitting))
-    ]
+    ratios = [each.ratio for each in case.estimates if each.has_moved]
+    return _fitting(found, ratios) if ratios else [each.words for each in found]
+
+
+def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> list[str]:
+    """Those that work towards one of the ratios; last those that reach none of them."""
+    enough, too_little = [], []
+    for each in found:
+        towards = [ratio for ratio in ratios if each.works_towards(ratio)]
+        if any(map(each.suffices_for, towards)):
+            enough.append(each.words)
+        elif towards:
+            too_little.append(each.falling_short_of(towards[0]))
     return [*enough, *too_little]
 
 
@@ -109,10 +113,14 @@ def _differences(
     for rule, of_rule in sorted(ruled, key=lambda pair: pair[0].upstream):
         changes = [change for change in of_rule if not meaning_of(change.field).by_doctor]
         if changes and _concerns(rule, case):
-            first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
-            words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
-            words = f"{_title(rule, changes, side)}: {words}{f'; and {more} more' if more > 0 else ''}"
-            yield Cause(words, *_bounds(rule, changes))
+            yield _by_changes(rule, changes, baseline, side)
+
+
+def _by_changes(rule: Rule, changes: Sequence[Change], baseline: Side, side: Side) -> Cause:
+    first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
+    words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
+    words = f"{_title(rule, changes, side)}: {words}{f'; and {more} more' if more > 0 else ''}"
+    return Cause(words, *_bounds(rule, changes))
 
 
 def _concerns(rule: Rule, case: CaseComparison) -> bool:
@@ -160,20 +168,31 @@ def _bounds_of_amounts(changes: Sequence[Change]) -> tuple[float, float]:
     return (1.0, math.inf) if all(other < one for one, other in amounts) else (0.0, 1.0)
 
 
-def _settings(
-    parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
-) -> Iterator[Cause]:
-    """What the arms asked for, or got, and no other cause tells."""
-    variables = [each.arm.variables if each.arm else {} for each in (baseline, side)]
-    varying = {change.field for change in differing.stack.changes if change.kind == "varies"} if differing else set()
-    for name in sorted({*variables[0], *variables[1]}):
-        is_told = is_for_libraries(name) and f"software.variables.{name}" not in varying
-        if variables[0].get(name) != variables[1].get(name) and not (is_told or is_told_by_what_it_gives(name)):
-            where = [each.name for each, own in zip((baseline, side), variables, strict=True) if name in own]
+def _variables(differing: Difference | None, baseline: Side, side: Side) -> Iterator[Cause]:
+    """What the arms set in unequal ways, and no other cause tells."""
+    one, other = (each.arm.variables if each.arm else {} for each in (baseline, side))
+    for name in sorted({*one, *other}):
+        if one.get(name) != other.get(name) and not _is_told_elsewhere(name, differing):
+            where = [each.name for each, own in ((baseline, one), (side, other)) if name in own]
             yield Cause(f"the variable {name} is set in {' and otherwise in '.join(where)}")
+
+
+def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:
+    """By what it gives, or as a difference of the places: libraries' own stand in the fingerprint."""
+    if is_told_by_what_it_gives(variable):
+        return True
+    changes = differing.stack.changes if differing else []
+    varies = any(each.field == f"software.variables.{variable}" and each.kind == "varies" for each in changes)
+    return is_for_libraries(variable) and not varies
+
+
+def _memory(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+    """Where from, and by what policy, the workers took it."""
+    if _OF_MEMORY.isdisjoint(parts) or not any(map(_has_choice_of_memory, (baseline, side))):
+        return
     workers = [each.worker_of(case.case.backend, case.case.device) for each in (baseline, side)]
     one, other = (_memory_of(worker.placement) if worker else "" for worker in workers)
-    if one != other and not _OF_MEMORY.isdisjoint(parts) and any(map(_has_choice_of_memory, (baseline, side))):
+    if one != other:
         yield Cause(f"memory is taken {other} in {side.name} and {one} in {baseline.name}")
 
 
@@ -186,19 +205,28 @@ def _memory_of(placement: EffectivePlacement) -> str:
 def _found_in_one_alone(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
     """What `doctor` finds in one of the places and not in the other, and what it can move is what moved."""
     one, other = (_findings(each, case) for each in (baseline, side))
-    for name, here, there in ((side.name, other, one), (baseline.name, one, other)):
-        of_check: dict[str, list[Finding]] = {}
-        for finding in here:
-            if set(finding.distorts) & set(parts) and not any(_is_same(finding, each) for each in there):
-                of_check.setdefault(finding.check, []).append(finding)
-        for check, alike in of_check.items():
-            first, *others = alike
-            more = f", and {len(others)} more like it" if others else ""
-            at_least = min(each.at_least for each in alike)
-            at_most = max(math.inf if each.at_most is None else each.at_most for each in alike)
-            if here is one:  # what makes the baseline longer makes the ratio smaller
-                at_least, at_most = 1 / at_most, 1 / at_least if at_least else math.inf
-            yield Cause(f"in {name} alone: {first.summary}{more} ({check})", at_least, at_most)
+    yield from (_alone(side.name, alike) for alike in _missing_there(parts, other, one))
+    yield from (_alone(baseline.name, alike).of_baseline() for alike in _missing_there(parts, one, other))
+
+
+def _missing_there(parts: Sequence[Part], here: Sequence[Finding], there: Sequence[Finding]) -> list[list[Finding]]:
+    """Those of each check that can move such parts."""
+    of_check: dict[str, list[Finding]] = {}
+    for finding in here:
+        if set(finding.distorts) & set(parts) and not any(_is_same(finding, each) for each in there):
+            of_check.setdefault(finding.check, []).append(finding)
+    return list(of_check.values())
+
+
+def _alone(name: str, alike: Sequence[Finding]) -> Cause:
+    """alike: what one check finds in the place of that name and not in the other."""
+    first, *others = alike
+    more = f", and {len(others)} more like it" if others else ""
+    return Cause(
+        f"in {name} alone: {first.summary}{more} ({first.check})",
+        at_least=min(each.at_least for each in alike),
+        at_most=max(math.inf if each.at_most is None else each.at_most for each in alike),
+    )
 
 
 def _findings(side: Side, case: CaseComparison) -> list[Finding]:

@@ -67,6 +67,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return self.interval is None
 
     @property
+    def has_moved(self) -> bool:
+        """Whether it is slower or faster for certain."""
+        return self.outcome in ("slower", "faster")
+
+    @property
     def is_open(self) -> bool:
         """Whether it judges beside the primary one, is as far from 1 as a quota may put it, and is not told yet."""
         beside = self.judges and not self.primary
@@ -151,6 +156,11 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
     mean: Mean | None
 
     @property
+    def estimates(self) -> list[Estimate]:
+        """Of all its cases."""
+        return [each for case in self.cases for each in case.estimates]
+
+    @property
     def is_compared(self) -> bool:
         """Whether any of its cases was."""
         return any(case.estimates for case in self.cases)
@@ -190,8 +200,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def estimates(self) -> list[Estimate]:
-        """Of these cases."""
-        return [each for case in self.cases for each in case.estimates]
+        """Of these arms."""
+        return [each for arm in self.all_arms for each in arm.estimates]
 
     @property
     def is_decided(self) -> bool:

@@ -21,17 +21,23 @@ ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
 TOO_BUSY = "too busy to tell"
 
-Ratio = Callable[[Mapping[int, float], Mapping[int, float]], tuple[LogRatio, int] | None]
-"""Of an arm's processes to those of the baseline, by their numbers, and how many pairs; None where there are none."""
+Counted = tuple[LogRatio, int]
+"""A ratio, and of how many pairs it is."""
+Ratio = Callable[[Mapping[int, float], Mapping[int, float]], Counted | None]
+"""Of an arm's processes to those of the baseline, by their numbers; None where there are no pairs."""
 
 
-def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> tuple[LogRatio, int] | None:
+_Key = tuple[int, bytes, str]
+"""Of an estimate among all arms: the arm's number, the case and the metric."""
+
+
+def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Counted | None:
     """Process against process of the same number."""
     both = sorted(arm.keys() & baseline.keys())
     return (stats.paired([arm[each] for each in both], [baseline[each] for each in both]), len(both)) if both else None
 
 
-def unpaired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> tuple[LogRatio, int] | None:
+def unpaired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Counted | None:
     """All processes of one side against all of the other."""
     if not arm or not baseline:
         return None
@@ -114,13 +120,20 @@ def _chosen(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio) ->
     """
     everything = _of(arm.numbers, key, metric), _of(baseline.numbers, key, metric)
     quiet = _of(arm.undisturbed, key, metric), _of(baseline.undisturbed, key, metric)
-    found, at_full_speed = ratio(*everything), ratio(*quiet)
+    found = ratio(*everything)
     if found is None:
         return None
-    has_enough = at_full_speed is not None and at_full_speed[1] >= max(FEWEST_PAIRS, found[1] / 2)
-    if at_full_speed is not None and has_enough and are_slowed_alike(baseline, arm, key):
+    at_full_speed = _if_enough(ratio(*quiet), found)
+    if at_full_speed is not None and are_slowed_alike(baseline, arm, key):
         return _Chosen(*quiet, *at_full_speed, found[1], at_full_speed=True)
     return _Chosen(*everything, *found, found[1], at_full_speed=False)
+
+
+def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted | None:
+    """The ratio at full speed where half of the pairs have it, and these are some."""
+    if at_full_speed is None or (of_all is not None and at_full_speed[1] < max(FEWEST_PAIRS, of_all[1] / 2)):
+        return None
+    return at_full_speed
 
 
 def _of(numbers: Mapping[bytes, Values], key: bytes, metric: str) -> Mapping[int, float]:
@@ -161,40 +174,23 @@ def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[Ar
     return [replace(arm, cases=[with_outcomes(number, case) for case in arm.cases]) for number, arm in enumerate(arms)]
 
 
-def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[tuple[int, bytes, str], float | None]:
-    """By the arm's number, the case and the metric: of the estimates that judge together, then of all others."""
-    known = [
-        ((number, case.case.key(), each.metric), each)
-        for number, arm in enumerate(arms)
-        for case in arm.cases
-        for each in case.estimates
-        if each.q is not None and not each.is_too_busy
-    ]
-    found: dict[tuple[int, bytes, str], float | None] = {}
-    for judges in (True, False):
-        family = [(key, each.q) for key, each in known if each.judges == judges and each.q is not None]
-        adjusted = stats.benjamini_hochberg([p for _, p in family])
-        found |= {key: value for (key, _), value in zip(family, adjusted, strict=True)}
+def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[_Key, float | None]:
+    """Of the estimates that judge together, and of all others together."""
+    families: dict[bool, dict[_Key, float]] = {True: {}, False: {}}
+    for number, arm in enumerate(arms):
+        for case in arm.cases:
+            for each in case.estimates:
+                if each.q is not None and not each.is_too_busy:
+                    families[each.judges][number, case.case.key(), each.metric] = each.q
+    found: dict[_Key, float | None] = {}
+    for family in families.values():
+        found |= zip(family, stats.benjamini_hochberg(list(family.values())), strict=True)
     return found
 
 
 def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
-    """The estimate with its outcome. floor: of the baseline against itself.
-
-    Where the baseline is not shown to be equivalent to itself, only a difference is believed whose interval lies
-    outside of what it differs from itself by.
-    """
-    outcome, reason = _outcome(estimate), None
-    if estimate.interval is None:
-        reason = SINGLE
-    elif estimate.is_too_busy:
-        outcome, reason = "inconclusive", TOO_BUSY
-    elif floor is not None and outcome != "inconclusive" and not floor.is_equivalent:
-        apart = floor.interval is not None and (
-            floor.interval[1] < estimate.interval[0] or estimate.interval[1] < floor.interval[0]
-        )
-        if outcome not in ("slower", "faster") or not apart:
-            outcome, reason = "inconclusive", ITSELF
+    """The estimate with its outcome. floor: of the baseline against itself."""
+    outcome, reason = _believed(estimate, floor)
     return replace(
         estimate,
         outcome=outcome,
@@ -202,6 +198,29 @@ def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
         noise=floor.interval if floor is not None else None,
         pairs_needed=estimate.pairs_needed if outcome == "inconclusive" and reason is None else None,
     )
+
+
+def _believed(estimate: Estimate, floor: Estimate | None) -> tuple[Verdict, str | None]:
+    """The outcome, and why it is no more.
+
+    Where the baseline is not shown to be equivalent to itself, only a difference is believed whose interval lies
+    outside of what it differs from itself by.
+    """
+    outcome = _outcome(estimate)
+    if estimate.interval is None:
+        return outcome, SINGLE
+    if estimate.is_too_busy:
+        return "inconclusive", TOO_BUSY
+    if outcome == "inconclusive" or floor is None or floor.is_equivalent:
+        return outcome, None
+    is_difference = outcome in ("slower", "faster")
+    if is_difference and floor.interval is not None and _are_apart(floor.interval, estimate.interval):
+        return outcome, None
+    return "inconclusive", ITSELF
+
+
+def _are_apart(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[1] < other[0] or other[1] < one[0]
 
 
 def _outcome(estimate: Estimate) -> Verdict:
@@ -218,37 +237,39 @@ def _outcome(estimate: Estimate) -> Verdict:
 
 
 def decided(case: CaseComparison) -> CaseComparison:
-    """The case with its one verdict: the first difference among the metrics that judge, else among the others.
-
-    Where there is none it is that of the primary one, unless a mean may yet be far off; and where one side fails more
-    often, those that did not fail cannot say that it is as fast.
-    """
+    """The case with its one verdict: where a side fails more often, what did not fail cannot say that it is as fast."""
     if not case.estimates:
         return case
-    differing = [
-        each
-        for judges in (True, False)
-        for word in ("slower", "faster")
-        for each in case.estimates
-        if each.judges == judges and each.outcome == word
-    ]
-    primary = case.estimates[0]
-    far_off = [each for each in case.estimates if each.is_open and primary.outcome != "inconclusive"]
-    deciding = [*differing, *far_off, primary][0]
+    deciding = _deciding(case.estimates)
     fails = case.fails_more is not None and deciding.outcome != "slower"
     return replace(case, verdict="inconclusive" if fails else deciding.outcome, decided_by=deciding.metric)
 
 
+def _deciding(estimates: Sequence[Estimate]) -> Estimate:
+    """The first difference among the metrics that judge, else among the others.
+
+    Where there is none the primary one decides, unless a mean may yet be far off.
+    """
+    differing = [
+        each
+        for judges in (True, False)
+        for word in ("slower", "faster")
+        for each in estimates
+        if each.judges == judges and each.outcome == word
+    ]
+    primary = estimates[0]
+    far_off = [each for each in estimates if each.is_open and primary.outcome != "inconclusive"]
+    return [*differing, *far_off, primary][0]
+
+
 def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: Ratio) -> Mean | None:
     """The geometric mean over the cases, process by process: the interval is over processes, not over cases."""
-    timed = [(identity(case.case), case.primary) for case in cases if case.primary and not case.primary.is_too_busy]
-    plain = [(key, replace(each, at_full_speed=False)) for key, each in timed]
-    found, among = (
-        ratio(_geometric_means(arm, each), _geometric_means(baseline, each)) if each else None
-        for each in (timed, plain)
-    )
-    few = found is None or (among is not None and found[1] < max(FEWEST_PAIRS, among[1] / 2))
-    chosen = among if few else found
+    timed = _timed(cases)
+    if not timed:
+        return None
+    of_all = _of_means(baseline, arm, [(key, replace(each, at_full_speed=False)) for key, each in timed], ratio)
+    as_judged = _if_enough(_of_means(baseline, arm, timed, ratio), of_all)
+    chosen = of_all if as_judged is None else as_judged
     if chosen is None:
         return None
     log_ratio, pairs = chosen
@@ -257,8 +278,18 @@ def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: R
         interval=log_ratio.interval(),
         cases=len(timed),
         pairs=pairs,
-        of_all_samples=few and any(each.at_full_speed for _, each in timed),
+        of_all_samples=as_judged is None and any(each.at_full_speed for _, each in timed),
     )
+
+
+def _timed(cases: Sequence[CaseComparison]) -> list[tuple[bytes, Estimate]]:
+    """Identity and primary estimate of those that were compared, the machine not too busy."""
+    primary = [(identity(case.case), case.primary) for case in cases]
+    return [(key, found) for key, found in primary if found is not None and not found.is_too_busy]
+
+
+def _of_means(baseline: Side, arm: Side, timed: Sequence[tuple[bytes, Estimate]], ratio: Ratio) -> Counted | None:
+    return ratio(_geometric_means(arm, timed), _geometric_means(baseline, timed))
 
 
 def _geometric_means(side: Side, timed: Sequence[tuple[bytes, Estimate]]) -> dict[int, float]:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from primbench import stats
 from primbench.compare.criteria import problem_of
 from primbench.results.disturbances import WAITED_FRACTION
+from primbench.results.metrics import METRICS
 from primbench.units import format_frequency, format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
-    from primbench.measurement import Measurement
+    from primbench.measurement import HostReading, Measurement
     from primbench.results.cpu_speed import Speed
     from primbench.results.record import Record
 
@@ -55,13 +56,13 @@ def noise(seen: Seen) -> list[str]:
 def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[str]:
     """What dearer launches make of a call with so many kernels, against what it was seen to take longer."""
     kernels, cost = seen.medians(_kernels), _cost_of_launch(case, arm)
-    grown = next((each for name in ("stream_s", "wall_s") for each in case.estimates if each.metric == name), None)
+    grown = _explaining("call", case.estimates)
     if kernels is None or cost is None or grown is None or problem_of(case.case.primitive).work == "launch":
         return
     dearer_s = cost.arm_s - cost.baseline_s
     yield (
         f"{kernels[1]:g} kernel{'s' * (kernels[1] != 1)} a call x {_change(dearer_s)} a launch = "
-        f"{_change(kernels[1] * dearer_s)}; {grown.metric.removesuffix('_s')} takes "
+        f"{_change(kernels[1] * dearer_s)}; {METRICS[grown.metric].heading} takes "
         f"{_change(grown.arm_s - grown.baseline_s)}"
     )
 
@@ -81,7 +82,13 @@ def _cost_of_launch(case: CaseComparison, arm: ArmComparison) -> Estimate | None
         and (launched := problem.one_launch())
     ]
     launches.sort(key=lambda found: found[0] != "dispatch")
-    return next((found for _, each in launches for found in each.estimates if found.metric == "enqueue_s"), None)
+    return _explaining("launch", [found for _, each in launches for found in each.estimates])
+
+
+def _explaining(what: str, estimates: Sequence[Estimate]) -> Estimate | None:
+    """By the first such metric of the table that there is."""
+    names = [metric.name for metric in METRICS.values() if metric.explains == what]
+    return next((each for name in names for each in estimates if each.metric == name), None)
 
 
 def _change(seconds: float) -> str:
@@ -142,7 +149,7 @@ class _HeldBack(NamedTuple):
     @classmethod
     def of(cls, records: Sequence[Record]) -> _HeldBack:
         """What was not counted is taken for nothing, and is_counted says so: the root group of v2 can have no quota."""
-        hosts = [each.measurement.host for each in records if each.measurement and each.measurement.host]
+        hosts = _host_readings(records)
         return cls(
             any(host.throttled_s is not None for host in hosts),
             sum(host.throttled_s or 0.0 for host in hosts),
@@ -165,6 +172,10 @@ class _HeldBack(NamedTuple):
         return f"{periods}for {held} added up over CPUs, in {of} (cpu.stat)"
 
 
+def _host_readings(records: Sequence[Record]) -> list[HostReading]:
+    return [each.measurement.host for each in records if each.measurement and each.measurement.host]
+
+
 def _cpu(seen: Seen) -> Iterator[str]:
     """By the same loop of Python, which knows of no place."""
     one, other = seen.speeds
@@ -181,12 +192,12 @@ def _cpu(seen: Seen) -> Iterator[str]:
 def _clock(case: CaseComparison, seen: Seen) -> Iterator[str]:
     """Another clock is no doing of the place's."""
     clocks = seen.medians(lambda measurement: measurement.gpu.sm_clock_hz if measurement.gpu else None)
-    device = next((each for each in case.estimates if each.metric == "device_s"), None)
-    if clocks is None or device is None or not clocks[0] or abs(clocks[1] / clocks[0] - 1) <= NOTABLE_CLOCK:
+    moved = _explaining("clock", case.estimates)
+    if clocks is None or moved is None or not clocks[0] or abs(clocks[1] / clocks[0] - 1) <= NOTABLE_CLOCK:
         return
     yield (
         f"the SM clock was {format_frequency(clocks[1])} in {seen.other}, {format_frequency(clocks[0])} in {seen.one}: "
-        f"counted in cycles, the ratio of device is {device.ratio * clocks[1] / clocks[0]:.3f}"
+        f"counted in cycles, the ratio of {METRICS[moved.metric].heading} is {moved.ratio * clocks[1] / clocks[0]:.3f}"
     )
 
 

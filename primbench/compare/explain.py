@@ -15,6 +15,7 @@ from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.sides import Side, are_slowed_alike, identity
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
+from primbench.results.metrics import METRICS
 from primbench.runtimes.table import known
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
 
@@ -87,15 +88,18 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
 
 def _parts(case: CaseComparison) -> list[Part]:
     """What takes another time. Calls that wait for a kernel of which the own time moved tell nothing of launching."""
-    own: Part = problem_of(case.case.primitive).work
-    if case.case.device == "cpu" and own in ("kernel", "launch"):
-        own = "everything on the CPU"
-    moved = [each.metric for each in case.estimates if each.outcome in ("slower", "faster")]
+    moved = [each.metric for each in case.estimates if each.has_moved]
     is_own = [case.case.device == "cpu" or is_its_own(case.case.primitive, metric) for metric in moved]
-    found: list[Part] = [own] if any(is_own) else []
-    if "enqueue_s" in moved or (not all(is_own) and not found):
+    found = [_own_part(case)] if any(is_own) else []
+    if any(METRICS[metric].explains == "launch" for metric in moved) or not (all(is_own) or found):
         found.append("launch")
     return list(dict.fromkeys(found))
+
+
+def _own_part(case: CaseComparison) -> Part:
+    """What the device itself does of a case; a CPU that computes launches, too."""
+    work = problem_of(case.case.primitive).work
+    return "everything on the CPU" if case.case.device == "cpu" and work in ("kernel", "launch") else work
 
 
 def _as_run(side: Side, key: bytes) -> Arm | None:
@@ -113,19 +117,24 @@ def _next_experiment(
     """The study again with what differs taken away, one thing at a time; None where there is nothing to take."""
     try:
         first, other = (_as_run(each, identity(case.case)) for each in sides)
-        if first is None or other is None or not {first.runtime, other.runtime} <= known().keys():
-            return None
-        there = [replace(each, name=_UNNAMED) for each in (first, other)]
-        less = [each for each in _without(arm, other, parts) if replace(each, name=_UNNAMED) not in there][:MOST_ARMS]
-        words = [format_arm(each) for each in (first, other)] + [_words(each) for each in less]
+        words = _arms_to_run(arm, first, other, parts) if first and other else []
     except InvalidRequest:  # an arm that only a file can hold
         return None
-    if not less:
+    if not words:
         return None
     options = [word for each in words for word in ("--arm", each)]
     where = ["--backend", case.case.backend, "--device", case.case.device]
     builds = ["--other-builds"] * (arm.effect == "stack effect")
     return shlex.join(["primbench", "study", *options, "--primitive", case.case.primitive, *where, *builds])
+
+
+def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequence[Part]) -> list[str]:
+    """Both in words, and the other one with one thing less each; [] where there is nothing to take away."""
+    if not {first.runtime, other.runtime} <= known().keys():
+        return []
+    there = [replace(each, name=_UNNAMED) for each in (first, other)]
+    less = [each for each in _without(compared, other, parts) if replace(each, name=_UNNAMED) not in there]
+    return [*map(format_arm, (first, other)), *map(_words, less[:MOST_ARMS])] if less else []
 
 
 def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterator[Arm]:

@@ -64,25 +64,26 @@ def filters(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]
     one, other = (_filtered(case, each) for each in (baseline, side))
     if not calls or one is None or other is None or one[1:4] == other[1:4]:
         return
-    for here, there in ((other, one), (one, other)):
-        if here.seccomp != "filter" or not _may_filter(here.setting, calls):
-            continue
-        ratio = _most(calls, here, there, case.estimates[0].baseline_s if case.estimates else 0.0)
-        if ratio > 1:
-            cost = f": {_cost(here, there)}" if calls == ("getppid",) else ""
-            words = f"in {here.name} a seccomp filter looks at {' and '.join(calls)} ({here.words}){cost}"
-            yield (
-                Cause(words, at_least=1.0, at_most=ratio)
-                if here is other
-                else Cause(words, at_least=1 / ratio, at_most=1.0)
-            )
+    case_s = case.primary.baseline_s if case.primary else 0.0
+    yield from _longer_by(calls, other, one, case_s)
+    yield from (cause.of_baseline() for cause in _longer_by(calls, one, other, case_s))
+
+
+def _longer_by(calls: Sequence[str], here: Filtered, there: Filtered, case_s: float) -> Iterator[Cause]:
+    """The filter of one place, where it looks at the calls and makes them dearer than they are in the other."""
+    if here.seccomp != "filter" or not _may_filter(here.setting, calls):
+        return
+    ratio = _most(calls, here, there, case_s)
+    if ratio > 1:
+        cost = f": {_cost(here, there)}" if calls == ("getppid",) else ""
+        words = f"in {here.name} a seccomp filter looks at {' and '.join(calls)} ({here.words}){cost}"
+        yield Cause(words, at_least=1.0, at_most=ratio)
 
 
 def _filtered(case: CaseComparison, side: Side) -> Filtered | None:
     """None where it is not known whether there is a filter."""
-    place = (case.case.backend, case.case.device)
-    numbers = {record.worker for record in side.records if (record.case.backend, record.case.device) == place}
-    found = [each.environment.confinement for number, each in side.workers.items() if number in numbers]
+    workers = [worker for _, worker in side.workers_of(case.case.backend, case.case.device)]
+    found = [each.environment.confinement for each in sorted(workers, key=lambda worker: worker.worker)]
     if not found or found[0].seccomp is None:
         return None
     calls_s = [each.system_call_s for each in found if each.system_call_s is not None]

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench.compare.comparison import (
-    ArmComparison,
-    Comparison,
-    Mixed,
-)
+from primbench.compare.comparison import ArmComparison, Comparison, Mixed
 from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.estimates import Ratio, compare_case, judge, mean_of, paired, unpaired
 from primbench.compare.explain import explained
@@ -83,8 +79,7 @@ def successive(results: Results) -> list[tuple[str, ArmComparison]]:
 
 def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio: Ratio) -> Comparison:
     every = [baseline, *others, *([again] if again else [])]
-    notes = [note for side in others for note in check_same_cases(baseline, side)]
-    notes += [f"{side.name} was not placed as asked: {lack}" for side in every for lack in side.lacks]
+    notes = [note for side in others for note in check_same_cases(baseline, side)] + _lacks(every)
     itself = judge([_against(baseline, again, ratio)], None)[0] if again is not None else None
     arms = judge([_against(baseline, side, ratio) for side in others], itself)
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
@@ -95,15 +90,25 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio:
         paired=True,
         arms=arms,
         again=itself,
-        mixed={side.name: found for side in every if (found := [Mixed(*each) for each in mixed(side)])},
+        mixed=_mixed(every),
         notes=notes,
     )
+
+
+def _lacks(sides: Sequence[Side]) -> list[str]:
+    return [f"{side.name} was not placed as asked: {lack}" for side in sides for lack in side.lacks]
+
+
+def _mixed(sides: Sequence[Side]) -> dict[str, list[Mixed]]:
+    """Of those that were not one place."""
+    found = {side.name: [Mixed(*each) for each in mixed(side)] for side in sides}
+    return {name: unlike for name, unlike in found.items() if unlike}
 
 
 def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[str]:
     """What to note where the CPU was not at full speed all the time."""
     shares = {side.name: side.slowed_fraction for side in sides if side.slowed_fraction is not None}
-    estimates = [each for arm in arms for case in arm.cases for each in case.estimates]
+    estimates = [each for arm in arms for each in arm.estimates]
     if not estimates or max(shares.values(), default=0.0) < NOTABLE_SLOWING:
         return []
     words = ", ".join(f"{name} {format_percent(share)}" for name, share in shares.items())

@@ -140,16 +140,15 @@ def sides_of(results: Results) -> dict[str, Side]:
     """The arms of a study's file by name, in the study's order; those of a run outside of studies are one, named ""."""
     records = results.latest()
     workers = {worker.worker: worker for worker in results.workers}
-    arms = {arm.name: arm for arm in results.header.study.arms} if results.header.study else {}
-    names = dict.fromkeys([*arms, *(record.case.arm for record in records)])
+    asked = {arm.name: arm for arm in results.header.study.arms} if results.header.study else {}
+    arms = {each.arm.name: each.arm for each in reversed(workers.values()) if each.arm} | asked
+    names = dict.fromkeys([*asked, *(record.case.arm for record in records)])
     return {
         name: Side(
             name=name,
             records=[record for record in records if record.case.arm == name],
             workers=workers,
-            arm=arms.get(
-                name, next((each.arm for each in workers.values() if each.arm and each.arm.name == name), None)
-            ),
+            arm=arms.get(name),
         )
         for name in names
     }
@@ -189,22 +188,28 @@ def check_same_cases(one: Side, other: Side) -> list[str]:
 
     Raises InvalidRequest where the sides measured the same problem in unequal ways, or have nothing in common.
     """
-    here, there = (
-        {key: records[0].case for key, records in a.cases.items() if key not in b.cases}
-        for a, b in ((one, other), (other, one))
-    )
-    for case in here.values():
-        same = [each for each in there.values() if _problem(each) == _problem(case)]
-        if same:
-            raise InvalidRequest(f"{_unequal(one, case, other, same)}: measure both in the same way")
-    if here and there and not one.cases.keys() & other.cases.keys():
-        first = next(iter(here.values()))
-        raise InvalidRequest(f"no case is in both: {_unequal(one, first, other, list(there.values()))}")
+    here, there = _alone(one, other), _alone(other, one)
+    _check_comparable(one, here, other, there)
     return [
         f"in {side.name} alone: {len(found)} case{'s' * (len(found) > 1)} of {', '.join(primitives)}"
         for side, found in ((one, here), (other, there))
-        if (primitives := dict.fromkeys(case.primitive for case in found.values()))
+        if (primitives := dict.fromkeys(case.primitive for case in found))
     ]
+
+
+def _alone(one: Side, other: Side) -> list[Case]:
+    """What the other side did not run."""
+    return [records[0].case for key, records in one.cases.items() if key not in other.cases]
+
+
+def _check_comparable(one: Side, here: Sequence[Case], other: Side, there: Sequence[Case]) -> None:
+    """here, there: cases of one side alone, which are not to be one problem measured in unequal ways."""
+    for case in here:
+        same = [each for each in there if _problem(each) == _problem(case)]
+        if same:
+            raise InvalidRequest(f"{_unequal(one, case, other, same)}: measure both in the same way")
+    if here and there and not one.cases.keys() & other.cases.keys():
+        raise InvalidRequest(f"no case is in both: {_unequal(one, here[0], other, there)}")
 
 
 def are_slowed_alike(one: Side, other: Side, key: bytes) -> bool:

@@ -20,11 +20,7 @@ def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
     """The metric that decided, with the verdict of the case; then the primary one and what else moved, in words."""
     if case.deciding is None:
         return []
-    others = [
-        each
-        for each in case.estimates
-        if each is not case.deciding and (each.primary or each.outcome in ("slower", "faster"))
-    ]
+    others = [each for each in case.estimates if each is not case.deciding and (each.primary or each.has_moved)]
     return [(case.deciding, shown_verdict(case)), *((each, shown_outcome(each)) for each in others)]
 
 

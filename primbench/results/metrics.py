@@ -34,6 +34,8 @@ class Metric:
     preference: a case is judged by that of its metrics which has the least, unless the primitive prefers another.
     gives_rates: flop and bytes a second are computed from it where it is ``Measurement.main``.
     own_of: work of which this is the device's own time all the same, since calls wait for the device by themselves.
+    explains: what a difference in it tells: "launch", what the host has to do for one; "call", how much longer a call
+    takes as a whole; "clock", what the GPU's clock moves.
     repeats: a metric that on some devices has the very same samples; then only that one is compared.
     is_column: of the table of records. is_compared: between places.
     """
@@ -48,6 +50,7 @@ class Metric:
     preference: int = _LAST
     gives_rates: bool = False
     own_of: tuple[Work, ...] = ()
+    explains: Literal["launch", "call", "clock"] | None = None
     repeats: str = ""
     is_column: bool = True
     is_compared: bool = True
@@ -96,16 +99,17 @@ class Metric:
 
 # From left to right as tables show them. A quota that stops every tenth sample shows in the means, and in no median.
 _ALL = (
-    Metric("enqueue_s", "enqueue", "a call that only enqueues, the queue not full", "host", preference=5),
+    Metric("enqueue_s", "enqueue", "a call that only enqueues, the queue not full", "host",
+           preference=5, explains="launch"),
     Metric(
         "stream_s", "stream", "one of many calls in a row, as a loop in Python makes them", "both",
-        preference=3, gives_rates=True, own_of=("copy", "collective"),
+        preference=3, gives_rates=True, own_of=("copy", "collective"), explains="call",
     ),
     Metric("device_s", "device", "one of many calls in a row, launches out of the way", "GPU",
-           preference=1, gives_rates=True),
+           preference=1, gives_rates=True, explains="clock"),
     Metric("busy_s", "busy", "the kernels of a call, added up, as the GPU logged them", "GPU", preference=6),
     Metric("batch_s", "batch", "one of many calls in a row", "CPU", preference=2, gives_rates=True),
-    Metric("wall_s", "wall", "a single call, waited for", "both", preference=4, repeats="batch_s"),
+    Metric("wall_s", "wall", "a single call, waited for", "both", preference=4, repeats="batch_s", explains="call"),
     Metric(
         "enqueue_single_s", "enqueue single", "a single call that only enqueues, the queue empty", "host",
         is_column=False, is_compared=False,
