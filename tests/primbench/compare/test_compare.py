@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from primbench import stats
 from primbench.compare.comparison import ArmComparison, Comparison, Estimate
 from primbench.compare.criteria import OF_HOST, margin_of
-from primbench.compare.estimates import ITSELF, SINGLE, TOO_BUSY, judged
+from primbench.compare.judgement import ITSELF, SINGLE, TOO_BUSY, judged
 from primbench.compare.pairs import compare, compare_files
 from primbench.environment import fingerprint
 from primbench.environment.container import Runtime

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
-from primbench.compare.estimates import decided
+from primbench.compare.judgement import decided
 from primbench.compare.settled import is_settled
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.experiments.study import LEAST_PAIRS, check_arms, check_build, plan, run, to_run, whole_pairs

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean, Mixed
-from primbench.compare.estimates import SINGLE, TOO_BUSY, decided
+from primbench.compare.judgement import SINGLE, TOO_BUSY, decided
 from primbench.environment import fingerprint
 from primbench.environment.difference import Change, difference
 from primbench.registry import build
