@@ -64,37 +64,37 @@ def _title(found: Waterfall, of: str, pairs: int) -> str:
 def _table(found: Waterfall, case: CaseComparison) -> Table:
     everywhere = [same for arm in found.comparison.arms if (same := _same(arm, case))]
     pairs = max((each.pairs for same in everywhere for each in same.estimates), default=0)
-    rows = [row for arm in found.comparison.arms for row in _rows(found, arm, case)]
+    rows = [row for arm in found.comparison.arms for row in _rows(arm, case, _step(found, arm))]
     if case.primary:
         start = format_time(case.primary.baseline_s)
         rows.insert(0, [found.comparison.baseline, heading(case.primary.metric), start, "", "", ""])
+    rows += _whole_rows(found, case)
+    return Table(_title(found, name_of(case.case), pairs), COLUMNS, rows, [])
+
+
+def _whole_rows(found: Waterfall, case: CaseComparison) -> Iterator[list[str]]:
+    """Of whole containers, which engines put together, against the host."""
     for name, arm in found.wholes.items():
         same = _same(arm, case)
         if same is not None and (deciding := same.deciding) is not None:
             cells = [heading(deciding.metric), format_time(deciding.arm_s), "", _ratio(deciding)]
-            rows.append([name, *cells, shown_verdict(same)])
-    return Table(_title(found, name_of(case.case), pairs), COLUMNS, rows, [])
+            yield [name, *cells, shown_verdict(same)]
 
 
-def _rows(found: Waterfall, arm: ArmComparison, case: CaseComparison) -> Iterator[list[str]]:
+def _rows(arm: ArmComparison, case: CaseComparison, step: Step | None) -> list[list[str]]:
     """Of an ingredient: the metric that the case is decided by, and those others that it makes slower or faster."""
-    step = _step(found, arm)
-    of_step, to_host = (_same(each, case) if each else None for each in (step and step.arm, arm))
+    to_host = _same(arm, case)
+    of_step = _same(step.arm, case) if step else None
     told = telling(of_step) if of_step else []
     if not told:
-        reason = to_host.reason if to_host and to_host.reason else "not measured"
-        yield [arm.name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, f"not compared: {reason}"]
-    wholes = {each.metric: each for each in to_host.estimates} if to_host else {}
-    for number, (each, said) in enumerate(told):
-        whole = wholes.get(each.metric)
-        yield [
-            "" if number else arm.name,
-            heading(each.metric),
-            format_time(each.arm_s),
-            _ratio(each),
-            shown_ratio(whole.ratio) if whole else UNKNOWN,
-            said,
-        ]
+        reason = (to_host and to_host.reason) or "not measured"
+        return [[arm.name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, f"not compared: {reason}"]]
+    whole = {each.metric: each for each in to_host.estimates} if to_host else {}
+    cells = [
+        [heading(each.metric), format_time(each.arm_s), _ratio(each), _bare_ratio(whole.get(each.metric)), said]
+        for each, said in told
+    ]
+    return [[name, *row] for name, row in zip([arm.name, *[""] * len(cells)], cells, strict=False)]
 
 
 def _has_means(found: Waterfall) -> bool:
@@ -108,7 +108,7 @@ def _means(found: Waterfall) -> Table:
         step = _step(found, arm)
         mean = step.arm.mean if step else None
         pairs = max(pairs, mean.pairs if mean else 0)
-        rows.append([arm.name, _ratio(mean), shown_ratio(arm.mean.ratio) if arm.mean else UNKNOWN])
+        rows.append([arm.name, _ratio(mean), _bare_ratio(arm.mean)])
     rows += [[name, "", _ratio(arm.mean)] for name, arm in found.wholes.items()]
     name = f"geometric mean of {len(_cases(found))} cases"
     return Table(_title(found, name, pairs), [COLUMNS[0], *COLUMNS[3:5]], rows, [])
@@ -127,6 +127,10 @@ def _ratio(found: Estimate | Mean | None) -> str:
     if found is None:
         return UNKNOWN
     return f"{shown_ratio(found.ratio)} {shown_interval(found.interval)}".removesuffix(f" {UNKNOWN}")
+
+
+def _bare_ratio(found: Estimate | Mean | None) -> str:
+    return shown_ratio(found.ratio) if found else UNKNOWN
 
 
 def _notes(found: Waterfall) -> list[str]:

@@ -71,16 +71,21 @@ def columns_of(
 
 
 def _case_columns(records: Sequence[Record]) -> list[Column]:
-    """The first field, sizes and dtype always; others where one differs from its default; places where they vary."""
-    fields = records[0].case.fields()
-    always = {"dtype", *(field.name for field in fields if field is fields[0] or field.metadata.get("size"))}
+    """Parameters; labels and places where they vary."""
     return [
-        *(_parameter(records, field) for field in fields if field.name in always or _unusual(records, field)),
+        *_parameters(records),
         *(column for name in ("set", "application") if _varies(column := _label(records, name))),
         *_id_column(records),
         *_arm_column(records),
         *(column for name in PLACES if _varies(column := _place(records, name))),
     ]
+
+
+def _parameters(records: Sequence[Record]) -> list[Column]:
+    """The first field, sizes and dtype always; others where one differs from its default."""
+    fields = records[0].case.fields()
+    always = {"dtype", *(field.name for field in fields if field is fields[0] or field.metadata.get("size"))}
+    return [_parameter(records, field) for field in fields if field.name in always or _unusual(records, field)]
 
 
 def _parameter(records: Sequence[Record], field: Field[Any]) -> Column:

@@ -16,9 +16,9 @@ from primbench.results.metrics import METRICS
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Mixed
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mixed
     from primbench.system.meaning import Layer
 
 MOST_EXPLAINED = 5
@@ -94,18 +94,22 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 
 def _table(comparison: Comparison, arm: ArmComparison) -> Table:
-    with_noise = any(each.noise for case in arm.cases for each in case.estimates)
+    with_noise = any(each.noise for each in arm.estimates)
     columns = ["case", "metric", comparison.baseline, "ratio", *(["noise"] if with_noise else []), "verdict"]
     where = {(case.case.backend, case.case.device) for case in arm.cases}
-    pairs = max((each.pairs for case in arm.cases for each in case.estimates), default=0)
+    pairs = max((each.pairs for each in arm.estimates), default=0)
     rows = [row for case in arm.cases for row in _rows(case, pairs, with_noise=with_noise, with_place=len(where) > 1)]
-    how = f"{pairs} pair{'s' * (pairs != 1)}" if comparison.paired else f"unpaired, processes a side: at least {pairs}"
     place = "".join(f"  {backend} {device}" for backend, device in where) if len(where) == 1 else ""
-    title = f"{arm.name} against {comparison.baseline}{place}  ({how}; ratio of times, with its 95 % interval)"
+    how = f"{_number_of(pairs, comparison)}; ratio of times, with its 95 % interval"
+    title = f"{arm.name} against {comparison.baseline}{place}  ({how})"
     notes = [*_reasons(arm), *_counts(arm), *_mean(arm, comparison)]
     if pairs:
         notes += [*_effect(arm, comparison), *_explanations(arm)]
     return Table(title, columns, rows, notes)
+
+
+def _number_of(pairs: int, comparison: Comparison) -> str:
+    return f"{pairs} pair{'s' * (pairs != 1)}" if comparison.paired else f"unpaired, processes a side: at least {pairs}"
 
 
 def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: bool) -> Iterator[list[str]]:
@@ -129,20 +133,21 @@ def _first(comparison: Comparison) -> Iterator[str]:
     yield from (_end(filter(None, each)) for each in sentences)
 
 
+def _decided(comparison: Comparison) -> list[tuple[ArmComparison, CaseComparison, Estimate]]:
+    """Every case that has a verdict, with the estimate that it was reached by."""
+    every = [(arm, case, case.deciding) for arm in comparison.all_arms for case in arm.cases]
+    return [(arm, case, found) for arm, case, found in every if found is not None]
+
+
 def _single(comparison: Comparison) -> str:
     """How far apart places were seen of which one process a side cannot tell whether they are."""
-    single = [
-        (arm, case, case.deciding)
-        for arm in comparison.all_arms
-        for case in arm.cases
-        if case.deciding is not None and case.deciding.is_single
-    ]
+    single = [each for each in _decided(comparison) if each[2].is_single]
     if not single:
         return ""
     arm, case, found = max(single, key=lambda each: abs(math.log(each[2].ratio)))
     more = "run more pairs (--pairs 8)" if comparison.paired else "run both with --processes 8, better still as a study"
     return (
-        f"ONE PROCESS A SIDE CANNOT TELL in {len(single)} of {sum(len(each.cases) for each in comparison.all_arms)} "
+        f"ONE PROCESS A SIDE CANNOT TELL in {len(single)} of {len(comparison.cases)} "
         f"cases, since processes of one place differ, too: {arm.name} took {shown_ratio(found.ratio)} times as long as "
         f"{comparison.baseline} in {name_of(case.case)}; to know, {more}."
     )
@@ -165,20 +170,15 @@ def _of_workers(found: Mixed) -> str:
 
 
 def _too_busy(comparison: Comparison) -> str:
-    busy = [
-        (arm, case)
-        for arm in comparison.all_arms
-        for case in arm.cases
-        if case.deciding is not None and case.deciding.is_too_busy
-    ]
+    busy = [(arm, case) for arm, case, found in _decided(comparison) if found.is_too_busy]
     if not busy:
         return ""
     arm, worst = max(busy, key=lambda each: min(share or 0.0 for share in each[1].waited))
     here, there = (format_percent(share or 0.0) for share in worst.waited)
     return (
-        f"TOO BUSY TO TELL in {len(busy)} of {sum(len(each.cases) for each in comparison.all_arms)} cases: something "
-        f"else took the CPUs; {comparison.baseline} waited for one during {here} of its time, {arm.name} during "
-        f"{there}, in {name_of(worst.case)}. Quiet the machine, or keep CPUs of it for the arms alone (bind-cpus=)."
+        f"TOO BUSY TO TELL in {len(busy)} of {len(comparison.cases)} cases: something else took "
+        f"the CPUs; {comparison.baseline} waited for one during {here} of its time, {arm.name} during {there}, in "
+        f"{name_of(worst.case)}. Quiet the machine, or keep CPUs of it for the arms alone (bind-cpus=)."
     )
 
 
@@ -265,23 +265,34 @@ def _severity(case: CaseComparison) -> tuple[int, float]:
 
 def _explanations(arm: ArmComparison) -> Iterator[str]:
     explained = [(case, case.explanation) for case in sorted(arm.cases, key=_severity) if case.explanation]
+    if explained:
+        yield from _moved(explained)
+        yield from _causes([explanation for _, explanation in explained])
+        yield from _noise(explained)
+        nexts = dict.fromkeys(each.next_experiment for _, each in explained if each.next_experiment)
+        yield from (f"next: {command}" for command in list(nexts)[:1])
+
+
+def _moved(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[str]:
     for case, explanation in explained[:MOST_EXPLAINED]:
         moved = f"{' and '.join(explanation.parts)} moved" if explanation.parts else "no difference is certain"
         yield f"{name_of(case.case)}: {': '.join(filter(None, (moved, '; '.join(explanation.evidence))))}"
     if len(explained) > MOST_EXPLAINED:
         yield f"and {len(explained) - MOST_EXPLAINED} more cases: --json has all"
-    if explained:
-        causes = dict.fromkeys(cause for _, explanation in explained for cause in explanation.causes)
-        yield from (f"can cause it: {cause}" for cause in causes)
-        if not causes:
-            yield "no known cause in what differs between the places"
-        yield from (
-            f"or what others on the machine did to {name_of(case.case)}: {'; '.join(explanation.noise)}"
-            for case, explanation in explained[:MOST_EXPLAINED]
-            if explanation.noise
-        )
-        nexts = dict.fromkeys(each.next_experiment for _, each in explained if each.next_experiment)
-        yield from (f"next: {command}" for command in list(nexts)[:1])
+
+
+def _causes(explanations: Sequence[Explanation]) -> Iterator[str]:
+    """Each once, whichever case it is of."""
+    causes = dict.fromkeys(cause for explanation in explanations for cause in explanation.causes)
+    yield from (f"can cause it: {cause}" for cause in causes)
+    if not causes:
+        yield "no known cause in what differs between the places"
+
+
+def _noise(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[str]:
+    for case, explanation in explained[:MOST_EXPLAINED]:
+        if explanation.noise:
+            yield f"or what others on the machine did to {name_of(case.case)}: {'; '.join(explanation.noise)}"
 
 
 def _end(notes: Iterable[str]) -> str:

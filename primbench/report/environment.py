@@ -46,8 +46,7 @@ def _group(title: str, fields: Mapping[str, Any], sources: Mapping[str, str]) ->
 
 def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
     """Name and value; what has parts has a row for each below its own."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        value = value[0] if len(value) == 1 else {str(number): each for number, each in enumerate(value)}
+    value = _numbered(value)
     if not isinstance(value, dict) or all(isinstance(each, int) for each in value.values()):
         yield name, shown(name, value, absent)
         return
@@ -59,6 +58,13 @@ def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
     yield from ((f"  {part}", f"unknown: {printable(reason)}") for part, reason in missing.items())
 
 
+def _numbered(value: Any) -> Any:
+    """Of a list of what has parts, each by its number; a single one is as if there were no list."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return value[0] if len(value) == 1 else {str(number): each for number, each in enumerate(value)}
+    return value
+
+
 def shown(name: str, value: Any, absent: str = "-") -> str:
     """A value in people's units, which the end of its field's name tells."""
     if value is None or value in ("", [], {}):
@@ -67,13 +73,17 @@ def shown(name: str, value: Any, absent: str = "-") -> str:
         return _WORDS[value]
     if isinstance(value, int | float):
         return _quantity(name, value)
-    if isinstance(value, list) and all(isinstance(each, int) for each in value):
-        return format_cpu_list(value)
     if isinstance(value, list):
-        return ", ".join(shown(name, each) for each in value)
+        return _listed(name, value)
     if isinstance(value, dict):
         return ", ".join(f"{part} {shown(part, each)}" for part, each in value.items() if part != "missing")
     return printable(str(value))
+
+
+def _listed(name: str, values: list[Any]) -> str:
+    if all(isinstance(each, int) for each in values):
+        return format_cpu_list(values)
+    return ", ".join(shown(name, each) for each in values)
 
 
 def _quantity(name: str, value: float) -> str:

@@ -18,23 +18,28 @@ def line_notes(records: Sequence[Record]) -> list[str]:
 
     None for a primitive whose size is not one number of bytes, or for fewer than four sizes.
     """
-    fields = records[0].case.fields()
-    sizes = [field for field in fields if field.metadata.get("size")]
+    sizes = [field for field in records[0].case.fields() if field.metadata.get("size")]
     if [field.metadata["unit"] for field in sizes] != ["B"]:
         return []
-    groups: dict[Hashable, list[Record]] = {}
-    for record in records:
-        if record.measurement and record.measurement.main and record.measurement.main.median_s:
-            groups.setdefault(_group(record, sizes[0].name), []).append(record)
+    size = sizes[0].name
     places = {(record.case.backend, record.case.device) for record in records}
     return [
-        f"{_named(group[0], sizes[0].name, place=len(places) > 1)}: {_said(group, sizes[0].name)}"
-        for group in groups.values()
-        if len({record.case.parameters[sizes[0].name] for record in group}) >= FEWEST_SIZES
+        f"{_named(group[0], size, place=len(places) > 1)}: {_said(group, size)}"
+        for group in _sweeps(records, size)
+        if len({record.case.parameters[size] for record in group}) >= FEWEST_SIZES
     ]
 
 
-def _group(record: Record, size: str) -> Hashable:
+def _sweeps(records: Sequence[Record], size: str) -> list[list[Record]]:
+    """Records with a time, those together that differ in their size alone."""
+    found: dict[Hashable, list[Record]] = {}
+    for record in records:
+        if record.measurement and record.measurement.main and record.measurement.main.median_s:
+            found.setdefault(_but_for_size(record, size), []).append(record)
+    return list(found.values())
+
+
+def _but_for_size(record: Record, size: str) -> Hashable:
     case = record.case
     others = tuple((name, value) for name, value in case.parameters.items() if name != size)
     return others, case.backend, case.device, case.placement, case.method.cache

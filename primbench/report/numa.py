@@ -52,16 +52,18 @@ def _headline(found: Nearness) -> str:
     if found.disagreement:
         return f"{found.subject}: {found.disagreement}{_looks(found)}"
     if found.node is None:
-        said = [f"; {who} says node {node}" for who, node in found.said.items() if node is not None]
-        return f"{found.subject}: {found.reason}{_looks(found)}{''.join(said)}"
-    who = [who for who, node in found.said.items() if node in (found.node, *found.initiators)]
-    others = f", as {' and '.join(who)} say{'s' * (len(who) == 1)}" if who else ""
-    others += "".join(
-        f"; {each} says node {node}" for each, node in found.said.items() if node is not None and each not in who
-    )
+        return f"{found.subject}: {found.reason}{_looks(found)}{_said(found)}"
     listed = format_cpu_list(found.initiators)
     cpus = f", memory near the CPUs of node{'' if listed.isdecimal() else 's'} {listed}," if listed else ""
-    return f"{found.subject} is nearest to node {found.node}{cpus} by measurement{others}{_looks(found)}"
+    return f"{found.subject} is nearest to node {found.node}{cpus} by measurement{_said(found)}{_looks(found)}"
+
+
+def _said(found: Nearness) -> str:
+    """By the system: who agrees with what was measured, then who says otherwise."""
+    said = {who: node for who, node in found.said.items() if node is not None}
+    agree = [who for who, node in said.items() if node in (found.node, *found.initiators)]
+    words = f", as {' and '.join(agree)} say{'s' * (len(agree) == 1)}" if agree else ""
+    return words + "".join(f"; {who} says node {node}" for who, node in said.items() if who not in agree)
 
 
 def _looks(found: Nearness) -> str:
@@ -76,20 +78,31 @@ def _looks(found: Nearness) -> str:
 
 def _tables(affinity: Affinity, device: str, name: str | None) -> Iterator[Table]:
     matrices = [matrix for matrix in affinity.matrices if matrix.device == device]
+    placed = [matrix for matrix in matrices if matrix.kind != LAUNCH]
+    if placed:
+        title = "  ".join(filter(None, ["host" if device == CPU else device, name, format_bytes(affinity.size_bytes)]))
+        yield _accesses(affinity, placed, f"{title}  ({_how(affinity, matrices)})")
+    yield from (_launches(matrix) for matrix in matrices if matrix.kind == LAUNCH)
+
+
+def _accesses(affinity: Affinity, matrices: Sequence[Matrix], title: str) -> Table:
+    """matrices: of one device, nodes of CPUs by nodes of memory."""
+    columns = ["", "CPU node", *(f"memory node {node}" for node in affinity.axes.memory_nodes)]
+    rows = [row for matrix in matrices for row in _rows(matrix)]
+    return Table(title, columns, rows, [*_notes(matrices), *_caches(affinity, matrices)])
+
+
+def _how(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
     how = f"median of {_processes(affinity, matrices)}"
     if any(len(matrix.cells) > 1 for matrix in matrices):
         how += f"; ratio of the time to the nearest's, with the {format_percent(CONFIDENCE)} interval over rounds"
-    title = "  ".join(filter(None, ["host" if device == CPU else device, name, format_bytes(affinity.size_bytes)]))
-    placed = [matrix for matrix in matrices if matrix.kind != LAUNCH]
-    if placed:
-        columns = ["", "CPU node", *(f"memory node {node}" for node in affinity.axes.memory_nodes)]
-        rows = [row for matrix in placed for row in _rows(matrix)]
-        yield Table(f"{title}  ({how})", columns, rows, [*_notes(placed), *_caches(affinity, device, placed)])
-    for matrix in matrices:
-        if matrix.kind == LAUNCH:
-            rows = [[str(cell.cpu_node), shown] for cell, shown in zip(matrix.cells, _shown(matrix)[1], strict=True)]
-            title = f"{device}  launch and wait, an empty kernel"
-            yield Table(title, ["CPU node", "round trip"], rows, list(_notes([matrix])))
+    return how
+
+
+def _launches(matrix: Matrix) -> Table:
+    rows = [[str(cell.cpu_node), shown] for cell, shown in zip(matrix.cells, _shown(matrix)[1], strict=True)]
+    title = f"{matrix.device}  launch and wait, an empty kernel"
+    return Table(title, ["CPU node", "round trip"], rows, list(_notes([matrix])))
 
 
 def _processes(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
@@ -101,9 +114,9 @@ def _processes(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
     return f"{there}{of} process{'es' if affinity.rounds > 1 else ''}"
 
 
-def _caches(affinity: Affinity, device: str, matrices: Sequence[Matrix]) -> Iterator[str]:
-    timed = any(cell.times_s for matrix in matrices for cell in matrix.cells)
-    if timed and device == CPU and affinity.size_bytes <= affinity.caches_bytes:
+def _caches(affinity: Affinity, matrices: Sequence[Matrix]) -> Iterator[str]:
+    timed = any(cell.times_s for matrix in matrices for cell in matrix.cells if matrix.device == CPU)
+    if timed and affinity.size_bytes <= affinity.caches_bytes:
         yield (
             f"the last-level caches hold {format_bytes(affinity.caches_bytes)} together: they may have served "
             "what memory was to serve; a larger --bytes takes longer, and goes past them"
@@ -146,15 +159,24 @@ def _ratio(ratio: float, low: float | None, high: float | None) -> str:
 
 
 def _notes(matrices: Sequence[Matrix]) -> Iterator[str]:
-    """What disturbed the times that there are; why cells have none, or none of some rounds: a line a reason."""
+    """What disturbed the times that there are, and why some are missing."""
+    yield from _disturbances(matrices)
+    yield from _reasons(matrices)
+
+
+def _disturbances(matrices: Sequence[Matrix]) -> Iterator[str]:
     cells = [(matrix.kind, cell) for matrix in matrices for cell in matrix.cells]
     disturbed = [(kind, words) for kind, cell in cells for words in cell.disturbed.values()]
     if disturbed:
         first, words = disturbed[0]
         times = sum(len(cell.times_s) for _, cell in cells)
         yield f"! {len(disturbed)} of {times} measurements were disturbed, the first one ({first}): {'; '.join(words)}"
+
+
+def _reasons(matrices: Sequence[Matrix]) -> Iterator[str]:
+    """Why cells have no times, or none of some rounds: a line a reason."""
     places: dict[str, dict[str, None]] = {}
-    for _, cell in cells:
+    for cell in itertools.chain.from_iterable(matrix.cells for matrix in matrices):
         if cell.reason:
             memory = "" if cell.memory_node is None else f", memory node {cell.memory_node}"
             places.setdefault(cell.reason, {})[f"CPU node {cell.cpu_node}{memory}"] = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from primbench.baselines.yardstick import Yardstick
+    from primbench.spec.case import Case
 
 MOST_DISTURBANCES = 5  # a line each, below the table
 
@@ -83,18 +84,21 @@ def _table(
 
 
 def _title(records: list[Record], workers: list[Worker]) -> str:
-    """What all rows share; a version, a model or a place only where every worker says the same."""
+    """What all rows share."""
     cases = [record.case for record in records]
-    ran = _that_ran(records, workers)
+    cold = "cold cache" if _shared(case.method.cache for case in cases) == "cold" else None
+    parts = [cases[0].primitive, *_where(cases, _that_ran(records, workers)), cold]
+    return "  ".join(filter(None, parts)) + ("  (times: median a call)" if _any_timed(records) else "")
+
+
+def _where(cases: Sequence[Case], ran: Sequence[Worker]) -> list[str | None]:
+    """Backend, device and place; a version, a model or a place only where every worker says the same."""
     backend, device = _shared(case.backend for case in cases), _shared(case.device for case in cases)
-    parts = [
-        cases[0].primitive,
+    return [
         backend and _named(backend, {worker.versions.get(backend) for worker in ran}),
         device and _named(device, {model_of(worker) for worker in ran}),
-        _shared([_place(worker) for worker in ran]),
-        "cold cache" if _shared(case.method.cache for case in cases) == "cold" else None,
+        _shared(_place(worker) for worker in ran),
     ]
-    return "  ".join(filter(None, parts)) + ("  (times: median a call)" if _any_timed(records) else "")
 
 
 def _any_timed(records: Iterable[Record]) -> bool:

@@ -31,11 +31,16 @@ def grid(rows: Sequence[Sequence[str]], most: int) -> Iterator[str]:
     padded = [[*row, *[""] * (count - len(row))] for row in rows]
     widths = _fitted([max(map(len, column)) for column in zip(*padded, strict=True)], most)
     for row in padded:
-        last = max((column for column, cell in enumerate(row) if cell), default=0)
-        rest = most - sum(each + len(GAP) for each in widths[:last])
-        cells = [_wrapped(cell, rest if column == last else widths[column]) for column, cell in enumerate(row)]
+        cells = [_wrapped(cell, each) for cell, each in zip(row, _room_of(row, widths, most), strict=True)]
         for line in itertools.zip_longest(*cells, fillvalue=""):
             yield GAP.join(part.ljust(each) for part, each in zip(line, widths, strict=True)).rstrip()
+
+
+def _room_of(row: Sequence[str], widths: Sequence[int], most: int) -> list[int]:
+    """The width that each cell may take: the last one that is not empty has what is left."""
+    last = max((column for column, cell in enumerate(row) if cell), default=0)
+    rest = most - sum(each + len(GAP) for each in widths[:last])
+    return [rest if column == last else each for column, each in enumerate(widths)]
 
 
 def _fitted(natural: Sequence[int], most: int) -> list[int]:

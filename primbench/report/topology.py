@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Most GPUs have no node for their own memory, and NVML says so in the way it says "unknown".
 USUALLY_ABSENT = ("memory_node",)
 MOST_GROUPS = 8
+_MEMORY, _CPUS = "memory", "CPUs"  # all of a node's
 
 
 def text(found: Topology) -> str:
@@ -74,16 +75,21 @@ def near(gpu: GpuPlace) -> int | None:
 
 def use(node: Node, found: Topology) -> str:
     """What of a node this process may use: "yes", "no", or what in particular."""
-    cpus = [] if found.cpus_allowed is None else sorted(set(node.cpus) & set(found.cpus_allowed))
-    parts = {}
+    parts = []
     if node.has_memory:
-        parts["memory" if node.is_usable else "no memory"] = node.is_usable
+        parts.append(_MEMORY if node.is_usable else f"no {_MEMORY}")
     if node.cpus and found.cpus_allowed is not None:
-        some = f" {format_cpu_list(cpus)}" if 0 < len(cpus) < len(node.cpus) else ""
-        parts["CPUs" + some if cpus else "no CPUs"] = bool(cpus) and not some
-    if all(parts.values()):
+        parts.append(_cpus_to_use(node.cpus, found.cpus_allowed))
+    if all(part in (_MEMORY, _CPUS) for part in parts):
         return "yes" if parts else "-"
-    return ", ".join(parts) if any(parts) and not all(part.startswith("no ") for part in parts) else "no"
+    return "no" if all(part.startswith("no ") for part in parts) else ", ".join(parts)
+
+
+def _cpus_to_use(cpus: Sequence[int], allowed: Sequence[int]) -> str:
+    usable = sorted(set(cpus) & set(allowed))
+    if not usable:
+        return f"no {_CPUS}"
+    return _CPUS if len(usable) == len(cpus) else f"{_CPUS} {format_cpu_list(usable)}"
 
 
 def empty_nodes(nodes: Sequence[Node]) -> list[int]:
@@ -98,16 +104,21 @@ def disagreements(found: Topology) -> list[str]:
 
 def unknowns(found: Topology) -> list[str]:
     """What is not known, with the reason; a reason that several things share is given once."""
-    without_nvml = found.missing.get("gpus") if found.gpus else None
     fields: dict[str, dict[str, list[str]]] = {}
+    for reason, what, devices in _missing(found):
+        fields.setdefault(reason, {}).setdefault(what, []).extend(devices)
+    return [f"unknown: {', '.join(_of(each) for each in whats.items())}: {reason}" for reason, whats in fields.items()]
+
+
+def _missing(found: Topology) -> Iterator[tuple[str, str, list[str]]]:
+    """A reason, what is not known for it, and of which device if it is of one."""
+    without_nvml = found.missing.get("gpus") if found.gpus else None
     for name, reason in found.missing.items():
-        what = "what NVML says of the GPUs" if reason == without_nvml else _spoken(name)
-        fields.setdefault(reason, {}).setdefault(what, [])
+        yield reason, "what NVML says of the GPUs" if reason == without_nvml else _spoken(name), []
     for gpu in found.gpus or []:
         for name, reason in gpu.missing.items():
             if name not in USUALLY_ABSENT and reason != without_nvml:
-                fields.setdefault(reason, {}).setdefault(_spoken(name), []).append(gpu.device)
-    return [f"unknown: {', '.join(_of(each) for each in whats.items())}: {reason}" for reason, whats in fields.items()]
+                yield reason, _spoken(name), [gpu.device]
 
 
 def _of(what: tuple[str, list[str]]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import re
+import math
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from primbench.report.svg import LINE, PAPER, QUIET, add_box, add_line, add_lines, add_text, canvas
 from primbench.report.topology import disagreements, empty_nodes, link_between, near, pcie, summary, use
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
 
 # Lengths are in pixels.
 COLUMN, GAP, MARGIN = 190, 14, 24
-LINE, TITLE = 16, 22
+TITLE = 22
 LETTERS = 27  # that fit the width of a column in the small size
 NODE_TOP, GPU_HEIGHT = 40, 4 * LINE + 12
 DROP = 34  # from a node to its GPUs
 DEPTH, PORT = 20, 12  # between NVLinks: of bars one below the other, of their ends on one GPU
-INK, QUIET, PAPER = "#1d2733", "#5b6b7b", "#ffffff"
 FILLS = {"socket": "#eef2f6", "node": "#d8e6f3", "memory": "#e7def2", "forbidden": "#ececec", "gpu": "#dcefd2"}
 NVLINK = "#3f7d20"
 CAPTION = "Where CPUs, memory and GPUs are"
@@ -56,6 +56,26 @@ class Bar:
     depth: int
 
 
+@dataclass(frozen=True)
+class Rows:
+    """How far down the parts of the picture begin; ``bottom`` is where the last of them ends."""
+
+    top: int
+    node_height: int
+    gpus: int
+    bars: int
+    bottom: int
+
+    @classmethod
+    def of(cls, header_lines: int, columns: Sequence[NodeColumn], bars: Sequence[Bar]) -> Rows:
+        top = MARGIN + TITLE + header_lines * LINE + GAP
+        node_height = 28 + LINE * max((len(column.lines) for column in columns), default=0)
+        below_nodes = top + NODE_TOP + node_height + GAP
+        below_gpus = below_nodes + DROP + GPU_HEIGHT if any(column.gpus for column in columns) else below_nodes
+        bottom = below_gpus + DEPTH * max((bar.depth + 1 for bar in bars), default=0)
+        return cls(top, node_height, below_nodes + DROP, below_gpus, bottom)
+
+
 def picture(found: Topology) -> str:
     """The whole as one SVG document."""
     groups = [(label, columns) for label, columns in _groups(found) if columns]
@@ -63,36 +83,38 @@ def picture(found: Topology) -> str:
     columns = [column for _, members in groups for column in members]
     gpus = [(gpu, x) for column in columns for gpu, x in _gpu_columns(column)]
     header, notes, bars = summary(found), _notes(found), _bars(gpus)
-    node_height = 28 + LINE * max((len(column.lines) for column in columns), default=0)
-    top = MARGIN + TITLE + len(header) * LINE + GAP
-    gpu_top = top + NODE_TOP + node_height + GAP + DROP
-    bars_top = gpu_top + GPU_HEIGHT if gpus else gpu_top - DROP
-    bottom = bars_top + DEPTH * max((bar.depth + 1 for bar in bars), default=0)
-    svg = _canvas(max(right, 4 * COLUMN) + MARGIN, bottom + (len(notes) + 1) * LINE + MARGIN)
-    _text(svg, MARGIN, MARGIN + 14, CAPTION, size=16, weight="bold")
-    _lines(svg, MARGIN, MARGIN + TITLE, header)
+    at = Rows.of(len(header), columns, bars)
+    svg = canvas(max(right, 4 * COLUMN) + MARGIN, at.bottom + (len(notes) + 1) * LINE + MARGIN, CAPTION)
+    add_text(svg, MARGIN, MARGIN + 14, CAPTION, size=16, weight="bold")
+    add_lines(svg, MARGIN, MARGIN + TITLE, header)
     for label, members in groups:
-        _draw_group(svg, label, members, found, top=top, node_height=node_height)
+        _draw_group(svg, label, members, found, top=at.top, node_height=at.node_height)
     for gpu, x in gpus:
-        _draw_gpu(svg, gpu, x, gpu_top, found)
-    _draw_bars(svg, bars, bars_top)
-    _lines(svg, MARGIN, bottom + LINE, notes)
+        _draw_gpu(svg, gpu, x, at.gpus, found)
+    _draw_bars(svg, bars, at.bars)
+    add_lines(svg, MARGIN, at.bottom + LINE, notes)
     indent(svg)
     return tostring(svg, encoding="unicode") + "\n"
 
 
 def _groups(found: Topology) -> list[tuple[str, list[NodeColumn]]]:
     """The outer boxes with their label: sockets, or without one what belongs to none."""
-    nodes = [node for node in found.nodes or [] if node.gpu is None and node.id not in empty_nodes(found.nodes or [])]
-    ids = [node.id for node in nodes]
-    columns = [NodeColumn(node, _node_lines(node, ids, found)) for node in nodes]
-    at = {node.id: column for node, column in zip(nodes, columns, strict=True)}
+    columns = _node_columns(found)
+    at = {column.node.id: column for column in columns if column.node}
     elsewhere = NodeColumn(None)
     for gpu in found.gpus or []:
         node = near(gpu)
         (elsewhere if node is None else at.get(node, elsewhere)).gpus.append(gpu)
     boxed = itertools.groupby(columns, key=lambda column: _socket(column, found.packages or []))
     return [*((label, list(members)) for label, members in boxed), ("", [elsewhere] if elsewhere.gpus else [])]
+
+
+def _node_columns(found: Topology) -> list[NodeColumn]:
+    """Without GPUs yet; GPUs' own memory and empty nodes are not drawn."""
+    every = found.nodes or []
+    nodes = [node for node in every if node.gpu is None and node.id not in empty_nodes(every)]
+    ids = [node.id for node in nodes]
+    return [NodeColumn(node, _node_lines(node, ids, found)) for node in nodes]
 
 
 def _socket(column: NodeColumn, packages: Sequence[Package]) -> str:
@@ -124,27 +146,27 @@ def _draw_group(
 ) -> None:
     left, right = columns[0].x - GAP, columns[-1].x + columns[-1].width + GAP
     if label:
-        _box(svg, left, top, right - left, NODE_TOP + node_height + GAP, fill=FILLS["socket"])
-        _text(svg, left + GAP, top + 24, label, size=14, weight="bold")
+        add_box(svg, left, top, right - left, NODE_TOP + node_height + GAP, fill=FILLS["socket"])
+        add_text(svg, left + GAP, top + 24, label, size=14, weight="bold")
     foot = top + NODE_TOP + node_height
     for column in columns:
         _draw_node(svg, column, top + NODE_TOP, node_height, found)
         for _, x in _gpu_columns(column):
-            _line(svg, f"M{x + COLUMN // 2} {foot} V{foot + GAP + DROP}", QUIET, dashed=column.node is None)
+            add_line(svg, f"M{x + COLUMN // 2} {foot} V{foot + GAP + DROP}", QUIET, dashed=column.node is None)
 
 
 def _draw_node(svg: Element, column: NodeColumn, top: int, height: int, found: Topology) -> None:
     node = column.node
     if node is None:
-        _box(svg, column.x, top, column.width, height, fill=PAPER, dashed=True)
-        _text(svg, column.x + 10, top + 20, "node unknown", size=13, weight="bold")
+        add_box(svg, column.x, top, column.width, height, fill=PAPER, dashed=True)
+        add_text(svg, column.x + 10, top + 20, "node unknown", size=13, weight="bold")
         return
     forbidden = use(node, found) == "no"
     fill = FILLS["forbidden" if forbidden else "node" if node.cpus else "memory"]
-    box = _box(svg, column.x, top, column.width, height, fill=fill, dashed=forbidden)
+    box = add_box(svg, column.x, top, column.width, height, fill=fill, dashed=forbidden)
     SubElement(box, "title").text = f"node {node.id}: CPUs {format_cpu_list(node.cpus) or 'none'}"
-    _text(svg, column.x + 10, top + 20, f"node {node.id}", size=13, weight="bold")
-    _lines(svg, column.x + 10, top + 20, column.lines)
+    add_text(svg, column.x + 10, top + 20, f"node {node.id}", size=13, weight="bold")
+    add_lines(svg, column.x + 10, top + 20, column.lines)
 
 
 def _node_lines(node: Node, ids: Sequence[int], found: Topology) -> list[str]:
@@ -165,8 +187,8 @@ def _wrapped(words: str, most: int) -> list[str]:
 
 
 def _draw_gpu(svg: Element, gpu: GpuPlace, x: int, top: int, found: Topology) -> None:
-    _box(svg, x, top, COLUMN, GPU_HEIGHT, fill=FILLS["gpu"])
-    _text(svg, x + 10, top + 18, gpu.device, size=13, weight="bold")
+    add_box(svg, x, top, COLUMN, GPU_HEIGHT, fill=FILLS["gpu"])
+    add_text(svg, x + 10, top + 18, gpu.device, size=13, weight="bold")
     link = "" if gpu.pcie_width is None else f"  PCIe {pcie(gpu.pcie_generation_max, gpu.pcie_width)}"
     own = next((node.memory_bytes for node in found.nodes or [] if node.id == gpu.memory_node), None)
     rows = [
@@ -174,27 +196,46 @@ def _draw_gpu(svg: Element, gpu: GpuPlace, x: int, top: int, found: Topology) ->
         (gpu.pci_address or "PCI address unknown") + link,
         "" if gpu.memory_node is None else f"own memory: node {gpu.memory_node}, {format_bytes(own)}",
     ]
-    _lines(svg, x + 10, top + 18, rows)
+    add_lines(svg, x + 10, top + 18, rows)
+
+
+class Linked(NamedTuple):
+    """Two GPUs with NVLinks between them. xs: left edges of their columns."""
+
+    distance: int
+    label: str
+    xs: tuple[int, int]
 
 
 def _bars(gpus: list[tuple[GpuPlace, int]]) -> list[Bar]:
     """One bar where all are linked alike, else one for each pair, short ones nearer to the GPUs."""
     pairs = [
-        (abs(x - y), f"{link.lanes} NVLink{'s' * (link.lanes > 1)}", x, y)
+        Linked(abs(x - y), f"{lanes} NVLink{'s' * (lanes > 1)}", (x, y))
         for (gpu, x), (peer, y) in itertools.combinations(gpus, 2)
-        if (link := link_between(gpu, peer) or link_between(peer, gpu)) and link.lanes
+        if (lanes := _nvlinks(gpu, peer))
     ]
-    labels = {label for _, label, *_ in pairs}
-    if len(gpus) > 2 and len(labels) == 1 and len(pairs) == len(gpus) * (len(gpus) - 1) // 2:
+    labels = {pair.label for pair in pairs}
+    if len(gpus) > 2 and len(labels) == 1 and len(pairs) == math.comb(len(gpus), 2):
         return [Bar(f"{labels.pop()} between any two", [x + COLUMN // 2 for _, x in gpus], 0)]
-    ends = Counter(x for *_, left, right in pairs for x in (left, right))
+    return _bars_of(sorted(pairs))
+
+
+def _nvlinks(gpu: GpuPlace, peer: GpuPlace) -> int:
+    """As many as either of them tells of."""
+    link = link_between(gpu, peer) or link_between(peer, gpu)
+    return (link.lanes or 0) if link else 0
+
+
+def _bars_of(pairs: Sequence[Linked]) -> list[Bar]:
+    """One a pair, each at the least depth where it crosses none of those before; their ends on a GPU side by side."""
+    ends = Counter(x for pair in pairs for x in pair.xs)
     used: Counter[int] = Counter()
     bars: list[Bar] = []
-    for _, label, *columns in sorted(pairs):
-        xs = [x + COLUMN // 2 + PORT * (2 * used[x] - ends[x] + 1) // 2 for x in columns]
-        used.update(columns)
+    for pair in pairs:
+        xs = [x + COLUMN // 2 + PORT * (2 * used[x] - ends[x] + 1) // 2 for x in pair.xs]
+        used.update(pair.xs)
         taken = {bar.depth for bar in bars if min(xs) <= max(bar.xs) and min(bar.xs) <= max(xs)}
-        bars.append(Bar(label, xs, next(depth for depth in itertools.count() if depth not in taken)))
+        bars.append(Bar(pair.label, xs, next(depth for depth in itertools.count() if depth not in taken)))
     return bars
 
 
@@ -202,10 +243,10 @@ def _draw_bars(svg: Element, bars: list[Bar], top: int) -> None:
     for bar in bars:
         y = top + (bar.depth + 1) * DEPTH
         path = f"M{min(bar.xs)} {y} H{max(bar.xs)}" + "".join(f" M{x} {top} V{y + 1}" for x in bar.xs)
-        _line(svg, path, NVLINK, width=2)
+        add_line(svg, path, NVLINK, width=2)
     for bar in bars:  # after all lines, so that none runs through a label
         middle, y = (min(bar.xs) + max(bar.xs)) // 2, top + (bar.depth + 1) * DEPTH
-        _text(svg, middle, y - 5, bar.label, colour=NVLINK, anchor="middle", halo=True)
+        add_text(svg, middle, y - 5, bar.label, colour=NVLINK, anchor="middle", halo=True)
 
 
 def _notes(found: Topology) -> list[str]:
@@ -214,58 +255,3 @@ def _notes(found: Topology) -> list[str]:
     named = {"nodes": "nodes", "packages": "sockets", "gpus": "GPUs"}
     unseen = [f"{named[name]} unknown: {found.missing[name]}" for name, value in absent.items() if value is None]
     return disagreements(found) + unseen
-
-
-def _canvas(width: int, height: int) -> Element:
-    svg = Element(
-        "svg",
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": f"0 0 {width} {height}",
-            "width": str(width),
-            "height": str(height),
-            "font-family": "DejaVu Sans, Helvetica, Arial, sans-serif",
-        },
-    )
-    SubElement(svg, "title").text = CAPTION
-    SubElement(svg, "rect", {"width": "100%", "height": "100%", "fill": PAPER})
-    return svg
-
-
-def _box(svg: Element, x: int, y: int, width: int, height: int, *, fill: str, dashed: bool = False) -> Element:
-    attributes = {"x": x, "y": y, "width": width, "height": height, "rx": 6, "fill": fill, "stroke": QUIET}
-    dashes = {"stroke-dasharray": "5 4"} if dashed else {}
-    return SubElement(svg, "rect", {name: str(value) for name, value in attributes.items()} | dashes)
-
-
-def _line(svg: Element, path: str, colour: str, *, width: int = 1, dashed: bool = False) -> None:
-    dashes = {"stroke-dasharray": "5 4"} if dashed else {}
-    attributes = {"d": path, "fill": "none", "stroke": colour, "stroke-width": str(width)}
-    SubElement(svg, "path", attributes | dashes)
-
-
-def _lines(svg: Element, x: int, above: int, lines: Sequence[str]) -> None:
-    for number, line in enumerate(lines, 1):
-        _text(svg, x, above + number * LINE, line)
-
-
-def _text(
-    svg: Element,
-    x: int,
-    y: int,
-    words: str,
-    *,
-    size: int = 11,
-    weight: str = "normal",
-    colour: str = INK,
-    anchor: str = "start",
-    halo: bool = False,
-) -> None:
-    behind = {"stroke": PAPER, "stroke-width": "4", "paint-order": "stroke"} if halo else {}
-    attributes = {"font-size": str(size), "font-weight": weight, "fill": colour, "text-anchor": anchor}
-    SubElement(svg, "text", {"x": str(x), "y": str(y)} | attributes | behind).text = _printable(words)
-
-
-def _printable(words: str) -> str:
-    """XML 1.0 has no place for most control characters, not even escaped."""
-    return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", words)
