@@ -152,13 +152,17 @@ def _kept(suite: Suite, only: Sequence[str], set_name: str | None) -> list[Row]:
     ]
     if not kept:
         asked = [*only, *([] if set_name is None else [f"set {set_name!r}"])]
-        sets: dict[str, dict[str, None]] = {}
-        for row in suite.rows:
-            name = row.labels.get("set")
-            sets.setdefault(row.primitive, {})["without a set" if name is None else repr(name)] = None
-        there = "; ".join(f"{primitive} {', '.join(of)}" for primitive, of in sets.items())
-        raise InvalidRequest(f"{suite.source}: no entry of {', '.join(asked)}: it holds {cut(there)}")
+        raise InvalidRequest(f"{suite.source}: no entry of {', '.join(asked)}: it holds {cut(_sets(suite))}")
     return kept
+
+
+def _sets(suite: Suite) -> str:
+    """In words: those that there are of each primitive."""
+    sets: dict[str, dict[str, None]] = {}
+    for row in suite.rows:
+        name = row.labels.get("set")
+        sets.setdefault(row.primitive, {})["without a set" if name is None else repr(name)] = None
+    return "; ".join(f"{primitive} {', '.join(of)}" for primitive, of in sets.items())
 
 
 def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> Suite:

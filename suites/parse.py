@@ -112,21 +112,30 @@ def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[Row]
 
 
 def _row(where: str, primitive: str, entry: dict[str, Any]) -> Row:
+    _check_labels(where, entry)
+    labels = {key: entry[key] for key in LABELS if key in entry}
+    fields = {key: _values(where, key, value) for key, value in entry.items() if key not in LABELS}
+    if math.prod(map(len, fields.values())) > _MAX_PROBLEMS:
+        raise FileError(f"{where}: its lists make more than {_MAX_PROBLEMS} problems")
+    return Row(where, primitive, fields, labels)
+
+
+def _check_labels(where: str, entry: Mapping[str, Any]) -> None:
     for key, value in entry.items():
         if key in LABELS and not isinstance(value, str):
             raise FileError(f"{where}: {key} is not a string")
         if key == "device" and value not in ("cpu", "cuda"):
             raise FileError(f"{where}: device is neither cpu nor cuda")
-    labels = {key: entry[key] for key in LABELS if key in entry}
-    fields = {key: value if isinstance(value, list) else [value] for key, value in entry.items() if key not in LABELS}
-    for key, values in fields.items():
-        if not all(_is_value(value) for value in values):
-            raise FileError(f"{where}: {cut(repr(key))} is not a number of 64 bits, a string, true or false")
-        if not values:
-            raise FileError(f"{where}: {cut(repr(key))} is an empty list: leave the field away, or name a value")
-    if math.prod(map(len, fields.values())) > _MAX_PROBLEMS:
-        raise FileError(f"{where}: its lists make more than {_MAX_PROBLEMS} problems")
-    return Row(where, primitive, fields, labels)
+
+
+def _values(where: str, field: str, said: Any) -> list[Value]:
+    """Of a field: one or several."""
+    values = said if isinstance(said, list) else [said]
+    if not all(_is_value(value) for value in values):
+        raise FileError(f"{where}: {cut(repr(field))} is not a number of 64 bits, a string, true or false")
+    if not values:
+        raise FileError(f"{where}: {cut(repr(field))} is an empty list: leave the field away, or name a value")
+    return values
 
 
 def _is_value(value: Any) -> bool:

@@ -45,14 +45,17 @@ class Earlier:
         if all(each["theirs_s"] is None for each in found):
             there = sorted({f"{key[0]} on {key[2]} {key[3]}" for key in self.times})
             return [f"theirs: {self.name} holds none of these cases, on this backend: it has {', '.join(there)}"]
-        keys = [key_of(record.case, metric) for record in records for metric in MAIN]
-        made_by = sorted({each.made_by for key in keys for each in self.times.get(key, [])})
         apart = sum(each["ratio"] is not None and abs(each["ratio"] - 1) > NOTABLE for each in found)
         return [
-            f"theirs: {self.name}, {', '.join(made_by)}",
+            f"theirs: {self.name}, {', '.join(self._makers(records))}",
             f"ratio: our main metric over theirs, {summary_of(found)}, {apart} of them off by more than "
             f"{format_percent(NOTABLE)}; the two runs are unpaired, which proves no difference",
         ]
+
+    def _makers(self, records: Sequence[Record]) -> list[str]:
+        """What their times of these cases were made by, in words, each once."""
+        keys = [key_of(record.case, metric) for record in records for metric in MAIN]
+        return sorted({each.made_by for key in keys for each in self.times.get(key, [])})
 
 
 def times_in(paths: Sequence[Path]) -> dict[Key, list[Theirs]]:

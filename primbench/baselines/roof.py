@@ -63,18 +63,23 @@ class Roof:
 
 def roof_of(results: Results) -> Roof | None:
     """The roof that a file holds; None where none of its cases is one."""
-    measured: dict[tuple[str, Bound], float] = {}
-    for record in results.records:
-        bound = _bound(record.case)
-        rate = _rate(record, bound)
-        if record.case.labels.get("set") == ROOF and bound and rate:
-            key = record.case.device, bound
-            measured[key] = max(rate, measured.get(key, 0.0))
+    measured = _best([record for record in results.records if record.case.labels.get("set") == ROOF])
     if not measured:
         return None
     models = {worker.device: model_of(worker) for worker in results.workers}
     sheets = {device: datasheets.of(model) for device, model in models.items() if model}
     return Roof(measured, {device: sheet for device, sheet in sheets.items() if sheet})
+
+
+def _best(records: Sequence[Record]) -> dict[tuple[str, Bound], float]:
+    """The highest rate on each device by each bound."""
+    found: dict[tuple[str, Bound], float] = {}
+    for record in records:
+        bound = _bound(record.case)
+        if bound and (rate := _rate(record, bound)):
+            key = record.case.device, bound
+            found[key] = max(rate, found.get(key, 0.0))
+    return found
 
 
 def _bound(case: Case) -> Bound | None:

@@ -22,6 +22,8 @@ from primbench.problem import Problem, Value, fields_of
 from primbench.registry import build, required
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from primbench.cli.measuring import Entries
     from primbench.distributed.world import World
 
@@ -97,16 +99,24 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     given = _given(problem, values)
     if any(field.name == "ranks" for field in fields_of(problem)) and (started := world.world()):
         given["ranks"] = _all_of(started, given.get("ranks"))
-    needed = required(problem)
-    missing = [name for name in needed if name not in given]
-    if values["sizes"] is None and given and not missing:
+    if values["sizes"] is None and _is_whole(problem, given):
         combinations = itertools.product(*given.values())
         return [(build(problem.primitive, dict(zip(given, one, strict=True))), {}) for one in combinations]
-    if values["sizes"] is None and len(missing) < len(needed):
-        raise InvalidRequest(f"{problem.primitive}: give also {', '.join(missing)}, or --sizes")
     sizes = DEFAULT_SIZES if values["sizes"] is None else values["sizes"]
     entries = read(sizes, only=[problem.primitive], overrides=given)
     return [(entry.problem, entry.labels) for entry in entries]
+
+
+def _is_whole(problem: type[Problem], given: Mapping[str, object]) -> bool:
+    """Whether the given fields make a problem, rather than change those of a suite.
+
+    Raises InvalidRequest where only some of the dimensions are given.
+    """
+    needed = required(problem)
+    missing = [name for name in needed if name not in given]
+    if missing and len(missing) < len(needed):
+        raise InvalidRequest(f"{problem.primitive}: give also {', '.join(missing)}, or --sizes")
+    return bool(given) and not missing
 
 
 def _all_of(started: World, asked: tuple[Value, ...] | None) -> tuple[Value, ...]:
