@@ -103,7 +103,7 @@ command = GroupedCommand(
     params=[
         grouped("Where", "--device", metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."),
         grouped("Measure", "--backend", metavar="NAME", shell_complete=complete(backends.names),
-                help=f"{', '.join(backends.names())}. Default: the best one on the device."),
+                help=f"{', '.join(backends.files())}. Default: the best one on the device."),
         grouped("Measure", "--rounds", type=click.IntRange(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
                 help="Fresh processes of every CPU node; intervals are over them."),
         grouped("Measure", "--bytes", "size_bytes", type=parsed("size", parse_size), metavar="SIZE",

@@ -192,7 +192,7 @@ def _measure() -> list[click.Option]:
     return [
         option("--backend", "backends", multiple=True, metavar="NAME|all",
                shell_complete=complete(lambda: [*backends.names(), ALL]),
-               help=f"{', '.join(backends.names())}; repeatable. Default: the best one on the device."),
+               help=f"{', '.join(backends.files())}; repeatable. Default: the best one on the device."),
         option("--cache", type=click.Choice(["hot", "cold"]), default="hot", show_default=True,
                help="cold rotates among inputs that exceed twice the last-level cache."),
         option("--max-noise", type=PERCENT, default=units.format_percent(DEFAULT_MAX_NOISE), show_default=True,

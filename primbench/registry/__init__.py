@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import FileError, InvalidRequest, UnsupportedCase
-from primbench.problem import KERNELS, PROBLEMS, Problem, Setup, Value, fields_of
 from primbench.registry import sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from primbench.problem import Problem, Setup, Value
 
 _named: dict[str, str] = {}  # path -> SHA-256
 
@@ -55,6 +56,8 @@ def _import(source: str, load: Callable[[], object]) -> bool:
 
     What it defined by then is taken back.
     """
+    from primbench.problem import KERNELS, PROBLEMS
+
     problems, kernels = set(PROBLEMS), set(KERNELS)
     try:
         load()
@@ -102,8 +105,14 @@ def _load_folder(primitive: str) -> None:
 def summaries() -> dict[str, str]:
     """Primitive -> what it computes in a line, in alphabetical order. Imports nothing from the folders in kernels/."""
     _load_others()
-    others = {name: (cls.__doc__ or "").strip().partition("\n")[0] for name, cls in PROBLEMS.items()}
+    others = {name: (cls.__doc__ or "").strip().partition("\n")[0] for name, cls in _defined().items()}
     return dict(sorted((others | {name: folder.summary for name, folder in sources.folders().items()}).items()))
+
+
+def _defined() -> dict[str, type[Problem]]:
+    """Of what is imported by now: nothing where not even primbench.problem is, which a list of names does without."""
+    module = sys.modules.get("primbench.problem")
+    return module.PROBLEMS if module else {}
 
 
 def aliases() -> dict[str, str]:
@@ -118,6 +127,8 @@ def primitives() -> dict[str, type[Problem]]:
 
 def problem_class(primitive: str) -> type[Problem]:
     """The class of a primitive. Raises InvalidRequest naming those there are."""
+    from primbench.problem import PROBLEMS
+
     if primitive not in PROBLEMS and primitive in sources.folders():
         importlib.import_module(f"{sources.PACKAGE}.{primitive}")
     if primitive not in PROBLEMS:
@@ -129,12 +140,16 @@ def problem_class(primitive: str) -> type[Problem]:
 
 def backends_of(primitive: str) -> list[str]:
     """Names of the backends that have a kernel for a primitive."""
+    from primbench.problem import KERNELS
+
     _load_kernels(primitive)
     return sorted(backend for name, backend in KERNELS if name == primitive)
 
 
 def setup_of(primitive: str, backend: str) -> Setup:
     """The setup function of a pair. Raises UnsupportedCase naming the backends there are."""
+    from primbench.problem import KERNELS
+
     _load_kernels(primitive)
     if (primitive, backend) not in KERNELS:
         raise UnsupportedCase(
@@ -152,6 +167,8 @@ def _load_kernels(primitive: str) -> None:
 
 def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
     """Make a problem from a record's or a suite's fields. Raises InvalidRequest naming the field."""
+    from primbench.problem import fields_of
+
     cls = problem_class(primitive)
     fields = {field.name: field for field in fields_of(cls)}
     unknown = sorted(set(parameters) - set(fields))
@@ -165,4 +182,8 @@ def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
 
 def required(cls: type[Problem]) -> list[str]:
     """The fields without which there is no problem."""
+    import dataclasses
+
+    from primbench.problem import fields_of
+
     return [field.name for field in fields_of(cls) if field.default is dataclasses.MISSING]
