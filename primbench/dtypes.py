@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from primbench.problem import Array
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 ITEMSIZE_BYTES = {
     "float64": 8,

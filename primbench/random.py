@@ -9,7 +9,7 @@ from primbench.dtypes import numpy_dtype
 if TYPE_CHECKING:
     import numpy as np
 
-    from primbench.problem import Array
+    from primbench.dtypes import Array
 
 # A prime, so that the rows of a matrix never line up with the repeats.
 POOL_SIZE = 1_048_573

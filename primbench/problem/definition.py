@@ -1,47 +1,26 @@
-"""A Problem is one primitive at one size; a kernel is how one backend computes it.
-
-Both register themselves when their file is imported: of a folder in ``kernels/``, or one file there. The command line,
-``primbench list`` and the conformance test are derived from what is registered here.
-"""
+"""The class that every primitive derives from, and what registers primitives and their kernels."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from primbench.errors import InvalidField
+from primbench.problem.fields import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable
 
     import numpy as np
 
-    from primbench.measurement import Measurement, Samples
+    from primbench.dtypes import Array
+    from primbench.measurement import Measurement
+    from primbench.problem.fields import Value
+    from primbench.problem.steps import Setup
 
-    Array = np.ndarray[Any, np.dtype[Any]]
-
-
-Value = int | float | str | bool
 Work = Literal["kernel", "copy", "collective", "launch"]
 """What a call spends its time on."""
-LARGEST = 2**63 - 1  # number that every reader of JSON holds as one
-
-
-Step = Callable[[], Any]
-"""Enqueues the work once and returns the output. Allocates and waits for nothing.
-
-The output is an array of the backend, a host array, or where it is neither, an object that can poison() and get()
-itself as a backend does its arrays.
-"""
-
-
-Setup = Callable[..., Step]
-"""``setup(backend, problem, *inputs) -> step``; the inputs are already arrays of the backend."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +83,8 @@ class Problem(ABC):
     def __post_init__(self) -> None:
         """Raises InvalidField for what no field of this kind, or no such problem, can be."""
         for field in fields_of(self):
-            _check(self, field)
+            value = checked(self.primitive, field, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
         self.settle()
 
     def settle(self) -> None:  # noqa: B027 - most fields mean nothing to each other
@@ -188,80 +168,12 @@ class Problem(ABC):
 
 
 PROBLEMS: dict[str, type[Problem]] = {}  # by name; primbench.registry looks them up
-
-
 KERNELS: dict[tuple[str, str], Setup] = {}
 
 
 def fields_of(problem: Problem | type[Problem]) -> tuple[dataclasses.Field[Any], ...]:
     """The fields of a primitive."""
     return dataclasses.fields(problem)
-
-
-def size(help: str, unit: Literal["", "B"] = "", default: int | None = None) -> Any:  # noqa: A002 - as the option
-    """A dimension: a whole number of at least 1, required where it has no default.
-
-    One in bytes is read and shown with its unit, as 4KiB.
-    """
-    metadata = {"help": help, "size": True, "unit": unit, "least": 1}
-    if default is None:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-def option(
-    default: Value,
-    help: str,  # noqa: A002
-    choices: Sequence[str] = (),
-    *,
-    least: int | None = None,
-    most: int | None = None,
-) -> Any:
-    """A field with a default, of the type of that. A bool becomes a flag; least and most are the limits of a number."""
-    metadata = {"help": help, "choices": tuple(choices), "least": least, "most": most}
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-def _check(problem: Problem, field: dataclasses.Field[Any]) -> None:
-    """Raise InvalidField unless the value is one that the field can have; a whole number becomes a float."""
-    value: Any = getattr(problem, field.name)
-    kind = int if field.metadata.get("size") else type(field.default)
-    if type(value) is int and abs(value) > LARGEST:
-        raise InvalidField(f"{problem.primitive} {field.name}: a number of {value.bit_length()} bits, 63 are the most")
-    if kind is float and type(value) is int:
-        value = float(value)
-        object.__setattr__(problem, field.name, value)
-    fits = type(value) is kind and _is_within(value, field)
-    if not fits:
-        raise InvalidField(f"{problem.primitive} {field.name}={value!r}: {_expected(kind, field)}")
-
-
-def _is_within(value: Any, field: dataclasses.Field[Any]) -> bool:
-    choices = field.metadata.get("choices")
-    if isinstance(value, str):
-        return not choices or value in choices
-    if isinstance(value, bool):
-        return True
-    least, most = _limits(field)
-    return math.isfinite(value) and least <= value <= most
-
-
-def _expected(kind: type, field: dataclasses.Field[Any]) -> str:
-    if kind is bool:
-        return "True or False"
-    if kind is str:
-        choices = field.metadata.get("choices")
-        return f"one of {', '.join(map(str, filter(None, choices)))}" if choices else "a text"
-    noun = {int: "a whole number", float: "a finite number"}[kind]
-    least, most = _limits(field)
-    if least == -math.inf:
-        return noun
-    return f"{noun} of at least {least}" if most == math.inf else f"{noun} from {least} to {most}"
-
-
-def _limits(field: dataclasses.Field[Any]) -> tuple[float, float]:
-    least, most = (field.metadata.get(name) for name in ("least", "most"))
-    return -math.inf if least is None else least, math.inf if most is None else most
 
 
 def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
@@ -276,33 +188,3 @@ def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
         return setup
 
     return register
-
-
-class Description(NamedTuple):
-    """What a step says of itself.
-
-    algorithm: which way the library took, as the record shows it. others: by name, what takes each of
-    ``Measurement.others``; refused_calls: what takes that of Measurement. Both get the Method and the clock.
-    stream_only: its device time is that of calls that follow one another on a stream, which a graph would send another
-    way. host_buffers: host arrays that its calls read or write, each with the memory node it is to be on or None; None
-    where these are its inputs and its output.
-    """
-
-    algorithm: str | None = None
-    others: Mapping[str, Callable[..., Samples]] = {}
-    refused_calls: Callable[..., dict[str, int]] | None = None
-    stream_only: bool = False
-    host_buffers: Sequence[tuple[Array, int | None]] | None = None
-
-
-def described(step: Step, **fields: Any) -> Step:
-    """The step, its Description changed in some fields. It stays a plain function: a call costs nothing more."""
-    described: Any = step if hasattr(step, "__dict__") else functools.partial(step)  # as a built-in function has none
-    described.description = description_of(step)._replace(**fields)
-    return cast("Step", described)
-
-
-def description_of(step: Step) -> Description:
-    """Empty for a step of which nothing was said."""
-    found: Description = getattr(step, "description", Description())
-    return found

@@ -1,0 +1,21 @@
+"""A Problem is one primitive at one size; a kernel is how one backend computes it.
+
+Both register themselves when their file is imported: of a folder in ``kernels/``, or one file there. The command line,
+``primbench list`` and the conformance test are derived from what is registered here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.problem.definition import KERNELS, PROBLEMS, Bound, Problem, Reference, Work, fields_of, kernel
+from primbench.problem.fields import Value, option, size
+from primbench.problem.steps import Description, Setup, Step, described, description_of
+
+if TYPE_CHECKING:
+    from primbench.dtypes import Array as Array  # what inputs and references are
+
+__all__ = [
+    "KERNELS", "PROBLEMS", "Bound", "Description", "Problem", "Reference", "Setup", "Step", "Value", "Work",
+    "described", "description_of", "fields_of", "kernel", "option", "size",
+]  # fmt: skip

@@ -1,0 +1,79 @@
+"""The fields of a primitive, its options and columns: how they are declared, and what values they can have."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from primbench.errors import InvalidField
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Value = int | float | str | bool
+LARGEST = 2**63 - 1  # number that every reader of JSON holds as one
+
+
+def size(help: str, unit: Literal["", "B"] = "", default: int | None = None) -> Any:  # noqa: A002 - as the option
+    """A dimension: a whole number of at least 1, required where it has no default.
+
+    One in bytes is read and shown with its unit, as 4KiB.
+    """
+    metadata = {"help": help, "size": True, "unit": unit, "least": 1}
+    if default is None:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def option(
+    default: Value,
+    help: str,  # noqa: A002
+    choices: Sequence[str] = (),
+    *,
+    least: int | None = None,
+    most: int | None = None,
+) -> Any:
+    """A field with a default, of the type of that. A bool becomes a flag; least and most are the limits of a number."""
+    metadata = {"help": help, "choices": tuple(choices), "least": least, "most": most}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def checked(primitive: str, field: dataclasses.Field[Any], value: Any) -> Any:
+    """The value, as a float where the field holds one. Raises InvalidField where the field cannot have it."""
+    kind = int if field.metadata.get("size") else type(field.default)
+    if type(value) is int and abs(value) > LARGEST:
+        raise InvalidField(f"{primitive} {field.name}: a number of {value.bit_length()} bits, 63 are the most")
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind or not _is_within(value, field):
+        raise InvalidField(f"{primitive} {field.name}={value!r}: {_expected(kind, field)}")
+    return value
+
+
+def _is_within(value: Any, field: dataclasses.Field[Any]) -> bool:
+    choices = field.metadata.get("choices")
+    if isinstance(value, str):
+        return not choices or value in choices
+    if isinstance(value, bool):
+        return True
+    least, most = _limits(field)
+    return math.isfinite(value) and least <= value <= most
+
+
+def _expected(kind: type, field: dataclasses.Field[Any]) -> str:
+    if kind is bool:
+        return "True or False"
+    if kind is str:
+        choices = field.metadata.get("choices")
+        return f"one of {', '.join(map(str, filter(None, choices)))}" if choices else "a text"
+    noun = {int: "a whole number", float: "a finite number"}[kind]
+    least, most = _limits(field)
+    if least == -math.inf:
+        return noun
+    return f"{noun} of at least {least}" if most == math.inf else f"{noun} from {least} to {most}"
+
+
+def _limits(field: dataclasses.Field[Any]) -> tuple[float, float]:
+    least, most = (field.metadata.get(name) for name in ("least", "most"))
+    return -math.inf if least is None else least, math.inf if most is None else most

@@ -1,0 +1,52 @@
+"""What a kernel gives once it is set up: a function that enqueues the work, and what it says of itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from primbench.dtypes import Array
+    from primbench.measurement import Samples
+
+Step = Callable[[], Any]
+"""Enqueues the work once and returns the output. Allocates and waits for nothing.
+
+The output is an array of the backend, a host array, or where it is neither, an object that can poison() and get()
+itself as a backend does its arrays.
+"""
+Setup = Callable[..., Step]
+"""``setup(backend, problem, *inputs) -> step``; the inputs are already arrays of the backend."""
+
+
+class Description(NamedTuple):
+    """What a step says of itself.
+
+    algorithm: which way the library took, as the record shows it. others: by name, what takes each of
+    ``Measurement.others``; refused_calls: what takes that of Measurement. Both get the Method and the clock.
+    stream_only: its device time is that of calls that follow one another on a stream, which a graph would send another
+    way. host_buffers: host arrays that its calls read or write, each with the memory node it is to be on or None; None
+    where these are its inputs and its output.
+    """
+
+    algorithm: str | None = None
+    others: Mapping[str, Callable[..., Samples]] = {}
+    refused_calls: Callable[..., dict[str, int]] | None = None
+    stream_only: bool = False
+    host_buffers: Sequence[tuple[Array, int | None]] | None = None
+
+
+def described(step: Step, **fields: Any) -> Step:
+    """The step, its Description changed in some fields. It stays a plain function: a call costs nothing more."""
+    described: Any = step if hasattr(step, "__dict__") else functools.partial(step)  # as a built-in function has none
+    described.description = description_of(step)._replace(**fields)
+    return cast("Step", described)
+
+
+def description_of(step: Step) -> Description:
+    """Empty for a step of which nothing was said."""
+    found: Description = getattr(step, "description", Description())
+    return found
