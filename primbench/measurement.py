@@ -191,7 +191,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy_s(self) -> Samples | None:
-        """Of the trace."""
+        """Sum of the kernels' own durations a call, in seconds, by the trace; None without one."""
         return self.trace.busy_s if self.trace else None
 
     @property
@@ -242,7 +242,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _rate(count: int | None, samples: Samples | None) -> float | None:
-    """None, too, where the clock saw no time pass."""
+    """``count`` a second, by the median; None where either is unknown or the clock saw no time pass."""
     return count / samples.median_s if count is not None and samples and samples.median_s else None
 
 

@@ -79,7 +79,7 @@ class LogRatio(NamedTuple):
         return _exp(self.log)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float] | None:
-        """Of the ratio; None for a single value, which has none."""
+        """Confidence interval of the ratio, (low, high); None for a single value."""
         if self.error is None or self.freedom is None:
             return None
         half_width = _t_point(self.freedom, (1 + confidence) / 2) * self.error
@@ -115,7 +115,7 @@ class LogRatio(NamedTuple):
 
 
 def _exp(log: float) -> float:
-    """Of what processes that differ by orders of magnitude leave open, as far as a float goes."""
+    """exp(log), infinite where a float ends: intervals of wildly scattered processes reach there."""
     return math.exp(log) if log < _LARGEST_LOG else math.inf
 
 

@@ -83,7 +83,7 @@ def _best(records: Sequence[Record]) -> dict[tuple[str, Bound], float]:
 
 
 def _bound(case: Case) -> Bound | None:
-    """None where nothing is measured for it."""
+    """What bounds a case: a copy's or product's rate; None for a primitive that names no bound."""
     problem = case.known_problem()
     return problem.bound() if problem else None
 

@@ -61,7 +61,7 @@ def summary_of(found: Sequence[dict[str, float | None]]) -> str:
 
 
 def key_of(case: Case, metric: Metric) -> Key:
-    """Equal where the same was measured in the same way; the number of a GPU does not count."""
+    """A key that is equal for the same measurement; two GPUs of a machine count as the same device."""
     try:
         fields = case.problem().parameters()  # with the defaults of fields that an older file does not have
     except InvalidRequest:

@@ -228,7 +228,7 @@ def option_of(format_name: str) -> str:
 
 
 def export_options() -> list[click.Option]:
-    """One a format."""
+    """One option for each export format, such as --csv FILE."""
     return [
         grouped("Output", f"--{name}", option_of(name), type=FILE, metavar="FILE",
                 help=f"Write {each.WRITES}; - is stdout.")
@@ -266,7 +266,7 @@ def measuring_options() -> list[click.Option]:
 
 
 def arm_in_words(text: str) -> Arm:
-    """Of a runtime that there is. Raises InvalidRequest."""
+    """Read an arm such as "podman:cpus=2". Raises InvalidRequest, also for an unknown runtime."""
     from primbench.runtimes.table import known
     from primbench.spec.arm import parse_arm
 
@@ -274,7 +274,7 @@ def arm_in_words(text: str) -> Arm:
 
 
 def versus_options() -> list[click.Option]:
-    """By which a measuring command becomes a study."""
+    """The options by which a measuring command compares arms, as a study does."""
     option = partial(grouped, "Compare")
     return [
         option("--versus", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",

@@ -45,7 +45,7 @@ def check_files(written: Iterable[str | None], others: Iterable[str | None] = ()
 
 
 def _unwritable(path: Path) -> str | None:
-    """By calls that say no, and do not raise, where a folder above may not be entered."""
+    """Why a file cannot be written there; None where it can. Raises nothing, even below a closed folder."""
     if os.path.isdir(path):
         return "is a folder"
     if not os.path.isdir(path.parent):

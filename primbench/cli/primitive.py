@@ -59,7 +59,7 @@ def command_of(problem: type[Problem]) -> click.Command:
 
 
 def _option(field: dataclasses.Field[Any]) -> click.Option:
-    """One that may be repeated, but for a bool, which is a --x/--no-x pair."""
+    """The option of a problem's field: repeatable, but for a bool, which is a --x/--no-x pair."""
     name = field.name.replace("_", "-")
     flag = f"-{name}" if len(name) == 1 else f"--{name}"
     text = field.metadata["help"]

@@ -192,7 +192,7 @@ def _shared() -> Iterator[click.Option]:
 
 
 def study_options() -> list[click.Option]:
-    """Of everything that compares arms, whichever these are."""
+    """The options that `study` and `ablate` share: pairs, when to end, which cases."""
     return [
         grouped("Compare", "--pairs", type=click.IntRange(1, MOST_PAIRS), metavar="N",
                 help="Fresh processes of every arm; intervals are over them. "

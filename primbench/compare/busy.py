@@ -24,7 +24,7 @@ class Waited(NamedTuple):
 
 
 def waited(side: Side, key: bytes) -> Waited | None:
-    """None where the kernel does not count it."""
+    """Share of its time that a case waited for CPUs, the median of its records; None where no record tells."""
     shares = []
     for record in side.cases[key]:
         host = record.measurement.host if record.measurement else None

@@ -24,6 +24,6 @@ class Cause(NamedTuple):
         return self._replace(at_least=1 / self.at_most, at_most=1 / self.at_least if self.at_least else math.inf)
 
     def falling_short_of(self, ratio: float) -> str:
-        """In words, with how far it goes towards the ratio."""
+        """The cause in words, and the largest or smallest ratio of times that it can account for."""
         bound = f"{self.at_most:.3g}, no more" if ratio > self.at_most else f"{self.at_least:.3g}, no less"
         return f"{self.words}; that makes a ratio of {bound}"

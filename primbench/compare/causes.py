@@ -72,7 +72,7 @@ def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> list[str]:
 
 
 def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
-    """Two boards of one kind, or two slices of one board, are no two places."""
+    """Another GPU by its UUID: two boards of one model, or two MIG slices of one board, differ in speed."""
     one, other = (_gpu_of(case, each) for each in (baseline, side))
     if one is not None and other is not None and None not in (one.uuid, other.uuid) and one.uuid != other.uuid:
         kind = ", and two of a kind differ" if one.name == other.name else ""
@@ -90,7 +90,7 @@ def _not_placed(baseline: Side, side: Side) -> Iterator[Cause]:
 
 
 def _has_choice_of_memory(side: Side) -> bool:
-    """Where there is one memory node, a process can get no other."""
+    """Whether any machine of this side has more than one memory node to take memory from."""
     return any(len(worker.environment.nodes or []) > 1 for worker in side.used)
 
 
@@ -230,14 +230,14 @@ def _alone(name: str, alike: Sequence[Finding]) -> Cause:
 
 
 def _findings(side: Side, case: CaseComparison) -> list[Finding]:
-    """In the place of the worker that ran the case; unknowns left out."""
+    """What `doctor` finds wrong in the place of the worker that ran the case; unknowns left out."""
     worker = side.worker_of(case.case.backend, case.case.device)
     found = examine(Place(environment=worker.environment)) if worker else []
     return [each for each in found if each.severity not in ("ok", "unknown") and each.check not in _TOLD_AS_DIFFERENCE]
 
 
 def _is_same(one: Finding, other: Finding) -> bool:
-    """In the same words; of what is read anew at each look, with a number of the same size."""
+    """Whether two findings say the same; readings of what changes by itself may differ up to the factor ALIKE."""
     if (one.check, one.severity) != (other.check, other.severity) or one.reading is None or other.reading is None:
         return (one.check, one.summary) == (other.check, other.summary)
     less, more = sorted((one.reading, other.reading))

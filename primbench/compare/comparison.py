@@ -118,7 +118,7 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def deciding(self) -> Estimate | None:
-        """That of the metric by which the verdict was reached."""
+        """The estimate of the metric by which the verdict was reached; None without a verdict."""
         return next((each for each in self.estimates if each.metric == self.decided_by), None)
 
     @property
@@ -195,12 +195,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cases(self) -> list[CaseComparison]:
-        """Of all these arms."""
+        """The cases of all arms in ``all_arms``."""
         return [case for arm in self.all_arms for case in arm.cases]
 
     @property
     def estimates(self) -> list[Estimate]:
-        """Of these arms."""
+        """The estimates of all arms in ``all_arms``."""
         return [each for arm in self.all_arms for each in arm.estimates]
 
     @property

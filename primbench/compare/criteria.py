@@ -11,7 +11,7 @@ OF_HOST = 0.05
 
 
 def problem_of(primitive: str) -> type[Problem]:
-    """Its class; of a primitive that is not installed here, what holds for most."""
+    """The class of a primitive; Problem, with its defaults, for one that is not installed here."""
     return primitives().get(primitive, Problem)
 
 

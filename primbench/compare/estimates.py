@@ -61,7 +61,7 @@ def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseCom
 
 
 def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:
-    """By count and by share: of a study that was cut off one side has run a process more."""
+    """The side that fails more often by count and by share: an interrupted study has unequal counts."""
     (here, share_here), (there, share_there) = baseline.failures(key), arm.failures(key)
     if there > here and share_there > share_here:
         return arm.name
@@ -69,7 +69,7 @@ def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:
 
 
 def _estimate(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio, *, first: str) -> Estimate | None:
-    """first: the primary metric."""
+    """The ratio of one metric, arm to baseline, judged; None where a side lacks it. first: the primary metric."""
     found = _chosen(baseline, arm, key, metric, ratio)
     if found is None:
         return None
@@ -134,7 +134,10 @@ def _of(numbers: Mapping[bytes, Values], key: bytes, metric: str) -> Mapping[int
 
 
 def _pairs_needed(found: _Chosen, margin: float) -> int | None:
-    """To show equivalence if there is any; where there are as many already, the ratio is near its margin."""
+    """About how many pairs would show equivalence; None where no number would.
+
+    Computed for a ratio of 1; where as many pairs were run already, for the ratio that was measured.
+    """
     if found.ratio.error is None:
         return None
     deviation = found.ratio.error * math.sqrt(found.pairs)
@@ -177,7 +180,7 @@ def _of_means(baseline: Side, arm: Side, timed: Sequence[tuple[bytes, Estimate]]
 
 
 def _geometric_means(side: Side, timed: Sequence[tuple[bytes, Estimate]]) -> dict[int, float]:
-    """Of each process that has them all."""
+    """Process -> geometric mean of the metrics that judge the cases, for processes that ran all of them."""
     of_case = [
         (side.undisturbed if estimate.at_full_speed else side.numbers)[key][estimate.metric] for key, estimate in timed
     ]

@@ -72,7 +72,7 @@ def _kernels(measurement: Measurement) -> float | None:
 
 
 def _cost_of_launch(case: CaseComparison, arm: ArmComparison) -> Estimate | None:
-    """By the launch cases of the same backend, the framework's own launch before that of an empty kernel."""
+    """What one launch costs, by the launch cases of the same backend and device: a framework's own call first."""
     there = (case.case.backend, case.case.device)
     launches = [
         (launched, each)
@@ -117,12 +117,12 @@ def _share(field: str) -> Callable[[Measurement], float | None]:
 
 
 def waiting(seen: Seen) -> bool:
-    """By the counters of kernel and control group. Medians may not show it."""
+    """Whether one side waited notably more for CPUs or by its quota, which medians may not show."""
     return bool(_quota(seen) or _waits(seen))
 
 
 def _waits(seen: Seen) -> list[str]:
-    """By the first counter that tells."""
+    """How much longer one side waited, by the first of the kernel's counters in which they differ."""
     for words, field, notable in _READINGS:
         shares = seen.medians(_share(field))
         if shares is not None and abs(shares[1] - shares[0]) > notable:
@@ -132,7 +132,7 @@ def _waits(seen: Seen) -> list[str]:
 
 
 def _quota(seen: Seen) -> list[str]:
-    """In the kernel's own counters, of all processes together. Who is held back waits."""
+    """How much a CPU quota held back either side, by cpu.stat of all its processes together."""
     here, there = _HeldBack.of(seen.of_one), _HeldBack.of(seen.of_other)
     if abs(there.share - here.share) <= NOTABLE_THROTTLING:
         return []
@@ -177,7 +177,7 @@ def _host_readings(records: Sequence[Record]) -> list[HostReading]:
 
 
 def _cpu(seen: Seen) -> Iterator[str]:
-    """By the same loop of Python, which knows of no place."""
+    """Whether the CPU itself was slower on one side, by the loop of Python that is timed between samples."""
     one, other = seen.speeds
     if one is None or other is None:
         return
@@ -190,7 +190,7 @@ def _cpu(seen: Seen) -> Iterator[str]:
 
 
 def _clock(case: CaseComparison, seen: Seen) -> Iterator[str]:
-    """Another clock is no doing of the place's."""
+    """Where the SM clocks differ: the ratio of device times in cycles, which the clock has no part in."""
     clocks = seen.medians(lambda measurement: measurement.gpu.sm_clock_hz if measurement.gpu else None)
     moved = _explaining("clock", case.estimates)
     if clocks is None or moved is None or not clocks[0] or abs(clocks[1] / clocks[0] - 1) <= NOTABLE_CLOCK:

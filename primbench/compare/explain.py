@@ -103,7 +103,7 @@ def _own_part(case: CaseComparison) -> Part:
 
 
 def _as_run(side: Side, key: bytes) -> Arm | None:
-    """With the placement that an option gave to all arms; under a name of its own where it had one."""
+    """The arm with the placement that an option gave to all arms, so that its words repeat what was run."""
     placement = side.cases[key][0].case.placement
     if side.arm is None or placement == side.arm.placement:
         return side.arm
@@ -155,5 +155,5 @@ def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterat
 
 
 def _words(arm: Arm) -> str:
-    """Without its name: words are a name, too."""
+    """The arm as one writes it on the command line, without ``name=``."""
     return format_arm(replace(arm, name=_UNNAMED)).removesuffix(f"name={_UNNAMED}").rstrip(",:")

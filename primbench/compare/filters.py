@@ -81,7 +81,7 @@ def _longer_by(calls: Sequence[str], here: Filtered, there: Filtered, case_s: fl
 
 
 def _filtered(case: CaseComparison, side: Side) -> Filtered | None:
-    """None where it is not known whether there is a filter."""
+    """What is known of a side's seccomp filter; None where it is not known whether there is one."""
     workers = [worker for _, worker in side.workers_of(case.case.backend, case.case.device)]
     found = [each.environment.confinement for each in sorted(workers, key=lambda worker: worker.worker)]
     if not found or found[0].seccomp is None:

@@ -121,7 +121,7 @@ def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[st
 
 
 def _against(baseline: Side, side: Side, ratio: Ratio) -> ArmComparison:
-    """Without verdicts and explanations."""
+    """One arm against the baseline: ratios alone, as verdicts depend on all arms and cases."""
     cases = [compare_case(baseline, side, key, ratio) for key in baseline.cases if key in side.cases]
     found = differences(baseline, side)
     return ArmComparison(

@@ -40,7 +40,10 @@ Turn = tuple[int, int]
 
 @dataclass(frozen=True)
 class Side:
-    """name: of an arm or a file. arm: as it was asked for, where that is known."""
+    """What is compared: all records of one arm of a study, or of one results file.
+
+    name: of the arm or the file. arm: as it was asked for; None where the file says nothing of it.
+    """
 
     name: str
     records: Sequence[Record]
@@ -57,17 +60,17 @@ class Side:
 
     @cached_property
     def numbers(self) -> dict[bytes, Values]:
-        """Identity -> what each process says of the case."""
+        """Identity -> the values of every metric, one for each process."""
         return {key: _values(records, _of_all) for key, records in self.cases.items()}
 
     @cached_property
     def undisturbed(self) -> dict[bytes, Values]:
-        """The same of medians with a CPU at full speed; metrics without a loop beside them are left out."""
+        """As ``numbers``, by samples taken at full CPU speed; metrics with no loop timed beside them are left out."""
         return {key: _values(records, self._at_full_speed) for key, records in self.cases.items()}
 
     @cached_property
     def loops_s(self) -> dict[bytes, list[float]]:
-        """Identity -> what a loop took beside the samples of all its processes."""
+        """Identity -> seconds of every loop of Python that was timed between the samples, all processes together."""
         return {key: _loops_s(records) for key, records in self.cases.items()}
 
     @cached_property
@@ -76,7 +79,7 @@ class Side:
         return {key: found for key, loops_s in self.loops_s.items() if (found := speed(loops_s)) is not None}
 
     def slowed(self, key: bytes) -> list[float]:
-        """Of each process, the share of loops by which the CPU was slow."""
+        """For each process, the share of its timed loops that the CPU ran slowly."""
         full_s = self.speeds[key].full_s
         by_process: dict[int, list[Record]] = {}
         for record in self.cases[key]:
@@ -85,7 +88,7 @@ class Side:
 
     @property
     def slowed_fraction(self) -> float | None:
-        """Of all loops, those by which the CPU was slow; None where none was timed."""
+        """Share of all timed loops, of every case, that the CPU ran slowly; None where none was timed."""
         counts = {key: len(self.loops_s[key]) for key in self.speeds}
         slowed = sum(found.slowed_fraction * counts[key] for key, found in self.speeds.items())
         return slowed / sum(counts.values()) if counts else None
@@ -132,7 +135,7 @@ class Side:
         return [(turn, self.workers[number]) for number, turn in turns.items() if number in self.workers]
 
     def worker_of(self, backend: str, device: str) -> Worker | None:
-        """The first of them."""
+        """The first worker that served this backend and device; None if there was none."""
         return next((worker for _, worker in self.workers_of(backend, device)), None)
 
 
@@ -155,12 +158,12 @@ def sides_of(results: Results) -> dict[str, Side]:
 
 
 def identity(case: Case) -> bytes:
-    """Equal where the same was measured in the same way, wherever it was."""
+    """A key that is equal for two cases of the same problem, backend, device and method, wherever they ran."""
     return replace(case, arm="", process=0, placement=Placement()).key()
 
 
 def _values(records: Sequence[Record], value_of: Callable[[Metric, Sequence[Record]], float | None]) -> Values:
-    """One number of each process. A time of 0 tells nothing and is left out."""
+    """Metric -> process -> its one value, in the metric's unit. A time of 0 tells nothing and is left out."""
     by_process: dict[int, list[Record]] = {}
     for record in records:
         if record.status == "ok":

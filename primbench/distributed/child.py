@@ -99,7 +99,7 @@ class Child:
         return True
 
     def cause_of_death(self) -> str:
-        """Of one whose output has ended."""
+        """Why a child whose output has ended is gone, in words; waits up to END_TIMEOUT_S for its exit."""
         try:
             status = self.process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -146,7 +146,7 @@ def _signal_name(number: int) -> str:
 
 
 def readable(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:
-    """Those from which something can be read, or which are at their end, by then; None waits for one."""
+    """The descriptors that have data or are at their end within ``timeout_s``; None waits until one is."""
     poll = select.poll()  # select() knows no descriptor beyond 1023
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

@@ -34,7 +34,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Died(msgspec.Struct, frozen=True):
-    """From a follower: what its rank of that number died of."""
+    """Message of a follower: what the rank that it had started by command ``number`` died of."""
 
     number: int
     cause: str
@@ -106,7 +106,7 @@ class FollowedRanks:
         return None
 
     def stopped(self) -> None:
-        """Nobody looks on the other hosts."""
+        """None: whether a process of another host stands still cannot be seen from here."""
 
     def end(self) -> None:
         for peer in self.sockets:

@@ -109,7 +109,7 @@ def _told(rank: int, refusal: str) -> str:
 
 
 def host_identity() -> str:
-    """The same for two processes that see each other's /proc."""
+    """A string that is equal for processes of one boot and pid namespace, which see each other's /proc."""
     from pathlib import Path
 
     try:

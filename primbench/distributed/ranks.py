@@ -55,7 +55,7 @@ class LocalRanks:
         self.watched: Sequence[int] = [child.stdout for child in self._children]
 
     def fate(self) -> str | None:
-        """Of those that a signal ended first: the others may have died of their death."""
+        """What ended a rank, one killed by a signal first, as others may have died of its loss; None if all run."""
         ended = [child for child in self._children if readable([child.stdout], 0.0)]
         causes = {child: child.cause_of_death() for child in ended}
         failed = sorted((child for child in causes if child.has_failed), key=lambda child: not child.was_killed)
@@ -80,7 +80,7 @@ def start_rank(rank: int, channel: socket.socket, *, local_rank: int, verbose: b
 
 
 def _state(pid: int) -> str:
-    """The letter of proc(5), or nothing."""
+    """A process's state letter as proc(5) has it, such as "T" for stopped; "" where it cannot be read."""
     try:
         return (Path("/proc") / str(pid) / "stat").read_text().rpartition(") ")[2][:1]
     except OSError:

@@ -32,13 +32,16 @@ MOST_GUESTS = 256
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """From the leader, to all who come."""
+    """Message of the leader to whoever connects: a random string that the answer's proof must cover."""
 
     drawn: str
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """From a follower. number: of the command to start that it answers; 0 from the follower itself."""
+    """Message of a follower: which rank it is, its own random string, and its proof of the secret.
+
+    number: of the command to start ranks that it answers; 0 from the follower itself.
+    """
 
     rank: int
     number: int
@@ -47,7 +50,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """From the leader. proof: None to one whose own is wrong."""
+    """Message of the leader: its own proof of the secret; None to a follower whose proof is wrong."""
 
     proof: str | None
 
@@ -135,7 +138,7 @@ class _Guests:
             connection.sendall(_line(Challenge(guest.drawn)))  # which an empty buffer takes at once
 
     def _heard(self, connection: socket.socket) -> Hello | None:
-        """None of who has not said all yet, and of who is turned away for what it said."""
+        """A guest's Hello once it is complete and proven; None until then, and for one that is turned away."""
         guest = self._guests[connection]
         try:
             said = connection.recv(MOST_BYTES)
@@ -219,7 +222,7 @@ def _line(message: object) -> bytes:
 
 
 def _proof(secret: bytes, speaker: str, challenge: str, hello: Hello) -> str:
-    """Of the secret, by one of the two, on this connection, for this rank and number."""
+    """HMAC-SHA256 by the secret, in hex, over the speaker's role, both random strings, rank and number."""
     words = [speaker, challenge, hello.drawn, hello.rank, hello.number]
     return hmac.digest(secret, msgspec.json.encode(words), "sha256").hex()
 

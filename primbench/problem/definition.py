@@ -113,7 +113,7 @@ class Problem(ABC):
         return None
 
     def system_calls(self) -> tuple[str, ...]:
-        """Those that every call makes, where they are what it spends its time on."""
+        """Names of the system calls that a call spends its time on; () for most primitives."""
         return ()
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:

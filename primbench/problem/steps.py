@@ -47,6 +47,6 @@ def described(step: Step, **fields: Any) -> Step:
 
 
 def description_of(step: Step) -> Description:
-    """Empty for a step of which nothing was said."""
+    """What described() said of a step; an empty Description where it was not called."""
     found: Description = getattr(step, "description", Description())
     return found

@@ -23,7 +23,7 @@ OTHERS = ("stack effect", "machine effect")
 
 
 def text(found: Waterfall) -> str:
-    """For a terminal."""
+    """The waterfall as text for a terminal."""
     notes = (f"{plain.printable(note)}\n" for note in _notes(found))
     return "\n".join([*(table.text(each) for each in tables(found)), *notes])
 
@@ -44,7 +44,7 @@ def _flat(found: Waterfall) -> list[dict[str, object]]:
 
 
 def tables(found: Waterfall) -> list[Table]:
-    """One a case, and one of the mean of all cases where there are several of which any could be told."""
+    """One table for each case; where there are several, one more for the mean of all, if it could be told."""
     cases = _cases(found)
     return [
         *(_table(found, case) for case in cases),

@@ -123,7 +123,7 @@ def _id_column(records: Sequence[Record]) -> list[Column]:
 
 
 def _arm_column(records: Sequence[Record]) -> list[Column]:
-    """Of a study even where all rows are of one arm: nothing else names it."""
+    """The arm of each row, also where all rows share one: nothing else in the table names it."""
     column = Column("arm", [record.case.arm or None for record in records])
     return [] if column.is_empty else [column]
 
@@ -165,7 +165,7 @@ class Noise:
 
     @staticmethod
     def of(record: Record) -> Noise | None:
-        """None where nothing was timed."""
+        """The noise of a record's main metric; None where nothing was timed."""
         found = record.measurement and record.measurement.main
         if not found:
             return None
@@ -199,7 +199,7 @@ def _figure_columns(
 
 
 def figures_beside(record: Record, yardsticks: Sequence[Yardstick]) -> dict[str, float | None]:
-    """Those of the yardsticks."""
+    """Column -> value, of all yardsticks; None where one has nothing to compare this record with."""
     found: dict[str, float | None] = {}
     for yardstick in yardsticks:
         found |= yardstick.figures(record)
@@ -219,7 +219,7 @@ def _figure(name: str, values: Sequence[float | None], time_unit: TimeUnit | Non
 
 
 def _ratio(value: float) -> str:
-    """Thousandths near 1, where a small difference is the finding; 3 digits far below."""
+    """A ratio with three decimals; below 0.1 with three significant digits."""
     return f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
 
 

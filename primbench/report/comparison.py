@@ -26,7 +26,7 @@ MOST_CHANGES = 8
 
 
 def text(comparison: Comparison) -> str:
-    """For a terminal."""
+    """The comparison as text for a terminal."""
     written = (part if isinstance(part, str) else table.text(part) for part in _parts(comparison))
     return "\n".join(filter(None, written))
 
@@ -51,7 +51,7 @@ def _parts(comparison: Comparison) -> list[Table | str]:
 
 
 def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
-    """A row an estimate of an arm."""
+    """One flat row, column -> value, for each estimate of an arm."""
     for case in arm.cases:
         yield from (_flat(baseline, arm, case, estimate) for estimate in case.estimates)
 
@@ -113,7 +113,7 @@ def _number_of(pairs: int, comparison: Comparison) -> str:
 
 
 def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: bool) -> Iterator[list[str]]:
-    """pairs: what the title says there are; an estimate by fewer says so."""
+    """Table rows of a case, one for each metric shown. pairs: as in the title; fewer are said in the row."""
     name = name_of(case.case, with_place=with_place)
     if not case.estimates:
         yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
@@ -154,7 +154,7 @@ def _single(comparison: Comparison) -> str:
 
 
 def _mixed(comparison: Comparison) -> list[str]:
-    """Where a side was not one place, line by line."""
+    """A warning for each side whose workers ran in more than one environment."""
     return [
         f"NOT ONE PLACE: {name} ran with {'; '.join(map(_of_workers, found[:MOST_CHANGES]))}"
         f"{f'; and {len(found) - MOST_CHANGES} more: --json has all' if len(found) > MOST_CHANGES else ''}. "

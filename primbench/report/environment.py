@@ -122,7 +122,7 @@ def _side_by_side(change: Change) -> tuple[str, ...]:
 
 
 def _is_set(value: Any) -> bool:
-    """Long lists of names, of which most are in both."""
+    """Whether a value is a list of names, of which only those are shown that one side lacks."""
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 

@@ -106,7 +106,7 @@ def _launches(matrix: Matrix) -> Table:
 
 
 def _processes(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
-    """As many as there are times of, which are fewer after an interruption or a failure."""
+    """How many processes the times are from: fewer than asked for after an interruption or a failure."""
     counts = {len(cell.times_s) for matrix in matrices for cell in matrix.cells if cell.times_s} or {0}
     least, most = min(counts), max(counts)
     there = f"{least}" if least == most else f"{least} to {most}"
@@ -124,7 +124,7 @@ def _caches(affinity: Affinity, matrices: Sequence[Matrix]) -> Iterator[str]:
 
 
 def _rows(matrix: Matrix) -> Iterator[list[str]]:
-    """A row a CPU node."""
+    """One row for each CPU node: what was measured, the node, a cell for each memory node."""
     what, shown = _shown(matrix)
     by_node: dict[int, list[str]] = {}
     for cell, words in zip(matrix.cells, shown, strict=True):

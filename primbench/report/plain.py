@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 
 def lines(text: str) -> str:
-    """The same of several lines."""
+    """printable(), line by line."""
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -44,12 +44,12 @@ def markdown(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """The same at the start of a line, where more is markup."""
+    """markdown(), for text that starts a line: #, -, + and numbered items are markup there."""
     return re.sub(r"^\s*([#+=-]|[0-9]+[.)])", lambda start: f"{start[0][:-1]}\\{start[0][-1]}", markdown(text))
 
 
 def paragraphs(text: str) -> str:
-    """The same of several lines."""
+    """paragraph(), line by line."""
     return "\n".join(map(paragraph, text.split("\n")))
 
 
@@ -74,7 +74,7 @@ def _cell(value: object) -> object:
 
 
 def json_of(value: object) -> str:
-    """One document, which is the same to who reads it and steers no terminal that it is printed on."""
+    """A JSON document in which all characters that could steer a terminal are escaped."""
     import msgspec
 
     document = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
@@ -82,7 +82,7 @@ def json_of(value: object) -> str:
 
 
 def _escaped(document: str) -> str:
-    """Characters outside of strings are printable in every document."""
+    """The line with its unprintable characters, which are all within strings, as \\u escapes."""
     return document if document.isprintable() else "".join(map(_in_json, document))
 
 

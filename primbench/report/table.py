@@ -39,7 +39,7 @@ def tables(
     time_unit: TimeUnit | None = None,
     yardsticks: Sequence[Yardstick] = (),
 ) -> list[Table]:
-    """One table a primitive, in order of first appearance."""
+    """One table for each primitive, in order of first appearance."""
     found = list(workers)
     of_primitive: dict[str, list[Record]] = {}
     for record in records:
@@ -162,7 +162,7 @@ def _trace_notes(records: list[Record]) -> list[str]:
 
 
 def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
-    """Where workers did not get what was asked of their place, once each: they went on with less."""
+    """A note for each thing that a worker asked of its place, did not get, and went on without."""
     lacks = [lack for worker in _that_ran(records, workers) for lack in worker.placement.lacks]
     return [f"not placed as asked: {reason}" for reason in dict.fromkeys(lacks)]
 

@@ -17,7 +17,7 @@ GAP = "  "
 
 
 def width() -> int:
-    """Characters in a line of the terminal."""
+    """Characters in a line of the terminal, at most WIDTH."""
     return max(WIDTH // 3, min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns))
 
 
@@ -44,7 +44,7 @@ def _room_of(row: Sequence[str], widths: Sequence[int], most: int) -> list[int]:
 
 
 def _fitted(natural: Sequence[int], most: int) -> list[int]:
-    """The first column, of names, gives way last."""
+    """Column widths that fit ``most`` characters; the first column, of names, is narrowed last."""
     room = most - len(GAP) * (len(natural) - 1)
     names = min(natural[0], room - NARROWEST * (len(natural) - 1)) if natural else 0
     limit = max(natural, default=0)

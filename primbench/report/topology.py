@@ -20,7 +20,7 @@ _MEMORY, _CPUS = "memory", "CPUs"  # all of a node's
 
 
 def text(found: Topology) -> str:
-    """The whole, for a terminal."""
+    """The topology as text for a terminal."""
     parts = ["\n".join(summary(found)), _nodes(found), _gpus(found.gpus or []), _links(found.gpus or [])]
     parts.append("\n".join([*disagreements(found), *unknowns(found)]))
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -77,7 +77,7 @@ class Rows:
 
 
 def picture(found: Topology) -> str:
-    """The whole as one SVG document."""
+    """The topology as an SVG document."""
     groups = [(label, columns) for label, columns in _groups(found) if columns]
     right = _place(groups)
     columns = [column for _, members in groups for column in members]
@@ -170,7 +170,7 @@ def _draw_node(svg: Element, column: NodeColumn, top: int, height: int, found: T
 
 
 def _node_lines(node: Node, ids: Sequence[int], found: Topology) -> list[str]:
-    """ids: of the nodes drawn, whose distances are told in that order."""
+    """The text in a node's box. ids: of all nodes drawn; distances are listed in this order."""
     lines = [format_bytes(node.memory_bytes) + " memory" if node.has_memory else "no memory"]
     lines += _wrapped(f"CPUs {format_cpu_list(node.cpus)}" if node.cpus else "no CPUs", 2)
     may = use(node, found)

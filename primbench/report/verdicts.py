@@ -47,7 +47,7 @@ def shown_interval(interval: tuple[float, float] | None) -> str:
 
 
 def shown_ratio(ratio: float) -> str:
-    """Thousandths, where a small difference is the finding; 3 digits far above 1."""
+    """A ratio with three decimals; from 10 on with three significant digits."""
     return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
 
 
@@ -63,7 +63,7 @@ def shown_verdict(case: CaseComparison) -> str:
 
 
 def shown_outcome(estimate: Estimate) -> str:
-    """Of a metric that did not decide: no verdict."""
+    """What to say of a metric that did not decide the verdict: in other words than a verdict's."""
     if estimate.outcome in ALIKE:
         return f"as long, within {format_percent(estimate.margin)}"
     return {"slower": "takes longer", "faster": "takes less"}.get(estimate.outcome, "not told")

@@ -38,7 +38,7 @@ def speed(loops_s: Sequence[float]) -> Speed | None:
 
 
 def slowed_fraction(loops_s: Sequence[float], full_s: float) -> float:
-    """Of some loops."""
+    """Share of the loops that took more than SLOWED times as long as one at full speed, ``full_s``."""
     return sum(loop_s > SLOWED * full_s for loop_s in loops_s) / len(loops_s)
 
 

@@ -36,7 +36,7 @@ ORDINARY_POLICY = "power"
 
 
 def disturbances(measurement: Measurement) -> list[str]:
-    """In words and numbers; none for what could not be seen, nor for a case that timed nothing."""
+    """What disturbed a case, a sentence each; none for what could not be seen, nor where nothing was timed."""
     if measurement.main is None:
         return []
     return [
@@ -67,7 +67,7 @@ def _of_host(host: HostReading) -> Iterator[str]:
 
 
 def _of_cpu(samples: Samples | None) -> Iterator[str]:
-    """By its own quickest loop: a CPU that was slow all the time is not told from a slow one."""
+    """How often the CPU was slow, against the quickest loop of these samples: one always slow is not noticed."""
     found = speed([loop_s for _, loop_s in samples.loops_s]) if samples else None
     if found and found.slowed_fraction > SLOWED_FRACTION:
         slowed = format_percent(found.slowed_fraction)

@@ -56,12 +56,12 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(line: Line) -> bytes:
-    """One line of a results file, with its line end."""
+    """A line of a results file as UTF-8 JSON, its newline included."""
     return msgspec.json.encode(line) + b"\n"
 
 
 class _Version(msgspec.Struct, tag_field="kind", tag="header"):
-    """As much of a header as every schema has: a newer one is to be told from a damaged one."""
+    """The part of a header that all schema versions share, by which a newer file is told from a damaged one."""
 
     schema_version: int
 

@@ -68,13 +68,13 @@ class Metric:
         return self.whose in ("GPU", "CPU") or work in self.own_of
 
     def samples(self, measurement: Measurement | None) -> Samples | None:
-        """Those it is computed from; None where they were not taken."""
+        """The samples that the metric is computed from; None where they were not taken."""
         name = self.samples_of or self.name
         found: Samples | None = getattr(measurement, name, None)
         return found or (measurement.others.get(name) if measurement else None)
 
     def distinct_samples(self, measurement: Measurement) -> Samples | None:
-        """Those that are not the very samples of the metric which it repeats; a tail is that of single calls."""
+        """As samples(), but None where they are the very samples of the metric that this one repeats."""
         found = self.samples(measurement)
         repeated = METRICS[self.repeats].samples(measurement) if self.repeats else None
         return None if found is not None and found == repeated else found

@@ -104,7 +104,7 @@ class Writer:
                 ) from None
 
     def _append(self, text: bytes) -> None:
-        """All of it, or nothing and the OSError that says why; nothing also where a signal comes between."""
+        """Write all of the text, or nothing. Raises OSError; a signal in between leaves nothing, too."""
         end = os.lseek(self._file, 0, os.SEEK_END)
         try:
             while text:  # a disk that is nearly full takes a part, and tells the reason at the next part
@@ -119,7 +119,7 @@ class Writer:
 
 
 def header(command: list[str], labels: Mapping[str, str]) -> Header:
-    """The first line of a results file made here and now."""
+    """The header of a new results file: this process's environment, secrets hidden, the time now."""
     return Header(
         schema_version=SCHEMA_VERSION,
         command=[hidden(utf8(argument)) for argument in command],

@@ -12,7 +12,7 @@ WRITES = "a flat CSV, times in seconds"
 
 
 def write(document: Document) -> str:
-    """Empty where a value is unknown."""
+    """The document's rows as CSV; a cell is empty where its value is unknown."""
     from primbench.report.plain import csv_of
 
     return csv_of(document.rows())
