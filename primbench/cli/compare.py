@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from primbench.cli.options import FILE, GroupedCommand, GroupedOption, export_options
+from primbench.cli.option_types import FILE
+from primbench.cli.options import GroupedCommand, GroupedOption, export_options
 from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.compare.pairs import compare, compare_files
 from primbench.errors import FileError, InvalidRequest

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from primbench.cli.options import FILE
+from primbench.cli.option_types import FILE
 
 HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.
 

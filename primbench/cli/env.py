@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from primbench.cli.options import FILE
+from primbench.cli.option_types import FILE
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[diff A B]")

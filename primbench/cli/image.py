@@ -7,7 +7,7 @@ import shlex
 import click
 
 from primbench.cli.echo import say
-from primbench.cli.options import FILE
+from primbench.cli.option_types import FILE
 from primbench.runtimes.images.build import builders
 from primbench.runtimes.images.builder import DEFAULT_BASE, DEFAULT_TAG, Request
 

@@ -11,7 +11,8 @@ import click
 from primbench import backends
 from primbench.cli.echo import say
 from primbench.cli.measuring import exit_as, run_cases, writing
-from primbench.cli.options import FILE, TIMEOUT, GroupedCommand, complete, grouped, parsed
+from primbench.cli.option_types import FILE, TIMEOUT, parsed
+from primbench.cli.options import GroupedCommand, complete, grouped
 from primbench.cli.outputs import check_files, put_out
 from primbench.errors import BackendUnavailable, FileError
 from primbench.experiments import numa

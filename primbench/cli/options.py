@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench import backends, units
-from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
+from primbench.errors import BackendUnavailable, InvalidField, PlacementError
 from primbench.report import written
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
-from primbench.system.files import parse_cpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,9 +22,11 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
     from primbench.spec.method import Method
     from primbench.spec.placement import Placement
+from primbench.cli.option_types import CPUS, DURATION, FILE, LABEL, NODE, NODES, PERCENT, TIMEOUT, parsed
 
-LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
 VERSUS_PAIRS = 5
+
+
 MOST_PROCESSES = 1000  # every case of every process is listed before the first one runs
 
 
@@ -86,20 +87,6 @@ def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
     return re.sub(r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)", option, message)
 
 
-class FileName(click.Path):
-    """Refuses "", which an unset shell variable becomes: what was to be written there would be lost unseen."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "-" and param is not None and param.name in ("output", "resume"):
-            self.fail("a results file is appended to, so it cannot be stdout: use --json -", param, ctx)
-        if value == "" or "\0" in str(value):
-            self.fail(f"{value!r} names no file", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-FILE = FileName()
-
-
 def complete(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
     """Shell completion among ``words``, which are asked for only then."""
     return lambda ctx, parameter, incomplete: [word for word in words() if word.startswith(incomplete)]
@@ -112,61 +99,6 @@ def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: s
     import primbench.suites as suites
 
     return complete(suites.names)(ctx, parameter, incomplete) or [CompletionItem(incomplete, type="file")]
-
-
-def parsed(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """An option type that one of primbench's parsers reads; its InvalidRequest becomes click's usage error."""
-
-    def convert(text: str) -> Any:
-        try:
-            return parse(text)
-        except InvalidRequest as error:
-            raise click.BadParameter(str(error)) from None
-
-    convert.__name__ = name  # click shows it in --help
-    return convert
-
-
-def numa_node(text: str) -> int | str | None:
-    """A node number, "auto" for the device's node, or "none"."""
-    if text == "none":
-        return None
-    if text == "auto":
-        return text
-    if not text.isascii() or not text.isdigit():
-        raise InvalidRequest(f"{text!r} is no memory node: a number, auto or none")
-    return int(text)
-
-
-def numa_nodes(text: str) -> tuple[int, ...]:
-    """Memory nodes, in the kernel's list format."""
-    try:
-        return parse_cpu_list(text)
-    except InvalidRequest:
-        raise InvalidRequest(f"{text!r} is no list of memory nodes: numbers and ranges, as in 0 or 0-1,8") from None
-
-
-def timeout(text: str) -> float:
-    timeout_s = units.parse_duration(text)
-    if not 0 < timeout_s <= LONGEST_TIMEOUT_S:
-        raise InvalidRequest(f"{text!r}: more than 0, at most {LONGEST_TIMEOUT_S / 3600:g}h")
-    return timeout_s
-
-
-def key_value(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise InvalidRequest(f"{text!r}: write KEY=VALUE")
-    return key, value
-
-
-DURATION = parsed("duration", units.parse_duration)
-TIMEOUT = parsed("duration", timeout)
-PERCENT = parsed("percent", units.parse_fraction)
-CPUS = parsed("list", parse_cpu_list)
-NODES = parsed("list", numa_nodes)
-NODE = parsed("node", numa_node)
-LABEL = parsed("key=value", key_value)
 
 
 def _where() -> list[click.Option]:

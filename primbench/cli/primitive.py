@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from primbench.cli.options import (
-    GroupedCommand,
-    GroupedOption,
-    complete_suite,
-    measuring_options,
-    parsed,
-    versus_options,
-)
+from primbench.cli.option_types import parsed
+from primbench.cli.options import GroupedCommand, GroupedOption, complete_suite, measuring_options, versus_options
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
 from primbench.registry import build, required

@@ -7,7 +7,8 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from primbench.cli.options import FILE, GroupedCommand, output_options
+from primbench.cli.option_types import FILE
+from primbench.cli.options import GroupedCommand, output_options
 from primbench.cli.outputs import check_outputs, report, say_unknown
 from primbench.errors import FileError
 from primbench.results import file as results_file

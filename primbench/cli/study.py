@@ -24,8 +24,8 @@ from primbench.cli.measuring import (
     run_cases,
     writing,
 )
+from primbench.cli.option_types import TIMEOUT, parsed
 from primbench.cli.options import (
-    TIMEOUT,
     VERSUS_PAIRS,
     GroupedCommand,
     arm_in_words,
@@ -34,7 +34,6 @@ from primbench.cli.options import (
     grouped,
     is_default,
     measuring_options,
-    parsed,
     placement_of,
 )
 from primbench.cli.outputs import check_outputs

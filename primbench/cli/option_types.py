@@ -1,0 +1,97 @@
+"""What options take, as it is typed: files, durations, shares, CPUs and memory nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from primbench import units
+from primbench.errors import InvalidRequest
+from primbench.system.files import parse_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
+
+
+class FileName(click.Path):
+    """Refuses "", which an unset shell variable becomes: what was to be written there would be lost unseen."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-" and param is not None and param.name in ("output", "resume"):
+            self.fail("a results file is appended to, so it cannot be stdout: use --json -", param, ctx)
+        if value == "" or "\0" in str(value):
+            self.fail(f"{value!r} names no file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = FileName()
+
+
+def parsed(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """An option type that one of primbench's parsers reads; its InvalidRequest becomes click's usage error."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except InvalidRequest as error:
+            raise click.BadParameter(str(error)) from None
+
+    convert.__name__ = name  # click shows it in --help
+    return convert
+
+
+def numa_node(text: str) -> int | str | None:
+    """A node number, "auto" for the device's node, or "none"."""
+    if text == "none":
+        return None
+    if text == "auto":
+        return text
+    if not text.isascii() or not text.isdigit():
+        raise InvalidRequest(f"{text!r} is no memory node: a number, auto or none")
+    return int(text)
+
+
+def numa_nodes(text: str) -> tuple[int, ...]:
+    """Memory nodes, in the kernel's list format."""
+    try:
+        return parse_cpu_list(text)
+    except InvalidRequest:
+        raise InvalidRequest(f"{text!r} is no list of memory nodes: numbers and ranges, as in 0 or 0-1,8") from None
+
+
+def timeout(text: str) -> float:
+    timeout_s = units.parse_duration(text)
+    if not 0 < timeout_s <= LONGEST_TIMEOUT_S:
+        raise InvalidRequest(f"{text!r}: more than 0, at most {LONGEST_TIMEOUT_S / 3600:g}h")
+    return timeout_s
+
+
+def key_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise InvalidRequest(f"{text!r}: write KEY=VALUE")
+    return key, value
+
+
+DURATION = parsed("duration", units.parse_duration)
+
+
+TIMEOUT = parsed("duration", timeout)
+
+
+PERCENT = parsed("percent", units.parse_fraction)
+
+
+CPUS = parsed("list", parse_cpu_list)
+
+
+NODES = parsed("list", numa_nodes)
+
+
+NODE = parsed("node", numa_node)
+
+
+LABEL = parsed("key=value", key_value)
