@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.wheel
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ("primbench", "containers", "kernels", "suites")
 

@@ -59,7 +59,13 @@ PLACES = [
     for kind in devices_of(backend)
     if kind == "cpu" or primitives()[primitive].on_gpus
 ]
-ids = ["-".join(place) for place in PLACES]
+on_every_place = pytest.mark.parametrize(
+    ("primitive", "name", "kind"),
+    [
+        pytest.param(*place, id="-".join(place), marks=[] if place[1] == "numpy" else pytest.mark.wheel)
+        for place in PLACES
+    ],
+)
 
 
 def inputs_of(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
@@ -93,7 +99,7 @@ def backend_or_skip(backends: dict[tuple[str, str], Backend], name: str, kind: s
     return backends[name, kind]
 
 
-@pytest.mark.parametrize(("primitive", "name", "kind"), PLACES, ids=ids)
+@on_every_place
 def test_outputs_agree_with_the_reference(
     primitive: str, name: str, kind: str, backends: dict[tuple[str, str], Backend], subtests: pytest.Subtests
 ) -> None:
@@ -115,7 +121,7 @@ def test_outputs_agree_with_the_reference(
     assert supported > 1
 
 
-@pytest.mark.parametrize(("primitive", "name", "kind"), PLACES, ids=ids)
+@on_every_place
 def test_the_default_problem_is_supported(
     primitive: str, name: str, kind: str, backends: dict[tuple[str, str], Backend]
 ) -> None:

@@ -18,6 +18,8 @@ from primbench.problem import description_of
 from primbench.registry import setup_of
 from primbench.timing.verify import check_output
 
+pytestmark = pytest.mark.wheel
+
 DIRECTIONS = ("forward", "bwd_data", "bwd_weights")
 LAYOUTS = ("nchw", "nhwc")
 

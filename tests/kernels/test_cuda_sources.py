@@ -17,6 +17,8 @@ import pytest
 from primbench.kernels.conv import Conv
 from primbench.kernels.conv import _implicit_gemm as conv_kernel
 
+pytestmark = pytest.mark.wheel
+
 SOURCES = sorted((Path(__file__).parents[2] / "kernels").glob("*/*.cu"))
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 

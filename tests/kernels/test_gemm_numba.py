@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primbench.backends import open_backend
+from primbench.backends import missing, open_backend
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.gemm._tiles import Tile
 from primbench.kernels.gemm.numba import TILES, _tile, numba_gemm
 
-pytest.importorskip("numba", reason="numba is not installed")
+pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("numba") is not None, reason=str(missing("numba")))]
 
 SIZES = ((1, 1, 1), (33, 17, 5), (64, 64, 64), (70, 129, 67))
 

@@ -17,6 +17,8 @@ from primbench.problem import description_of
 from primbench.registry import setup_of
 from primbench.timing.verify import check_output
 
+pytestmark = pytest.mark.wheel
+
 CELLS = ("vanilla", "lstm", "gru")
 SHAPES = ((1, False), (1, True), (2, False), (2, True))
 

@@ -9,6 +9,8 @@ from primbench.kernels.sparse_gemm import SparseGemm
 from primbench.registry import setup_of
 from primbench.timing.verify import check_output
 
+pytestmark = pytest.mark.wheel
+
 
 @pytest.mark.parametrize("backend_name", ["numpy", "torch"])
 @pytest.mark.parametrize("sparsity", [0.0, 0.5, 0.999])

@@ -16,12 +16,14 @@ def test_all_is_sorted_and_names_each_once() -> None:
     assert sorted(set(primbench.__all__)) == primbench.__all__
 
 
+@pytest.mark.wheel
 def test_every_public_name_is_there_and_nothing_else_is_offered() -> None:
     for name in primbench.__all__:
         assert getattr(primbench, name) is not None
     assert primbench.__all__ == dir(primbench)
 
 
+@pytest.mark.wheel
 def test_star_import_gives_the_public_names() -> None:
     namespace: dict[str, object] = {}
     exec("from primbench import *", namespace)
@@ -56,6 +58,7 @@ def test_wrong_name_is_an_attribute_error() -> None:
         primbench.mesure  # noqa: B018
 
 
+@pytest.mark.wheel
 def test_version_is_that_of_the_installed_distribution() -> None:
     try:
         installed = importlib.metadata.version("primbench")

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.wheel
+
 HEAVY = {
     "cupti", "cupy", "llvmlite", "ml_dtypes", "numba", "numpy", "pandas", "pynvml", "rich", "scipy", "tabulate",
     "threadpoolctl", "torch",

@@ -14,6 +14,8 @@ from primbench.backends import devices_of, missing, names
 from primbench.problem import Problem
 from primbench.registry import backends_of, primitives
 
+pytestmark = pytest.mark.wheel
+
 ON_CPUS = [name for name in names() if "cpu" in devices_of(name)]
 # One thread: where other work has the CPUs, threads that spin for one another take ten times as long.
 SHORT = ("--device", "cpu", "--min-time", "1ms", "--max-time", "2ms")

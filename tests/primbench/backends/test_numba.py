@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from primbench.backends import open_backend
+from primbench.backends import missing, open_backend
 from primbench.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest.importorskip("numba", reason="numba is not installed")
+pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("numba") is not None, reason=str(missing("numba")))]
 
 POISON = {"float64": np.nan, "float32": np.nan, "float16": np.nan, "int8": -128, "int32": -(2**31)}
 
 OPEN_ON_GPU = """
-from primbench.backends import open_backend
+from primbench.backends import missing, open_backend
 from primbench.errors import BackendUnavailable
 try:
     open_backend("numba", "cuda:0")

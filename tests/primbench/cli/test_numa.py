@@ -53,6 +53,7 @@ def is_bindable() -> bool:
     return not denied
 
 
+@pytest.mark.wheel
 @pytest.mark.skipif(not is_bindable(), reason="mbind(2) is denied here: needs root outside of containers")
 def test_every_cell_of_the_host_is_timed_in_fresh_processes(tmp_path: Path) -> None:
     results = tmp_path / "raw.jsonl"
@@ -83,6 +84,7 @@ def test_every_cell_of_the_host_is_timed_in_fresh_processes(tmp_path: Path) -> N
         assert {int(each.case.labels["memory_node"])} == set(each.measurement.pages.by_node)
 
 
+@pytest.mark.wheel
 def test_where_binding_is_denied_memory_follows_the_thread() -> None:
     """As under Docker's default profile."""
     done = run(*SMALL, "--rounds", 1, "--json", "-", before=UNDER_A_FILTER)
@@ -104,6 +106,7 @@ def test_results_file_that_is_there_is_left_alone(refusal: Callable[..., str], t
     assert "kept" == path.read_text()
 
 
+@pytest.mark.wheel
 def test_without_a_compiler_the_latency_is_missing_with_the_reason(tmp_path: Path) -> None:
     """Numba hidden from every process by a module of its name that cannot be found: a place without it."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numba'] = None\n")

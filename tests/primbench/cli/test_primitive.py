@@ -109,6 +109,7 @@ def test_time_unit_holds_for_every_time(invoke: Callable[..., Result]) -> None:
     assert {"ns"} == set(re.findall(r" [0-9.]+ (ns|us|ms|s) ", result.stdout))
 
 
+@pytest.mark.wheel
 def test_several_backends_are_told_apart_and_all_takes_what_is_installed(invoke: Callable[..., Result]) -> None:
     result = invoke(
         "gemm", "-m", 8, "-n", 8, "-k", 8, "--backend", "all", "--device", "cpu", "--dry-run", "--json", "-"

@@ -29,9 +29,10 @@ from primbench.spec.placement import Placement
 from primbench.workers import session
 from primbench.workers.run import run
 
+WITHOUT_TORCH = pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 BACKENDS = [
     "numpy",
-    pytest.param("torch", marks=pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))),
+    pytest.param("torch", marks=[pytest.mark.wheel, WITHOUT_TORCH]),
 ]
 TIMES = ["--device=cpu", "--min-time=1ms", "--max-time=30ms"]
 LONG = ["--device=cpu", "--min-time=50s", "--max-time=60s"]
@@ -291,7 +292,8 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+@pytest.mark.wheel
+@WITHOUT_TORCH
 def test_torchrun_on_two_endpoints(tmp_path: Path) -> None:
     file, port = tmp_path / "results.jsonl", free_port()
     where = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"]

@@ -19,6 +19,8 @@ from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import is_c_library
 from primbench.environment.software import Software
 
+pytestmark = pytest.mark.wheel
+
 Look = Callable[..., Environment]
 Place = Callable[..., Path]
 EMPTY = hashlib.sha256(b"").hexdigest()

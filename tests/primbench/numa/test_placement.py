@@ -395,6 +395,7 @@ def test_thread_count_reaches_every_library_before_it_loads() -> None:
     assert found["extra"] == 1
 
 
+@pytest.mark.wheel
 def test_applying_imports_no_framework() -> None:
     assert place({"cpus": [FIRST], "numa_node": real_node(), "threads": 2})["modules"] == []
 

@@ -99,6 +99,7 @@ def test_units_are_in_the_names() -> None:
     assert not [n for n in metrics if n not in no_quantities and not n.endswith(("_s", "_samples", "_fraction", "_hz"))]
 
 
+@pytest.mark.wheel
 def test_frame_has_a_row_a_record() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: pip install 'primbench[report]'")
     here = fingerprint.collect(gpus=False)

@@ -39,7 +39,9 @@ def shows_pages_one_by_one() -> bool:
     return True
 
 
-@pytest.mark.parametrize("backend", ["numpy", "torch", "numba"])
+@pytest.mark.parametrize(
+    "backend", ["numpy", *(pytest.param(each, marks=pytest.mark.wheel) for each in ("torch", "numba"))]
+)
 def test_inputs_and_output_are_looked_at(backend: str) -> None:
     if (reason := missing(backend)) is not None:
         pytest.skip(reason)

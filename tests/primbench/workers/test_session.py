@@ -108,6 +108,7 @@ def test_a_place_that_cannot_be_had_is_a_skip_where_that_is_asked() -> None:
     assert "cpus=99999" in (records[0].reason or "")
 
 
+@pytest.mark.wheel
 def test_a_worker_tells_what_it_would_choose() -> None:
     ready = ask_a_worker(("numpy", "torch"), "cpu")
     expected = "numpy" if ready.backend == "numpy" else "torch"
