@@ -173,14 +173,14 @@ def test_a_stopped_rank_ends_its_case_at_the_timeout_with_the_reason(
     backend: str, tmp_path: Path, start_primbench: Callable[..., subprocess.Popen[str]]
 ) -> None:
     file = tmp_path / "results.jsonl"
-    running = start_primbench("--bytes=8MiB", *LONG, "--backend", backend, "--timeout=4s", "-o", str(file))
+    running = start_primbench("--bytes=8MiB", *LONG, "--backend", backend, "--timeout=8s", "-o", str(file))
     rank = busy_rank(running, backend)
     processes = psutil.Process(running.pid).children()
     rank.suspend()
     code, _, _ = ended(running)
     (failed,) = records(file)
     assert (1, "failed") == (code, failed.status)
-    assert "no answer within 4 s (--timeout): rank 1 is stopped" == failed.reason
+    assert "no answer within 8 s (--timeout): rank 1 is stopped" == failed.reason
     assert not [process for process in processes if process.is_running()]
 
 
