@@ -97,7 +97,7 @@ class Allreduce(Problem, name="allreduce"):
         return sum(int(np.count_nonzero(found != right)) for found, right in compared)
 
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
-        """Of one rank alone, whose sum is its input. The sums of several are checked by count_wrong()."""
+        """The reference for one rank alone: its input. Sums of several ranks are checked by count_wrong()."""
         import numpy as np
 
         index = np.s_[:: max(1, self.count // FULL_CHECK_ELEMENTS)]

@@ -46,7 +46,7 @@ class Chase(Problem, name="chase"):
 
     @property
     def loads(self) -> int:
-        """Of one call: from the first place of the chain to the last."""
+        """Loads that a call makes one after another, from the first place of the chain to the last."""
         return self.places - 1
 
     def bytes_moved(self) -> None:

@@ -62,7 +62,7 @@ def source() -> str:
 
 
 def options(problem: Conv, slices: int) -> tuple[str, ...]:
-    """For the compiler: a module for this problem alone."""
+    """The compiler's options: sizes are constants, so that a module is for one problem alone."""
     geometry = ",".join(str(getattr(problem, name)) for name in GEOMETRY)
     return (
         "-std=c++17",

@@ -107,7 +107,7 @@ def _add_line(
 
 @njit(fastmath=FASTMATH)
 def _add_to_two(c0: Any, c1: Any, a0: Any, a1: Any, rows: Any, first: Any, apart: Any) -> None:
-    """As _add_to_one, twice: 8 multiply-adds for 8 loads and stores."""
+    """_add_to_one() for two rows at once, four terms at a time: 8 multiply-adds for 8 loads and stores."""
     in_fours = a0.shape[0] // 4 * 4
     for t in range(0, in_fours, 4):
         x0, x1, x2, x3 = a0[t], a0[t + 1], a0[t + 2], a0[t + 3]

@@ -25,7 +25,7 @@ class Choice:
     workspace: Any
 
     def algorithm(self) -> str:
-        """As "cuDNN eng62 k2=7 k13=1 (tensor cores), workspace 9.3 MiB"."""
+        """The plan in words, such as "cuDNN eng62 k2=7 k13=1 (tensor cores), workspace 9.3 MiB"."""
         from primbench.units import format_bytes
 
         notes = f" ({', '.join(self.plan.notes)})" if self.plan.notes else ""

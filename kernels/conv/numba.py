@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @kernel("conv", "numba")
 def numba_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
-    """One call is made here, so that no later one compiles."""
+    """The step, which has been called once, so that no later call compiles."""
     on_cpu = backend.device == "cpu"
     _refuse(problem, on_cpu=on_cpu)
     output = backend.empty(problem.output_shape, problem.out_dtype)

@@ -119,12 +119,12 @@ class Conv(Problem, name="conv"):
 
     @property
     def response_shape(self) -> tuple[int, ...]:
-        """Of Y and dY."""
+        """Shape of Y and dY in the order in memory."""
         return self.stored((self.n, self.k, self.p, self.q))
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Of what the direction computes."""
+        """Shape of what the direction computes, Y, dX or dW, in the order in memory."""
         return self.stored(self.geometry.computed)
 
     def stored(self, nchw: tuple[Any, ...]) -> tuple[Any, ...]:

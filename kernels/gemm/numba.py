@@ -24,7 +24,7 @@ TILES = {
 
 @kernel("gemm", "numba")
 def numba_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Step:
-    """One call is made here, so that no later one compiles."""
+    """The step, which has been called once, so that no later call compiles."""
     on_cpu = backend.device == "cpu"
     _refuse(problem, on_cpu=on_cpu)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)

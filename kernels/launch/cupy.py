@@ -35,7 +35,7 @@ def _addition(backend: Any, problem: Launch, x: Any) -> tuple[list[Step], Any]:
 
 
 def _raw_kernels(backend: Any, problem: Launch) -> tuple[list[Step], Any]:
-    """One a node; without parameters they write nothing, and there is no output."""
+    """One kernel for each node, and their output; without parameters they write nothing, and it is None."""
     import importlib.resources
 
     import cupy

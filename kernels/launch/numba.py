@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @kernel("launch", "numba")
 @sealable
 def numba_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
-    """One call is made here, so that no later one compiles."""
+    """The step, which has been called once, so that no later call compiles."""
     if (step := step_without_framework(backend, problem)) is not None:
         return step
     if backend.device == "cpu":

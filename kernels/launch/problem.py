@@ -121,7 +121,7 @@ class Launch(Problem, name="launch"):
 
 
 def _quantile_s(found: Samples | None, q: float) -> float | None:
-    """None, too, where fewer than ten samples lie beyond a quantile of the tail."""
+    """A quantile in seconds; None without samples, or where fewer than ten lie beyond it in the tail."""
     if found is None or (q > 0.5 and len(found.samples_s) * (1 - q) < 10):
         return None
     return found.quantile_s(q)

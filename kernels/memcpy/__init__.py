@@ -1,4 +1,4 @@
-"""Copy so many bytes: host to device and back, within a GPU, to another GPU, within the host.
+"""Copy bytes: host to device and back, within a GPU, to another GPU, within the host.
 
 Also called bandwidth.
 """

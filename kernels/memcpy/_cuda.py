@@ -40,7 +40,7 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
 
 
 def _copies(backend: Any, problem: Any, device: int) -> Iterator[Copy]:
-    """Those of one GPU: two for bidirectional, else one."""
+    """The copies of one GPU: two for bidirectional, else one."""
 
     def on_gpu(number: int = device) -> DeviceMemory:
         return DeviceMemory(number, problem.bytes)

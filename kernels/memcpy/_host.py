@@ -48,7 +48,7 @@ def _torch_step(source: Array, destination: Array) -> Step:
 
 
 def _numba_step(source: Array, destination: Array) -> Step:
-    """One call is made here, so that no later one compiles."""
+    """The step, which has been called once, so that no later call compiles."""
     import numba
 
     from primbench.kernels.memcpy._numba_cpu import copy

@@ -35,7 +35,7 @@ SAMPLED = 2**22
 
 @dataclass(frozen=True)
 class Memcpy(Problem, name="memcpy"):
-    """Copy so many bytes: host to device and back, within a GPU, to another GPU, within the host.
+    """Copy bytes: host to device and back, within a GPU, to another GPU, within the host.
 
     h2d and d2h are host to device and device to host, bidirectional is both at once, d2d within one GPU, p2p from this
     GPU to ``peer``, h2h within the host. auto is h2d on a GPU and h2h on a CPU. The command bandwidth is this one, too.
@@ -110,7 +110,7 @@ class Memcpy(Problem, name="memcpy"):
         return self.gpus * (2 if self.direction == "bidirectional" else 1)
 
     def bytes_moved(self) -> int:
-        """As nvbandwidth and STREAM count (McCalpin 1995, "Counting Bytes and FLOPS"); see the class."""
+        """Bytes counted as nvbandwidth and STREAM do (McCalpin 1995, "Counting Bytes and FLOPS"); see the class."""
         return self.bytes * self.gpus * (2 if self.direction in ("d2d", "h2h") else 1)
 
     def bound(self) -> Bound | None:

@@ -108,7 +108,7 @@ def _packed(backend: Any, problem: Rnn, operands: Operands, recurrent: Recurrent
 
 
 def _copy(backend: Any, to: int, source: Any, size_bytes: int) -> None:
-    """source: CuPy's pointer, which keeps its memory alive."""
+    """Enqueue a copy within the GPU. source: a CuPy pointer, which keeps its memory alive."""
     addresses = c_void_p(to), c_void_p(source.ptr)
     driver.call("cuMemcpyDtoDAsync_v2", *addresses, c_size_t(size_bytes), c_void_p(backend.stream_handle))
 

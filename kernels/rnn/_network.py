@@ -158,7 +158,7 @@ def _flat(sequence: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> None:
-    """In place, by 1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2, which cannot overflow."""
+    """Sigmoid in place: 1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2, which cannot overflow."""
     np.multiply(x, 0.5, out=x)
     np.tanh(x, out=x)
     np.multiply(x, 0.5, out=x)

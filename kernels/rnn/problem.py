@@ -266,7 +266,7 @@ class Rnn(Problem, name="rnn"):
 
 
 def _float64(array: Array) -> Array:
-    """In threads: a matrix of weights has 10^8 elements, and half of the work is to touch new memory."""
+    """A copy in float64, made by threads: weights have up to 10^8 elements, and touching new memory is half of it."""
     from concurrent.futures import ThreadPoolExecutor
 
     import numpy as np

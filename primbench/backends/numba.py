@@ -22,7 +22,7 @@ BUILD = {"numba": "numba", "numba-cuda": "numba-cuda"}
 
 
 def threads(framework: Any) -> int | None:
-    """As many as it will start: its own start late."""
+    """Threads that Numba's first parallel loop will start; None while Numba is still being imported."""
     config = getattr(framework, "config", None)
     return config.NUMBA_NUM_THREADS if config else None
 

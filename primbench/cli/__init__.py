@@ -148,7 +148,7 @@ def _add_files(paths: tuple[str, ...]) -> None:
     is_eager=True,
     expose_value=False,
     callback=lambda context, option, paths: _add_files(paths),
-    help="Have also the primitives and kernels that a file of your own defines; repeatable.",
+    help="Use the primitives and kernels that a file of your own defines, too; repeatable.",
 )
 @click.version_option(__version__, prog_name="primbench")
 @click.help_option("-h", "--help", is_eager=False)  # after --kernels, wherever that stands: it names those, too

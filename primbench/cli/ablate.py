@@ -102,10 +102,11 @@ command = GroupedCommand(
     callback=_run,
     params=[
         grouped("Container", "--runtime", type=click.Choice([*ablation.engines()]), default="docker",
-                show_default=True, help="Whose container is put together; it need not be installed."),
+                show_default=True, help="Whose defaults the container gets; it need not be installed."),
         grouped("Container", "--runner", type=click.Choice(ablation.runners()),
                 help="What starts it. Default: what the runtime itself uses, where it works here, else the other."),
-        grouped("Container", "--no-new-privileges", is_flag=True, help="Add that, too."),
+        grouped("Container", "--no-new-privileges", is_flag=True,
+                help="Add the no_new_privs flag as an ingredient, too."),
         grouped("Container", "--cpus", "quota", type=click.FloatRange(LEAST_CPUS), metavar="N",
                 help="Add a quota of so many CPUs' time, too."),
         *study_options(),

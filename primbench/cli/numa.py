@@ -108,7 +108,8 @@ command = GroupedCommand(
         grouped("Measure", "--rounds", type=click.IntRange(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
                 help="Fresh processes of every CPU node; intervals are over them."),
         grouped("Measure", "--bytes", "size_bytes", type=parsed("size", parse_size), metavar="SIZE",
-                help="Of a copy or a chased buffer. Default: 128 MiB on a GPU, else twice the caches, 64 to 256 MiB."),
+                help="Size of a copy, or of the buffer to load from. "
+                     "Default: 128 MiB on a GPU, else twice the caches, 64 to 256 MiB."),
         grouped("Measure", "--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True,
                 help="Seed of the inputs and of the order of cells."),
         grouped("Measure", "--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
@@ -117,7 +118,7 @@ command = GroupedCommand(
                 help="Write a new results file, every record as it comes."),
         grouped("Output", "--json", "json_path", type=FILE, metavar="FILE",
                 help="Write the matrices as one JSON document; - is stdout."),
-        grouped("Output", "-q", "--quiet", is_flag=True, help="No progress."),
+        grouped("Output", "-q", "--quiet", is_flag=True, help="Show no progress."),
         grouped("Output", "-v", "--verbose", is_flag=True, help="Show what workers print."),
     ],
     help="Measure which NUMA node is near which GPU, and what the others cost.\n\n"

@@ -173,7 +173,7 @@ def output_options() -> list[click.Option]:
     option = partial(grouped, "Output")
     return [
         option("--against", type=parsed("baseline", _against), metavar="BASELINE",
-               help='Set other times beside: a results file, reference:h200, or published:"NVIDIA V100".'),
+               help='Show other times beside these: a results file, reference:h200, or published:"NVIDIA V100".'),
         *export_options(),
         option("--time-unit", type=click.Choice(["ns", "us", "ms", "s"]), help="One unit for the table's times."),
     ]  # fmt: skip
@@ -188,7 +188,7 @@ def _record() -> list[click.Option]:
                help="Go on with a results file, skipping what it holds."),
         *output_options(),
         option("--label", "labels", type=LABEL, multiple=True, help="Stored in the results file; repeatable."),
-        option("-q", "--quiet", is_flag=True, help="No progress."),
+        option("-q", "--quiet", is_flag=True, help="Show no progress."),
         option("-v", "--verbose", is_flag=True, help="Show what workers print."),
     ]  # fmt: skip
 
@@ -210,9 +210,9 @@ def versus_options() -> list[click.Option]:
     option = partial(grouped, "Compare")
     return [
         option("--versus", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
-               help="Measure here and there in turn, as in podman:cpus=2, and say what it costs; repeatable."),
+               help="Measure here and in another place, such as podman:cpus=2, in turns, and compare; repeatable."),
         option("--pairs", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
-               help=f"Fresh processes here and there. Default: {VERSUS_PAIRS}."),
+               help=f"Fresh processes in each of the two places. Default: {VERSUS_PAIRS}."),
     ]  # fmt: skip
 
 

@@ -204,7 +204,7 @@ def study_options() -> list[click.Option]:
         grouped("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
                 shell_complete=complete(primitives), help="This primitive only; repeatable."),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
-                help=f"Of the primitives: small, medium, large, a suite. Default: {DEFAULT_SIZES}."),
+                help=f"Sizes to run: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}."),
         *_shared(),
         fail_on_option(),
     ]  # fmt: skip
@@ -219,7 +219,7 @@ command = GroupedCommand(
                 help="host, podman:cpus=2, docker:image=mine,seccomp=unconfined; the first is the baseline; "
                      "repeatable. `primbench arms` tells which there are. Default: those of the suite."),
         grouped("Compare", "--self", "itself", is_flag=True,
-                help="The first arm once more, against itself: what is not to be seen below."),
+                help="Add the first arm once more: what differs between these two is noise."),
         grouped("Compare", "--other-builds", is_flag=True,
                 help="Run arms whose framework is another build than the baseline's, too: a stack effect."),
         *study_options(),

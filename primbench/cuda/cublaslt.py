@@ -200,7 +200,7 @@ def failure(status: int, function: str = "cublasLtMatmul") -> PrimbenchError:
 
 
 def version() -> str:
-    """As "13.0.2". Raises UnsupportedCase where there is no library."""
+    """The library's version, such as "13.0.2". Raises UnsupportedCase where there is no library."""
     number = load().cublasLtGetVersion()
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
@@ -218,7 +218,7 @@ def load() -> Any:
 
 @functools.cache
 def _handle(device: str) -> Any:
-    """One a device and process: a handle belongs to the device that is current when it is made."""
+    """The handle of a device, one in each process: it belongs to the device that is current when it is made."""
     return _create(load(), "cublasLt")
 
 

@@ -45,7 +45,7 @@ def library() -> Any:
 
 
 def version() -> str:
-    """As "9.19.1". Raises UnsupportedCase where there is no library."""
+    """The library's version, such as "9.19.1". Raises UnsupportedCase where there is no library."""
     number = library().cudnnGetVersion()
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 

@@ -108,7 +108,7 @@ def failure(status: int, function: str) -> PrimbenchError:
 
 
 def version() -> str:
-    """As "12.6.3". Raises UnsupportedCase where there is no library."""
+    """The library's version, such as "12.6.3". Raises UnsupportedCase where there is no library."""
     parts = [c_int() for _ in range(3)]  # libraryPropertyType: major, minor, patch
     for number, part in enumerate(parts):
         _call("cusparseGetProperty", number, byref(part))

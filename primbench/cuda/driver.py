@@ -129,7 +129,7 @@ class Graph:
 
     @property
     def handle(self) -> int:
-        """Of one instance, which lives as long as this object."""
+        """Handle of the graph's first instance, valid as long as this object lives."""
         return _address(self._instances[0])
 
     def launch(self) -> None:

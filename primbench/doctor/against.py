@@ -53,14 +53,14 @@ def by_rule(found: Difference) -> list[tuple[Rule, list[Change]]]:
 
 
 def in_words(change: Change, one: str, other: str) -> str:
-    """one, other: where the two are, such as "here"."""
+    """A difference as a sentence. one, other: names of the two places, such as "here"."""
     return (
         f"{_short(change.field)} is {_word(change.field, change.a)} {one} and {_word(change.field, change.b)} {other}"
     )
 
 
 def nothing_differs(name: str) -> Finding:
-    """That the comparison was made, for whoever would otherwise see no word of it."""
+    """The finding that the two places were compared and are alike, which else would go unsaid."""
     return Finding(
         check="against",
         severity="note",
@@ -107,7 +107,7 @@ def _word(field: str, value: Any) -> str:
 
 
 def _amount(field: str, value: float) -> str:
-    """In the unit that the field's name ends in."""
+    """A number with the unit that its field's name ends in, such as _bytes or _s."""
     if field.endswith("_bytes") and isinstance(value, int):
         return format_bytes(value)
     return format_time(value) if field.endswith("_s") else str(value)

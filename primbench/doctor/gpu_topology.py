@@ -50,7 +50,7 @@ def _far_nodes(place: Place) -> Iterator[Finding]:
 
 
 def _devices_on(node: Node, place: Place) -> list[str]:
-    """By what the kernel or the driver says."""
+    """The GPUs that the kernel or the driver says are on this node."""
     return [gpu.device for gpu in place.gpu_places if node.id in (gpu.node_by_sysfs, gpu.node_by_nvml)]
 
 
@@ -143,6 +143,6 @@ def visible_devices(place: Place) -> Iterator[Finding]:
 
 
 def _driver_version(place: Place) -> str:
-    """Empty where it is not known."""
+    """Version of the GPU driver; "" where it is not known."""
     of_gpus = (gpu.driver_version for gpu in place.gpus)
     return next(filter(None, (place.environment.devices.driver_version, *of_gpus)), "")

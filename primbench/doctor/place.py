@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> list[Node]:
-        """Those online but for the GPUs' own memory; [] where they are not known."""
+        """Memory nodes that are online, without those that are a GPU's memory; [] where none are known."""
         nodes = self.topology.nodes if self.topology.nodes is not None else self.environment.nodes
         return [node for node in nodes or [] if node.gpu is None]
 
@@ -51,7 +51,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_container(self) -> bool:
-        """False, too, where it is not known."""
+        """Whether this is known to be a container; False where nothing tells."""
         runtime = self.environment.confinement.runtime
         return runtime is not None and runtime.in_container is True
 

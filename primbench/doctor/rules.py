@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 
     @property
     def check(self) -> str:
-        """As findings name it."""
+        """The name of this check in findings."""
         return f"against-{self.name}"
 
 

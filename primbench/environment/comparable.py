@@ -135,7 +135,7 @@ def _of_blas(blas: list[Blas]) -> dict[str, Any]:
 
 
 def _builds(files: list[Library], others: list[Library]) -> list[str]:
-    """By build id where all have one, else by version and size."""
+    """What tells builds of a library apart: build ids where all files have one, else version and size."""
     with_id = all(file.build_id for file in [*files, *others])
     return sorted(_build(file, with_id=with_id) for file in files)
 
@@ -147,7 +147,10 @@ def _build(file: Library, *, with_id: bool = True) -> str:
 
 
 def _provider(file: Library, other: Library | None) -> str:
-    """Named where it is another build. The C library is told by itself."""
+    """The library that a function comes from, with its path where its build differs from the other place's.
+
+    The C library is named as such: a field of its own tells its build.
+    """
     (build,) = _builds([file], [other] if other else [])
     if is_c_library(file):
         return "the C library"
@@ -174,6 +177,6 @@ def _devices(devices: dict[str, Any]) -> dict[str, Any]:
 
 
 def _driver_versions(gpus: list[dict[str, Any]]) -> dict[str, Any]:
-    """By the first GPU that tells."""
+    """Versions of the driver and its CUDA, each by the first GPU that tells it; None where none does."""
     names = ("driver_version", "cuda_driver_version")
     return {name: next((gpu[name] for gpu in gpus if gpu[name]), None) for name in names}

@@ -59,7 +59,7 @@ def of_file(name: str) -> Meaning:
 
 
 def variables() -> dict[str, str]:
-    """Those that libraries read and that can change speed; never one that names a secret or a host."""
+    """Environment variables that libraries read and that can change speed; none that holds a secret or a host."""
     return {name: recorded(value) for name, value in sorted(os.environ.items()) if is_recorded(name)}
 
 
@@ -74,7 +74,7 @@ def recorded(value: str) -> str:
 
 
 def homely(text: str) -> str:
-    """With the home folder, whose name is mostly its owner's, as "~", and in UTF-8."""
+    """The text in UTF-8 with "~" for the home folder, whose name is mostly that of a person."""
     home = os.environ.get("HOME", "").rstrip("/")
     short = re.sub(rf"(?<![\w./~-]){re.escape(home)}(?![\w.-])", "~", text) if home else text
     return utf8(short)

@@ -115,14 +115,14 @@ def _own_label(root: Path) -> str:
 
 
 def _namespaces(root: Path) -> dict[str, str]:
-    """Those of this process; "pid_for_children" is only of those that it starts."""
+    """Namespaces of this process by kind; those "for_children" are not its own but for what it starts."""
     folder = root / "proc/self/ns"
     kinds = [name for name in sorted(os.listdir(folder)) if not name.endswith("_for_children")]
     return {kind: utf8(os.readlink(folder / kind)) for kind in kinds}
 
 
 def _root_user(root: Path) -> bool:
-    """By the second of four: the effective one."""
+    """Whether the effective user is root: the second of four ids in proc(5)'s status."""
     users = _status("Uid")(root).split()
     return whole_number(users[1], root / "proc/self/status") == 0
 
@@ -132,7 +132,7 @@ def _user_map(root: Path) -> list[str]:
 
 
 def _root_filesystem(root: Path) -> str:
-    """The last mounted on / hides those before it."""
+    """What / is made of: the last mount there, as it hides those before it."""
     kinds = [mount.kind for mount in read_mounts(root) if mount.point == "/"]
     if not kinds:
         raise ValueError("/proc/self/mountinfo has nothing mounted on /")
@@ -161,7 +161,7 @@ def _permission(call: str) -> Callable[[Path], str]:
 
 
 def _system_call_s(root: Path) -> float:
-    """Of the quickest of some rounds: the others were interrupted."""
+    """Seconds of a getppid() by ctypes, in the quickest of several rounds: slower ones were interrupted."""
     getppid = ctypes.CDLL(None).getppid
     taken_s = []
     for _ in range(_ROUNDS):

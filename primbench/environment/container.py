@@ -63,7 +63,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Clue(NamedTuple):
-    """name: "" where it shows a container, but not whose."""
+    """A sign of a container. name: the runtime's; "" where it does not tell which. words: what was seen, and where."""
 
     name: str
     words: str
@@ -89,7 +89,7 @@ class _Evidence(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """Without the markers, strongest first."""
+        """All evidence but the marker files, in words, the strongest first."""
         return [*self.apart, *_words(self.inherited + self.kernel), *self.foreign, *self.signs, *self.unread]
 
     @property
@@ -140,7 +140,7 @@ def _decided(seen: _Evidence) -> Runtime:
 
 
 def _named(seen: _Evidence) -> Runtime:
-    """Where a variable, a control group or a mount has a runtime's name."""
+    """The verdict where variables, control groups or mounts name a runtime; several names contradict."""
     names = sorted({clue.name for clue in seen.inherited + seen.kernel if clue.name})
     if len(names) > 1:
         nested = f"contradictory or nested: {', '.join(names)}"
@@ -167,7 +167,7 @@ def _words(clues: Iterable[_Clue]) -> list[str]:
 
 
 def _links(root: Path) -> dict[str, str]:
-    """Of this process, and of process 1 as far as they may be read: "self/mnt" -> "mnt:[4026531832]"."""
+    """Namespaces of this process and, where readable, of process 1: "self/mnt" -> "mnt:[4026531832]"."""
     found: dict[str, str] = {}
     for name in ("self/mnt", "self/pid", "self/user", "1/mnt"):
         process, kind = name.split("/")
@@ -184,7 +184,7 @@ def _is_first(links: Mapping[str, str]) -> bool:
 
 
 def _namespaces(links: Mapping[str, str]) -> list[str]:
-    """Namespaces of its own, which containers have, and some other programs, too."""
+    """Which namespaces are not the machine's first, in words: containers have such, and some other programs."""
     signs = []
     if links.get("self/pid", _FIRST_PID) != _FIRST_PID:
         signs.append("/proc/self/ns/pid: not the machine's first")
@@ -282,5 +282,5 @@ def _foreign_root(mounts: Iterable[Mount]) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """With container ids as people write them."""
+    """The text with ids of containers cut to 12 of their 64 digits, as `docker ps` shows them."""
     return re.sub(r"([0-9a-f]{12})[0-9a-f]{52}", r"\1", text)

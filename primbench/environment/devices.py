@@ -46,7 +46,7 @@ def _gpus(root: Path) -> list[Gpu]:
 
 
 def _gpu_files(root: Path) -> list[str]:
-    """One level deep: /dev/nvidia-caps is a folder of such files."""
+    """Device files of GPUs below /dev, also those in folders such as /dev/nvidia-caps."""
     found = (root / "dev").iterdir()
     device_files = [path for path in found if path.name.startswith("nvidia") or path.name == "dxg"]
     files = [inner for path in device_files for inner in (path.iterdir() if path.is_dir() else [path])]

@@ -20,7 +20,7 @@ _MAX_NOTES_BYTES = 2**16  # real segments of notes have some hundred; bounds wha
 
 
 def is_elf(path: Path) -> bool:
-    """False, too, where that cannot be read."""
+    """Whether a file begins as ELF files do; False where it cannot be read."""
     try:
         if not path.is_file():
             return False
@@ -31,7 +31,7 @@ def is_elf(path: Path) -> bool:
 
 
 def build_id(path: Path) -> str:
-    """In hexadecimal. Raises OSError, or ValueError where this is no ELF file or one without such a note."""
+    """The GNU build id in hexadecimal. Raises OSError, and ValueError for a file without one."""
     if not path.is_file():  # opening a pipe would wait for its other end
         raise ValueError(f"{path} is no file")
     with path.open("rb") as file:

@@ -104,7 +104,7 @@ def _processes_max(root: Path) -> int | None:
 
 
 def _limits(root: Path, controller: str, name: str) -> Iterator[int]:
-    """Those that the control groups above this process set."""
+    """The numbers in files such as memory.max of this process's control group and all above; none for max."""
     for folder in cgroup_folders(controller, root):
         path = folder / name
         if path.exists() and (text := path.read_text().strip()) != "max":

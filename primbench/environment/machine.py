@@ -135,7 +135,7 @@ def _virtualization(root: Path) -> str:
 
 
 def _kernel_parameters(root: Path) -> list[str]:
-    """In the order given; the kernel takes - for _ in their names. What follows "--" is not the kernel's."""
+    """Boot parameters that can change speed, in their order; "-" in names is "_", after "--" init's begin."""
     text = (root / "proc/cmdline").read_text().partition(" -- ")[0]
     given = re.findall(r'(?:[^\s"]|"[^"]*")+', text)
     return [each for each in given if _PARAMETER.fullmatch(each.partition("=")[0].replace("-", "_"))]
@@ -151,7 +151,7 @@ def _clocksource(root: Path) -> str:
 
 
 def _clock_s(root: Path) -> float:
-    """Of the quickest of some rounds: the others were interrupted."""
+    """Seconds that reading the clock takes, in the quickest of several rounds: slower ones were interrupted."""
     return min((readings[-1] - readings[0]) / (len(readings) - 1) for readings in _clock_readings()) / 1e9
 
 
@@ -213,7 +213,7 @@ def _iommu(root: Path) -> list[str]:
 
 
 def _infiniband(root: Path) -> list[str]:
-    """None where no driver made the folder."""
+    """Names of InfiniBand devices; [] where no driver has made /sys/class/infiniband."""
     folders = sorted((root / "sys/class").iterdir())
     return sorted(path.name for folder in folders if folder.name == "infiniband" for path in folder.iterdir())
 

@@ -27,7 +27,7 @@ def read_all(readers: Mapping[str, Reader], root: Path) -> dict[str, Any]:
 
 
 def word(path: Path) -> str:
-    """All of a file, which a ValueError names where it is empty."""
+    """The text of a file without the space around it. Raises OSError, and ValueError where it is empty."""
     text = trimmed(path.read_text())
     if not text:
         raise ValueError(f"{path} is empty")

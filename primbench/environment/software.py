@@ -180,7 +180,7 @@ def _pools() -> list[dict[str, Any]]:
 
 
 def _threads(root: Path) -> dict[str, int]:
-    """Of several pools of one kind the largest, and those of frameworks that are loaded."""
+    """Threads by library or framework loaded: of several pools of one API the largest."""
     found: dict[str, int] = {}
     for pool in _pools():
         found[pool["internal_api"]] = max(pool["num_threads"], found.get(pool["internal_api"], 0))

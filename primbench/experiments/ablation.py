@@ -39,7 +39,7 @@ BEYOND = (NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS)
 
 
 def engines() -> dict[str, Engine]:
-    """Those whose containers can be put together, by name."""
+    """Name -> engine whose containers can be built up setting by setting."""
     return {name: runtime.engine for name, runtime in known().items() if runtime.engine is not None}
 
 
@@ -49,14 +49,14 @@ def runners() -> list[str]:
 
 
 class Ingredient(NamedTuple):
-    """changes: to the arm that is without it."""
+    """One setting of a container. changes: what adds it to the arm before, as fields of Arm."""
 
     name: str
     changes: dict[str, Any]
 
 
 def bare(runner: str) -> Arm:
-    """As little of a container as there can be: mount, pid and uts namespaces."""
+    """The least of a container, to which ingredients are added: mount, pid and uts namespaces alone."""
     return Arm(
         name=BARE,
         runtime=runner,

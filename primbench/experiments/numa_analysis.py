@@ -106,7 +106,7 @@ def _cell(axes: Axes, cpu_node: int, memory_node: int | None, records: Sequence[
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    """Of those that are known."""
+    """Median of the values that are known; None where none is."""
     known = [value for value in values if value is not None]
     return stats.quantile(known, 0.5) if known else None
 
@@ -147,7 +147,7 @@ def _beside(cell: Cell, nearest: Cell) -> Cell:
 
 
 def _nearness(axes: Axes, topology: Topology, matrices: Sequence[Matrix]) -> Iterator[Nearness]:
-    """Of each GPU; of the CPUs of each node where the host alone was measured."""
+    """Which node is nearest to each GPU; to the CPUs of each node where no GPU was measured."""
     gpus = {place.device: place for place in topology.gpus or []}
     for device in dict.fromkeys(matrix.device for matrix in matrices):
         of_kind = {matrix.kind: matrix.cells for matrix in matrices if matrix.device == device}
@@ -239,7 +239,7 @@ def _look(axes: Axes, by: str, of_kind: Mapping[str, Collection[Cell]]) -> Look:
 
 
 def _compared(by: str, times: Mapping[int, list[float]]) -> Look:
-    """times: of each node, round by round, in seconds."""
+    """Which node is nearest, if it can be told. times: node -> seconds, one for each round."""
     nearest = min(times, key=lambda node: _mean(times[node]))
     contrasts = [_contrast(node, times[node], times[nearest]) for node in times if node != nearest]
     if len(times[nearest]) == 1:

@@ -73,7 +73,7 @@ def _memory_node(board: Any) -> int:
 
 
 def _links(own: str | None, board: Any, boards: dict[str, Any], missing: dict[str, str]) -> list[Link]:
-    """To every other GPU. What is missing of a link is under ``links.PEER.FIELD``."""
+    """Links to every other GPU, by its PCI address; ``missing`` has reasons under ``links.PEER.FIELD``."""
     if own is None:
         raise LookupError("its own PCI address is not known")
     lanes = _lanes(board)

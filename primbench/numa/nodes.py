@@ -30,7 +30,7 @@ def existing(asked: int, option: str, root: Path) -> Node:
 
 
 def nodes_of(option: str, root: Path) -> list[Node]:
-    """All of this machine, if it tells."""
+    """All memory nodes of this machine. Raises PlacementError, naming the option, where it tells none."""
     missing: dict[str, str] = {}
     nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
     if nodes is None:
@@ -55,7 +55,7 @@ def cpus_near(node: Node, option: str, root: Path) -> list[int]:
 
 
 def reachable(cpus: Collection[int], option: str) -> set[int]:
-    """Those of a node's CPUs that this process may run on, if there are any."""
+    """The node's CPUs that this process may run on. Raises PlacementError where there are none."""
     near = os.sched_getaffinity(0) & set(cpus)
     if not near:
         raise PlacementError(
@@ -66,7 +66,7 @@ def reachable(cpus: Collection[int], option: str) -> set[int]:
 
 
 def of_kind(asked: str, cpus: Collection[int] | None, option: str, root: Path) -> set[int]:
-    """Those of the CPUs, None for all that this process may run on, that are of a kind."""
+    """The CPUs of the kind asked for, of ``cpus`` or of all that this process may use. Raises PlacementError."""
     missing: dict[str, str] = {}
     kinds = attempt(missing, "kinds", lambda: cpu_kinds(root))
     if kinds is None:
@@ -86,7 +86,7 @@ def of_kind(asked: str, cpus: Collection[int] | None, option: str, root: Path) -
 
 
 def check_memory(asked: int, option: str, root: Path) -> None:
-    """Whether the node of that number has memory that this process may use."""
+    """Raise PlacementError unless the node exists and has memory that this process may use."""
     node = existing(asked, option, root)
     if not node.has_memory:
         others = words_of(each for each in nodes_of(option, root) if each.is_usable)
@@ -95,6 +95,6 @@ def check_memory(asked: int, option: str, root: Path) -> None:
 
 
 def words_of(nodes: Iterable[Node]) -> str:
-    """Such as "nodes 0-1"."""
+    """Nodes by number, such as "nodes 0-1" or "node 2"."""
     ids = format_cpu_list(node.id for node in nodes)
     return f"node{'' if ids.isdecimal() else 's'} {ids}"

@@ -42,7 +42,7 @@ def memory_nodes(root: Path = Path("/")) -> list[Node]:
 
 
 def _running_cpus(root: Path, folder: Path) -> dict[int, list[int]]:
-    """Of each node: some kernels go on to list a CPU that was taken offline."""
+    """Node -> its CPUs online: some kernels list a CPU at its node after it was taken offline."""
     running = attempt({}, "", lambda: read_cpu_list(root / "sys/devices/system/cpu/online"))
     listed = {node: read_cpu_list(folder / f"node{node}/cpulist") for node in read_cpu_list(folder / "online")}
     return {node: [cpu for cpu in cpus if running is None or cpu in running] for node, cpus in listed.items()}
@@ -142,7 +142,7 @@ def _gpus(root: Path, missing: dict[str, str]) -> list[GpuPlace] | None:
 
 
 def _with_sysfs(gpu: GpuPlace, root: Path) -> GpuPlace:
-    """The second witness of the node, and of the rest where NVML does not say."""
+    """The GPU's place with its node by sysfs, beside NVML's, and whatever else NVML does not tell."""
     missing = dict(gpu.missing)
     readers = {"node_by_sysfs": _known_node, **pci.READERS}
     unknown = [field for field in readers if getattr(gpu, field) is None]

@@ -29,7 +29,7 @@ def found() -> tuple[str | None, str]:
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
-    """Its variables go by way of its own, since options would split values at commas."""
+    """The invocation of an arm; variables are passed as APPTAINERENV_NAME, as --env splits values at commas."""
     image, rest = str(arm.image), confinement(arm)
     if arm.on_host_root:
         image = str(make_skeleton(folder))

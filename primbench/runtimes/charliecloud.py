@@ -49,7 +49,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 
 
 def tagged(name: str) -> str:
-    """With a tag, since versions of ch-image differ in where they keep an image that has none."""
+    """The image's name with a tag: versions of ch-image differ in where they keep one without."""
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
@@ -68,7 +68,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def size_bytes(name: str) -> int | str:
-    """Of the files in the folder where ch-image keeps an image, those of several names once."""
+    """Size of an image's files in ch-image's storage, hard links counted once; a string is why it is unknown."""
     storage = os.environ.get("CH_IMAGE_STORAGE") or f"/var/tmp/{getpass.getuser()}.ch"
     folder = os.path.join(storage, "img", name.replace("/", "%").replace(":", "+"))
     if not os.path.isdir(folder):

@@ -25,7 +25,7 @@ def found(root: Path = Path("/")) -> tuple[str | None, str]:
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
-    """Told so, it makes no control groups."""
+    """As oci.launch(); for ``cgroup=host`` crun is told to make no control groups."""
     options = ["--cgroup-manager=disabled"] if arm.cgroup == "host" else []
     return oci.launch(arm, folder, command, gpus=gpus, options=options)
 

@@ -114,12 +114,12 @@ def builder(client: str) -> Builder:
 
 
 def hybrid(how: str = "") -> Refusal:
-    """In crun's words. how: one has runc start containers."""
+    """crun's refusal to start where both versions of control groups are mounted. how: to have runc used instead."""
     return Refusal(r"cgroups in hybrid mode not supported", lambda arm: f"{NEEDS_RUNC}{how}")
 
 
 def too_few_files(raised: str) -> Refusal:
-    """raised: how the number of open files is set, with {0} in place of it."""
+    """The refusal over the limit of open files. raised: advice how to set it, with {0} for the number."""
 
     def advice(arm: Arm) -> str:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def found() -> tuple[str | None, str]:
-    """As the runtimes have it; the machine itself is always there."""
+    """No reason against using it, and the kernel's version: the machine itself is always there."""
     import platform
 
     return None, platform.release()

@@ -37,7 +37,7 @@ def bound_folders(root: Path = Path("/")) -> list[Path]:
 
 
 def _of_python() -> set[Path]:
-    """Where this Python, primbench and what either is told to look through are."""
+    """Folders of this Python, of primbench, and of the search paths in the environment."""
     needed = {sys.prefix, sys.base_prefix, str(Path(primbench.__file__).parents[1])}
     for name in _SEARCHED:
         needed |= {*os.environ.get(name, "").split(":")}

@@ -61,7 +61,7 @@ def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -
 
 
 def _inherited(arm: Arm, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """In an image of its own paths of this machine mean nothing: variables that hold one stay out."""
+    """The variables of libraries that a worker takes over; none with a path where an image has files of its own."""
     of_libraries = {name: value for name, value in environ.items() if is_for_libraries(name)}
     if not arm.on_host_root:
         return {name: value for name, value in of_libraries.items() if "/" not in value}
@@ -106,7 +106,7 @@ def answer(command: Sequence[str], environment: Mapping[str, str] | None = None)
 
 
 def version(text: str) -> str:
-    """The first thing in a line that is written like one."""
+    """The first version number in a line, such as "1.2.3"; the whole line where it has none."""
     found = re.search(r"[0-9]+\.[0-9]+[0-9A-Za-z.+~-]*", text)
     return found[0] if found else text
 

@@ -35,7 +35,7 @@ _GONE = ("no such", "does not exist", "cannot connect")  # in the words of those
 
 
 class ToDo(msgspec.Struct, frozen=True, kw_only=True):
-    """after, environment: as ``Invocation`` has them."""
+    """The commands that clear a launch away, should its supervisor be killed; fields as in ``Invocation``."""
 
     after: list[list[str]] = []
     environment: dict[str, str] | None = None
@@ -43,7 +43,7 @@ class ToDo(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def launch_folder() -> Iterator[Path]:
-    """Of this process alone, and removed with all that is in it."""
+    """A temporary folder that this process holds locked, so that sweep() leaves it, removed at the end."""
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, open(Path(name) / "new", "wb") as held:
         lock(held.fileno())
         _note(held.fileno(), ToDo())
@@ -52,7 +52,7 @@ def launch_folder() -> Iterator[Path]:
 
 
 def note(folder: Path, to_do: ToDo) -> None:
-    """What is to be done before the folder may go, should this process not come to it."""
+    """Record the commands to run before the folder may go, should this process be killed."""
     with open(folder / _TO_DO, "rb+") as file:
         _note(file.fileno(), to_do)
 

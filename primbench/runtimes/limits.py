@@ -162,7 +162,7 @@ def _quota(arm: Arm) -> str:
 
 
 def _leave(groups: list[_ControlGroup]) -> None:
-    """Ends what is left in them, too."""
+    """Remove the control groups with the processes left in them, and switch off controllers they needed."""
     while groups:
         group = groups.pop()
         remove_groups([group.folder])
@@ -186,7 +186,7 @@ def _by_systemd(arm: Arm, refusal: OSError | ValueError) -> list[str]:
 
 
 def properties(arm: Arm) -> dict[str, str]:
-    """systemd.resource-control(5)."""
+    """The arm's limits as properties of a systemd unit, see systemd.resource-control(5)."""
     limits = {
         "CPUQuota": None if arm.cpus is None else f"{round(arm.cpus * 100)}%",
         "MemoryMax": None if arm.memory_bytes is None else str(arm.memory_bytes),

@@ -143,7 +143,7 @@ def _hooks(on_create: Sequence[str], environment: list[str]) -> dict[str, Any]:
 
 
 def _capabilities(arm: Arm) -> list[str]:
-    """As Docker has it: ALL comes first, single ones after it."""
+    """The capabilities of an arm, combined as Docker does: ALL is added or dropped first, then single ones."""
     held = {f"CAP_{each}" for each in _CAPABILITIES}
     if "ALL" in arm.cap_add:
         held = {*capabilities(Path("/"))}
@@ -174,7 +174,7 @@ def _mounts(arm: Arm, folder: Path) -> list[dict[str, Any]]:
 
 
 def _of_the_host(arm: Arm, folder: Path) -> list[dict[str, Any]]:
-    """Its folders, what is mounted in them, and what workers may write to."""
+    """Mounts of a container on the host's root: its folders and what is mounted in them, and a writable cache."""
     folders = bound_folders()
     shown = _overlays(folder, folders) if arm.root == "overlay" else [_bind(str(each), "ro") for each in folders]
     return [*shown, *(_bind(str(each), "ro") for each in mounted_below(folders)), _bind(str(caches(folder)), "rw")]

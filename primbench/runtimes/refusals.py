@@ -56,7 +56,7 @@ def _plain(said: str) -> str:
 
 
 def _mend(arm: Arm, said: str) -> str | None:
-    """None where what was said says it, or nothing is known."""
+    """What to do about a refusal; None where the words say it themselves, or nothing is known."""
     if re.search(_NO_GPU, said):
         return _gpus(arm, said)
     if re.search(_NO_FRAMEWORK, said) and not arm.on_host_root:

@@ -35,12 +35,12 @@ class Refusal(NamedTuple):
 
 
 def no_image(said: str, advice: str) -> Refusal:
-    """Of an image that the runtime does not find."""
+    """The refusal of an image that the runtime does not find. said: its words, a regular expression."""
     return Refusal(said, lambda arm: None if arm.on_host_root else f"{advice}, `primbench image build` builds one")
 
 
 class Signs(NamedTuple):
-    """By what a process sees that it is in a container of a runtime. Regular expressions find a part of a path.
+    """What a process in a container of this runtime can see of it. Regular expressions match part of a path.
 
     variables: that the runtime sets. is_value: whether it sets ``container`` to its own name. group: in
     /proc/self/cgroup. source: of what is mounted on the files that it writes for each container. root: in the options

@@ -230,7 +230,7 @@ def format_arm(arm: Arm) -> str:
 
 
 def _words(arm: Arm) -> str:
-    """Without the name."""
+    """The arm as one writes it on the command line, without ``name=``."""
     settings = []
     for table, held in ((FIELDS, arm), (PLACEMENT, arm.placement)):
         for key, setting in table.items():

@@ -44,7 +44,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return build(self.primitive, self.parameters)
 
     def known_problem(self) -> Problem | None:
-        """None where this installation refuses the fields, or does not have the primitive."""
+        """The problem; None where this installation lacks the primitive or refuses the fields."""
         try:
             return self.problem()
         except InvalidRequest:
@@ -58,7 +58,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
             return tuple(map(_unknown_field, self.parameters))
 
     def key(self) -> bytes:
-        """Equal for two cases exactly when they ask for the same thing."""
+        """Bytes that are equal for two cases exactly when all their fields are."""
         return msgspec.json.encode(self, order="deterministic")
 
 

@@ -57,7 +57,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def packages(root: Path) -> list[Package]:
-    """Of the CPUs online: the kernel keeps no topology of the others."""
+    """Sockets with their cores and threads, of CPUs online: the kernel keeps no topology of others."""
     folder = root / "sys/devices/system/cpu"
     found: dict[int | None, set[tuple[int, ...]]] = {}
     for cpu in read_cpu_list(folder / "online"):
@@ -78,7 +78,7 @@ def _siblings(path: Path) -> tuple[int, ...]:
 
 
 def offline_cpus(root: Path) -> list[int]:
-    """Those present that do not run."""
+    """CPUs that are present but switched off, ascending."""
     folder = root / "sys/devices/system/cpu"
     return sorted(set(read_cpu_list(folder / "present")) - set(read_cpu_list(folder / "online")))
 
@@ -129,7 +129,7 @@ class _Speeds(NamedTuple):
 
 
 def slower_cpus(kinds: Iterable[CpuKind], allowed: Collection[int]) -> list[int]:
-    """Those of the allowed CPUs that are of a slower kind than the quickest of them."""
+    """The allowed CPUs of any kind but the quickest that is allowed, such as efficiency cores."""
     there = [sorted(set(kind.cpus) & set(allowed)) for kind in kinds]
     return [cpu for cpus in list(filter(None, there))[1:] for cpu in cpus]
 
@@ -154,7 +154,7 @@ def _of_each(folder: Path, cpus: Iterable[int], name: str) -> dict[int, int]:
 
 
 def _by_speed(cpus: Iterable[int], speeds: Mapping[int, int]) -> list[list[int]]:
-    """In groups between which speeds leap, the quickest first."""
+    """CPUs grouped by speed, the quickest first: a new group where speed falls by the factor _ANOTHER_KIND."""
     groups: list[list[int]] = []
     slowest = 0
     for cpu in sorted(cpus, key=lambda each: -speeds.get(each, 0)):

@@ -31,7 +31,7 @@ class Mount(NamedTuple):
 
 
 def trimmed(text: str) -> str:
-    """Without the space around it, and without the zero bytes that some drivers end their files with."""
+    """The text without space around it and without the zero bytes that some drivers' files end with."""
     return text.strip(" \t\r\n\0")
 
 
@@ -89,7 +89,7 @@ def sysfs_address(address: str) -> str:
 
 
 def read_number(path: Path) -> int:
-    """The whole number that is all of a file."""
+    """The whole number that a file consists of. Raises OSError, ValueError."""
     return whole_number(path.read_text(), path)
 
 
@@ -116,7 +116,7 @@ def labelled_value(path: Path, label: str) -> str:
 
 
 def read_mounts(root: Path) -> list[Mount]:
-    """Of this process, in the order they were made: the last one at a point hides those before it."""
+    """Mounts of this process in the order made: the last at a point hides those before it."""
     mounts = []
     for line in (root / "proc/self/mountinfo").read_text(errors="backslashreplace").splitlines():
         before, _, after = line.partition(" - ")

@@ -91,7 +91,7 @@ def decompress(path: str | os.PathLike[str]) -> str:
 
 
 def is_compressed(path: Path) -> bool:
-    """By xz, as its first bytes say. Raises OSError. Of what is no file, such as a pipe, nothing is read."""
+    """Whether a file is xz, by its first bytes; False for a pipe, which is not read. Raises OSError."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -87,7 +87,7 @@ class _Program(ctypes.Structure):
 
 
 class Seal:
-    """Of the thread that first closes it. Made by run()."""
+    """A filter that refuses system calls of one thread, the first that closes it. Made by run()."""
 
     def __init__(self, refuses: Refuses, shared: ctypes.Array[ctypes.c_uint], channel: socket.socket) -> None:
         self._refuses, self._shared, self._channel = refuses, shared, channel
@@ -200,7 +200,7 @@ def _end(listener: subprocess.Popen[bytes]) -> None:
 
 
 def _program(refuses: Refuses, numbers: dict[str, int], channel: int) -> _Program:
-    """channel: the socket by which the listener itself is sent."""
+    """The filter as BPF. channel: the socket over which the thread sends the listener, which is let through."""
     steps = [(_LOAD_WORD, 0, 0, _NUMBER_AT)]
     if refuses == "ioctl":
         steps += [(_JUMP_IF_EQUAL, 0, 1, numbers["ioctl"]), (_RETURN, 0, 0, _ASK), (_RETURN, 0, 0, _ALLOW)]
@@ -229,7 +229,7 @@ def main() -> None:
 
 
 def _answer(listener: int, shared: ctypes.Array[ctypes.c_uint]) -> None:
-    """Until no thread with the filter is left."""
+    """Answer each system call that the filter asks about, until no thread with the filter is left."""
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)
     while all(event & select.POLLIN for _, event in waiting.poll()):
@@ -241,7 +241,7 @@ def _answer(listener: int, shared: ctypes.Array[ctypes.c_uint]) -> None:
 
 
 def _decide(number: int, shared: ctypes.Array[ctypes.c_uint]) -> tuple[int, int]:
-    """The error and the flags of the answer."""
+    """The answer to a system call, (-errno, flags): let through while the seal is open, else counted and refused."""
     if not shared[0]:
         return 0, _CONTINUE
     shared[1 + min(max(number, 0), _WORDS - 2)] += 1

@@ -29,7 +29,7 @@ BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where 
 
 
 class Throttling(NamedTuple):
-    """Of one control group. A number that its cpu.stat lacks is None."""
+    """How long the quota held a control group back, by its cpu.stat; None for a number that is not there."""
 
     held_back_s: float
     periods: int | None = None
@@ -128,7 +128,7 @@ def since(before: HostCounters) -> HostReading:
 
 
 def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, str]) -> Throttling | None:
-    """What became of the control group that was held back longest."""
+    """Throttling meanwhile of the control group held back longest; None where no quota is counted."""
     if before.throttling is None or now.throttling is None:
         return None
     same = before.throttling.keys() & now.throttling.keys()
@@ -139,7 +139,7 @@ def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, 
 
 
 def _threads(root: Path) -> dict[str, Thread]:
-    """Linux, scheduler/sched-stats.rst, schedstat."""
+    """Time that each thread ran and waited for a CPU. Source: Linux, scheduler/sched-stats.rst, schedstat."""
     found = {}
     folder = root / "proc/self/task"
     kinds = attempt({}, "", lambda: _kinds(root))

@@ -59,7 +59,7 @@ def cold_sets(set_bytes: int, cache_bytes: int) -> int:
 
 
 def last_level_cache_bytes(backend: Backend) -> int:
-    """Of the GPU, its L2; of the host, the largest cache that sysfs names."""
+    """Size of the cache nearest to memory: a GPU's L2, or the largest cache that sysfs names for the host."""
     if backend.device == "cpu":
         return memory.last_level_cache_bytes()
     from primbench.cuda import driver

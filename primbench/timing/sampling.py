@@ -63,11 +63,11 @@ class Pace:
         return self.clock()
 
     def slowest(self, values: list[float]) -> list[float]:
-        """Of each value the largest that any process has."""
+        """Each value's maximum over all ranks, so that times are those of the slowest; alone, the values."""
         return values
 
     def begin(self) -> None:
-        """Return at the same moment everywhere."""
+        """A barrier: return in all ranks at the same moment; alone, at once."""
 
     def host_timed(self, calls: Calls, count: int) -> Take:
         """Samples of the host clock around ``count`` calls, begun together, of the process that took longest."""

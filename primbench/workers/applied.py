@@ -62,7 +62,7 @@ def mismatch(arm: Arm, placement: Placement, ready: Ready, here: Outside) -> str
 
 
 def _cpus(arm: Arm, ready: Ready, here: Outside) -> str | None:
-    """Of whole quotas: one that a group above sets, too, may be the smaller one."""
+    """What CPU quota holds for the worker, be it of a group above, where it is not the one asked for."""
     limits = ready.environment.limits
     if "cpu_quota" in limits.missing or arm.cpus is None:
         return None
@@ -96,7 +96,7 @@ def _shm(arm: Arm, ready: Ready, here: Outside) -> str | None:
 
 
 def _size(asked_bytes: int | None, found_bytes: int | None) -> str | None:
-    """The kernel has whole pages."""
+    """What size was found, where it differs from the one asked for by a page or more: the kernel rounds to pages."""
     if asked_bytes is None or (found_bytes is not None and abs(asked_bytes - found_bytes) < PAGE_BYTES):
         return None
     return "no limit" if found_bytes is None else format_bytes(found_bytes)
@@ -115,7 +115,7 @@ def _seccomp(arm: Arm, ready: Ready, here: Outside) -> str | None:
 
 
 def _cap_add(arm: Arm, ready: Ready, here: Outside) -> str | None:
-    """Of ALL, each runtime has its own idea: some are to be there."""
+    """Which capabilities asked for are absent; of ALL, another set in each runtime, any one will do."""
     held = ready.environment.confinement.capabilities
     absent = [name for name in arm.cap_add if name not in ("ALL", *arm.cap_drop) and f"CAP_{name}" not in (held or ())]
     if held is None or not (absent or (arm.cap_add and not held)):
@@ -146,7 +146,7 @@ def _privileges(arm: Arm, ready: Ready, here: Outside) -> str | None:
 
 
 def _variables(arm: Arm, ready: Ready, here: Outside) -> str | None:
-    """Those that a worker tells of. Paths are as its own home folder has it; placement sets some itself."""
+    """The first variable that differs from what was asked, of those recorded; placement sets some itself."""
     held = ready.environment.software.variables
     if held is None:
         return None

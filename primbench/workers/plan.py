@@ -129,7 +129,7 @@ def _elsewhere(named: list[str], device: str | None) -> list[Place]:
 
 
 def _on_gpus(primitive: str, backends: Sequence[str], named: list[str], device: str | None, ask: Ask) -> list[Place]:
-    """As a worker finds them."""
+    """The (backend, device) pairs on GPUs: a worker is asked, as this process touches no GPU."""
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]
     if device == ALL:

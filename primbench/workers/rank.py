@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def serve(channel: Channel, local_rank: int) -> NoReturn:
-    """Raises EOFError at the end."""
+    """Be one rank: come together with the others, then run each case that arrives. Raises EOFError at the end."""
     enlisted = channel.receive(Enlist)
     group = Group(enlisted.rank, enlisted.size, [channel], enlisted.start.address)
     try:

@@ -145,7 +145,7 @@ class Session:
             raise
 
     def _too_many_or_few(self, case: Case) -> str | None:
-        """Why there will not be as many ranks as a case has, if so."""
+        """Why a case cannot have the ranks it asks for; None where it can."""
         if case.ranks == 1:
             return None
         if self._leader is not None and not case.arm:
@@ -207,7 +207,7 @@ class Session:
         return worker
 
     def _further_ranks(self, case: Case) -> Ranks | None:
-        """Those of a worker in an arm are started by itself, in there."""
+        """The processes of ranks 1 and up, started; None where the case has one rank."""
         if case.ranks == 1:
             return None
         check_cpus(case.placement)  # the worker would, when all of them are there

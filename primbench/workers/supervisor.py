@@ -150,7 +150,7 @@ def _let_end(worker: subprocess.Popen[bytes], ended: int) -> None:
 
 
 def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
-    """Whether the main process is still there."""
+    """Hand what the main process wrote to the worker; False once the main process has closed its end."""
     said = os.read(0, 1 << 16)
     assert worker.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it is ending

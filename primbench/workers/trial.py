@@ -27,7 +27,7 @@ NEEDS_AN_IMAGE = "with an image of its own: none was started"
 
 
 def works_here(name: str) -> tuple[str, str]:
-    """In words, and the runtime's version."""
+    """Whether a runtime starts a container here, "yes" or "no: REASON", and its version."""
     runtime = known()[name]
     reason, version = runtime.found()
     if reason is not None:
@@ -53,7 +53,7 @@ def refused(arm: Arm, within_s: float = STARTS_WITHIN_S) -> str | None:
 
 
 def _said(child: Child, within_s: float) -> str | None:
-    """By the child, or how it died; None where all went well."""
+    """What the trial's child said went wrong, or how it died; None where all went well."""
     deadline, heard = time.monotonic() + within_s, b""
     with selectors.PollSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)

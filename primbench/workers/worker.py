@@ -134,7 +134,7 @@ def _add_kernels(files: Mapping[str, str]) -> None:
 
 
 def _can_be_there(device: str) -> bool:
-    """As far as the launcher of an arm can have left it out."""
+    """Whether the device can be here: in a container, a GPU only where device files of GPUs were handed in."""
     is_inside = os.environ.get("PRIMBENCH_RUNTIME", "host") != "host"
     return not (is_inside and device.startswith("cuda")) or has_gpu_node()
 
@@ -172,7 +172,7 @@ def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
 
 
 def _refused(agree: Callable[[], object]) -> Outcome | None:
-    """What becomes of every case where the ranks do not come together."""
+    """The outcome of every case where the ranks do not come together; None where they do."""
     try:
         agree()
     except Refused as reason:

@@ -46,7 +46,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def builders() -> dict[str, Builder]:
-    """By the runtimes that build images."""
+    """Runtime -> its builder of images, for runtimes that have one."""
     return {name: runtime.builder for name, runtime in known().items() if runtime.builder is not None}
 
 

@@ -34,7 +34,7 @@ def unpinned(extras: Iterable[str] = ()) -> list[str]:
 
 
 def _needed(extras: Iterable[str]) -> dict[str, str | None]:
-    """Names, in order, to the versions here."""
+    """Package -> installed version, for all that primbench with these extras needs; None where not installed."""
     todo, seen = [("primbench", extra) for extra in ("", *extras)], set[tuple[str, str]]()
     while todo:
         name, extra = todo.pop()
