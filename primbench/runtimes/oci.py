@@ -88,6 +88,7 @@ def configuration(
 ) -> dict[str, Any]:
     """What config.json holds. folder: the launch's. tree: the root. Raises as ``launch`` does."""
     _check(arm)
+    linux = _linux(arm, name, gpu_files() if gpus else [])
     environment = [f"{key}={value}" for key, value in ({"PATH": PATH} | variables(arm, folder)).items()]
     return {
         "ociVersion": "1.0.2",
@@ -104,7 +105,7 @@ def configuration(
             "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _capabilities(arm)),
             "noNewPrivileges": arm.no_new_privileges == "yes",
         },
-        "linux": _linux(arm, name, gpu_files() if gpus else []),
+        "linux": linux,
     }
 
 
