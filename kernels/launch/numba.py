@@ -1,5 +1,7 @@
 """Launch in Numba: a compiled function, a kernel of its CUDA target, and the driver on its stream."""
 
+# mypy: disallow-untyped-decorators=False
+
 from __future__ import annotations
 
 import functools
