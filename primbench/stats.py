@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LARGEST_LOG = 709.0  # of a float
+_LARGEST_LOG = 709.0  # exp() of more is no float
 _Z95 = 1.959963984540054  # 97.5 % point of the standard normal
 _Z95_ONE_SIDED = 1.6448536269514722  # 95 % point
 _Z90_ONE_SIDED = 1.2815515655446004  # 90 % point

@@ -52,5 +52,5 @@ def _communicator(group: Group, device: str) -> Any:
 
     mine = nccl.get_unique_id() if group.rank == 0 else b""
     numbers, kind = group.agree([list(mine), type(mine).__name__])
-    identity = bytes(numbers) if kind == "bytes" else tuple(numbers)  # as this CuPy makes them: 13 made tuples
+    identity = bytes(numbers) if kind == "bytes" else tuple(numbers)  # CuPy to version 13 takes a tuple
     return nccl.NcclCommunicator(group.size, identity, group.rank)

@@ -17,7 +17,7 @@ SOURCE = "implicit_gemm.cu"
 STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16", "int8": "int8"}
 GEOMETRY = ("n", "c", "h", "w", "k", "r", "s", "p", "q", "pad_h", "pad_w", "stride_h", "stride_w", "dilation_h",
             "dilation_w", "groups")  # fmt: skip
-BLOCK, THREADS = 64, 256  # as the source has them
+BLOCK, THREADS = 64, 256  # as in implicit_gemm.cu
 LIMIT = 2**31  # the kernel counts elements and pixels in 32 bits
 BLOCKS_A_MULTIPROCESSOR = 2
 TERMS_A_SLICE = 256  # fewer, and writing the slices' sums takes longer than making them

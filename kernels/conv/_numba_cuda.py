@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from primbench.kernels.conv.problem import Conv
 
 THREADS = 128
-ELEMENTS, SLICES = 32, 8  # of dW, a block
+ELEMENTS, SLICES = 32, 8  # each block computes so many elements of dW, their sums cut into so many slices
 NOWHERE = u64(2**64 - 1)
 
 

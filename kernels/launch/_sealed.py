@@ -82,7 +82,7 @@ def _take(sealed: seccomp.Seal, backend: Backend, step: Step, max_time_s: float,
     fill(before)
     output = step()
     backend.synchronize()
-    expected = on_host(backend, output).copy() if hasattr(output, "dtype") else None  # an empty call leaves none
+    expected = on_host(backend, output).copy() if hasattr(output, "dtype") else None  # an empty kernel has no output
     if expected is not None:
         poison(backend, output)
         backend.synchronize()

@@ -48,7 +48,7 @@ class Launch(Problem, name="launch"):
     nodes: int = option(0, "kernels of a graph that a call replays; 0 launches one without a graph", least=0)
     seal: str = option("none", "system calls that are refused to calls made once more", SEALS)
 
-    example_sizes = ((),)  # it has none
+    example_sizes = ((),)  # a launch has no sizes
     work = "launch"
     margin = 0.05
     preferred = ("enqueue_s", "batch_s", "wall_s")

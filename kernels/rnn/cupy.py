@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from primbench.kernels.rnn.problem import Rnn
 
 STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}  # as the CUDA source names them
-BLOCK = 128  # threads
+BLOCK = 128  # threads of a block
 # persist_dynamic compiles for 1 to 7 s, and was the slowest on an H200 wherever the algorithm matters.
 TRIED = ("standard", "persist_static")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from primbench.kernels.rnn._stepwise import Bind, Pointwise
     from primbench.kernels.rnn.problem import Rnn
 
-BLOCK = 128  # threads
+BLOCK = 128  # threads of a block
 
 
 @kernel("rnn", "numba")

@@ -24,7 +24,7 @@ def numpy_rnn(backend: Any, problem: Any, *inputs: Array) -> Step:
         raise UnsupportedCase("NumPy has no call for a whole sequence: ask for algo=stepwise")
     if problem.dtype != "float32" or problem.math_mode != "ieee":
         raise UnsupportedCase(f"NumPy has no fast {problem.dtype} {problem.math_mode} product: ask for float32 ieee")
-    step = functools.partial(  # a method takes no attribute
+    step = functools.partial(  # a bound method cannot be given a description
         Network(problem.cell, problem.direction, problem.ways, problem.operands(inputs)).step()
     )
     return described(step, algorithm="stepwise: BLAS and NumPy calls for each step")

@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
         from primbench.registry import aliases, problem_class
 
         try:
-            problem = problem_class(aliases().get(name, name))  # one of kernels/ without a look at the others
+            problem = problem_class(aliases().get(name, name))  # imports this primitive's folder of kernels/ alone
         except InvalidRequest:
             return None
         from primbench.cli.primitive import command_of
@@ -112,7 +112,7 @@ class LazyGroup(click.Group):
             where = f"{error.filename}: " if error.filename else ""
             say(f"Error: {where}{error.strerror or error}", err=True)
             ctx.exit(1)
-        except (KeyboardInterrupt, click.Abort):  # the latter at a question
+        except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
 

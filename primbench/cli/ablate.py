@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
     from primbench.spec.study import Study
 
-LEAST_CPUS = 0.01  # of a quota
+LEAST_CPUS = 0.01  # the least quota, in CPUs' time
 
 
 def _run(**values: Any) -> None:

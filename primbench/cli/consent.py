@@ -60,5 +60,5 @@ def _chooses(arm: Arm) -> bool:
 def _words(arm: Arm) -> str:
     try:
         return hidden(format_arm(arm))
-    except InvalidRequest:  # that only a file can hold
+    except InvalidRequest:  # an arm that no command line can name
         return hidden(msgspec.json.encode(arm).decode())

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 GPU_BYTES = 128 * 2**20
 HOST_BYTES = (64 * 2**20, 256 * 2**20)  # twice the caches within these: with more, a cell takes half a minute
 MOST_ROUNDS = 1000
-MANY_CASES = 200  # some minutes
+MANY_CASES = 200  # these take some minutes
 
 
 def _run(**values: Any) -> None:

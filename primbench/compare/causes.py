@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_CHANGES = 4
 _TOLD_AS_DIFFERENCE = {"preloads"}
 _OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
-ALIKE = 1.5  # times as much is no other reading
+ALIKE = 1.5  # two readings of one quantity within this factor are taken to be the same
 _NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
 
 

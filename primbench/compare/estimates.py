@@ -16,7 +16,7 @@ from primbench.compare.sides import Side, Values, are_slowed_alike, identity
 from primbench.results.metrics import METRICS
 from primbench.stats import LogRatio
 
-FEWEST_PAIRS = 3  # with a CPU at full speed
+FEWEST_PAIRS = 3  # in which the CPU ran at full speed
 
 Counted = tuple[LogRatio, int]
 """A ratio, and of how many pairs it is."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from primbench.doctor.finding import Part
 
-MOST_ARMS = 3  # of those that a next experiment adds
+MOST_ARMS = 3  # that one suggested experiment adds
 
 
 class Ablation(NamedTuple):
@@ -47,7 +47,7 @@ ABLATIONS = (
     Ablation(CPU_PARTS, "memory_bytes", lambda arm: {"memory_bytes": None}),
     Ablation(
         ("collective",), "shm_bytes",
-        lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # the host's is as it is
+        lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # ipc=host: it cannot be set
     ),
     Ablation(CPU_PARTS, "seccomp", lambda arm: {"seccomp": "unconfined"}),
     Ablation(
@@ -58,7 +58,7 @@ ABLATIONS = (
     Ablation(("collective",), "network", lambda arm: {"network": "host"}),
 )  # fmt: skip
 _UNNAMED = "unnamed"
-CONFINES = ("seccomp", "cap_add", "ipc", "network", "shm_bytes")  # no matter of the host's
+CONFINES = ("seccomp", "cap_add", "ipc", "network", "shm_bytes")  # settings that the arm `host` does not have
 
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:

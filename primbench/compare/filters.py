@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side
 
 DEARER = 1.05  # times as much is another cost of a system call
-MOST_BYTES = 2**20  # of a profile; those of engines have 20000
-ROOM = 2.0  # for the scatter of what is added to a call
+MOST_BYTES = 2**20  # the largest profile read; those of engines have 20 kB
+ROOM = 2.0  # factor left for the scatter of the time that a filter adds to a call
 
 
 class _SyscallRule(msgspec.Struct):
@@ -113,7 +113,7 @@ def _may_filter(setting: str | None, calls: Sequence[str]) -> bool:
 
 def _most(calls: Sequence[str], here: Filtered, there: Filtered, case_s: float) -> float:
     """How many times as long the filter can make a case; 1 where what was timed says that it costs nothing."""
-    if "getppid" not in calls:  # what it costs these, nobody timed
+    if "getppid" not in calls:  # the only call of which the filter's cost was timed
         return math.inf if names_a_file(here.setting) else 1.0
     if here.call_s is None or there.call_s is None:
         return math.inf

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from primbench.results.file import Results
 
-NOTABLE_SLOWING = 0.05  # of all samples
+NOTABLE_SLOWING = 0.05  # share of all samples
 CHOSEN = (
     "Medians of batch, enqueue and wall are of the other samples, where half of the pairs have some and the places are "
     "slowed alike; means and tails are of all"

@@ -223,8 +223,8 @@ def are_slowed_alike(one: Side, other: Side, key: bytes) -> bool:
     if key not in one.speeds or key not in other.speeds:
         return False
     quick_s, slow_s = sorted((one.speeds[key].full_s, other.speeds[key].full_s))
-    fractions = [[math.exp(fraction) for fraction in side.slowed(key)] for side in (one, other)]  # it takes logarithms
-    p = stats.unpaired(*fractions).p()
+    fractions = [[math.exp(fraction) for fraction in side.slowed(key)] for side in (one, other)]
+    p = stats.unpaired(*fractions).p()  # which takes their logarithms
     return slow_s <= SLOWED * quick_s and (p is None or p > UNLIKE)
 
 

@@ -23,7 +23,7 @@ from primbench.problem import described
 if TYPE_CHECKING:
     from primbench.problem import Array, Step
 
-_LOWEST_INT8 = 0x80  # what poison leaves in an int8
+_LOWEST_INT8 = 0x80  # the value that poison() fills int8 arrays with
 _EVENT_DISABLE_TIMING = 2
 _ALREADY_ENABLED = "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
 

@@ -167,7 +167,7 @@ class Recurrent:
             stored, cudnn.DATA_TYPE["float32"], _math(network),
             network.hidden_size, network.hidden_size, network.hidden_size, network.layers, no_dropout, _PADDED_IO,
         )  # fmt: skip
-        self._dropout = no_dropout  # the other one refers to it
+        self._dropout = no_dropout  # the RNN's descriptor refers to it: keep it alive
         return rnn
 
     def _sequence(self, features: int) -> Any:

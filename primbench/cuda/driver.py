@@ -23,7 +23,7 @@ _CAPTURE_THREAD_LOCAL = 1
 _CAPTURE_ACTIVE = 1
 _HOST_ALLOC_DEVICEMAP = 2
 _INSTANCES = 8
-_INSTANCES_NODES = 2**14  # of all instances of a graph together
+_INSTANCES_NODES = 2**14  # nodes of all instances of a graph together, at most
 _L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 
 

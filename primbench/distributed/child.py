@@ -124,7 +124,7 @@ class Child:
             return ""
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        fatal = [line for line in lines if line.startswith("Fatal Python error: ")]  # above where that happened
+        fatal = [line for line in lines if line.startswith("Fatal Python error: ")]  # faulthandler's line
         return f": {(fatal or lines)[-1]}" if lines else ""
 
 

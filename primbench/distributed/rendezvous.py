@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COME_TIMEOUT_S = 120.0  # a file system that many hosts load Python from is slow
 ANSWER_TIMEOUT_S = 10.0
 RETRY_S = 0.1
-MOST_BYTES = 1024  # of a line
+MOST_BYTES = 1024  # in a message, one line
 MOST_GUESTS = 256
 
 
@@ -129,7 +129,7 @@ class _Guests:
     def _let_in(self) -> None:
         if len(self._guests) == MOST_GUESTS:
             self._turn_away(next(iter(self._guests)))
-        with contextlib.suppress(OSError):  # who was there has gone again
+        with contextlib.suppress(OSError):  # the guest has gone again
             connection, _ = self._listener.accept()
             connection.settimeout(0)
             guest = _Guest(secrets.token_hex(32), time.monotonic() + ANSWER_TIMEOUT_S)

@@ -98,7 +98,7 @@ def _word(field: str, value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, dict):  # a whole node that one of them has
+    if isinstance(value, dict):  # all of a node that only one of the places has
         return "present"
     if isinstance(value, list):
         numbers = all(isinstance(each, int) for each in value)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SECCOMP = ("disabled", "strict", "filter")  # proc(5)
 _PR_GET_THP_DISABLE = 42  # linux/prctl.h
-_CALLS = 1000  # 0.2 ms
+_CALLS = 1000  # take 0.2 ms
 _ROUNDS = 5
 
 

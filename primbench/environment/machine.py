@@ -67,7 +67,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-# That can change what a launch, a copy or a kernel takes: Linux, admin-guide/kernel-parameters.txt.
+# Boot parameters that can change what a launch, a copy or a kernel takes: Linux, admin-guide/kernel-parameters.txt.
 _PARAMETER = re.compile(
     r"mitigations|(no)?spectre_\w+|nospec\w*|spec_\w+|(no)?pti|l1tf|mds|tsx\w*|retbleed|srbds|gather_data_sampling|kpti"
     r"|iommu(\.\w+)?|(intel|amd)_iommu|swiotlb|pci|pcie_\w+|isolcpus|nohz(_full)?|rcu_nocbs|irqaffinity|nosmt|maxcpus"
@@ -75,7 +75,7 @@ _PARAMETER = re.compile(
     r"|transparent_hugepage\w*|numa_balancing|numa|default_hugepagesz|hugepagesz|hugepages"
     r"|clocksource|tsc|nowatchdog|preempt|seccomp|apparmor|selinux|lsm|psi"
 )
-_GVISOR = "Sun Jan 10 15:06:54 PST 2016"  # the date that its kernel's version always has
+_GVISOR = "Sun Jan 10 15:06:54 PST 2016"  # gVisor's kernel version always has this date
 _CLOCK_READINGS = 1000  # 0.05 ms, and 1 ms where each is a system call
 _ROUNDS = 5
 

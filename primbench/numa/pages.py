@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from primbench.problem import Array
 
-PLACED = 0.99  # of the pages; the kernel may have moved a few
-MOST_PAGES = 8192  # 0.3 us each
+PLACED = 0.99  # share of pages that must be in place: the kernel may have moved a few
+MOST_PAGES = 8192  # asking takes 0.3 us for each
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 

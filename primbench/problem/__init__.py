@@ -13,7 +13,7 @@ from primbench.problem.fields import Value, option, size
 from primbench.problem.steps import Description, Setup, Step, described, description_of
 
 if TYPE_CHECKING:
-    from primbench.dtypes import Array as Array  # what inputs and references are
+    from primbench.dtypes import Array as Array  # the type of inputs and references
 
 __all__ = [
     "KERNELS", "PROBLEMS", "Bound", "Description", "Problem", "Reference", "Setup", "Step", "Value", "Work",

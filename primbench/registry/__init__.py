@@ -63,7 +63,7 @@ def _import(source: str, load: Callable[[], object]) -> bool:
         load()
         new = (PROBLEMS.keys() - problems) | {primitive for primitive, _ in KERNELS.keys() - kernels}
         for primitive in new & sources.folders().keys():
-            _load_folder(primitive)  # what is defined twice is found now
+            _load_folder(primitive)  # so that a definition that exists twice is found now
     except (Exception, SystemExit) as error:
         _take_back(PROBLEMS, problems)
         _take_back(KERNELS, kernels)

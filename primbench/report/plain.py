@@ -18,7 +18,7 @@ _FORMULA = (
     "\uff0b",
     "\uff0d",
     "\uff20",
-)  # the last four are the first ones, wide
+)  # the last four: full-width forms of the first
 
 
 def printable(text: str) -> str:

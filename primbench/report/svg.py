@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, SubElement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LINE = 16  # from one line of words to the next
+LINE = 16  # pixels from one line of text to the next
 INK, QUIET, PAPER = "#1d2733", "#5b6b7b", "#ffffff"
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 WIDTH = 120  # at most, and where there is no terminal
-NARROWEST = 8  # of a column
+NARROWEST = 8  # characters in a column, at least
 GAP = "  "
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from primbench.spec.case import Case
 
 UNKNOWN = "-"
-MOST_PAIRS = 200  # nobody would run more
+MOST_PAIRS = 200  # more are not suggested: nobody would run them
 ALIKE = ("equivalent", "different-but-small")
 
 

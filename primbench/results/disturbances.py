@@ -19,7 +19,7 @@ WAITED_FRACTION = 0.05
 # Of CPU time. Two programs that share a CPU take turns every 3 to 10 ms; a quiet machine has ten a second.
 SWITCHES_PER_S = 100
 FEWEST_SWITCHES = 10
-SLOWED_FRACTION = 0.25  # of samples: their median moves
+SLOWED_FRACTION = 0.25  # share of samples from which on their median moves
 # The user's settings and the limits of power and voltage that a GPU at work runs into; the table names them on its own.
 ORDINARY_REASONS = frozenset(
     (

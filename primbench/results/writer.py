@@ -96,7 +96,7 @@ class Writer:
         try:
             os.ftruncate(self._file, end)
         except OSError as error:
-            if end:  # a file of less than a header goes as a whole
+            if end:  # a file with less than a header in it is removed
                 whole = f"head -c {end} {shlex.quote(str(self.path))} > whole.jsonl"
                 raise OutputError(
                     f"{self.path}: its last line is cut off, and cannot be taken back: {error.strerror}; to keep the "

@@ -90,7 +90,7 @@ RUNTIME = Runtime(
     signs=Signs(
         variables=("APPTAINER_NAME", "APPTAINER_CONTAINER"),
         group=r"/apptainer[-/][0-9]+",
-        root=r"/apptainer/mnt/session",  # where it puts a root file system together
+        root=r"/apptainer/mnt/session",  # where Apptainer assembles a container's root
         also_sets="singularity",  # its predecessor
     ),
     refusals=(

@@ -31,7 +31,7 @@ _TO_DO = "to-clear.json"
 _STEP_TIMEOUT_S = 60.0
 _CLEARED_WITHIN_S = 10.0
 _REMOVED_WITHIN_S = 5.0
-_GONE = ("no such", "does not exist", "cannot connect")  # in the words of those who are to remove something
+_GONE = ("no such", "does not exist", "cannot connect")  # what engines say where there is nothing left to remove
 
 
 class ToDo(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ def launch_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, open(Path(name) / "new", "wb") as held:
         lock(held.fileno())
         _note(held.fileno(), ToDo())
-        os.rename(held.name, Path(name) / _TO_DO)  # found by nobody before it is locked
+        os.rename(held.name, Path(name) / _TO_DO)  # renamed once locked, so that no sweep finds it unlocked
         yield Path(name)
 
 
@@ -58,7 +58,7 @@ def note(folder: Path, to_do: ToDo) -> None:
 
 
 def _note(descriptor: int, to_do: ToDo) -> None:
-    os.pwrite(descriptor, msgspec.json.encode(to_do) + b"\n", 0)  # longer each time: never cut
+    os.pwrite(descriptor, msgspec.json.encode(to_do) + b"\n", 0)  # longer each time, so that nothing old is left
 
 
 def sweep() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PERIOD_US = 100_000
 _PROCESSES = "cgroup.procs"
 _SUBTREE = "cgroup.subtree_control"
-_WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # what is asked for, not who asks
+_WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # errors over the value asked for, not over permissions
 
 
 class _ControlGroup(NamedTuple):
@@ -69,7 +69,7 @@ def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Enforcement
 
 def _enter(groups: Sequence[_ControlGroup]) -> None:
     for group in groups:
-        (group.folder / _PROCESSES).write_text("0")  # whoever writes
+        (group.folder / _PROCESSES).write_text("0")  # 0 is the process that writes
 
 
 def _controllers(arm: Arm) -> list[str]:

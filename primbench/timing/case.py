@@ -188,7 +188,7 @@ class Alone:
         except Unverifiable as reason:
             self.missing["verified"] = str(reason)
             return None
-        if checked is not self._inputs:  # by a step of its own
+        if checked is not self._inputs:  # then checked by a step set up for these inputs
             kernel = setup_of(self._problem.primitive, self._backend.name)
             step = kernel(self._backend, self._problem, *map(self._backend.put, checked))
         return check_output(self._backend, self._problem, step, self._reference)

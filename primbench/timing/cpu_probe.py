@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-TURNS = 2_000  # some 25 us
-EVERY_S = 0.5e-3  # a loop costs a twentieth of this
+TURNS = 2_000  # of the loop; they take some 25 us
+EVERY_S = 0.5e-3  # at most so often: the loop takes a twentieth of it
 
 
 class Loop:

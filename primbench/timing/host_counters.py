@@ -18,13 +18,13 @@ from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
 from primbench.system.files import attempt, whole_number
 from primbench.system.pressure import cpu_pressure
 
-_THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # of v2, of v1
+_THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # cpu.stat of control groups v2, v1
 
 
 _PERIODS = ("nr_periods", "nr_throttled")
 
 
-_PROCESSOR = 36  # after the name: the 39th of all
+_PROCESSOR = 36  # index after the name: field 39 of /proc/PID/stat
 BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where it last woke, whichever
 
 

@@ -31,7 +31,7 @@ HALVES = 5  # fewest samples in each of the two halves that warm-up compares
 HALVES_AGREE = 0.01
 SECONDARY_MIN_SHARE, SECONDARY_MAX_SHARE = 0.03, 0.01  # of min_time_s and max_time_s: 3 to 20 ms
 TAIL_SAMPLES = 10_000  # ten of them lie beyond p99.9
-TAIL_TIMES = 2.5  # times min_time_s: for so many samples of 25 us
+TAIL_TIMES = 2.5  # times min_time_s, in which there is time for TAIL_SAMPLES of 25 us
 
 
 @dataclass(frozen=True)

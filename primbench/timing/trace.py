@@ -82,7 +82,7 @@ def trace(backend: _Synchronizable, step: Callable[[], Any], calls: int, warm: C
     warm()
     backend.synchronize()
     samples_s, kernels_per_call, kernels = split_calls(record(functools.partial(run, calls)).work, calls)
-    # Last: logging the calls slows them further.
+    # Last, since logging the API's calls slows them further.
     apart_s = launch_to_start(record(run_apart, calls=True), calls)
     taken_by = "torch.profiler" if is_torch else "cupti"
 
@@ -159,7 +159,7 @@ def _torch_recorder() -> Recorder:
     return record
 
 
-@functools.cache  # CUPTI takes its callbacks once a process
+@functools.cache  # CUPTI takes its callbacks once in a process
 def _cupti_recorder() -> Recorder:
     try:
         from cupti import cupti

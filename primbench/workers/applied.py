@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from primbench.workers.protocol import Ready
 
 PAGE_BYTES = 65_536  # of the largest pages that a kernel counts memory in
-ENOUGH_ALIKE = 0.01  # systemd has whole percents
+ENOUGH_ALIKE = 0.01  # systemd rounds quotas to whole percents
 _OF_GROUPS = ("cpus", "cpuset", "mems", "memory_bytes")
 _OF_RUNTIMES = re.compile(r"(NVIDIA|PRIMBENCH)_.+")  # they read these, and may write them anew
 

@@ -54,13 +54,13 @@ def serve(channel: Channel, local_rank: int) -> NoReturn:
         with group.refusing_together(), refused_calls_named(BackendUnavailable):
             backend, _ = begin(start)
         group.agree()
-    except Refused:  # rank 0 says so of every case
+    except Refused:  # rank 0 reports it for every case
         channel.receive(Case)
     gc.collect()
     gc.freeze()
     while True:
         case = channel.receive(Case)
-        with suppress(Refused, VerificationError):  # of these all ranks know
+        with suppress(Refused, VerificationError):  # all ranks know of these
             measure_on(backend, case.problem(), case.method, group)
         gc.collect()
         backend.release()

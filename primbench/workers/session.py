@@ -65,9 +65,9 @@ class Session:
         self._next_worker = first_worker
         self._leader = leader
         self._arms = {**(arms or {})}
-        self._gpus: int | None = None  # as the last worker saw them
+        self._gpus: int | None = None  # how many the last worker saw
         self._running: dict[Purpose, tuple[Start, WorkerProcess]] = {}
-        self._turn = ("", 0)  # arm and process of what runs now
+        self._turn = ("", 0)  # arm and process number that run now
         self._number: int | None = None
 
     def __enter__(self) -> Self:
@@ -210,7 +210,7 @@ class Session:
         """The processes of ranks 1 and up, started; None where the case has one rank."""
         if case.ranks == 1:
             return None
-        check_cpus(case.placement)  # the worker would, when all of them are there
+        check_cpus(case.placement)  # here, as the worker checks only once all ranks have started
         return self._leader.start() if self._leader else LocalRanks(case.ranks - 1, verbose=self._verbose)
 
     def _end(self, purpose: Purpose) -> None:

@@ -47,7 +47,7 @@ def main() -> None:
     order = msgspec.json.decode(sys.argv[1], type=Order)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle; it ends this process
     for number in (signal.SIGTERM, signal.SIGHUP):  # as that, where a whole job is told to end; the worker heeds them
-        if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup, and then for the worker, too
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it, and then the worker is to, too
             signal.signal(number, lambda *_: None)
     try:
         sweep()
@@ -110,7 +110,7 @@ def _attend(arm: Arm, command: Sequence[str], launched: Invocation, enter: Calla
         )  # fmt: skip
     except OSError as error:
         raise _absent(arm, command, error) from None
-    except subprocess.SubprocessError:  # by ``enter``
+    except subprocess.SubprocessError:  # ``enter`` failed in the child
         raise BackendUnavailable(f"arm {arm.name}: its control group takes no worker in") from None
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 1)  # the main process sees the end of the worker's output when the worker ends
@@ -153,7 +153,7 @@ def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
     """Hand what the main process wrote to the worker; False once the main process has closed its end."""
     said = os.read(0, 1 << 16)
     assert worker.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it is ending
+    with contextlib.suppress(BrokenPipeError):  # the worker is ending
         worker.stdin.write(said)
         worker.stdin.flush()
     return bool(said)
@@ -164,7 +164,7 @@ def end_as(status: int) -> NoReturn:
     number = -status if status < 0 else status - 128
     if number in signal.valid_signals():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError):  # of SIGKILL and SIGSTOP
+        with contextlib.suppress(OSError):  # SIGKILL and SIGSTOP cannot be handled
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     sys.exit(status)

@@ -55,7 +55,7 @@ def main() -> None:
         say(sink, Refusal(reason=str(refusal), placement=isinstance(refusal, PlacementError)))
         return
     if start.ranks > 1 and refused is None:
-        refused = _refused(group.agree)  # all backends are open
+        refused = _refused(group.agree)  # returns once every rank has opened its backend
     gc.collect()
     gc.freeze()  # what the framework's import left behind would be gone through after every case, for 50 ms
     say(sink, ready)

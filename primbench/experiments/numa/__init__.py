@@ -30,7 +30,7 @@ CPU = "cpu"
 
 MIN_TIME_S, MAX_TIME_S = 0.05, 0.3  # within a process; what counts is how processes differ
 CONFIDENCE = 0.95
-LOOKS_CONFIDENCE = 1 - (1 - CONFIDENCE) / 2  # two looks at each GPU: Bonferroni
+LOOKS_CONFIDENCE = 1 - (1 - CONFIDENCE) / 2  # Bonferroni: each GPU is compared by two metrics
 
 
 class Axes(msgspec.Struct, frozen=True, kw_only=True):
