@@ -20,7 +20,7 @@ class Cause(NamedTuple):
         return self.at_least <= ratio <= self.at_most
 
     def of_baseline(self) -> Cause:
-        """The same where it is the baseline that it makes longer: what it did to the ratio, upside down."""
+        """The same cause where it is the baseline that it works on: the bounds of the ratio are upside down."""
         return self._replace(at_least=1 / self.at_most, at_most=1 / self.at_least if self.at_least else math.inf)
 
     def falling_short_of(self, ratio: float) -> str:

@@ -60,7 +60,7 @@ def causes(
 
 
 def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> list[str]:
-    """Those that work towards one of the ratios; last those that reach none of them."""
+    """In words, the causes that can make one of the ratios; then those that work towards one and fall short of it."""
     enough, too_little = [], []
     for each in found:
         towards = [ratio for ratio in ratios if each.works_towards(ratio)]
@@ -117,6 +117,7 @@ def _differences(
 
 
 def _by_changes(rule: Rule, changes: Sequence[Change], baseline: Side, side: Side) -> Cause:
+    """The cause that a rule makes of changes, the first ones in words."""
     first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
     words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
     words = f"{_title(rule, changes, side)}: {words}{f'; and {more} more' if more > 0 else ''}"
@@ -178,7 +179,7 @@ def _variables(differing: Difference | None, baseline: Side, side: Side) -> Iter
 
 
 def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:
-    """By what it gives, or as a difference of the places: libraries' own stand in the fingerprint."""
+    """Whether what a variable gives is compared itself, or a difference of the places tells of it, as of libraries'."""
     if is_told_by_what_it_gives(variable):
         return True
     changes = differing.stack.changes if differing else []
@@ -187,7 +188,7 @@ def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:
 
 
 def _memory(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
-    """Where from, and by what policy, the workers took it."""
+    """Memory taken by another policy or from other nodes, where it matters to the parts and there is a choice."""
     if _OF_MEMORY.isdisjoint(parts) or not any(map(_has_choice_of_memory, (baseline, side))):
         return
     workers = [each.worker_of(case.case.backend, case.case.device) for each in (baseline, side)]
@@ -205,12 +206,12 @@ def _memory_of(placement: EffectivePlacement) -> str:
 def _found_in_one_alone(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
     """What `doctor` finds in one of the places and not in the other, and what it can move is what moved."""
     one, other = (_findings(each, case) for each in (baseline, side))
-    yield from (_alone(side.name, alike) for alike in _missing_there(parts, other, one))
-    yield from (_alone(baseline.name, alike).of_baseline() for alike in _missing_there(parts, one, other))
+    yield from (_alone(side.name, alike) for alike in _only_here(parts, other, one))
+    yield from (_alone(baseline.name, alike).of_baseline() for alike in _only_here(parts, one, other))
 
 
-def _missing_there(parts: Sequence[Part], here: Sequence[Finding], there: Sequence[Finding]) -> list[list[Finding]]:
-    """Those of each check that can move such parts."""
+def _only_here(parts: Sequence[Part], here: Sequence[Finding], there: Sequence[Finding]) -> list[list[Finding]]:
+    """The findings of one place that the other has not and that can move the parts, one list for each check."""
     of_check: dict[str, list[Finding]] = {}
     for finding in here:
         if set(finding.distorts) & set(parts) and not any(_is_same(finding, each) for each in there):
@@ -219,7 +220,7 @@ def _missing_there(parts: Sequence[Part], here: Sequence[Finding], there: Sequen
 
 
 def _alone(name: str, alike: Sequence[Finding]) -> Cause:
-    """alike: what one check finds in the place of that name and not in the other."""
+    """The cause that is made of what one check finds in the place of that name alone."""
     first, *others = alike
     more = f", and {len(others)} more like it" if others else ""
     return Cause(

@@ -157,7 +157,7 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def estimates(self) -> list[Estimate]:
-        """Of all its cases."""
+        """The estimates of all its cases."""
         return [each for case in self.cases for each in case.estimates]
 
     @property

@@ -86,7 +86,7 @@ def _cost_of_launch(case: CaseComparison, arm: ArmComparison) -> Estimate | None
 
 
 def _explaining(what: str, estimates: Sequence[Estimate]) -> Estimate | None:
-    """By the first such metric of the table that there is."""
+    """The estimate of the first metric in the table that explains this; None where there is none."""
     names = [metric.name for metric in METRICS.values() if metric.explains == what]
     return next((each for name in names for each in estimates if each.metric == name), None)
 
@@ -173,6 +173,7 @@ class _HeldBack(NamedTuple):
 
 
 def _host_readings(records: Sequence[Record]) -> list[HostReading]:
+    """The counters of the host, of all records that have them."""
     return [each.measurement.host for each in records if each.measurement and each.measurement.host]
 
 

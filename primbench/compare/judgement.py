@@ -43,7 +43,7 @@ def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[Ar
 
 
 def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[_Key, float | None]:
-    """Of the estimates that judge together, and of all others together."""
+    """q of every estimate, adjusted among all those that judge, and among all others."""
     families: dict[bool, dict[_Key, float]] = {True: {}, False: {}}
     for number, arm in enumerate(arms):
         for case in arm.cases:

@@ -97,11 +97,12 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio:
 
 
 def _lacks(sides: Sequence[Side]) -> list[str]:
+    """A note for each thing that a side asked of its place and did not get."""
     return [f"{side.name} was not placed as asked: {lack}" for side in sides for lack in side.lacks]
 
 
 def _mixed(sides: Sequence[Side]) -> dict[str, list[Mixed]]:
-    """Of those that were not one place."""
+    """Side -> what differs among its workers, for sides that were not one place."""
     found = {side.name: [Mixed(*each) for each in mixed(side)] for side in sides}
     return {name: unlike for name, unlike in found.items() if unlike}
 

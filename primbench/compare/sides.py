@@ -201,12 +201,12 @@ def check_same_cases(one: Side, other: Side) -> list[str]:
 
 
 def _alone(one: Side, other: Side) -> list[Case]:
-    """What the other side did not run."""
+    """The cases that the other side did not run."""
     return [records[0].case for key, records in one.cases.items() if key not in other.cases]
 
 
 def _check_comparable(one: Side, here: Sequence[Case], other: Side, there: Sequence[Case]) -> None:
-    """here, there: cases of one side alone, which are not to be one problem measured in unequal ways."""
+    """Raises InvalidRequest where ``here`` and ``there``, of one side alone, are one problem measured unequally."""
     for case in here:
         same = [each for each in there if _problem(each) == _problem(case)]
         if same:

@@ -73,7 +73,7 @@ def _table(found: Waterfall, case: CaseComparison) -> Table:
 
 
 def _whole_rows(found: Waterfall, case: CaseComparison) -> Iterator[list[str]]:
-    """Of whole containers, which engines put together, against the host."""
+    """A row for each whole container, as an engine puts it together, against the host."""
     for name, arm in found.wholes.items():
         same = _same(arm, case)
         if same is not None and (deciding := same.deciding) is not None:
@@ -94,7 +94,7 @@ def _rows(arm: ArmComparison, case: CaseComparison, step: Step | None) -> list[l
         [heading(each.metric), format_time(each.arm_s), _ratio(each), _bare_ratio(whole.get(each.metric)), said]
         for each, said in told
     ]
-    return [[name, *row] for name, row in zip([arm.name, *[""] * len(cells)], cells, strict=False)]
+    return [["" if number else arm.name, *row] for number, row in enumerate(cells)]
 
 
 def _has_means(found: Waterfall) -> bool:
@@ -130,6 +130,7 @@ def _ratio(found: Estimate | Mean | None) -> str:
 
 
 def _bare_ratio(found: Estimate | Mean | None) -> str:
+    """The ratio without its interval."""
     return shown_ratio(found.ratio) if found else UNKNOWN
 
 

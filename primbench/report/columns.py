@@ -71,7 +71,7 @@ def columns_of(
 
 
 def _case_columns(records: Sequence[Record]) -> list[Column]:
-    """Parameters; labels and places where they vary."""
+    """The columns of what was measured: parameters; labels and places where they vary."""
     return [
         *_parameters(records),
         *(column for name in ("set", "application") if _varies(column := _label(records, name))),
@@ -82,7 +82,7 @@ def _case_columns(records: Sequence[Record]) -> list[Column]:
 
 
 def _parameters(records: Sequence[Record]) -> list[Column]:
-    """The first field, sizes and dtype always; others where one differs from its default."""
+    """A column for the first field, sizes and dtype always; for others where one differs from its default."""
     fields = records[0].case.fields()
     always = {"dtype", *(field.name for field in fields if field is fields[0] or field.metadata.get("size"))}
     return [_parameter(records, field) for field in fields if field.name in always or _unusual(records, field)]

@@ -282,7 +282,7 @@ def _moved(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[
 
 
 def _causes(explanations: Sequence[Explanation]) -> Iterator[str]:
-    """Each once, whichever case it is of."""
+    """A line for each cause, whichever cases it is of."""
     causes = dict.fromkeys(cause for explanation in explanations for cause in explanation.causes)
     yield from (f"can cause it: {cause}" for cause in causes)
     if not causes:

@@ -59,7 +59,7 @@ def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
 
 
 def _numbered(value: Any) -> Any:
-    """Of a list of what has parts, each by its number; a single one is as if there were no list."""
+    """A list of what has parts as a table by number; one that is alone in it by itself; any other value as it is."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return value[0] if len(value) == 1 else {str(number): each for number, each in enumerate(value)}
     return value

@@ -31,7 +31,7 @@ def line_notes(records: Sequence[Record]) -> list[str]:
 
 
 def _sweeps(records: Sequence[Record], size: str) -> list[list[Record]]:
-    """Records with a time, those together that differ in their size alone."""
+    """Groups of records with a time that differ in their size alone."""
     found: dict[Hashable, list[Record]] = {}
     for record in records:
         if record.measurement and record.measurement.main and record.measurement.main.median_s:

@@ -59,7 +59,7 @@ def _headline(found: Nearness) -> str:
 
 
 def _said(found: Nearness) -> str:
-    """By the system: who agrees with what was measured, then who says otherwise."""
+    """What the system says: who agrees with what was measured, then who says otherwise."""
     said = {who: node for who, node in found.said.items() if node is not None}
     agree = [who for who, node in said.items() if node in (found.node, *found.initiators)]
     words = f", as {' and '.join(agree)} say{'s' * (len(agree) == 1)}" if agree else ""
@@ -86,7 +86,7 @@ def _tables(affinity: Affinity, device: str, name: str | None) -> Iterator[Table
 
 
 def _accesses(affinity: Affinity, matrices: Sequence[Matrix], title: str) -> Table:
-    """matrices: of one device, nodes of CPUs by nodes of memory."""
+    """The table of one device's accesses from nodes of CPUs to nodes of memory."""
     columns = ["", "CPU node", *(f"memory node {node}" for node in affinity.axes.memory_nodes)]
     rows = [row for matrix in matrices for row in _rows(matrix)]
     return Table(title, columns, rows, [*_notes(matrices), *_caches(affinity, matrices)])

@@ -110,7 +110,7 @@ def _groups(found: Topology) -> list[tuple[str, list[NodeColumn]]]:
 
 
 def _node_columns(found: Topology) -> list[NodeColumn]:
-    """Without GPUs yet; GPUs' own memory and empty nodes are not drawn."""
+    """A column for each node that is drawn, without GPUs yet: not GPUs' own memory, and no empty node."""
     every = found.nodes or []
     nodes = [node for node in every if node.gpu is None and node.id not in empty_nodes(every)]
     ids = [node.id for node in nodes]
@@ -221,13 +221,13 @@ def _bars(gpus: list[tuple[GpuPlace, int]]) -> list[Bar]:
 
 
 def _nvlinks(gpu: GpuPlace, peer: GpuPlace) -> int:
-    """As many as either of them tells of."""
+    """The number of NVLinks between two GPUs, as the first of them tells, else the other; 0 where there are none."""
     link = link_between(gpu, peer) or link_between(peer, gpu)
     return (link.lanes or 0) if link else 0
 
 
 def _bars_of(pairs: Sequence[Linked]) -> list[Bar]:
-    """One a pair, each at the least depth where it crosses none of those before; their ends on a GPU side by side."""
+    """A bar for each pair, at the least depth where it crosses none before it; ends on one GPU lie side by side."""
     ends = Counter(x for pair in pairs for x in pair.xs)
     used: Counter[int] = Counter()
     bars: list[Bar] = []

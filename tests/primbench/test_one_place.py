@@ -73,7 +73,18 @@ def test_primitives_prefer_metrics_that_there_are() -> None:
     assert set(METRICS) >= {name for cls in primitives().values() for name in cls.preferred}
 
 
-NEW = '_ALL = (\n    Metric("settle_s", "settling", "until nothing moves", "both", preference=0),\n'
+def test_no_file_but_those_that_time_names_a_metric() -> None:
+    package = ROOT / "primbench"
+    naming = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        for word in words_in(ast.parse(path.read_bytes()), set(METRICS))
+        if path.relative_to(package).parts[0] not in ("kernels", "suites", "timing")
+    }
+    assert {"measurement.py", "results/metrics.py"} == naming
+
+
+NEW = '_ALL = (\n    Metric("settle_s", "settling", "until nothing moves", "both", preference=0, explains="launch"),\n'
 MEASURED = """
 import json, sys
 from msgspec.structs import replace
@@ -108,7 +119,7 @@ json.dump({
     "columns": table.tables(records)[0].columns,
     "export": known()["csv"].write(export.document(held)).splitlines()[0].split(","),
     "metrics": [each.metric for each in found.estimates], "verdict": found.cases[0].verdict,
-    "decided_by": found.cases[0].decided_by, "text": comparison.text(found),
+    "decided_by": found.cases[0].decided_by, "parts": found.cases[0].explanation.parts, "text": comparison.text(found),
 }, sys.stdout)
 """
 
@@ -126,4 +137,5 @@ def test_a_new_metric_is_one_entry(tmp_path: Path) -> None:
     assert "settling" in found["columns"]
     assert {"settle_s", "settle_p99_s", "settle_samples"} <= set(found["export"])
     assert (["settle_s"], "slower", "settle_s") == (found["metrics"], found["verdict"], found["decided_by"])
+    assert ["everything on the CPU", "launch"] == found["parts"]
     assert " settling " in found["text"]
