@@ -90,11 +90,17 @@ def _rows(arm: ArmComparison, case: CaseComparison, step: Step | None) -> list[l
         reason = (to_host and to_host.reason) or "not measured"
         return [[arm.name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, f"not compared: {reason}"]]
     whole = {each.metric: each for each in to_host.estimates} if to_host else {}
-    cells = [
-        [heading(each.metric), format_time(each.arm_s), _ratio(each), _bare_ratio(whole.get(each.metric)), said]
-        for each, said in told
+    return [
+        [
+            "" if number else arm.name,
+            heading(each.metric),
+            format_time(each.arm_s),
+            _ratio(each),
+            _bare_ratio(whole.get(each.metric)),
+            said,
+        ]
+        for number, (each, said) in enumerate(told)
     ]
-    return [["" if number else arm.name, *row] for number, row in enumerate(cells)]
 
 
 def _has_means(found: Waterfall) -> bool:
