@@ -62,7 +62,7 @@ def _connect(device: str, group: Group) -> None:
 
 
 def _store(distributed: Any, group: Group) -> Any:
-    """Where the ranks find each other: rank 0 serves it at a free port, and no wider than they need.
+    """The store by which the ranks find each other: rank 0 serves it at a free port of the address they use.
 
     It asks nobody for a secret, and neither do the connections that gloo and NCCL then make.
     """

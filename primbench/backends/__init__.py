@@ -81,7 +81,7 @@ def names() -> list[str]:
 
 @functools.cache
 def files() -> list[str]:
-    """The same names in alphabetical order, which takes no import."""
+    """Names of all backends in alphabetical order, by their files: imports none of them."""
     found = itertools.chain(*map(os.listdir, __path__))
     return sorted(name.removesuffix(".py") for name in found if name.endswith(".py") and not name.startswith("_"))
 
@@ -97,7 +97,7 @@ def modules_of(name: str) -> tuple[str, ...]:
 
 
 def build_of(name: str) -> dict[str, str]:
-    """Of ``Backend.versions()``, what tells one build of the framework from another, each with its name in words."""
+    """What tells builds of the framework apart: keys of ``Backend.versions()``, each with its name in words."""
     return cast("dict[str, str]", _module(name).BUILD)
 
 

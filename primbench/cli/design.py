@@ -47,7 +47,7 @@ def design_of(
     placement: Placement = Placement(),  # noqa: B008 - frozen
     default_pairs: int = DEFAULT_PAIRS,
 ) -> Design:
-    """By the options, else by the suite, else by default. Raises InvalidRequest where the options contradict."""
+    """The design of a study, by options, else by the suite. Raises InvalidRequest where options contradict."""
     seed = values["seed"]
     if suite is not None and suite.seed is not None and is_default("seed"):
         seed = suite.seed

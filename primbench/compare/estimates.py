@@ -106,7 +106,7 @@ class _Chosen(NamedTuple):
 
 
 def _chosen(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio) -> _Chosen | None:
-    """Those of a CPU at full speed where half of the pairs have them, and these are some, else those of all samples.
+    """Values at full CPU speed where half of the pairs, and FEWEST_PAIRS, have them, else those of all samples.
 
     Samples are chosen by the loop beside them alone, never by what they are, and by the loop of their own arm; and not
     where one of the places is slowed down more than the other, which may be its own doing.

@@ -86,7 +86,7 @@ class Descriptor:
         return list(values[: self._get(name, element, values)])
 
     def descriptors(self, name: int, kind: int, room: int | None = None) -> list[Descriptor]:
-        """Those that an attribute holds, at most ``room``; without it as many as the library counts."""
+        """The descriptors that an attribute holds, at most ``room``; without it as many as the library counts."""
         found = [Descriptor(kind) for _ in range(self._count(name, DESCRIPTOR) if room is None else room)]
         values = (c_void_p * len(found))(*(each.address for each in found))
         return found[: self._get(name, DESCRIPTOR, values)]

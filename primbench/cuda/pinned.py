@@ -19,7 +19,7 @@ _NOT_SUPPORTED = "CUDA_ERROR_NOT_SUPPORTED"
 
 
 def registered(array: Array) -> Array | None:
-    """The same memory, pinned where it is; None where the driver pins only what it allocates itself.
+    """The array, its memory pinned in place; None where the driver pins only what it allocates itself.
 
     That is so under confidential computing. Needs a current context. Raises CudaError.
     """

@@ -91,7 +91,7 @@ class _Guest:
 
 
 class _Guests:
-    """Those who have come and proven nothing yet. All are listened to at the same time: none is in another's way.
+    """Connections that have proven nothing yet. All are read at the same time, so that none holds up another.
 
     Where they are too many, the one that has been silent for longest goes.
     """

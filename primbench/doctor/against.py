@@ -86,7 +86,7 @@ def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
 
 
 def _short(field: str) -> str:
-    """Without the group, which says nothing to people: "limits.cpu_quota" is "cpu_quota"."""
+    """The field's name without its group: "limits.cpu_quota" is "cpu_quota"."""
     group, _, inner = field.partition(".")
     if not inner or group.endswith("]"):
         return field

@@ -104,7 +104,7 @@ def cache_folders(root: Path) -> dict[str, str]:
 
 
 def _writable(root: Path, folder: str) -> str:
-    """By the nearest folder above it that is there: the rest is made when it is needed. Makes nothing itself."""
+    """Whether a cache can be kept there, "writable" or why not, by the nearest folder above that exists; makes none."""
     nearest = _under(root, folder)
     while not os.path.lexists(nearest) and nearest != root:
         nearest = nearest.parent

@@ -184,7 +184,7 @@ def run(
     tell: Callable[[str], None],
     admit: Callable[[Worker], None] = lambda worker: None,
 ) -> Iterator[Worker | Record]:
-    """As Session.run(), but that an arm without a backend or a device has its cases there skipped, and others go on.
+    """Session.run(), but where an arm lacks a backend or device, its cases there are skipped and others go on.
 
     A case for which no worker comes up, after some have, has failed.
 

@@ -171,6 +171,6 @@ def _numa_maps(root: Path) -> tuple[list[int], list[Counter[int]]]:
 
 
 def _mappings_of(pages: range, starts: list[int]) -> range:
-    """Those from the last that begins at or before the first page to the last that begins before the end."""
+    """Indices of the mappings that the pages lie in. starts: first addresses of all mappings, ascending."""
     first = bisect.bisect_right(starts, pages.start * PAGE_BYTES) - 1
     return range(max(first, 0), bisect.bisect_left(starts, pages.stop * PAGE_BYTES))

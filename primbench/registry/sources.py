@@ -58,7 +58,7 @@ def _entries() -> list[os.DirEntry[str]]:
 
 
 def modules_in(primitive: str) -> list[str]:
-    """Of a primitive's folder. Files whose name begins with an underscore belong to a kernel, which imports them."""
+    """Names of the modules in a primitive's folder, but for those that begin with _, which its kernels import."""
     import pkgutil
 
     package = importlib.import_module(f"{PACKAGE}.{primitive}")

@@ -82,7 +82,7 @@ def _whole_rows(found: Waterfall, case: CaseComparison) -> Iterator[list[str]]:
 
 
 def _rows(arm: ArmComparison, case: CaseComparison, step: Step | None) -> list[list[str]]:
-    """Of an ingredient: the metric that the case is decided by, and those others that it makes slower or faster."""
+    """Rows of an ingredient: the metric that decides the case, and others that it makes slower or faster."""
     to_host = _same(arm, case)
     of_step = _same(step.arm, case) if step else None
     told = telling(of_step) if of_step else []

@@ -157,7 +157,7 @@ def _noise_columns(records: Sequence[Record]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Noise:
-    """Of the main metric. too_much: more than was asked for; disturbed: something else took part in the case."""
+    """Noise of a record's main metric. too_much: more than asked for; disturbed: something took part in the case."""
 
     fraction: float | None
     too_much: bool

@@ -152,7 +152,7 @@ def _beside(value: str, cell: Cell) -> str:
 
 
 def _ratio(ratio: float, low: float | None, high: float | None) -> str:
-    """As many decimals as differences between processes deserve. One round has no interval, two may have a vast one."""
+    """A ratio with its interval: one round has none, and that of two may be too wide to show."""
     if low is None or high is None:
         return f"{ratio:.3f}"
     return f"{ratio:.3f} [{low:.3f}, {high:.3f}]" if high < 10 * ratio else f"{ratio:.3f} [wider than tenfold]"

@@ -93,7 +93,7 @@ def _cpus_to_use(cpus: Sequence[int], allowed: Sequence[int]) -> str:
 
 
 def empty_nodes(nodes: Sequence[Node]) -> list[int]:
-    """Those with neither CPUs nor memory: kept back for memory to come, as for the instances of a Grace-Hopper."""
+    """Nodes with neither CPUs nor memory: kept back for memory to come, as for the instances of a Grace-Hopper."""
     return [node.id for node in nodes if not node.cpus and not node.has_memory]
 
 

@@ -30,7 +30,7 @@ class Speed(NamedTuple):
 
 
 def speed(loops_s: Sequence[float]) -> Speed | None:
-    """By the quickest of the loops themselves: a CPU that is slow all the time is not told from a slow one."""
+    """The CPU's speed, by the quickest of the loops: a CPU that is slow all the time is not told from a slow one."""
     if not loops_s:
         return None
     full_s = stats.quantile(loops_s, QUICK)

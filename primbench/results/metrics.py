@@ -80,7 +80,7 @@ class Metric:
         return None if found is not None and found == repeated else found
 
     def of(self, found: Sequence[Samples]) -> float | None:
-        """Of all these samples together; None where there are none, or too few for a tail.
+        """The metric's value over all these samples together; None where there are none, or too few for a tail.
 
         In a sample of several calls the slow one among them does not show.
         """

@@ -64,7 +64,7 @@ def container(arm: Arm, folder: Path, *, private_network: str) -> list[str]:
 
 
 def binds(arm: Arm, folder: Path) -> list[str]:
-    """Those of the host's root.
+    """Options that mount the host's folders for a container on the host's root.
 
     The folder is new, and an engine that sees other files than these has none of that name: as a mount, unlike a
     volume, it must be there.

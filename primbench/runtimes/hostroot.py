@@ -45,7 +45,7 @@ def _of_python() -> set[Path]:
 
 
 def mounted_below(folders: Iterable[Path], root: Path = Path("/")) -> list[Path]:
-    """Where in the folders other file systems are mounted, the outer ones first.
+    """Mount points of other file systems within the folders, the outer ones first.
 
     A runtime that binds a folder binds these with it, and makes none of them read-only by making the folder so: they
     are bound once more, each for itself. What cannot be entered cannot be bound, nor be written to.

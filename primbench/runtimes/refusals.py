@@ -50,7 +50,7 @@ def _of_runtime(arm: Arm, said: str) -> str | None:
 
 
 def _plain(said: str) -> str:
-    """Without what a log has around a message, and without the names of containers, which nobody can look up."""
+    """A message without what a log puts around it and without names of containers, which are gone by now."""
     said = re.sub(_IDENTIFIER, "", " ".join(said.split()))
     return re.sub(_LOGGED, lambda logged: logged[1].replace('\\"', '"'), said)
 

@@ -249,7 +249,7 @@ PLACEMENT_KEYS = tuple(PLACEMENT)
 
 
 def with_placement_keys(message: str) -> str:
-    """Where a placement is refused, its fields by the keys that an arm has for them: "cpus" is a quota there."""
+    """The message of a refused placement, its fields by the keys that an arm has for them: "cpus" is a quota there."""
     key_of = {setting.field: key for key, setting in PLACEMENT.items()}
     return re.sub(rf"\b({'|'.join(key_of)})=", lambda found: f"{key_of[found[1]]}=", message)
 

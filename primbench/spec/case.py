@@ -51,7 +51,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
             return None
 
     def fields(self) -> tuple[dataclasses.Field[Any], ...]:
-        """Those of the primitive; where this installation does not have it, names alone: those of the parameters."""
+        """The primitive's fields; where it is not installed here, fields that have only the parameters' names."""
         try:
             return fields_of(problem_class(self.primitive))
         except InvalidRequest:

@@ -20,7 +20,7 @@ def is_secret(name: str) -> bool:
 
 
 def hidden(text: str) -> str:
-    """Without passwords of addresses in it, and values of NAME=VALUE whose names say that they are secret."""
+    """The text with passwords in addresses, and values of NAME=VALUE with a secret's name, replaced."""
     return _NAMED.sub(_kept, _OF_ADDRESS.sub(HIDDEN, text))
 
 

@@ -107,7 +107,7 @@ def _primed(gpu: Device) -> Device:
 
 
 def _foreign_processes(gpu: Device, root: Path) -> dict[int, GpuProcess]:
-    """Those that hold the GPU beside this process, by number. Raises LookupError where that cannot be told.
+    """Other processes that hold the GPU, by their number. Raises LookupError where that cannot be told.
 
     Drivers list the numbers that processes have outside of a container, or leave out those that are not in it; that
     this process, which holds the GPU, is not among them tells the one, its PID namespace the other.

@@ -73,7 +73,7 @@ def _cpus(arm: Arm, ready: Ready, here: Outside) -> str | None:
 
 
 def _cpuset(arm: Arm, ready: Ready, here: Outside) -> str | None:
-    """By the CPUs that the worker had before a library bound any thread, unless it was to bind them itself."""
+    """What CPUs the worker found, where not those asked for: as they were before a library bound any thread."""
     cpus, placed = set(ready.placement.cpus), arm.placement
     binds = any(each is not None for each in (placed.cpus, placed.cpu_node, placed.cpu_kind, placed.numa_node))
     is_met = cpus <= set(arm.cpuset or ()) if binds else cpus == set(arm.cpuset or ())

@@ -130,7 +130,7 @@ def _attend(arm: Arm, command: Sequence[str], launched: Invocation, enter: Calla
 
 
 def _kill_session(leader: int) -> None:
-    """Those of its processes, too, that are in groups of their own: Apptainer's mount of an image file is."""
+    """Kill all processes of a session, also those in groups of their own, as Apptainer's mount of an image is."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -160,7 +160,7 @@ def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
 
 
 def end_as(status: int) -> NoReturn:
-    """As the worker: by its signal, of which programs that start containers make an exit status above 128."""
+    """End as the worker did: by its signal, be it told as an exit status above 128, or with its exit status."""
     number = -status if status < 0 else status - 128
     if number in signal.valid_signals():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
