@@ -17,7 +17,8 @@ from primbench.system.cgroups import cgroup_folders
 from .traces import in_words
 
 SUITE = "gemm = [{ m = 64, n = 64, k = 64 }]\n"
-QUICK = ("--backend", "numpy", "--device", "cpu", "--max-time", "300ms")  # three periods of a quota
+# Three periods of a quota, whatever is known by then: in one alone, it may hold back between two samples.
+QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "300ms", "--max-time", "300ms")
 MOST = {"cpu.shares": "262144", "cpu.weight": "10000"}  # control groups v1, v2
 
 

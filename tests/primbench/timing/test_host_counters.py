@@ -176,22 +176,23 @@ def test_counters_of_this_machine_only_grow() -> None:
     assert (reading.waited_s is None) == ("waited_s" in reading.missing)
 
 
-# Spins for half a second of the clock and prints what it read.
+# Takes so much of a CPU's time, however long it waits for it, and prints what it read.
 SPIN = """
 import time
 import msgspec
 from primbench.timing import host_counters
 before = host_counters.start()
-end = time.perf_counter() + 0.5
-while time.perf_counter() < end:
+end = time.process_time() + {cpu_s}
+while time.process_time() < end:
     pass
 print(msgspec.json.encode(host_counters.since(before)).decode())
 """
 
 
-def spin(before_exec: str) -> HostReading:
+def spin(before_exec: str, cpu_s: float) -> HostReading:
     """What a program reads that is put where ``before_exec`` says, in Python."""
-    start = f"import os, sys\n{before_exec}\nos.execv(sys.executable, [sys.executable, '-P', '-c', {SPIN!r}])"
+    program = SPIN.format(cpu_s=cpu_s)
+    start = f"import os, sys\n{before_exec}\nos.execv(sys.executable, [sys.executable, '-P', '-c', {program!r}])"
     done = subprocess.run([sys.executable, "-P", "-c", start], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return msgspec.json.decode(done.stdout, type=HostReading)
@@ -219,7 +220,7 @@ def group_of_a_tenth() -> Iterator[Path]:
 
 def test_quota_of_a_real_control_group_holds_a_spinning_program_back(group_of_a_tenth: Path) -> None:
     move = f"open({str(group_of_a_tenth / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))"
-    reading = spin(move)
+    reading = spin(move, cpu_s=0.05)  # five periods' worth
     assert reading.throttled_s is not None
     assert reading.throttled_s > 0.1
     held_back = [each for each in disturbances(timed(reading)) if each.startswith("the CPU quota held it back for")]
@@ -235,7 +236,7 @@ def test_program_that_shares_its_cpu_has_waited_for_it() -> None:
     try:
         assert rival.stdout is not None
         rival.stdout.readline()
-        reading = spin(bind)
+        reading = spin(bind, cpu_s=0.25)
     finally:
         rival.kill()
         rival.communicate()
