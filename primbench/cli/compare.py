@@ -10,6 +10,7 @@ import click
 from primbench.cli.option_types import FILE
 from primbench.cli.options import GroupedCommand, GroupedOption, export_options
 from primbench.cli.outputs import check_outputs, publish, say_unknown
+from primbench.compare.comparison import DIFFERENT
 from primbench.compare.pairs import compare, compare_files
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
 
 FailOn = Literal["slower", "different", "inconclusive", "never"]
-DIFFERENT = ("slower", "faster", "different-but-small")
 
 
 def is_met(fail_on: FailOn, comparison: Comparison) -> bool:

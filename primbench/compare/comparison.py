@@ -12,7 +12,17 @@ from primbench.environment.difference import Change, Difference
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 
-Verdict = Literal["slower", "faster", "equivalent", "different-but-small", "inconclusive"]
+Verdict = Literal[
+    "slower",
+    "faster",
+    "different-about-the-margin",
+    "different-but-small",
+    "equivalent",
+    "equivalent-at-full-speed",
+    "inconclusive",
+]
+DIFFERENT: tuple[Verdict, ...] = ("slower", "faster", "different-about-the-margin", "different-but-small")
+WITHIN_MARGIN: tuple[Verdict, ...] = ("different-but-small", "equivalent", "equivalent-at-full-speed")
 Effect = Literal["stack effect", "machine effect", "container effect", "place effect"]
 
 FALSE_DISCOVERIES = 0.05
@@ -65,6 +75,23 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     def is_single(self) -> bool:
         """Whether there is but one process on a side, which tells of no scatter."""
         return self.interval is None
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is not 1 for certain, among all that are looked at."""
+        if self.interval is None or self.q is None:
+            return False
+        return not self.interval[0] <= 1 <= self.interval[1] and self.q <= FALSE_DISCOVERIES
+
+    @property
+    def is_beyond_margin(self) -> bool:
+        """Whether the ratio itself, whatever its interval, is further from 1 than the margin."""
+        return abs(math.log(self.ratio)) > math.log1p(self.margin)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the interval is no wider than the margin: a ratio of 1 would have been shown to be within it."""
+        return self.interval is not None and math.log(self.interval[1] / self.interval[0]) <= math.log1p(self.margin)
 
     @property
     def has_moved(self) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from primbench import stats
-from primbench.compare.comparison import FALSE_DISCOVERIES, ArmComparison, CaseComparison, Estimate, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate, Verdict
 
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
@@ -56,9 +56,22 @@ def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[_Key, float | 
     return found
 
 
+_OUTCOMES: tuple[tuple[Verdict, Callable[[Estimate], bool]], ...] = (
+    ("slower", lambda it: it.differs and it.is_beyond_margin and it.ratio > 1),
+    ("faster", lambda it: it.differs and it.is_beyond_margin),
+    ("different-but-small", lambda it: it.differs and it.is_equivalent),
+    ("equivalent", lambda it: it.is_equivalent),
+    ("different-about-the-margin", lambda it: it.differs and it.is_narrow),
+    ("inconclusive", lambda it: True),
+)
+"""What one metric says by itself: the first that is true of it."""
+
+
 def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
     """The estimate with its outcome. floor: of the baseline against itself."""
-    outcome, reason = _believed(estimate, floor)
+    outcome = next(word for word, is_so in _OUTCOMES if is_so(estimate))
+    reason = _objection(estimate, outcome, floor)
+    outcome = "inconclusive" if reason else outcome
     return replace(
         estimate,
         outcome=outcome,
@@ -68,40 +81,26 @@ def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
     )
 
 
-def _believed(estimate: Estimate, floor: Estimate | None) -> tuple[Verdict, str | None]:
-    """The outcome, and why it is no more.
+def _objection(estimate: Estimate, outcome: Verdict, floor: Estimate | None) -> str | None:
+    """What forbids the outcome.
 
     Where the baseline is not shown to be equivalent to itself, only a difference is believed whose interval lies
     outside of what it differs from itself by.
     """
-    outcome = _outcome(estimate)
     if estimate.interval is None:
-        return outcome, SINGLE
+        return SINGLE
     if estimate.is_too_busy:
-        return "inconclusive", TOO_BUSY
+        return TOO_BUSY
     if outcome == "inconclusive" or floor is None or floor.is_equivalent:
-        return outcome, None
+        return None
     is_difference = outcome in ("slower", "faster")
     if is_difference and floor.interval is not None and _are_apart(floor.interval, estimate.interval):
-        return outcome, None
-    return "inconclusive", ITSELF
+        return None
+    return ITSELF
 
 
 def _are_apart(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[1] < other[0] or other[1] < one[0]
-
-
-def _outcome(estimate: Estimate) -> Verdict:
-    """slower, faster: the 95 % interval excludes 1 and the ratio is beyond the margin; both others are within it."""
-    if estimate.interval is None:
-        return "inconclusive"
-    low, high = estimate.interval
-    differs = (low > 1 or high < 1) and estimate.q is not None and estimate.q <= FALSE_DISCOVERIES
-    if differs and abs(math.log(estimate.ratio)) > math.log1p(estimate.margin):
-        return "slower" if estimate.ratio > 1 else "faster"
-    if estimate.is_equivalent:
-        return "different-but-small" if differs else "equivalent"
-    return "inconclusive"
 
 
 def decided(case: CaseComparison) -> CaseComparison:
@@ -113,18 +112,17 @@ def decided(case: CaseComparison) -> CaseComparison:
     return replace(case, verdict="inconclusive" if fails else deciding.outcome, decided_by=deciding.metric)
 
 
-def _deciding(estimates: Sequence[Estimate]) -> Estimate:
-    """The first difference among the metrics that judge, else among the others.
+_DECIDING: tuple[Callable[[Estimate, Estimate], bool], ...] = (
+    lambda it, primary: it.judges and it.outcome == "slower",
+    lambda it, primary: it.judges and it.outcome == "faster",
+    lambda it, primary: it.outcome == "slower",
+    lambda it, primary: it.outcome == "faster",
+    lambda it, primary: it.judges and it.outcome == "different-about-the-margin",
+    lambda it, primary: it.is_open and primary.outcome != "inconclusive",  # a mean that may yet be far off
+    lambda it, primary: it is primary,
+)
+"""By which metric a case is judged, beside its primary one: the first of which the first of these is true."""
 
-    Where there is none the primary one decides, unless a mean may yet be far off.
-    """
-    differing = [
-        each
-        for judges in (True, False)
-        for word in ("slower", "faster")
-        for each in estimates
-        if each.judges == judges and each.outcome == word
-    ]
-    primary = estimates[0]
-    far_off = [each for each in estimates if each.is_open and primary.outcome != "inconclusive"]
-    return [*differing, *far_off, primary][0]
+
+def _deciding(estimates: Sequence[Estimate]) -> Estimate:
+    return next(each for decides in _DECIDING for each in estimates if decides(each, estimates[0]))

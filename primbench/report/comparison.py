@@ -11,7 +11,7 @@ from primbench.report import plain, table
 from primbench.report.document import Document
 from primbench.report.environment import shown
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, telling, why
+from primbench.report.verdicts import UNKNOWN, heading, in_words, name_of, shown_interval, shown_ratio, telling, why
 from primbench.results.metrics import METRICS
 from primbench.units import format_percent, format_time
 
@@ -210,11 +210,9 @@ def _reasons(arm: ArmComparison) -> Iterator[str]:
 
 
 def _counts(arm: ArmComparison) -> Iterator[str]:
-    counts = Counter(case.verdict or "not compared" for case in arm.cases)
+    counts = Counter(in_words(case.verdict) if case.verdict else "not compared" for case in arm.cases)
     if len(arm.cases) > 1:
-        yield f"{len(arm.cases)} cases: " + ", ".join(
-            f"{count} {verdict.replace('-', ' ')}" for verdict, count in counts.most_common()
-        )
+        yield f"{len(arm.cases)} cases: " + ", ".join(f"{count} {words}" for words, count in counts.most_common())
 
 
 def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.compare.comparison import WITHIN_MARGIN
 from primbench.results.metrics import METRICS
 from primbench.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
-    from primbench.compare.comparison import CaseComparison, Estimate
+    from primbench.compare.comparison import CaseComparison, Estimate, Verdict
     from primbench.spec.case import Case
 
 UNKNOWN = "-"
 MOST_PAIRS = 200  # more are not suggested: nobody would run them
-ALIKE = ("equivalent", "different-but-small")
+
+
+def in_words(verdict: Verdict) -> str:
+    """A verdict as it is read."""
+    return verdict.replace("-", " ").replace("different about", "different, about")
 
 
 def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
@@ -57,15 +62,19 @@ def shown_verdict(case: CaseComparison) -> str:
     if found is None or case.verdict is None:
         return "not compared"
     by = "" if found.primary else ", by the mean" if METRICS[found.metric].is_mean else f", by {heading(found.metric)}"
-    if case.verdict in ALIKE:
-        return f"{case.verdict.replace('-', ' ')}, within {format_percent(found.margin)}"
+    if case.verdict in WITHIN_MARGIN:
+        return f"{in_words(case.verdict)}, within {format_percent(found.margin)}"
+    if case.verdict == "different-about-the-margin":
+        return f"{in_words(case.verdict)} of {format_percent(found.margin)}{by}"
     return f"{case.verdict}{by}: {why(case)}" if case.verdict == "inconclusive" else f"{case.verdict}{by}"
 
 
 def shown_outcome(estimate: Estimate) -> str:
     """What to say of a metric that did not decide the verdict: in other words than a verdict's."""
-    if estimate.outcome in ALIKE:
+    if estimate.outcome in WITHIN_MARGIN:
         return f"as long, within {format_percent(estimate.margin)}"
+    if estimate.outcome == "different-about-the-margin":
+        return f"differs by about {format_percent(estimate.margin)}"
     return {"slower": "takes longer", "faster": "takes less"}.get(estimate.outcome, "not told")
 
 

@@ -158,6 +158,7 @@ def test_a_single_call_that_fills_a_batch_is_one_metric(made_study: MadeStudy) -
         (0.9, 0.002, "faster"),
         (1.0, 0.001, "equivalent"),
         (1.004, 0.0003, "different-but-small"),
+        (1.008, 0.002, "different-about-the-margin"),
         (1.0, 0.02, "inconclusive"),
     ],
 )

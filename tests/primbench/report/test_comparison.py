@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mean, Mixed
+from primbench.compare.comparison import (
+    ArmComparison,
+    CaseComparison,
+    Comparison,
+    Estimate,
+    Explanation,
+    Mean,
+    Mixed,
+    Verdict,
+)
 from primbench.compare.judgement import SINGLE, TOO_BUSY, decided
 from primbench.environment import fingerprint
 from primbench.environment.difference import Change, difference
@@ -62,6 +71,7 @@ INCONCLUSIVE = replace(
 )
 TAIL = replace(SLOWER, metric="wall_p99_s", primary=False, judges=False, margin=0.05)
 MEAN = replace(INCONCLUSIVE, metric="batch_mean_s", primary=False)
+ABOUT: Verdict = "different-about-the-margin"
 EXPLAINED = Explanation(
     parts=["everything on the CPU"],
     evidence=["held back by the CPU quota for 40.0% of its time in podman, 0.0% in host"],
@@ -151,6 +161,8 @@ def test_a_case_has_one_verdict_in_the_row_of_the_metric_that_decided() -> None:
         (SLOWER, replace(MEAN, outcome="slower", ratio=4.9), "slower"),
         (EQUIVALENT, replace(MEAN, ratio=4.9), "inconclusive, by the mean: needs about 21 pairs, these find 1.2%"),
         (EQUIVALENT, replace(MEAN, outcome="equivalent"), "equivalent, within 1.0%"),
+        (EQUIVALENT, replace(MEAN, outcome=ABOUT), "different, about the margin of 1.0%, by the mean"),
+        (replace(SLOWER, outcome=ABOUT), replace(MEAN, outcome="slower"), "slower, by the mean"),
     ],
 )
 def test_the_verdict_is_the_same_in_every_output(primary: Estimate, mean: Estimate, words: str) -> None:
@@ -160,7 +172,8 @@ def test_the_verdict_is_the_same_in_every_output(primary: Estimate, mean: Estima
     (case,) = json.loads(to_json(found))["arms"][0]["cases"]
     rows = [*csv.DictReader(io.StringIO(to_csv(found)))]
     decided_by = "batch_mean_s" if "by the mean" in words else "batch_s"
-    expected = (words.partition(",")[0], decided_by)
+    verdict = ABOUT if "about" in words else words.partition(",")[0]
+    expected = (verdict, decided_by)
     assert {expected} == {(each["verdict"], each["decided_by"]) for each in (case, *rows)}
 
 
