@@ -172,7 +172,7 @@ def test_the_verdict_is_the_same_in_every_output(primary: Estimate, mean: Estima
     (case,) = json.loads(to_json(found))["arms"][0]["cases"]
     rows = [*csv.DictReader(io.StringIO(to_csv(found)))]
     decided_by = "batch_mean_s" if "by the mean" in words else "batch_s"
-    verdict = ABOUT if "about" in words else words.partition(",")[0]
+    verdict = ABOUT if "about the" in words else words.partition(",")[0]
     expected = (verdict, decided_by)
     assert {expected} == {(each["verdict"], each["decided_by"]) for each in (case, *rows)}
 
