@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from primbench.cli.compare import FailOn, is_met
 from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
 from primbench.cli.measuring import resuming
@@ -21,6 +20,7 @@ from primbench.cli.study import (
     resumed,
     study_options,
 )
+from primbench.compare.gate import FailOn, Gate
 from primbench.experiments import ablation
 from primbench.registry import primitives
 from primbench.system.files import attempt
@@ -58,7 +58,7 @@ def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], fai
 
     waterfall = ablation.waterfall(found, comparison)
     publish(words.document(waterfall), lambda: words.text(waterfall), values)
-    if is_met(fail_on, comparison):
+    if not Gate(fail_on).passes(comparison):
         sys.exit(1)
 
 

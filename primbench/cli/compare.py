@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from primbench.cli.option_types import FILE
 from primbench.cli.options import GroupedCommand, GroupedOption, export_options
 from primbench.cli.outputs import check_outputs, publish, say_unknown
-from primbench.compare.comparison import DIFFERENT
+from primbench.compare.gate import FailOn, Gate
 from primbench.compare.pairs import compare, compare_files
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
@@ -21,38 +21,13 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import Comparison
     from primbench.results.file import Results
 
-FailOn = Literal["slower", "different", "inconclusive", "never"]
-
-
-def is_met(fail_on: FailOn, comparison: Comparison) -> bool:
-    """Whether a comparison is what --fail-on names, by the verdicts of cases. Each of the levels includes those before.
-
-    All are where no case could be told, since none was compared, or by but one process on a side, or while the machine
-    was too busy, and where a case fails more often on one side.
-    """
-    if fail_on == "never":
-        return False
-    if _is_slower(comparison):
-        return True
-    if fail_on == "slower":
-        return False
-    verdicts = {case.verdict for case in comparison.cases}
-    return bool(verdicts.intersection(DIFFERENT)) or (fail_on == "inconclusive" and not comparison.is_decided)
-
-
-def _is_slower(comparison: Comparison) -> bool:
-    cases = comparison.cases
-    if any(case.verdict == "slower" or case.fails_more for case in cases):
-        return True
-    return all(case.is_untellable for case in cases)
-
 
 def show(comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> None:
     """Print the comparison and write the exports, as outputs.put_out() does; exit 1 by --fail-on."""
     from primbench.report import comparison as words
 
     publish(words.document(comparison), lambda: words.text(comparison), values)
-    if is_met(fail_on, comparison):
+    if not Gate(fail_on).passes(comparison):
         sys.exit(1)
 
 

@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.cli import compare as comparing
-from primbench.cli.compare import FailOn, fail_on_option
+from primbench.cli.compare import fail_on_option
 from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, MAX_TIME_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.measuring import (
@@ -38,6 +38,7 @@ from primbench.cli.options import (
 )
 from primbench.cli.outputs import check_outputs
 from primbench.compare.comparison import Comparison
+from primbench.compare.gate import FailOn
 from primbench.compare.pairs import compare
 from primbench.compare.settled import is_settled
 from primbench.errors import InvalidRequest

@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from primbench.cli.compare import FailOn
+from primbench.compare.gate import FailOn
 from primbench.measurement import HostReading, Measurement, Samples
 from primbench.registry import build
 from primbench.results.file import Results, encode
