@@ -32,6 +32,27 @@ FAR = 0.1
 """From here on a mean that is not told yet is worth a row of its own: a quota of 0.9 CPUs puts it there."""
 
 
+class Slowed(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the CPU was slow beside a case: shares of the loops timed between samples, means over processes.
+
+    may_be_alike: the speeds are, and so are the shares as far as Student's t tells at 5 %; else it may be a place's own
+    doing, which is not to be left out. are_alike: the shares are shown to be.
+    """
+
+    baseline: float
+    arm: float
+    may_be_alike: bool
+    are_alike: bool
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """What a median at full CPU speed leaves out. ratio, interval: 95 %, of all samples, those left out included."""
+
+    slowed: Slowed
+    ratio: float
+    interval: tuple[float, float] | None
+
+
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """How many times as long one metric of a case takes as on the baseline, and what is certain of it.
 
@@ -47,7 +68,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     pairs_needed: about so many would settle it; None where it is settled, where so many there were already, and where
     it is not the scatter of the pairs that keeps it open.
     noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
-    at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed.
+    at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed. left_out: what
+    the others say.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
     """
 
@@ -69,6 +91,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     noise: tuple[float, float] | None = None
     reason: str | None = None
     at_full_speed: bool = False
+    left_out: LeftOut | None = None
     is_too_busy: bool = False
 
     @property
@@ -87,6 +110,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     def is_beyond_margin(self) -> bool:
         """Whether the ratio itself, whatever its interval, is further from 1 than the margin."""
         return abs(math.log(self.ratio)) > math.log1p(self.margin)
+
+    @property
+    def holds_at_full_speed_alone(self) -> bool:
+        """Whether one of the places may be slow more often, and the samples do not show it."""
+        return self.left_out is not None and not self.left_out.slowed.are_alike
 
     @property
     def is_narrow(self) -> bool:
@@ -125,6 +153,7 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: of the case, None where nothing was compared. decided_by: the metric that it was reached by.
     waited: share of its time for which each waited for a CPU, the baseline first; None where that is not counted.
+    slowed: by the loops between the samples; None where none was timed.
     fails_more: the place in which the case fails in more of its processes, if one is. What is left of them does not
     say that the places are alike.
     reason: what became of it in processes that did not measure it.
@@ -135,6 +164,7 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     decided_by: str | None = None
     waited: tuple[float | None, float | None] = (None, None)
+    slowed: Slowed | None = None
     fails_more: str | None = None
     reason: str | None = None
     explanation: Explanation | None = None

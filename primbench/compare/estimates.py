@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from primbench import stats
 from primbench.compare.busy import are_too_busy, waited
-from primbench.compare.comparison import CaseComparison, Estimate, Mean
+from primbench.compare.comparison import CaseComparison, Estimate, LeftOut, Mean, Slowed
 from primbench.compare.criteria import margin_of, metrics_of
-from primbench.compare.sides import Side, Values, are_slowed_alike, identity
+from primbench.compare.sides import identity
+from primbench.compare.slowing import slowed
 from primbench.results.metrics import METRICS
-from primbench.stats import LogRatio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from primbench.compare.pairing import Counted, Ratio
+    from primbench.compare.sides import Side, Values
+    from primbench.stats import LogRatio
 
 FEWEST_PAIRS = 3  # in which the CPU ran at full speed
 
-Counted = tuple[LogRatio, int]
-"""A ratio, and of how many pairs it is."""
-Ratio = Callable[[Mapping[int, float], Mapping[int, float]], Counted | None]
-"""Of an arm's processes to those of the baseline, by their numbers; None where there are no pairs."""
 
+@dataclass(frozen=True)
+class _Sides:
+    """One case on both sides. slowed: of their CPUs."""
 
-def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Counted | None:
-    """Process against process of the same number."""
-    both = sorted(arm.keys() & baseline.keys())
-    return (stats.paired([arm[each] for each in both], [baseline[each] for each in both]), len(both)) if both else None
-
-
-def unpaired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Counted | None:
-    """All processes of one side against all of the other."""
-    if not arm or not baseline:
-        return None
-    return stats.unpaired(list(arm.values()), list(baseline.values())), min(len(arm), len(baseline))
+    baseline: Side
+    arm: Side
+    key: bytes
+    ratio: Ratio
+    slowed: Slowed | None
 
 
 def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseComparison:
@@ -42,10 +42,11 @@ def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseCom
     case = baseline.cases[key][0].case
     here, there = waited(baseline, key), waited(arm, key)
     is_busy = are_too_busy(here, there)
+    sides = _Sides(baseline, arm, key, ratio, slowed(baseline, arm, key, ratio))
     estimates: list[Estimate] = []
     for metric in metrics_of(case.primitive):
         first = estimates[0].metric if estimates else metric.name
-        found = _estimate(baseline, arm, key, metric.name, ratio, first=first)
+        found = _estimate(sides, case.primitive, metric.name, first=first)
         if found is not None:
             estimates.append(replace(found, is_too_busy=is_busy and metric.whose != "GPU"))
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
@@ -55,6 +56,7 @@ def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseCom
         case=case,
         estimates=estimates,
         waited=(here and here.at_all, there and there.at_all),
+        slowed=sides.slowed,
         fails_more=_fails_more(baseline, arm, key),
         reason=reasons or None,
     )
@@ -68,13 +70,12 @@ def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:
     return baseline.name if here > there and share_here > share_there else None
 
 
-def _estimate(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio, *, first: str) -> Estimate | None:
-    """The ratio of one metric, arm to baseline, judged; None where a side lacks it. first: the primary metric."""
-    found = _chosen(baseline, arm, key, metric, ratio)
+def _estimate(sides: _Sides, primitive: str, metric: str, *, first: str) -> Estimate | None:
+    """The ratio of one metric, arm to baseline; None where a side lacks it. first: the primary metric."""
+    found = _chosen(sides, metric)
     if found is None:
         return None
-    case = baseline.cases[key][0].case
-    margin = margin_of(case.primitive, metric)
+    margin = margin_of(primitive, metric)
     return Estimate(
         metric=metric,
         primary=metric == first,
@@ -90,7 +91,8 @@ def _estimate(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio, 
         q=found.ratio.p(),
         minimum_detectable=found.ratio.minimum_detectable(),
         pairs_needed=_pairs_needed(found, margin),
-        at_full_speed=found.at_full_speed,
+        at_full_speed=found.left_out is not None,
+        left_out=found.left_out,
     )
 
 
@@ -102,24 +104,33 @@ class _Chosen(NamedTuple):
     ratio: LogRatio
     pairs: int
     of_pairs: int
-    at_full_speed: bool
+    left_out: LeftOut | None
 
 
-def _chosen(baseline: Side, arm: Side, key: bytes, metric: str, ratio: Ratio) -> _Chosen | None:
+def _chosen(sides: _Sides, metric: str) -> _Chosen | None:
     """Values at full CPU speed where half of the pairs, and FEWEST_PAIRS, have them, else those of all samples.
 
     Samples are chosen by the loop beside them alone, never by what they are, and by the loop of their own arm; and not
     where one of the places is slowed down more than the other, which may be its own doing.
     """
-    everything = _of(arm.numbers, key, metric), _of(baseline.numbers, key, metric)
-    quiet = _of(arm.undisturbed, key, metric), _of(baseline.undisturbed, key, metric)
-    found = ratio(*everything)
+    everything = _of_both(sides, metric, lambda side: side.numbers)
+    found = sides.ratio(*everything)
     if found is None:
         return None
-    at_full_speed = _if_enough(ratio(*quiet), found)
-    if at_full_speed is not None and are_slowed_alike(baseline, arm, key):
-        return _Chosen(*quiet, *at_full_speed, found[1], at_full_speed=True)
-    return _Chosen(*everything, *found, found[1], at_full_speed=False)
+    quiet = _of_both(sides, metric, lambda side: side.undisturbed)
+    at_full_speed = _if_enough(sides.ratio(*quiet), found)
+    if at_full_speed is None or sides.slowed is None or not sides.slowed.may_be_alike:
+        return _Chosen(*everything, *found, found[1], left_out=None)
+    of_all, pairs = found
+    left_out = LeftOut(slowed=sides.slowed, ratio=of_all.ratio, interval=of_all.interval())
+    return _Chosen(*quiet, *at_full_speed, pairs, left_out=left_out)
+
+
+def _of_both(
+    sides: _Sides, metric: str, of: Callable[[Side], Mapping[bytes, Values]]
+) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """The numbers of the arm and of the baseline."""
+    return of(sides.arm).get(sides.key, {}).get(metric, {}), of(sides.baseline).get(sides.key, {}).get(metric, {})
 
 
 def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted | None:
@@ -127,10 +138,6 @@ def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted
     if at_full_speed is None or (of_all is not None and at_full_speed[1] < max(FEWEST_PAIRS, of_all[1] / 2)):
         return None
     return at_full_speed
-
-
-def _of(numbers: Mapping[bytes, Values], key: bytes, metric: str) -> Mapping[int, float]:
-    return numbers.get(key, {}).get(metric, {})
 
 
 def _pairs_needed(found: _Chosen, margin: float) -> int | None:

@@ -25,7 +25,7 @@ NOTABLE_CLOCK = 0.005  # what nvbench, comparing two runs, takes for a differenc
 
 class Seen(NamedTuple):
     """One case on both sides. one, other: names of the baseline and of the arm. speeds: of their CPUs; None where no
-    loop was timed. are_slowed_alike: those CPUs.
+    loop was timed. may_be_slowed_alike: those CPUs.
     """
 
     one: str
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     of_one: Sequence[Record]
     of_other: Sequence[Record]
     speeds: tuple[Speed | None, Speed | None]
-    are_slowed_alike: bool
+    may_be_slowed_alike: bool
 
     def medians(self, of: Callable[[Measurement], float | None]) -> tuple[float, float] | None:
         """Over processes, of the baseline and of the arm; None where a side does not say."""
@@ -185,7 +185,7 @@ def _cpu(seen: Seen) -> Iterator[str]:
     if abs(other.full_s / one.full_s - 1) > NOTABLE_CPU:
         longer = f"{other.full_s / one.full_s:.2f} times as long in {seen.other} as in {seen.one}"
         yield f"at its fastest the CPU takes for the same loop of Python {longer}: other CPUs, a load that never stops"
-    elif not seen.are_slowed_alike:
+    elif not seen.may_be_slowed_alike:
         shares = [format_percent(each.slowed_fraction) for each in (other, one)]
         yield f"the CPU was slow beside {shares[0]} of the samples in {seen.other}, {shares[1]} in {seen.one}"
 

@@ -12,7 +12,7 @@ from primbench.compare.comparison import ArmComparison, CaseComparison, Explanat
 from primbench.compare.criteria import is_its_own, problem_of
 from primbench.compare.effects import changes_of
 from primbench.compare.evidence import Seen, evidence, noise, waiting
-from primbench.compare.sides import Side, are_slowed_alike, identity
+from primbench.compare.sides import Side, identity
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
@@ -71,7 +71,7 @@ def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
 def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side) -> Explanation | None:
     key, parts = identity(case.case), _parts(case)
     speeds = baseline.speeds.get(key), side.speeds.get(key)
-    alike = are_slowed_alike(baseline, side, key)
+    alike = case.slowed is not None and case.slowed.may_be_alike
     seen = Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], speeds, alike)
     if case.is_untellable or not (parts or waiting(seen)):
         return None

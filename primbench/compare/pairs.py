@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from primbench.compare.comparison import ArmComparison, Comparison, Mixed
 from primbench.compare.effects import differences, effect_of, mixed
-from primbench.compare.estimates import Ratio, compare_case, mean_of, paired, unpaired
+from primbench.compare.estimates import compare_case, mean_of
 from primbench.compare.explain import explained
 from primbench.compare.judgement import judge
+from primbench.compare.pairing import Ratio, paired, unpaired
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.errors import InvalidField, InvalidRequest
 from primbench.results.cpu_speed import SLOWED

@@ -6,7 +6,6 @@ Where a loop was timed beside the samples there are two: of all, and of those be
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.errors import InvalidRequest
-from primbench.results.cpu_speed import FEWEST, SLOWED, Speed, slowed_fraction, speed, undisturbed
+from primbench.results.cpu_speed import FEWEST, Speed, slowed_fraction, speed, undisturbed
 from primbench.results.metrics import METRICS, SAMPLED, Metric
 from primbench.spec.placement import Placement
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from primbench.results.record import Record, Worker
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
-
-UNLIKE = 0.05
 
 Values = dict[str, dict[int, float]]
 """Metric -> process -> seconds."""
@@ -78,13 +75,14 @@ class Side:
         """Identity -> how fast the CPU was, where that is known. By the arm's own loops: slower CPUs are slower."""
         return {key: found for key, loops_s in self.loops_s.items() if (found := speed(loops_s)) is not None}
 
-    def slowed(self, key: bytes) -> list[float]:
-        """For each process, the share of its timed loops that the CPU ran slowly."""
+    def slowed(self, key: bytes) -> dict[int, float]:
+        """Process -> the share of its timed loops that the CPU ran slowly."""
         full_s = self.speeds[key].full_s
         by_process: dict[int, list[Record]] = {}
         for record in self.cases[key]:
             by_process.setdefault(record.case.process, []).append(record)
-        return [slowed_fraction(found, full_s) for records in by_process.values() if (found := _loops_s(records))]
+        loops_s = {process: _loops_s(records) for process, records in by_process.items()}
+        return {process: slowed_fraction(found, full_s) for process, found in loops_s.items() if found}
 
     @property
     def slowed_fraction(self) -> float | None:
@@ -213,19 +211,6 @@ def _check_comparable(one: Side, here: Sequence[Case], other: Side, there: Seque
             raise InvalidRequest(f"{_unequal(one, case, other, same)}: measure both in the same way")
     if here and there and not one.cases.keys() & other.cases.keys():
         raise InvalidRequest(f"no case is in both: {_unequal(one, here[0], other, there)}")
-
-
-def are_slowed_alike(one: Side, other: Side, key: bytes) -> bool:
-    """Whether the CPU of two places is, as far as Welch's t of their processes tells at 5 %.
-
-    Else it may be a place's own doing, which is not to be left out.
-    """
-    if key not in one.speeds or key not in other.speeds:
-        return False
-    quick_s, slow_s = sorted((one.speeds[key].full_s, other.speeds[key].full_s))
-    fractions = [[math.exp(fraction) for fraction in side.slowed(key)] for side in (one, other)]
-    p = stats.unpaired(*fractions).p()  # which takes their logarithms
-    return slow_s <= SLOWED * quick_s and (p is None or p > UNLIKE)
 
 
 def _loops_s(records: Sequence[Record]) -> list[float]:

@@ -71,6 +71,8 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
         | {name: getattr(found, name) for name in alike}
         | ends
         | {name: getattr(found, name) for name in others}
+        | {f"{name}_of_all": getattr(found.left_out, name, None) for name in ("ratio", "interval")}
+        | {f"slowed_{name}": getattr(case.slowed, name, None) for name in ("baseline", "arm", "are_alike")}
         | {"verdict": case.verdict, "decided_by": case.decided_by, "reason": why(case)}
         | dict(case.case.parameters)
         | {f"label_{name}": value for name, value in case.case.labels.items()}

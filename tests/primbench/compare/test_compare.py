@@ -109,6 +109,17 @@ def test_a_cpu_that_is_slow_in_most_processes_leaves_all_samples(made_study: Mad
     assert 8 == found.pairs
 
 
+def test_a_place_that_may_be_slow_more_often_is_equivalent_at_full_speed_alone(made_study: MadeStudy) -> None:
+    """Two slow processes of eight, which may be its own doing, and none of the baseline's: t does not tell."""
+    busy = shared_core(1.0, lambda name, pair: 40 * (name == "podman" and pair in (2, 5)))
+    comparison = compare(made_study(["host", "podman"], [case()], busy))
+    found = only(comparison)
+    assert found.left_out is not None
+    assert ("equivalent-at-full-speed", 6) == (found.outcome, found.pairs)
+    assert (0.0, 0.25) == (found.left_out.slowed.baseline, found.left_out.slowed.arm)
+    assert 1.6**0.25 == pytest.approx(found.left_out.ratio, rel=0.005)
+
+
 def test_what_one_place_alone_suffers_is_not_left_out(made_study: MadeStudy) -> None:
     """It may be its own doing, as where its threads get in each other's way."""
     busy = shared_core(1.0, lambda name, pair: 26 if name == "podman" else 0)

@@ -17,8 +17,10 @@ from primbench.compare.comparison import (
     Comparison,
     Estimate,
     Explanation,
+    LeftOut,
     Mean,
     Mixed,
+    Slowed,
     Verdict,
 )
 from primbench.compare.judgement import SINGLE, TOO_BUSY, decided
@@ -175,6 +177,19 @@ def test_the_verdict_is_the_same_in_every_output(primary: Estimate, mean: Estima
     verdict = ABOUT if "about the" in words else words.partition(",")[0]
     expected = (verdict, decided_by)
     assert {expected} == {(each["verdict"], each["decided_by"]) for each in (case, *rows)}
+
+
+def test_equivalence_at_full_speed_shows_what_was_left_out() -> None:
+    slowed = Slowed(baseline=0.123, arm=0.31, may_be_alike=True, are_alike=False)
+    left_out = LeftOut(slowed=slowed, ratio=1.08, interval=(0.99, 1.17))
+    found = replace(EQUIVALENT, outcome="equivalent-at-full-speed", at_full_speed=True, left_out=left_out)
+    assert lines(comparison(compared(found, slowed=slowed)))[2].endswith(
+        " equivalent at full speed, within 1.0% (the CPU slow beside 12.3% | 31.0% of samples; with these 1.080 "
+        "[0.990, 1.170])"
+    )
+    (row,) = csv.DictReader(io.StringIO(to_csv(comparison(compared(found, slowed=slowed)))))
+    shown = [row[name] for name in ("verdict", "ratio_of_all", "slowed_baseline", "slowed_arm")]
+    assert ["equivalent-at-full-speed", "1.08", "0.123", "0.31"] == shown
 
 
 def test_a_machine_that_was_too_busy_is_the_first_line() -> None:

@@ -1,0 +1,51 @@
+"""Whether the CPU was slow for two places alike, so that samples beside a slow one may be left out of both."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from primbench.compare.comparison import Slowed
+from primbench.results.cpu_speed import SLOWED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from primbench.compare.pairing import Ratio
+    from primbench.compare.sides import Side
+    from primbench.results.cpu_speed import Speed
+
+UNLIKE = 0.05
+ALIKE = 0.1
+"""Shares that differ by less are alike, if their 90 % interval says so: what takes 1.4 times as long beside a slow CPU
+moves a mean by 4 % then.
+"""
+
+
+def slowed(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> Slowed | None:
+    """None where no loop was timed on one side."""
+    if key not in baseline.speeds or key not in arm.speeds:
+        return None
+    here, there = (side.slowed(key) for side in (baseline, arm))
+    found = ratio(_as_ratios(there), _as_ratios(here))
+    if found is None:
+        return None
+    difference, _ = found
+    p = difference.p()
+    may_be_alike = _are_as_fast(baseline.speeds[key], arm.speeds[key]) and (p is None or p > UNLIKE)
+    are_alike = may_be_alike and bool(difference.is_within(math.expm1(ALIKE)))
+    return Slowed(baseline=_mean(here), arm=_mean(there), may_be_alike=may_be_alike, are_alike=are_alike)
+
+
+def _as_ratios(shares: Mapping[int, float]) -> dict[int, float]:
+    """Of which a ratio takes the logarithms, to give the difference of the shares."""
+    return {process: math.exp(share) for process, share in shares.items()}
+
+
+def _are_as_fast(one: Speed, other: Speed) -> bool:
+    quick_s, slow_s = sorted((one.full_s, other.full_s))
+    return slow_s <= SLOWED * quick_s
+
+
+def _mean(shares: Mapping[int, float]) -> float:
+    return math.fsum(shares.values()) / len(shares)
