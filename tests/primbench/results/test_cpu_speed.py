@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -19,6 +21,25 @@ def test_a_loop_takes_time_and_is_timed_now_and_then() -> None:
     assert None is loop(), "right after the first"
     time.sleep(2 * EVERY_S)
     assert loop() is not None
+
+
+# The loop, where all but the first hundred allocations fail.
+WITHOUT_MEMORY = """
+import _testcapi
+from primbench.timing.cpu_probe import Loop
+loop = Loop()
+_testcapi.set_nomemory(100)
+taken_s = loop()
+_testcapi.remove_mem_hooks()
+print(taken_s > 0)
+"""
+
+
+def test_a_loop_takes_the_same_time_however_python_allocates() -> None:
+    pytest.importorskip("_testcapi", reason="this Python came without the modules of its own tests")
+    command = [sys.executable, "-P", "-c", WITHOUT_MEMORY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (0, "True\n") == (done.returncode, done.stdout), done.stderr
 
 
 def test_full_speed_is_what_the_quickest_loops_took() -> None:
