@@ -23,6 +23,8 @@ import pytest
 from primbench.runtimes import charliecloud
 from primbench.runtimes.images.builder import DEFAULT_BASE
 
+from .programs import program
+
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PROGRAMS = ("sh", "awk", "cat", "chmod", "cp", "env", "id", "ln", "ls", "mkdir", "mv", "rm", "sed", "sleep", "true")
 LIBRARIES = (
@@ -171,8 +173,7 @@ def built(request: pytest.FixtureRequest, work: Path, base: Path, base_archive: 
             "APPTAINER_MKSQUASHFS_ARGS": "-noI -noD -noF -noX",  # compressing takes half a minute
         }
     elif engine.name == "charliecloud":
-        if shutil.which("ch-image") is None:
-            pytest.skip("ch-image is not installed: apt-get install charliecloud-builders")
+        program("ch-image", "apt-get install charliecloud-builders")
         environment |= {"CH_IMAGE_STORAGE": str(work / "ch-image")}
         environment |= {"CH_IMAGE_CACHE": "disabled"}  # a git repository of every file, made anew
         done(["ch-image", "import", base_archive, DEFAULT_BASE], charliecloud.environment(environment))
@@ -190,8 +191,7 @@ def with_all_capabilities(work: Path) -> Path:
 
     Root of a user namespace of its own has them.
     """
-    if shutil.which("mksquashfs") is None:
-        pytest.skip("mksquashfs is not installed: apt-get install squashfs-tools")
+    program("mksquashfs", "apt-get install squashfs-tools")
     script = work / "with-all-capabilities/apptainer"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nexec unshare --map-root-user {shutil.which("apptainer")} "$@"\n')

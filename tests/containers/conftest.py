@@ -26,6 +26,7 @@ import pytest
 import primbench
 
 from .built import base, base_archive, built, found_by_runtime
+from .programs import SYSTEM, program
 from .traces import control_groups, runtime, traces
 
 __all__ = ["base", "base_archive", "built", "found_by_runtime", "runtime", "traces"]
@@ -75,14 +76,6 @@ class Engine:
         return found.stdout
 
 
-def program(name: str, package: str, path: str = os.environ.get("PATH", os.defpath)) -> str:
-    """Where a program is; the test is skipped where it is not."""
-    found = shutil.which(name, path=path)
-    if found is None:
-        pytest.skip(f"{name} is not installed: {package}")
-    return found
-
-
 def bound_folders() -> list[Path]:
     """What this Python and the package need of the machine, none inside another."""
     own = [Path("/") / name for name in SYSTEM_FOLDERS if (Path("/") / name).is_dir()]
@@ -95,9 +88,9 @@ def bound_folders() -> list[Path]:
 def work() -> Iterator[Path]:
     """Of a short name, since Podman takes no long one; removed only once nothing of the machine is mounted in it."""
     if os.geteuid() != 0:
-        pytest.skip("containers are started by the superuser here")
+        pytest.skip("needs the superuser, who starts the containers here")
     if os.readlink("/proc/self/ns/pid") != FIRST_PROCESSES:
-        pytest.skip("containers are started from a machine, and this is a container")
+        pytest.skip("needs a machine: what this runs in is a container itself")
     folder = Path(tempfile.mkdtemp(prefix="containers-"))
     yield folder
     assert [] == mounts_in(folder)
@@ -211,7 +204,7 @@ runroot = "{folder}/run"
 @contextmanager
 def podman(work: Path, archive: bytes) -> Iterator[Engine]:
     client = program("podman", "apt-get install podman")
-    program("runc", "apt-get install runc", path=f"/usr/sbin:{os.environ['PATH']}")
+    program("runc", "apt-get install runc", SYSTEM)
     folder = work / "podman"
     folder.mkdir()
     limits = {

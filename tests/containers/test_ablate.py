@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ from primbench.runtimes.table import launch
 from primbench.spec.arm import Arm
 from primbench.system.files import read_mounts
 
+from .programs import SYSTEM, program
 from .traces import at_last, groups, mounts
 
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "10ms", "--fail-on", "never")
@@ -37,11 +37,9 @@ def runc(work: Path) -> Any:
     """Where primbench finds it. The filters are of one architecture."""
     if platform.machine() != "x86_64":
         pytest.skip("the filters of Docker and Podman are of the architecture x86-64")
-    path = f"{os.environ['PATH']}:/usr/sbin"
-    if shutil.which("runc", path=path) is None:
-        pytest.skip("runc is not installed: apt-get install runc")
+    program("runc", "apt-get install runc", SYSTEM)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", path)
+        patch.setenv("PATH", SYSTEM)
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ import pytest
 
 from primbench.system.files import read_mounts
 
+from .programs import SYSTEM, program
+
 MARK = "PRIMBENCH_TEST_MARK"
 GONE_WITHIN_S = 10
 ALONE = {"docker": ("network=none",), "podman": ("network=none",)}  # the test's daemon has no other
@@ -26,10 +27,8 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, wor
     """One that primbench finds by itself: the fixtures of the same name say where."""
     name: str = request.param
     if name == "runc":
-        path = f"{os.environ['PATH']}:/usr/sbin"
-        if shutil.which("runc", path=path) is None:
-            pytest.skip("runc is not installed: apt-get install runc")
-        monkeypatch.setenv("PATH", path)
+        program("runc", "apt-get install runc", SYSTEM)
+        monkeypatch.setenv("PATH", SYSTEM)
     elif name != "host":
         for variable, value in request.getfixturevalue(name).environment.items():
             monkeypatch.setenv(variable, value)
