@@ -1,7 +1,12 @@
-"""Whoever runs the tests starts no container and no virtual machine unasked, nor waits minutes; CI asks by name."""
+"""Whoever runs the tests starts no container and no virtual machine unasked, nor waits minutes; CI asks by name.
+
+What CI skips is what it cannot run, and no test that lacks what CI installs.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +26,40 @@ def test_containers_and_machines_are_left_out_with_a_word_at_the_start() -> None
     assert first.endswith(f": pytest {' '.join(folders)}")
     assert any(each.startswith("tests/test_readme.py") for each in tests)
     assert not any(each.startswith(tuple(folders)) for each in tests)
+
+
+SKIPS = """
+import pytest
+from primbench.backends import names
+
+@pytest.mark.parametrize("backend", names())
+def test_skips(backend, monkeypatch):
+    from primbench import backends
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    pytest.skip(backends.missing(backend))
+"""
+
+
+def test_in_ci_a_test_may_lack_a_framework_only_where_it_is_run_with_the_wheel_or_needs_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "test_skips.py").write_text(SKIPS)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rfs",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "conftest",
+        "test_skips.py",
+    ]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "tests", ROOT))),
+        "PRIMBENCH_TESTS_SKIP_NOTHING_INSTALLABLE": "core",
+    }
+    found = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    failed = re.findall(r"^FAILED \S+\[(\w+)\]", found.stdout, re.MULTILINE)
+    assert (1, ["torch", "numba", "numpy"]) == (found.returncode, failed), found.stdout + found.stderr

@@ -16,7 +16,7 @@ from primbench.registry import setup_of
 from primbench.timing.verify import check_output
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
-needs_numba = pytest.mark.skipif(missing("numba") is not None, reason=str(missing("numba")))
+without_numba = pytest.mark.skipif(missing("numba") is not None, reason=str(missing("numba")))
 
 
 @pytest.mark.parametrize("places", [2, 3, 1000])
@@ -34,7 +34,8 @@ def test_the_chain_leaves_no_order_to_guess() -> None:
     assert np.mean(np.abs(np.diff(following)) <= 2) < 0.01
 
 
-@needs_numba
+@pytest.mark.wheel
+@without_numba
 def test_a_walk_that_is_one_load_short_is_found() -> None:
     problem = Chase(2**16)
     backend, rng = open_backend("numba", "cpu"), np.random.default_rng(1)
@@ -47,7 +48,8 @@ def test_a_walk_that_is_one_load_short_is_found() -> None:
         check_output(backend, problem, lambda: np.flatnonzero(inputs[0] == end), right)
 
 
-@needs_numba
+@pytest.mark.wheel
+@without_numba
 def test_on_a_node_of_its_own_all_pages_are_there() -> None:
     node = next(node.id for node in memory_nodes() if node.has_memory and node.allowed)
     found = measure(Chase(2**20, node), "numba", "cpu", method=QUICK)
@@ -56,7 +58,8 @@ def test_on_a_node_of_its_own_all_pages_are_there() -> None:
     assert 2**20 // PAGE_BYTES <= sum(found.pages.by_node.values())
 
 
-@needs_numba
+@pytest.mark.wheel
+@without_numba
 def test_a_node_that_is_not_there_is_said_so() -> None:
     with pytest.raises(UnsupportedCase, match="no memory on node 900"):
         measure(Chase(2**20, 900), "numba", "cpu", method=QUICK)

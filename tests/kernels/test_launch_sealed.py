@@ -48,6 +48,7 @@ def test_calls_that_need_no_system_call_are_all_made(call: str, kind: str) -> No
     assert {"unsealed_s", "sealed_s"} == set(measured.others)
 
 
+@pytest.mark.wheel
 @pytest.mark.parametrize("backend", ["torch", "numba"])
 def test_a_framework_dispatches_without_a_system_call(backend: str) -> None:
     if (reason := missing(backend)) is not None:

@@ -21,6 +21,7 @@ from primbench.timing.verify import check_output
 from primbench.workers.plan import plan
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
+BACKENDS = ["numpy", *(pytest.param(each, marks=pytest.mark.wheel) for each in ("torch", "numba"))]
 
 
 def test_a_way_counts_once_and_a_copy_within_one_memory_twice() -> None:
@@ -86,7 +87,7 @@ def test_a_copy_on_a_cpu_to_a_gpu_is_skipped_with_what_to_ask_for() -> None:
         measure(Memcpy(64, "h2d"), backend="numpy", device="cpu", method=QUICK)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "torch", "numba"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_within_the_host_each_backend_copies_by_its_own_means(backend: str) -> None:
     if (reason := missing(backend)) is not None:
         pytest.skip(reason)
@@ -97,7 +98,7 @@ def test_within_the_host_each_backend_copies_by_its_own_means(backend: str) -> N
     assert "second check" in measured.phases_s
 
 
-@pytest.mark.parametrize("backend", ["numpy", "torch", "numba"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_pages_of_its_own_buffers_are_those_that_are_looked_at(backend: str) -> None:
     if (reason := missing(backend)) is not None:
         pytest.skip(reason)
