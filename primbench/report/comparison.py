@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from primbench.compare.effects import changes_of
 from primbench.report import plain, table
 from primbench.report.document import Document
 from primbench.report.environment import shown
+from primbench.report.headline import decided, headline, single
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, in_words, name_of, shown_interval, shown_ratio, telling, why
 from primbench.results.metrics import METRICS
@@ -41,13 +43,12 @@ def document(comparison: Comparison) -> Document:
     return Document(
         rows=lambda: [row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)],
         parts=lambda: _parts(comparison),
-        value=comparison,
+        value={"headline": headline(comparison)} | asdict(comparison),
     )
 
 
 def _parts(comparison: Comparison) -> list[Table | str]:
-    end = _end([*_left_out(comparison), *comparison.notes])
-    return [*_first(comparison), *tables(comparison), end]
+    return [*_first(comparison), *tables(comparison), _end(comparison.notes)]
 
 
 def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
@@ -130,29 +131,12 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
 
 
 def _first(comparison: Comparison) -> Iterator[str]:
-    """What has to be known before any verdict."""
-    sentences = [[_single(comparison)], _mixed(comparison), [_too_busy(comparison)], [_itself(comparison)]]
+    """The answer, then what has to be known before any verdict."""
+    answer, alone = headline(comparison), single(comparison)
+    warnings = [alone] if alone != answer else []
+    sentences = [[answer, *_left_out(comparison)], warnings, _mixed(comparison), [_too_busy(comparison)]]
+    sentences.append([_itself(comparison)])
     yield from (_end(filter(None, each)) for each in sentences)
-
-
-def _decided(comparison: Comparison) -> list[tuple[ArmComparison, CaseComparison, Estimate]]:
-    """Every case that has a verdict, with the estimate that it was reached by."""
-    every = [(arm, case, case.deciding) for arm in comparison.all_arms for case in arm.cases]
-    return [(arm, case, found) for arm, case, found in every if found is not None]
-
-
-def _single(comparison: Comparison) -> str:
-    """How far apart places were seen of which one process a side cannot tell whether they are."""
-    single = [each for each in _decided(comparison) if each[2].is_single]
-    if not single:
-        return ""
-    arm, case, found = max(single, key=lambda each: abs(math.log(each[2].ratio)))
-    more = "run more pairs (--pairs 8)" if comparison.paired else "run both with --processes 8, better still as a study"
-    return (
-        f"ONE PROCESS A SIDE CANNOT TELL in {len(single)} of {len(comparison.cases)} "
-        f"cases, since processes of one place differ, too: {arm.name} took {shown_ratio(found.ratio)} times as long as "
-        f"{comparison.baseline} in {name_of(case.case)}; to know, {more}."
-    )
 
 
 def _mixed(comparison: Comparison) -> list[str]:
@@ -172,7 +156,7 @@ def _of_workers(found: Mixed) -> str:
 
 
 def _too_busy(comparison: Comparison) -> str:
-    busy = [(arm, case) for arm, case, found in _decided(comparison) if found.is_too_busy]
+    busy = [(arm, case) for arm, case, found in decided(comparison) if found.is_too_busy]
     if not busy:
         return ""
     arm, worst = max(busy, key=lambda each: min(share or 0.0 for share in each[1].waited))

@@ -1,0 +1,150 @@
+"""The answer of a comparison in one sentence, which stands before all else."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from primbench.report.verdicts import MOST_PAIRS, name_of, shown_interval, shown_ratio
+from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
+    from primbench.doctor.finding import Part
+
+LONGEST_CAUSE = 160  # characters; the notes below the table have it whole
+DOUBLE = 2.0  # from here on a ratio says more than a percentage
+OF_PARTS: dict[Part, str] = {
+    "launch": "launches",
+    "copy": "copies",
+    "kernel": "kernels",
+    "collective": "collectives",
+    "start-up": "start-up",
+}
+
+Decided = tuple["ArmComparison", "CaseComparison", "Estimate"]
+
+
+def headline(comparison: Comparison) -> str:
+    """What is slower, by how much and why; else that nothing is; and what is not told yet."""
+    compared = decided(comparison)
+    if not compared:
+        return "Nothing was compared."
+    if all(found.is_single for _, _, found in compared):
+        return single(comparison)
+    worse = [*_slower(compared), *_failing(comparison)]
+    rest = [*_faster(compared), *_undecided(compared, comparison), *_missing(comparison)]
+    sentence = "; ".join([*(worse or [_nothing_slower(compared)]), *rest])
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def single(comparison: Comparison) -> str:
+    """How far apart places were seen of which one process a side cannot tell whether they are; "" where all can."""
+    alone = [each for each in decided(comparison) if each[2].is_single]
+    if not alone:
+        return ""
+    arm, case, found = max(alone, key=lambda each: abs(math.log(each[2].ratio)))
+    more = "run more pairs (--pairs 8)" if comparison.paired else "run both with --processes 8, better still as a study"
+    return (
+        f"ONE PROCESS A SIDE CANNOT TELL in {len(alone)} of {len(comparison.cases)} "
+        f"cases, since processes of one place differ, too: {arm.name} took {shown_ratio(found.ratio)} times as long as "
+        f"{comparison.baseline} in {name_of(case.case)}; to know, {more}."
+    )
+
+
+def decided(comparison: Comparison) -> list[Decided]:
+    """Every case that has a verdict, with its arm and the estimate that it was reached by."""
+    every = [(arm, case, case.deciding) for arm in comparison.all_arms for case in arm.cases]
+    return [(arm, case, found) for arm, case, found in every if found is not None]
+
+
+def _slower(compared: Sequence[Decided]) -> Iterator[str]:
+    """A clause for each arm in which something is."""
+    for arm in dict.fromkeys(arm.name for arm, case, _ in compared if case.verdict == "slower"):
+        slower = [(case, found) for each, case, found in compared if each.name == arm and case.verdict == "slower"]
+        worst, by = max(slower, key=lambda each: each[1].ratio)
+        cause = _cause(worst)
+        what = _what([case for case, _ in slower], sum(each.name == arm for each, _, _ in compared))
+        yield f"slower in {arm}: {what} {_by(by)} in {name_of(worst.case)}{cause and f'; {cause}'}"
+
+
+def _what(cases: Sequence[CaseComparison], of: int) -> str:
+    """What moved in words, where it is known for every case; else of which primitives the cases are."""
+    parts = [part for case in cases for part in (case.explanation.parts if case.explanation else [None])]
+    known = [OF_PARTS[part] for part in parts if part in OF_PARTS]
+    words = known if len(known) == len(parts) else [case.case.primitive for case in cases]
+    what = " and ".join(dict.fromkeys(words))
+    return f"{what} in {len(cases)} of {of} cases, the most by" if len(cases) > 1 else f"{what}, by"
+
+
+def _by(found: Estimate) -> str:
+    """How much longer it takes: "12.0% [9.0, 15.0]", or of a multiple "2.10 [1.90, 2.30] times as long"."""
+    low, high = found.interval or (found.ratio, found.ratio)
+    if found.ratio >= DOUBLE:
+        return f"a factor of {shown_ratio(found.ratio)} {shown_interval((low, high))}"
+    ends = (format_percent(end - 1).removesuffix("%") for end in (low, high))
+    return f"{format_percent(found.ratio - 1)} [{', '.join(ends)}]"
+
+
+def _cause(case: CaseComparison) -> str:
+    causes = case.explanation.causes if case.explanation else []
+    if not causes:
+        return ""
+    shown = causes[0] if len(causes[0]) <= LONGEST_CAUSE else f"{causes[0][:LONGEST_CAUSE].rpartition(' ')[0]} [...]"
+    return f"likely {shown}"
+
+
+def _failing(comparison: Comparison) -> Iterator[str]:
+    """A clause for each place that fails more often than the other one."""
+    cases = comparison.cases
+    for place in dict.fromkeys(case.fails_more for case in cases if case.fails_more):
+        count = sum(case.fails_more == place for case in cases)
+        yield f"fails more often in {place}: {count} of {_cases(len(cases))}"
+
+
+def _nothing_slower(compared: Sequence[Decided]) -> str:
+    if all(case.verdict == "inconclusive" for _, case, _ in compared):
+        return "nothing is told yet"
+    is_whole = not any(case.verdict == "inconclusive" for _, case, _ in compared)
+    return f"nothing is slower, in {_cases(len(compared))}" if is_whole else "nothing is slower"
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'s' * (count != 1)}"
+
+
+def _faster(compared: Sequence[Decided]) -> Iterator[str]:
+    count = sum(case.verdict == "faster" for _, case, _ in compared)
+    if count:
+        yield f"{count} of {_cases(len(compared))} faster"
+
+
+def _undecided(compared: Sequence[Decided], comparison: Comparison) -> Iterator[str]:
+    undecided = [each for each in compared if each[1].verdict == "inconclusive" and not each[1].fails_more]
+    if undecided:
+        yield f"{len(undecided)} of {_cases(len(compared))} undecided{_what_would_tell(undecided, comparison)}"
+
+
+def _what_would_tell(undecided: Sequence[Decided], comparison: Comparison) -> str:
+    """About how many more pairs, counted from those that were run; else what keeps all of them open, if it is one."""
+    needed = [
+        found.pairs_needed - max(each.pairs for each in arm.estimates)
+        for arm, _, found in undecided
+        if found.pairs_needed is not None
+    ]
+    if not needed:
+        reasons = {found.reason for _, _, found in undecided}
+        return f": {reason}" if len(reasons) == 1 and (reason := reasons.pop()) else ""
+    most, of_them = max(1, *needed), f" {len(needed)} of them" if len(needed) < len(undecided) else ""
+    more = f"about {most}" if most <= MOST_PAIRS else f"more than {MOST_PAIRS}"
+    what = "pairs" if comparison.paired else "processes a side"
+    return f", {more} more {what} would tell{of_them}"
+
+
+def _missing(comparison: Comparison) -> Iterator[str]:
+    """The arms of which nothing was compared."""
+    missing = [arm.name for arm in comparison.all_arms if arm.cases and not arm.is_compared]
+    if missing:
+        yield f"{', '.join(missing)} not compared"

@@ -1,0 +1,120 @@
+"""The answer of a comparison in one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation
+from primbench.compare.judgement import SINGLE, TOO_BUSY, decided
+from primbench.registry import build
+from primbench.report import comparison as report
+from primbench.report.headline import headline
+from primbench.report.written import known
+from primbench.spec.case import Case
+
+SLOWER = Estimate(
+    metric="batch_s", primary=True, judges=True, pairs=8, baseline_s=1e-3, arm_s=1.12e-3, ratio=1.12,
+    interval=(1.09, 1.15), interval90=(1.095, 1.145), margin=0.01, q=0.001, outcome="slower",
+)  # fmt: skip
+FASTER = replace(SLOWER, ratio=0.9, interval=(0.88, 0.92), outcome="faster")
+EQUIVALENT = replace(SLOWER, ratio=1.0, interval=(0.997, 1.003), is_equivalent=True, outcome="equivalent")
+OPEN = replace(SLOWER, ratio=1.01, interval=(0.98, 1.04), outcome="inconclusive", pairs_needed=22)
+CAUSES = ["the CPU quota", "another GPU"]
+LAUNCHES = Explanation(parts=["launch"], evidence=[], causes=CAUSES)
+
+
+def case(estimate: Estimate | None, k: int = 16, **changes: Any) -> CaseComparison:
+    parameters = build("gemm", {"m": 64, "n": 32, "k": k}).parameters()
+    of = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu")
+    return decided(CaseComparison(case=of, estimates=[estimate] if estimate else [], **changes))
+
+
+def arm(*cases: CaseComparison, name: str = "podman") -> ArmComparison:
+    return ArmComparison(name=name, arm=None, effect=None, differences={}, mean=None, cases=list(cases))
+
+
+def comparison(*cases: CaseComparison, arms: list[ArmComparison] | None = None) -> Comparison:
+    return Comparison(baseline="host", paired=True, arms=arms or [arm(*cases)])
+
+
+def answer(*cases: CaseComparison, arms: list[ArmComparison] | None = None) -> str:
+    return headline(comparison(*cases, arms=arms))
+
+
+NAME = "gemm m=64 n=32 k=16 float32 on numpy cpu"
+
+
+def test_what_is_slower_by_how_much_and_why() -> None:
+    slower = case(SLOWER, explanation=LAUNCHES)
+    assert f"Slower in podman: launches, by 12.0% [9.0, 15.0] in {NAME}; likely the CPU quota." == answer(slower)
+    assert f"Slower in podman: gemm, by 12.0% [9.0, 15.0] in {NAME}." == answer(case(SLOWER))
+    twice = replace(SLOWER, ratio=4.9, interval=(4.5, 5.25))
+    assert f"Slower in podman: gemm, by a factor of 4.900 [4.500, 5.250] in {NAME}." == answer(case(twice))
+
+
+def test_of_several_the_worst_is_named_and_each_arm_has_a_clause() -> None:
+    worst = replace(SLOWER, ratio=1.2, interval=(1.1, 1.3))
+    kernels = replace(LAUNCHES, parts=["kernel"], causes=[])
+    cases = [case(SLOWER, 17, explanation=LAUNCHES), case(worst, explanation=kernels), case(EQUIVALENT, 18)]
+    podman = f"lower in podman: launches and kernels in 2 of 3 cases, the most by 20.0% [10.0, 30.0] in {NAME}"
+    assert f"S{podman}." == answer(*cases)
+    docker = f"Slower in docker: gemm, by 12.0% [9.0, 15.0] in {NAME}"
+    assert f"{docker}; s{podman}." == answer(arms=[arm(case(SLOWER), name="docker"), arm(*cases)])
+
+
+def test_a_cause_as_long_as_a_paragraph_is_cut() -> None:
+    causes = [f"other libraries: {'a b ' * 100}"]
+    found = answer(case(SLOWER, explanation=replace(LAUNCHES, causes=causes)))
+    assert found.endswith((" a [...].", " b [...]."))
+    assert len(found) < 300
+
+
+@pytest.mark.parametrize(
+    ("cases", "words"),
+    [
+        ([case(EQUIVALENT)], "Nothing is slower, in 1 case."),
+        ([case(EQUIVALENT), case(OPEN)], "Nothing is slower; 1 of 2 cases undecided, about 14 more pairs would tell."),
+        (
+            [case(EQUIVALENT), case(replace(OPEN, pairs_needed=300))],
+            "Nothing is slower; 1 of 2 cases undecided, more than 200 more pairs would tell.",
+        ),
+        (
+            [case(FASTER), case(OPEN), case(replace(OPEN, pairs_needed=None))],
+            "Nothing is slower; 1 of 3 cases faster; 2 of 3 cases undecided, about 14 more pairs would tell 1 of them.",
+        ),
+        ([case(OPEN)], "Nothing is told yet; 1 of 1 case undecided, about 14 more pairs would tell."),
+        (
+            [case(EQUIVALENT), case(replace(OPEN, pairs_needed=None, is_too_busy=True, reason=TOO_BUSY))],
+            "Nothing is slower; 1 of 2 cases undecided: too busy to tell.",
+        ),
+        ([case(EQUIVALENT, fails_more="podman")], "Fails more often in podman: 1 of 1 case."),
+        ([case(None, reason="died")], "Nothing was compared."),
+        ([], "Nothing was compared."),
+    ],
+)
+def test_where_nothing_is_slower(cases: list[CaseComparison], words: str) -> None:
+    assert words == answer(*cases)
+
+
+def test_an_arm_that_could_not_run_is_named() -> None:
+    gone = arm(case(None, reason="runc skipped: not installed"), name="runc")
+    assert "Nothing is slower, in 1 case; runc not compared." == answer(arms=[arm(case(EQUIVALENT)), gone])
+
+
+def test_one_process_a_side_is_the_answer() -> None:
+    found = comparison(case(replace(OPEN, interval=None, interval90=None, pairs_needed=None, reason=SINGLE)))
+    assert headline(found).startswith("ONE PROCESS A SIDE CANNOT TELL in 1 of 1 cases, ")
+    assert 1 == report.text(found).count("ONE PROCESS")
+
+
+def test_it_stands_first_in_every_format_that_is_read() -> None:
+    found = comparison(case(EQUIVALENT))
+    for written in (report.text(found), known()["markdown"].write(report.document(found))):
+        assert "Nothing is slower, in 1 case." == written.splitlines()[0]
+    document = json.loads(known()["json"].write(report.document(found)))
+    assert ["headline", "baseline"] == list(document)[:2]
+    assert "Nothing is slower, in 1 case." == document["headline"]
