@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import itertools
 import os
 import sys
@@ -114,7 +113,9 @@ def threads() -> dict[str, int]:
 
 def missing(name: str) -> str | None:
     """None if the backend's modules are installed, else which is not and what to install. Imports none of them."""
-    absent = [needed for needed in modules_of(name) if importlib.util.find_spec(needed) is None]
+    from importlib.util import find_spec  # takes as long to import as this module
+
+    absent = [needed for needed in modules_of(name) if find_spec(needed) is None]
     return f"module {absent[0]!r} is not installed: {_module(name).INSTALL}" if absent else None
 
 

@@ -8,7 +8,6 @@ import click
 
 from primbench import units
 from primbench.errors import InvalidRequest
-from primbench.system.files import parse_cpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,10 +53,17 @@ def numa_node(text: str) -> int | str | None:
     return int(text)
 
 
+def cpus(text: str) -> tuple[int, ...]:
+    """CPUs, in the kernel's list format."""
+    from primbench.system.files import parse_cpu_list  # which --help does without
+
+    return parse_cpu_list(text)
+
+
 def numa_nodes(text: str) -> tuple[int, ...]:
     """Memory nodes, in the kernel's list format."""
     try:
-        return parse_cpu_list(text)
+        return cpus(text)
     except InvalidRequest:
         raise InvalidRequest(f"{text!r} is no list of memory nodes: numbers and ranges, as in 0 or 0-1,8") from None
 
@@ -85,7 +91,7 @@ TIMEOUT = parsed("duration", timeout)
 PERCENT = parsed("percent", units.parse_fraction)
 
 
-CPUS = parsed("list", parse_cpu_list)
+CPUS = parsed("list", cpus)
 
 
 NODES = parsed("list", numa_nodes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from primbench.problem.fields import checked
@@ -23,8 +22,7 @@ Work = Literal["kernel", "copy", "collective", "launch"]
 """What a call spends its time on."""
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """What a right output looks like, for all of it or for a sample.
 
     index: selects the compared part of the output (``...`` for all of it).

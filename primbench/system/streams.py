@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import select
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +41,8 @@ class _Output(io.FileIO):
         """Raises OutputError where it cannot be written, and BrokenPipeError where nobody reads it."""
         try:
             while (taken := super().write(data)) is None:  # a pipe that somebody set to be non-blocking is full
+                import select
+
                 select.select([], [self], [])
         except OSError as error:
             _lose(self)  # what is buffered would fail once more when the process ends

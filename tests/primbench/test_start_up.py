@@ -38,7 +38,10 @@ def test_light_commands_import_no_framework_and_no_table(arguments: str) -> None
     assert set() == found & HEAVY
 
 
-ONLY_MEASURED = {"msgspec", "ctypes", "logging", "primbench.cuda", "primbench.workers", "importlib.metadata"}
+ONLY_MEASURED = {
+    "msgspec", "ctypes", "logging", "select", "primbench.cuda", "primbench.workers", "primbench.system.files",
+    "importlib.metadata",
+}  # fmt: skip
 OF_A_PRIMITIVE = {"dataclasses", "primbench.problem", "primbench.units"}
 
 
