@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench import backends, units
+from primbench.cli.option_types import CPUS, DURATION, FILE, LABEL, NODE, NODES, PERCENT, TIMEOUT, parsed
 from primbench.errors import BackendUnavailable, InvalidField, PlacementError
 from primbench.report import written
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
     from primbench.spec.method import Method
     from primbench.spec.placement import Placement
-from primbench.cli.option_types import CPUS, DURATION, FILE, LABEL, NODE, NODES, PERCENT, TIMEOUT, parsed
 
 VERSUS_PAIRS = 5
-
-
 MOST_PROCESSES = 1000  # every case of every process is listed before the first one runs
 
 
