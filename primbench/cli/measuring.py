@@ -202,6 +202,8 @@ def writing(output: str | None, begun: Begun | None, first: Header) -> Iterator[
     elif output is None:
         yield None
     else:
+        if os.path.isdir(output):
+            raise FileError(f"{output}: is a folder")
         if os.path.lexists(output):
             raise FileError(f"{output}: exists; add to it with --resume {output}, or name another file")
         with closing(Writer(output, first)) as writer:

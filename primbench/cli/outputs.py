@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from primbench.cli.echo import say
 from primbench.cli.options import as_options, option_of
 from primbench.errors import InvalidRequest, OutputError
 from primbench.report import export, table, written
+from primbench.report.plain import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,13 +37,21 @@ def check_outputs(values: Mapping[str, Any]) -> None:
 def check_files(written: Iterable[str | None], others: Iterable[str | None] = ()) -> None:
     """The same of any files. others: those that are read, or written by somebody else; None is not asked for."""
     exports = [path for path in written if path is not None]
-    uses = Counter(os.path.realpath(path) for path in [*exports, *others] if path is not None)
+    uses = Counter(_whole(path) for path in [*exports, *others] if path is not None)
     for path in exports:
-        if uses[os.path.realpath(path)] > 1:
+        if uses[_whole(path)] > 1:
             raise InvalidRequest(f"{'stdout' if path == '-' else path}: asked to hold two things, and holds one")
         reason = None if path == "-" else _unwritable(Path(path))
         if reason is not None:
             raise InvalidRequest(f"{path}: {reason}")
+
+
+def _whole(path: str) -> str:
+    """The path from the root, links followed."""
+    try:
+        return os.path.realpath(path)
+    except FileNotFoundError:
+        raise InvalidRequest(f"{path}: the folder that this was started in is not there any more") from None
 
 
 def _unwritable(path: Path) -> str | None:
@@ -61,9 +71,12 @@ def say_unknown(*files: Results) -> None:
     unknown = {record.case.primitive for results in files for record in results.records} - summaries().keys()
     if unknown:
         named = dict.fromkeys(path for results in files for path in _kernels(results.header.command))
+        options = " ".join(f"--kernels {shlex.quote(path)}" for path in named or ("FILE.py",))
         say(
-            f"{', '.join(sorted(unknown))}: no primitive here, so without columns and margins of its own: "
-            f"primbench {' '.join(f'--kernels {path}' for path in named or ('FILE.py',))} has them",
+            printable(
+                f"{', '.join(sorted(unknown))}: no primitive here, so without columns and margins of its own: "
+                f"primbench {options} has them"
+            ),
             err=True,
         )
 

@@ -64,6 +64,7 @@ REFUSED = [
     (["-o", "one", "--json", "one"], "one: asked to hold two things, and holds one"),
     (["--csv", "missing/x.csv"], "missing/x.csv: there is no folder missing"),
     (["--markdown", "."], ".: is a folder"),
+    (["-o", "."], ".: is a folder"),
     (["-o", "missing/x.jsonl"], "missing/x.jsonl: No such file or directory"),
     (["--resume", "missing.jsonl"], "missing.jsonl: No such file or directory"),
     (["-o", "one", "--resume", "two"], "--output and --resume: one file, --resume goes on writing to it"),
@@ -82,6 +83,16 @@ def test_output_that_cannot_be_written_is_refused_and_nothing_is_made(
     monkeypatch.chdir(tmp_path)
     assert reason == refusal(*DRY, *arguments)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_in_a_folder_that_is_gone_no_file_can_be_named(
+    refusal: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "x.csv: the folder that this was started in is not there any more" == refusal(*DRY, "--csv", "x.csv")
 
 
 def test_file_without_write_permission_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:

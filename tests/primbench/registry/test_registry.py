@@ -80,6 +80,16 @@ def test_a_file_is_measured_in_a_worker_checked_and_recorded(file: Path, tmp_pat
     assert ["", *[f"{hint}{file} has them\n"] * 2] == [known.stderr, shown.stderr, compared.stderr]
 
 
+def test_what_a_results_file_names_is_one_line_that_a_shell_may_be_given(file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    primbench("--kernels", file, "halve", "-n", "100", *QUICK, "-q", "-o", output)
+    header, *lines = output.read_text().replace('"primitive":"halve"', r'"primitive":"half\nno \u001b[1m"').splitlines()
+    output.write_text("\n".join([header.replace(str(file), "a; reboot"), *lines, ""]))
+    (hint,) = primbench("show", output).stderr.splitlines()
+    assert hint.startswith(r"half\x0ano \x1b[1m: no primitive here")
+    assert hint.endswith("primbench --kernels 'a; reboot' has them")
+
+
 def test_a_file_is_in_list_help_and_completion(file: Path) -> None:
     assert "halve        y[n] = x[n] / 2. On numpy." in primbench("--kernels", file, "list", "primitives").stdout
     for arguments in (("--kernels", file, "--help"), ("--help", "--kernels", file)):
