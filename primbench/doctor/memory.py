@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
+from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 RANK = 5
 
 ENOUGH_SHM_BYTES = 2**30  # NCCL user guide, "Troubleshooting", "Docker": --shm-size=1g
-DEFAULT_SHM_BYTES = 64 * 2**20  # Docker's, where nothing is asked for; Podman's is a little less
 ENOUGH_MEMLOCK_BYTES = 2**30
 
 
@@ -122,7 +122,7 @@ def shared_memory(place: Place) -> Iterator[Finding]:
     yield from unseen("shared-memory", limits, "shm_bytes")
     size = limits.shm_bytes
     several = len(place.gpus) > 1
-    if size is None or size >= ENOUGH_SHM_BYTES or (size > DEFAULT_SHM_BYTES and not several):
+    if size is None or size >= ENOUGH_SHM_BYTES or (size > DOCKER_SHM_BYTES and not several):
         return
     free = limits.shm_free_bytes
     yield Finding(

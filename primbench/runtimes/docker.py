@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
-from primbench.runtimes.invocation import Invocation, answer, cdi_names_gpus
-from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
+from primbench.runtimes.invocation import Invocation, answer
+from primbench.runtimes.runtime import DOCKER_SHM_BYTES, Engine, Runtime, Signs, no_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ def found() -> tuple[str | None, str]:
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     name = engine.new_name()
-    rest = engine.container(arm, folder, private_network="bridge")
+    rest = engine.container(arm, folder, private_network="bridge", gpus=gpus, undescribed_gpus=["--gpus=all"])
     before, after, image = [], [engine.remove("docker", name)], arm.image
     if arm.on_host_root:
         image = f"{name}:skeleton"
@@ -33,9 +33,6 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
             tar.add(make_skeleton(folder), arcname=".")
         before.append(["docker", "import", str(archive), image])
         after.append(["docker", "rmi", "--force", image])
-        rest += engine.binds(arm, folder) + (engine.devices() if gpus else [])
-    elif gpus:
-        rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else ["--gpus=all"]
     assert image is not None
     return Invocation(
         before=[*before, engine.create("docker", name, rest, [image], command)],
@@ -64,5 +61,5 @@ RUNTIME = Runtime(
     ),
     gpus=engine.TOOLKIT,
     builder=engine.builder("docker"),
-    engine=Engine(runners=("runc", "crun"), shm_bytes=64 * 2**20),
+    engine=Engine(runners=("runc", "crun"), shm_bytes=DOCKER_SHM_BYTES),
 )

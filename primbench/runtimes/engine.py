@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.images.builder import Builder, Request, arguments
-from primbench.runtimes.invocation import answer, env_options, gpu_files, options, variables
+from primbench.runtimes.invocation import answer, cdi_names_gpus, env_options, gpu_files, options, variables
 from primbench.runtimes.runtime import Refusal
 from primbench.system.files import format_cpu_list
 
@@ -42,8 +42,13 @@ def new_name() -> str:
     return f"primbench-{secrets.token_hex(6)}"
 
 
-def container(arm: Arm, folder: Path, *, private_network: str) -> list[str]:
-    """The options that limit and confine a container."""
+def container(
+    arm: Arm, folder: Path, *, private_network: str, gpus: bool, undescribed_gpus: Sequence[str]
+) -> list[str]:
+    """The options that limit and confine a container, and give it files and GPUs of the machine.
+
+    undescribed_gpus: those for the GPUs of an image where no specification of the machine describes them.
+    """
     return [
         *options(
             [
@@ -60,10 +65,18 @@ def container(arm: Arm, folder: Path, *, private_network: str) -> list[str]:
             ]
         ),
         *env_options(arm, variables(arm, folder)),
+        *(_binds(arm, folder) if arm.on_host_root else ()),
+        *(_gpus(arm, undescribed_gpus) if gpus else ()),
     ]
 
 
-def binds(arm: Arm, folder: Path) -> list[str]:
+def _gpus(arm: Arm, undescribed: Sequence[str]) -> Sequence[str]:
+    if arm.on_host_root:
+        return devices()
+    return ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else undescribed
+
+
+def _binds(arm: Arm, folder: Path) -> list[str]:
     """Options that mount the host's folders for a container on the host's root.
 
     The folder is new, and an engine that sees other files than these has none of that name: as a mount, unlike a

@@ -18,6 +18,7 @@ from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
 from primbench.runtimes.invocation import PATH, Invocation, answer, gpu_files, variables, version
 from primbench.runtimes.limits import PERIOD_US
+from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.spec.arm import Arm, settings_of
 from primbench.system.capabilities import capabilities
 from primbench.system.files import format_cpu_list
@@ -31,7 +32,6 @@ FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""
 
 _MACHINE_OF_FILTERS = "x86_64"
-_SHM_BYTES = 64 * 2**20
 _CAPABILITIES = (
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW",
     "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
@@ -155,7 +155,7 @@ def _capabilities(arm: Arm) -> list[str]:
 
 
 def _mounts(arm: Arm, folder: Path) -> list[dict[str, Any]]:
-    shm = _mount("/dev/shm", "tmpfs", [*_QUIET, "mode=1777", f"size={arm.shm_bytes or _SHM_BYTES}"])
+    shm = _mount("/dev/shm", "tmpfs", [*_QUIET, "mode=1777", f"size={arm.shm_bytes or DOCKER_SHM_BYTES}"])
     if arm.ipc == "host":
         shm = _bind("/dev/shm", "rw")
     groups = _mount("/sys/fs/cgroup", "cgroup", [*_QUIET, "relatime", "ro"])

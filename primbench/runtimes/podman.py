@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
-from primbench.runtimes.invocation import Invocation, answer, cdi_names_gpus
+from primbench.runtimes.invocation import Invocation, answer
 from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
 
 if TYPE_CHECKING:
@@ -22,16 +22,10 @@ def found() -> tuple[str | None, str]:
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
-    """GPUs by a specification of their devices where there is one: what ``--gpus`` asks for, Podman 4 ignores."""
+    """GPUs that no specification describes are given file by file: what ``--gpus`` asks for, Podman 4 ignores."""
     name = engine.new_name()
-    rest = engine.container(arm, folder, private_network="private")
-    if arm.on_host_root:
-        rest += engine.binds(arm, folder) + (engine.devices() if gpus else [])
-        image = ["--rootfs", str(make_skeleton(folder))]
-    else:
-        image = [str(arm.image)]
-        if gpus:
-            rest += ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else engine.devices()
+    rest = engine.container(arm, folder, private_network="private", gpus=gpus, undescribed_gpus=engine.devices())
+    image = ["--rootfs", str(make_skeleton(folder))] if arm.on_host_root else [str(arm.image)]
     return Invocation(
         before=[engine.create("podman", name, rest, image, command)],
         worker=engine.start("podman", name),

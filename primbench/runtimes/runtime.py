@@ -60,6 +60,10 @@ class Signs(NamedTuple):
     in_pod: str | None = None
 
 
+DOCKER_SHM_BYTES = 64 * 2**20
+"""Size of /dev/shm where nothing is asked for; that of Podman is a little less."""
+
+
 class Engine(NamedTuple):
     """What has the options of `docker run`, and has its containers started by others.
 

@@ -31,8 +31,7 @@ GIB = 2**30
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that is random otherwise, and a machine on which nothing tells of GPUs."""
     monkeypatch.setattr(engine, "new_name", lambda: NAME)
-    for module in ("docker", "podman"):
-        monkeypatch.setattr(f"primbench.runtimes.{module}.cdi_names_gpus", lambda: False)
+    monkeypatch.setattr(engine, "cdi_names_gpus", lambda: False)
     monkeypatch.setattr(engine, "gpu_files", lambda: ["/dev/nvidia0", "/dev/nvidiactl"])
 
 
@@ -80,7 +79,7 @@ def test_an_engine_is_told_to_make_to_start_and_to_remove(client: str, private: 
 
 @pytest.mark.parametrize("client", ["docker", "podman"])
 def test_a_device_specification_is_preferred(client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"primbench.runtimes.{client}.cdi_names_gpus", lambda: True)
+    monkeypatch.setattr(engine, "cdi_names_gpus", lambda: True)
     (made,) = launched(f"{client}:image=x", tmp_path, gpus=True).before
     assert "--device=nvidia.com/gpu=all" in made
     assert not [word for word in made if word.startswith(("--gpus", "--device=/dev"))]
