@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+LEVEL = 0.05
+"""Of tests, unless something else is said."""
 _LARGEST_LOG = 709.0  # exp() of more is no float
 _Z95 = 1.959963984540054  # 97.5 % point of the standard normal
-_Z95_ONE_SIDED = 1.6448536269514722  # 95 % point
-_Z90_ONE_SIDED = 1.2815515655446004  # 90 % point
 
 
 def quantile(samples: Sequence[float], q: float) -> float:
@@ -95,13 +96,13 @@ class LogRatio(NamedTuple):
 
         return 2 * float(stdtr(self.freedom, -abs(self.log) / self.error))
 
-    def is_within(self, margin: float) -> bool | None:
-        """Whether the ratio is shown to lie between 1 / (1 + margin) and 1 + margin, by two one-sided tests at 5 %.
+    def is_within(self, margin: float, level: float = LEVEL) -> bool | None:
+        """Whether the ratio is shown to lie between 1 / (1 + margin) and 1 + margin, by two one-sided tests at a level.
 
-        Both reject exactly where the 90 % interval lies within: Schuirmann (1987), Journal of Pharmacokinetics and
-        Biopharmaceutics 15, 657.
+        Both reject exactly where the interval of a confidence of 1 - 2 level, 90 % unless said otherwise, lies within:
+        Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657.
         """
-        interval = self.interval(0.9)
+        interval = self.interval(1 - 2 * level)
         return None if interval is None else 1 / (1 + margin) < interval[0] and interval[1] < 1 + margin
 
     def minimum_detectable(self) -> float | None:
@@ -177,17 +178,18 @@ def paired_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.9
     return PairedRatio(found.ratio, *(found.interval(confidence) or (None, None)))
 
 
-def pairs_needed(deviation: float, margin: float, log_ratio: float = 0.0) -> int | None:
+def pairs_needed(deviation: float, margin: float, log_ratio: float = 0.0, level: float = LEVEL) -> int | None:
     """Pairs that show in four of five tries that a ratio lies within 1 / (1 + margin) and 1 + margin.
 
-    (z(0.95) + z(0.9))^2 s^2 / (ln(1 + margin) - |true|)^2: Chow, Shao & Wang, Sample Size Calculations in Clinical
+    (z(1 - level) + z(0.9))^2 s^2 / (ln(1 + margin) - |true|)^2: Chow, Shao & Wang, Sample Size Calculations in Clinical
     Research, 3.1, on equivalence; and 2 more, since few pairs know their own deviation badly.
 
     deviation: s, of the logarithms of ratios of pairs. log_ratio: the true one, as it is taken to be. None where it is
     on the margin itself, of which no number of pairs could tell the side.
     """
     room = abs(math.log1p(margin) - abs(log_ratio))
-    return math.ceil((_Z95_ONE_SIDED + _Z90_ONE_SIDED) ** 2 * (deviation / room) ** 2) + 2 if room else None
+    z = NormalDist().inv_cdf(1 - level) + NormalDist().inv_cdf(0.9)
+    return math.ceil(z**2 * (deviation / room) ** 2) + 2 if room else None
 
 
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:

@@ -112,12 +112,17 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
         first_worker=next_worker(found),
         arms={arm.name: arm for arm in study.arms},
     )
-    cases = to_run(study, found, is_settled=_is_settled, time_budget_s=values.get("time_budget"))
+    cases = to_run(
+        study,
+        found,
+        is_settled=lambda found: is_settled(_compared(study, found)),
+        time_budget_s=values.get("time_budget"),
+    )
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
     running = partial(run, admit=partial(check_build, study, found))
     with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(cases, total, session, writer=writer, found=found, values=values, run=running)
-    comparison = compare(found)
+    comparison = _compared(study, found)
     show(found, comparison, values, values.get("fail_on", "slower") if ended is None else "never")
     exit_as(ended, found.records)
     arms = [*comparison.arms, *([comparison.again] if comparison.again else [])]
@@ -125,8 +130,9 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
         sys.exit(1)
 
 
-def _is_settled(found: Results) -> bool:
-    return is_settled(compare(found))
+def _compared(study: Study, found: Results) -> Comparison:
+    """study: as it is run now, which a file that it goes on with need not say."""
+    return compare(replace(found, header=replace(found.header, study=study)))
 
 
 def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:

@@ -19,7 +19,7 @@ from primbench.results.metrics import METRICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from primbench.compare.pairing import Counted, Ratio
+    from primbench.compare.pairing import Counted, Design
     from primbench.compare.sides import Side, Values
     from primbench.stats import LogRatio
 
@@ -33,16 +33,16 @@ class _Sides:
     baseline: Side
     arm: Side
     key: bytes
-    ratio: Ratio
+    design: Design
     slowed: Slowed | None
 
 
-def compare_case(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> CaseComparison:
+def compare_case(baseline: Side, arm: Side, key: bytes, design: Design) -> CaseComparison:
     """Estimates without q, outcome and verdict: these depend on all other cases."""
     case = baseline.cases[key][0].case
     here, there = waited(baseline, key), waited(arm, key)
     is_busy = are_too_busy(here, there)
-    sides = _Sides(baseline, arm, key, ratio, slowed(baseline, arm, key, ratio))
+    sides = _Sides(baseline, arm, key, design, slowed(baseline, arm, key, design.ratio))
     estimates: list[Estimate] = []
     for metric in metrics_of(case.primitive):
         first = estimates[0].metric if estimates else metric.name
@@ -87,10 +87,10 @@ def _estimate(sides: _Sides, primitive: str, metric: str, *, first: str) -> Esti
         interval=found.ratio.interval(),
         interval90=found.ratio.interval(0.9),
         margin=margin,
-        is_equivalent=bool(found.ratio.is_within(margin)),
+        is_equivalent=bool(found.ratio.is_within(margin, sides.design.level)),
         q=found.ratio.p(),
         minimum_detectable=found.ratio.minimum_detectable(),
-        pairs_needed=_pairs_needed(found, margin),
+        pairs_needed=_pairs_needed(found, margin, sides.design.level),
         at_full_speed=found.left_out is not None,
         left_out=found.left_out,
     )
@@ -114,11 +114,11 @@ def _chosen(sides: _Sides, metric: str) -> _Chosen | None:
     where one of the places is slowed down more than the other, which may be its own doing.
     """
     everything = _of_both(sides, metric, lambda side: side.numbers)
-    found = sides.ratio(*everything)
+    found = sides.design.ratio(*everything)
     if found is None:
         return None
     quiet = _of_both(sides, metric, lambda side: side.undisturbed)
-    at_full_speed = _if_enough(sides.ratio(*quiet), found)
+    at_full_speed = _if_enough(sides.design.ratio(*quiet), found)
     if at_full_speed is None or sides.slowed is None or not sides.slowed.may_be_alike:
         return _Chosen(*everything, *found, found[1], left_out=None)
     of_all, pairs = found
@@ -130,7 +130,8 @@ def _of_both(
     sides: _Sides, metric: str, of: Callable[[Side], Mapping[bytes, Values]]
 ) -> tuple[Mapping[int, float], Mapping[int, float]]:
     """The numbers of the arm and of the baseline."""
-    return of(sides.arm).get(sides.key, {}).get(metric, {}), of(sides.baseline).get(sides.key, {}).get(metric, {})
+    of_baseline = sides.design.of_baseline(sides.baseline, sides.key, metric, of)
+    return of(sides.arm).get(sides.key, {}).get(metric, {}), of_baseline
 
 
 def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted | None:
@@ -140,7 +141,7 @@ def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted
     return at_full_speed
 
 
-def _pairs_needed(found: _Chosen, margin: float) -> int | None:
+def _pairs_needed(found: _Chosen, margin: float, level: float) -> int | None:
     """About how many pairs would show equivalence; None where no number would.
 
     Computed for a ratio of 1; where as many pairs were run already, for the ratio that was measured.
@@ -148,21 +149,23 @@ def _pairs_needed(found: _Chosen, margin: float) -> int | None:
     if found.ratio.error is None:
         return None
     deviation = found.ratio.error * math.sqrt(found.pairs)
-    needed = stats.pairs_needed(deviation, margin)
+    needed = stats.pairs_needed(deviation, margin, level=level)
     if needed is not None and needed <= found.pairs:
-        needed = stats.pairs_needed(deviation, margin, found.ratio.log)
+        needed = stats.pairs_needed(deviation, margin, found.ratio.log, level)
     if needed is None or needed <= found.pairs:
         return None
     return math.ceil(needed * found.of_pairs / found.pairs)
 
 
-def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: Ratio) -> Mean | None:
+def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], design: Design) -> Mean | None:
     """The geometric mean over the cases, process by process: the interval is over processes, not over cases."""
     timed = _timed(cases)
     if not timed:
         return None
-    of_all = _of_means(baseline, arm, [(key, replace(each, at_full_speed=False)) for key, each in timed], ratio)
-    as_judged = _if_enough(_of_means(baseline, arm, timed, ratio), of_all)
+    sides = [_Sides(baseline, arm, key, design, None) for key, _ in timed]
+    metrics = [(found.metric, found.at_full_speed) for _, found in timed]
+    of_all = _of_means(sides, [(metric, False) for metric, _ in metrics])
+    as_judged = _if_enough(_of_means(sides, metrics), of_all)
     chosen = of_all if as_judged is None else as_judged
     if chosen is None:
         return None
@@ -172,7 +175,7 @@ def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], ratio: R
         interval=log_ratio.interval(),
         cases=len(timed),
         pairs=pairs,
-        of_all_samples=as_judged is None and any(each.at_full_speed for _, each in timed),
+        of_all_samples=as_judged is None and any(at_full_speed for _, at_full_speed in metrics),
     )
 
 
@@ -182,15 +185,17 @@ def _timed(cases: Sequence[CaseComparison]) -> list[tuple[bytes, Estimate]]:
     return [(key, found) for key, found in primary if found is not None and not found.is_too_busy]
 
 
-def _of_means(baseline: Side, arm: Side, timed: Sequence[tuple[bytes, Estimate]], ratio: Ratio) -> Counted | None:
-    return ratio(_geometric_means(arm, timed), _geometric_means(baseline, timed))
-
-
-def _geometric_means(side: Side, timed: Sequence[tuple[bytes, Estimate]]) -> dict[int, float]:
-    """Process -> geometric mean of the metrics that judge the cases, for processes that ran all of them."""
-    of_case = [
-        (side.undisturbed if estimate.at_full_speed else side.numbers)[key][estimate.metric] for key, estimate in timed
+def _of_means(sides: Sequence[_Sides], metrics: Sequence[tuple[str, bool]]) -> Counted | None:
+    """metrics: of each case the one that judges it, and whether by samples at full speed."""
+    both = [
+        _of_both(each, metric, (lambda side: side.undisturbed) if at_full_speed else (lambda side: side.numbers))
+        for each, (metric, at_full_speed) in zip(sides, metrics, strict=True)
     ]
+    return sides[0].design.ratio(*map(_geometric_means, zip(*both, strict=True)))
+
+
+def _geometric_means(of_case: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Process -> geometric mean over the cases, for processes that ran all of them."""
     processes = set.intersection(*(set(each) for each in of_case))
     return {
         process: math.exp(math.fsum(math.log(each[process]) for each in of_case) / len(of_case))

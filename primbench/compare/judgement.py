@@ -24,7 +24,7 @@ _Key = tuple[int, bytes, str]
 def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[ArmComparison]:
     """The arms with outcomes and verdicts, which hold for all of them together.
 
-    again: the baseline against itself, what it differs by being the least that can be told.
+    again: the baseline against itself: where it differs for certain, that is the least that can be told.
     """
     q = _false_discovery_rates(arms)
     floors = {
@@ -85,14 +85,13 @@ def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
 def _objection(estimate: Estimate, outcome: Verdict, floor: Estimate | None) -> str | None:
     """What forbids the outcome.
 
-    Where the baseline is not shown to be equivalent to itself, only a difference is believed whose interval lies
-    outside of what it differs from itself by.
+    Where the baseline differs from itself, only a difference is believed whose interval lies outside of that.
     """
     if estimate.interval is None:
         return SINGLE
     if estimate.is_too_busy:
         return TOO_BUSY
-    if outcome == "inconclusive" or floor is None or floor.is_equivalent:
+    if outcome == "inconclusive" or floor is None or not floor.differs:
         return None
     is_difference = outcome in ("slower", "faster")
     if is_difference and floor.interval is not None and _are_apart(floor.interval, estimate.interval):

@@ -13,8 +13,8 @@ from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.estimates import compare_case, mean_of
 from primbench.compare.explain import explained
 from primbench.compare.judgement import judge
-from primbench.compare.pairing import Ratio, paired, unpaired
-from primbench.compare.sides import Side, check_same_cases, sides_of
+from primbench.compare.pairing import WHILE_LOOKING, Design, Twin, paired, unpaired
+from primbench.compare.sides import Side, check_same_cases, identity, sides_of
 from primbench.errors import InvalidField, InvalidRequest
 from primbench.results.cpu_speed import SLOWED
 from primbench.spec.study import AGAIN
@@ -33,6 +33,7 @@ CHOSEN = (
 ALL_USED = (
     "All samples are used: too few are left without these, or one of the places is slowed down more than the other"
 )
+PAIRED = Design(paired)
 UNPAIRED = (
     "two files are unpaired: what drifted between the two runs counts as a difference; "
     "`primbench study` runs places in turns"
@@ -54,7 +55,8 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
         raise InvalidField(f"baseline={baseline}: the arms are {', '.join(sides)}")
     again = sides.get(first.name + AGAIN)
     others = [side for side in sides.values() if side not in (first, again)]
-    return _compared(first, others, again, paired)
+    looked = results.header.study is not None and results.header.study.until_settled
+    return _compared(first, others, again, Design(paired, WHILE_LOOKING) if looked else PAIRED)
 
 
 def compare_files(one: Results, other: Results, names: tuple[str, str]) -> Comparison:
@@ -68,22 +70,25 @@ def compare_files(one: Results, other: Results, names: tuple[str, str]) -> Compa
         if len(sides) != 1:
             raise InvalidRequest(f"{name}: holds {len(sides)} arms, {', '.join(sides)}: compare it alone")
         found.append(dataclasses.replace(next(iter(sides.values())), name=name))
-    comparison = _compared(found[0], found[1:], None, unpaired)
+    comparison = _compared(found[0], found[1:], None, Design(unpaired))
     return replace(comparison, paired=False, notes=[*comparison.notes, UNPAIRED])
 
 
 def successive(results: Results) -> list[tuple[str, ArmComparison]]:
     """Each arm of a study against the one before it, whose name comes first; those that measured nothing left out."""
     sides = [side for side in sides_of(results).values() if any(record.status == "ok" for record in side.records)]
-    steps = [_against(before, side, paired) for before, side in pairwise(sides)]
+    steps = [_against(before, side, PAIRED) for before, side in pairwise(sides)]
     return list(zip([side.name for side in sides], judge(steps, None), strict=False))
 
 
-def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio: Ratio) -> Comparison:
+def _compared(baseline: Side, others: Sequence[Side], again: Side | None, design: Design) -> Comparison:
     every = [baseline, *others, *([again] if again else [])]
     notes = [note for side in others for note in check_same_cases(baseline, side)] + _lacks(every)
-    itself = judge([_against(baseline, again, ratio)], None)[0] if again is not None else None
-    arms = judge([_against(baseline, side, ratio) for side in others], itself)
+    itself = None
+    if again is not None:
+        (itself,) = judge([_against(baseline, again, design)], None)
+        design = dataclasses.replace(design, twin=Twin(again, _agreed(itself)))
+    arms = judge([_against(baseline, side, design) for side in others], itself)
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
     compared = [*arms, *([itself] if itself else [])]
     notes += _slowed_cpu(every, compared)
@@ -94,6 +99,13 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, ratio:
         again=itself,
         mixed=_mixed(every),
         notes=notes,
+    )
+
+
+def _agreed(itself: ArmComparison) -> frozenset[tuple[bytes, str]]:
+    """The cases and metrics in which the baseline does not differ from itself for certain."""
+    return frozenset(
+        (identity(case.case), each.metric) for case in itself.cases for each in case.estimates if not each.differs
     )
 
 
@@ -122,9 +134,9 @@ def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[st
     ]
 
 
-def _against(baseline: Side, side: Side, ratio: Ratio) -> ArmComparison:
+def _against(baseline: Side, side: Side, design: Design) -> ArmComparison:
     """One arm against the baseline: ratios alone, as verdicts depend on all arms and cases."""
-    cases = [compare_case(baseline, side, key, ratio) for key in baseline.cases if key in side.cases]
+    cases = [compare_case(baseline, side, key, design) for key in baseline.cases if key in side.cases]
     found = differences(baseline, side)
     return ArmComparison(
         name=side.name,
@@ -132,5 +144,5 @@ def _against(baseline: Side, side: Side, ratio: Ratio) -> ArmComparison:
         effect=effect_of(baseline, side, found),
         differences=found,
         cases=cases,
-        mean=mean_of(baseline, side, cases, ratio),
+        mean=mean_of(baseline, side, cases, design),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.compare.comparison import WITHIN_MARGIN
+
 if TYPE_CHECKING:
     from primbench.compare.comparison import CaseComparison, Comparison
 
@@ -12,7 +14,7 @@ SURE_ENOUGH = 0.005
 """The q at which a difference ends a study that looks at its verdicts after every pair.
 
 Simulated, 5 to 40 pairs of equal arms whose processes scatter by 2 %, margin 1 %: with verdicts as they stand at each
-look, 23 % end with a difference; with this, 5 %, as a single look has.
+look, 23 % end with a difference; with this, 5 %, as a single look has. Equivalence has ``pairing.WHILE_LOOKING``.
 """
 
 
@@ -25,6 +27,6 @@ def is_settled(comparison: Comparison) -> bool:
 def _is_settled(case: CaseComparison) -> bool:
     if case.deciding is None:
         return False
-    if case.verdict in ("slower", "faster"):
-        return case.deciding.q is not None and case.deciding.q <= SURE_ENOUGH
-    return case.verdict != "inconclusive" or (case.fails_more is not None and case.deciding.outcome != "inconclusive")
+    if case.deciding.outcome in WITHIN_MARGIN:
+        return True
+    return case.deciding.outcome != "inconclusive" and case.deciding.q is not None and case.deciding.q <= SURE_ENOUGH

@@ -170,18 +170,22 @@ def _too_busy(comparison: Comparison) -> str:
 
 def _itself(comparison: Comparison) -> str:
     """Whether what is compared can be trusted, as the baseline against itself shows; nothing where it was run once."""
-    if comparison.again is None:
-        return ""
-    primary = [(case, case.primary) for case in comparison.again.cases if case.primary]
-    unequal = [(case, found) for case, found in primary if not found.is_equivalent]
-    if not unequal:
-        return f"{comparison.baseline} against itself: equivalent in all {len(primary)} cases." if primary else ""
+    cases = comparison.again.cases if comparison.again else []
+    primary = [(case, case.primary) for case in cases if case.primary]
+    unequal = [(case, found) for case, found in primary if found.differs]
+    if unequal:
+        return _differs_from_itself(comparison.baseline, unequal, len(primary))
+    alike = sum(found.is_equivalent for _, found in primary)
+    how = f"all {alike} cases" if alike == len(primary) else f"{alike} of {len(primary)} cases and different in none"
+    return f"{comparison.baseline} against itself: equivalent in {how}; both runs are the baseline." if primary else ""
+
+
+def _differs_from_itself(baseline: str, unequal: Sequence[tuple[CaseComparison, Estimate]], cases: int) -> str:
     worst, found = max(unequal, key=lambda each: abs(each[1].ratio - 1))
     most = " ".join(filter(None, (shown_ratio(found.ratio), found.interval and shown_interval(found.interval))))
     return (
-        f"NOT VALID in {len(unequal)} of {len(primary)} cases: {comparison.baseline} is not shown to be equivalent to "
-        f"itself, by {most} in {name_of(worst.case)}. There only what lies beyond is called different: quiet the "
-        "machine, or run more pairs."
+        f"NOT VALID in {len(unequal)} of {cases} cases: {baseline} differs from itself, by {most} in "
+        f"{name_of(worst.case)}. There only what lies beyond is called different: quiet the machine, or run more pairs."
     )
 
 

@@ -16,6 +16,7 @@ from primbench.compare.comparison import ArmComparison, Comparison, Estimate
 from primbench.compare.criteria import OF_HOST, margin_of
 from primbench.compare.judgement import ITSELF, SINGLE, TOO_BUSY, judged
 from primbench.compare.pairs import compare, compare_files
+from primbench.compare.settled import is_settled
 from primbench.environment import fingerprint
 from primbench.environment.container import Runtime
 from primbench.environment.libraries import Library
@@ -308,7 +309,7 @@ def itself(ratio: float, half_width: float) -> Estimate:
         (itself(1.0, 0.003), 1.05, "slower"),
         (itself(1.05, 0.01), 1.05, "inconclusive"),  # it differs from itself by as much
         (itself(1.05, 0.01), 2.0, "slower"),
-        (itself(1.0, 0.04), 1.03, "inconclusive"),  # too noisy
+        (itself(1.0, 0.04), 1.03, "slower"),  # noisy, which the interval of what is compared has in it, too
         (itself(1.0, 0.04), 0.9, "faster"),
         (itself(1.05, 0.01), 1.0, "inconclusive"),  # equivalence is not believed, either
     ],
@@ -325,6 +326,45 @@ def test_the_baseline_run_twice_is_no_arm(made_study: MadeStudy) -> None:
     assert found.again is not None
     assert ("equivalent", "slower") == (found.again.cases[0].estimates[0].outcome, only(found).outcome)
     assert only(found).noise == found.again.cases[0].estimates[0].interval
+
+
+def test_the_baseline_and_its_twin_together_are_what_arms_are_set_against(made_study: MadeStudy) -> None:
+    timed: dict[str, list[float]] = {}
+    noisy = scattered(1.03, 0.01)
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        found = noisy(name, case, pair)
+        assert found.batch_s
+        timed.setdefault(name, []).append(found.batch_s.median_s)
+        return found
+
+    results = made_study(["host", "podman", "host (again)"], [case()], measured)
+    both = [math.sqrt(one * other) for one, other in zip(timed["host"], timed["host (again)"], strict=True)]
+    together, alone = stats.paired(timed["podman"], both), stats.paired(timed["podman"], timed["host"])
+    found = compare(results)
+    assert together.interval() == pytest.approx(only(found).interval)
+    assert together.ratio == pytest.approx(only(found).ratio)
+    mean = first(found).mean
+    assert mean is not None
+    assert together.interval() == pytest.approx(mean.interval)
+
+    def differs(name: str, case: Case, pair: int) -> Measurement:
+        return Measurement(batch_s=samples(1.1e-3 * jitter(pair) if "again" in name else timed[name][pair]))
+
+    found = compare(made_study(["host", "podman", "host (again)"], [case()], differs))
+    assert only(found).ratio == pytest.approx(alone.ratio), "it is no baseline where it differs"
+
+
+def test_a_study_that_looks_to_end_needs_more_to_be_equivalent(made_study: MadeStudy) -> None:
+    results = made_study(["host", "podman"], [case()], scattered(1.0, 0.005))
+    assert results.header.study is not None
+    study = replace(results.header.study, until_settled=True)
+    looked = replace(results, header=replace(results.header, study=study))
+    once, again = only(compare(results)), only(compare(looked))
+    assert ("equivalent", "inconclusive") == (once.outcome, again.outcome)
+    assert once.interval == again.interval
+    assert again.pairs_needed is not None
+    assert not is_settled(compare(looked))
 
 
 # --- which cases are compared

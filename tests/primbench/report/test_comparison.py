@@ -271,7 +271,7 @@ def test_the_baseline_against_itself_is_the_first_line_and_a_column() -> None:
     quiet = replace(SLOWER, noise=(0.998, 1.002))
     again = arm(compared(EQUIVALENT), name="host (again)")
     first, _, _, columns, row, *_ = lines(comparison(compared(quiet), again=again))
-    assert "host against itself: equivalent in all 1 cases." == first
+    assert "host against itself: equivalent in all 1 cases; both runs are the baseline." == first
     assert "case metric host ratio noise verdict" == columns
     assert row.endswith("1.100 [1.090, 1.110] [0.998, 1.002] slower")
 
@@ -279,7 +279,11 @@ def test_the_baseline_against_itself_is_the_first_line_and_a_column() -> None:
 def test_a_baseline_that_differs_from_itself_is_said_first() -> None:
     again = arm(compared(EQUIVALENT), compared(SLOWER), name="host (again)")
     first = lines(comparison(compared(INCONCLUSIVE), again=again))[0]
-    assert first.startswith("NOT VALID in 1 of 2 cases: host is not shown to be equivalent to itself, by 1.100 [1.090")
+    assert first.startswith("NOT VALID in 1 of 2 cases: host differs from itself, by 1.100 [1.090")
+    again = arm(compared(EQUIVALENT), compared(INCONCLUSIVE), name="host (again)")
+    first = lines(comparison(compared(INCONCLUSIVE), again=again))[0]
+    words = "equivalent in 1 of 2 cases and different in none; both runs are the baseline."
+    assert f"host against itself: {words}" == first
 
 
 def test_the_baseline_against_itself_alone_is_a_table() -> None:
