@@ -17,9 +17,10 @@ from primbench.measurement import HostReading, Measurement, Samples
 from primbench.registry import build
 from primbench.report import ablation as report
 from primbench.report.ablation import text
-from primbench.report.written import known
 from primbench.results.file import Results
 from primbench.spec.case import Case
+
+from .exports import exports_of
 
 MadeStudy = Callable[..., Results]
 ARMS = [
@@ -29,19 +30,8 @@ ARMS = [
     "runc:cpus=1.5,name=CPU quota",
 ]
 TIMES_S = {"host": 1e-3, "namespaces": 1e-3, "seccomp": 1.2e-3, "CPU quota": 1.8e-3}
+to_csv, to_markdown, to_json = exports_of(report.document)
 NOTE = "left out: overlay root: no overlay here"
-
-
-def to_csv(found: Waterfall) -> str:
-    return known()["csv"].write(report.document(found))
-
-
-def to_markdown(found: Waterfall) -> str:
-    return known()["markdown"].write(report.document(found))
-
-
-def to_json(found: Waterfall) -> str:
-    return known()["json"].write(report.document(found))
 
 
 def case(size: int) -> Case:

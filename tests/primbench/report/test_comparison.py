@@ -30,22 +30,12 @@ from primbench.registry import build
 from primbench.report import comparison as report
 from primbench.report.comparison import text
 from primbench.report.verdicts import name_of
-from primbench.report.written import known
 from primbench.spec.case import Case
 
+from .exports import exports_of
+
 HERE = fingerprint.collect(gpus=False)
-
-
-def to_csv(found: Comparison) -> str:
-    return known()["csv"].write(report.document(found))
-
-
-def to_markdown(found: Comparison) -> str:
-    return known()["markdown"].write(report.document(found))
-
-
-def to_json(found: Comparison) -> str:
-    return known()["json"].write(report.document(found))
+to_csv, to_markdown, to_json = exports_of(report.document)
 
 
 def case(primitive: str = "gemm", **parameters: Any) -> Case:

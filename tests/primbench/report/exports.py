@@ -1,0 +1,20 @@
+"""A finding in the formats that it can be written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from primbench.report.document import Document
+from primbench.report.written import known
+
+Export = Callable[[Any], str]
+
+
+def exports_of(document: Callable[[Any], Document]) -> tuple[Export, Export, Export]:
+    """``to_csv, to_markdown, to_json = exports_of(document)``: each takes what ``document()`` takes."""
+
+    def written_as(name: str) -> Export:
+        return lambda found: known()[name].write(document(found))
+
+    return written_as("csv"), written_as("markdown"), written_as("json")
