@@ -24,6 +24,7 @@ from primbench.environment.difference import Change, difference
 from primbench.environment.fingerprint import Environment, collect
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
 from primbench.problem import Problem
+from primbench.registry import named_files
 from primbench.report.environment import shown
 from primbench.results import file as results_file
 from primbench.results.file import Results
@@ -31,6 +32,7 @@ from primbench.results.record import Header, Record, Worker
 from primbench.results.writer import Writer, check_kept, header, left_to_do
 from primbench.spec.case import Case
 from primbench.spec.defaults import ALL
+from primbench.system.files import utf8
 from primbench.workers.plan import plan
 from primbench.workers.run import keep_all
 from primbench.workers.session import Session
@@ -148,7 +150,8 @@ class Begun(NamedTuple):
 def resuming(path: str | None) -> Iterator[Begun | None]:
     """The file of --resume, locked before it is read.
 
-    Raises FileError, also where another process writes to it; InvalidRequest where it was begun on another machine.
+    Raises FileError, also where another process writes to it; InvalidRequest where it was begun on another machine, or
+    with a file of --kernels that has changed since.
     """
     if path is None:
         yield None
@@ -156,6 +159,7 @@ def resuming(path: str | None) -> Iterator[Begun | None]:
     with closing(Writer(path, None)) as writer:
         held = results_file.read(path)
         _check_machine(path, held.header.environment, collect(gpus=False))
+        _check_kernels(path, held.header.kernels)
         yield Begun(writer, held)
 
 
@@ -186,6 +190,16 @@ def _check_machine(path: str, begun: Environment, now: Environment) -> None:
         raise InvalidRequest(
             f"--resume {path}: begun on another machine or kernel, or with other settings: {words}{more}; measure into "
             "a file of its own with -o, and set the two side by side by `primbench compare`"
+        )
+
+
+def _check_kernels(path: str, begun: Mapping[str, str]) -> None:
+    """begun: path -> SHA-256."""
+    changed = [name for name, sha256 in named_files().items() if begun.get(utf8(name), sha256) != sha256]
+    if changed:
+        raise InvalidRequest(
+            f"--resume {path}: --kernels {changed[0]} has changed since it was begun; measure into a file of its own "
+            "with -o"
         )
 
 

@@ -5,7 +5,7 @@ One that is compressed by xz, as the kept ones are, is read all the same.
 Schema history
 1: first version. Added since: Measurement.others, Measurement.refused_calls, Case.arm, Worker.arm, Header.study,
 Study.other_builds, Samples.loops_s, HostReading.quota_periods, HostReading.throttled_periods, HostReading.slow_cpus,
-Node.initiators, Placement.cpu_kind, Machine.cpu_kinds, Machine.last_level_caches, Arm.passed.
+Node.initiators, Placement.cpu_kind, Machine.cpu_kinds, Machine.last_level_caches, Arm.passed, Header.kernels.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="w
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
-    """The first line of a results file. The environment is that of the process the user started."""
+    """The first line of a results file. The environment is that of the process the user started.
+
+    kernels: path -> SHA-256 of the files named by ``--kernels``, which define primitives or kernels beside primbench's.
+    """
 
     schema_version: int
     command: list[str]
@@ -73,6 +76,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     labels: dict[str, str]
     environment: Environment
     study: Study | None = None
+    kernels: dict[str, str] = {}
 
 
 Line = Header | Worker | Record

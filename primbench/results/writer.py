@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from primbench.environment import fingerprint
 from primbench.errors import FileError, OutputError
+from primbench.registry import named_files
 from primbench.results.file import Results, encode
 from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worker
 from primbench.spec.confidential import HIDDEN, hidden, is_secret
@@ -126,6 +127,7 @@ def header(command: list[str], labels: Mapping[str, str]) -> Header:
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         labels={utf8(name): HIDDEN if is_secret(name) else hidden(utf8(value)) for name, value in labels.items()},
         environment=fingerprint.collect(gpus=False),
+        kernels={utf8(path): sha256 for path, sha256 in named_files().items()},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -71,6 +72,7 @@ def test_a_file_is_measured_in_a_worker_checked_and_recorded(file: Path, tmp_pat
     assert (0, "") == (found.returncode, found.stderr)
     header, _, record = map(json.loads, output.read_text().splitlines())
     assert ["--kernels", str(file), "halve"] == header["command"][1:4]
+    assert {str(file): hashlib.sha256(HALVE.encode()).hexdigest()} == header["kernels"]
     assert ("ok", True) == (record["status"], record["measurement"]["verified"])
     shown, known = primbench("show", output), primbench("--kernels", file, "show", output)
     assert (0, known.stdout) == (shown.returncode, shown.stdout), "the file alone says as much"
@@ -78,6 +80,19 @@ def test_a_file_is_measured_in_a_worker_checked_and_recorded(file: Path, tmp_pat
     assert "halve n=100" in compared.stdout
     hint = "halve: no primitive here, so without columns and margins of its own: primbench --kernels "
     assert ["", *[f"{hint}{file} has them\n"] * 2] == [known.stderr, shown.stderr, compared.stderr]
+
+
+def test_a_file_that_has_changed_does_not_go_on_with_what_it_measured_before(file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    measured = ("--kernels", file, "halve", "-n", "100", *QUICK, "-q")
+    primbench(*measured, "-o", output)
+    before = output.read_bytes()
+    assert 0 == primbench(*measured, "--resume", output).returncode
+    file.write_text(HALVE.replace("0.5", "1 / 2"))
+    found = primbench(*measured, "--resume", output)
+    assert (2, 1) == (found.returncode, found.stderr.count("\n"))
+    assert f"--resume {output}: --kernels {file} has changed since it was begun" in found.stderr
+    assert before == output.read_bytes()
 
 
 def test_what_a_results_file_names_is_one_line_that_a_shell_may_be_given(file: Path, tmp_path: Path) -> None:
