@@ -107,7 +107,7 @@ def python(tree: Path, *arguments: str, status: int = 0) -> str:
         [sys.executable, "-P", *arguments],
         cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert (status, "") == (found.returncode, found.stderr)
+    assert (status, status != 0) == (found.returncode, found.stderr != ""), found.stderr
     return found.stdout
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from primbench.cli.compare import pass_or_exit
 from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
 from primbench.cli.measuring import resuming
@@ -20,7 +21,6 @@ from primbench.cli.study import (
     resumed,
     study_options,
 )
-from primbench.compare.gate import FailOn, Gate
 from primbench.experiments import ablation
 from primbench.registry import primitives
 from primbench.system.files import attempt
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from primbench.compare.comparison import Comparison
+    from primbench.compare.gate import Gate
     from primbench.results.file import Results
     from primbench.spec.arm import Arm
     from primbench.spec.study import Study
@@ -52,14 +53,13 @@ def _gone_on_with(held: Results, values: Mapping[str, Any]) -> Study:
     return study
 
 
-def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> None:
-    """Raises OutputError as put_out() does. Exit 1 by --fail-on, for which every arm is set against the host."""
+def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
+    """Raises OutputError as put_out() does. Exits as pass_or_exit() does, for which each arm is against the host."""
     from primbench.report import ablation as words
 
     waterfall = ablation.waterfall(found, comparison)
-    publish(words.document(waterfall), lambda: words.text(waterfall), values)
-    if not Gate(fail_on).passes(comparison):
-        sys.exit(1)
+    publish(words.document(waterfall, gate), lambda: words.text(waterfall), values)
+    pass_or_exit(comparison, gate)
 
 
 def _asked(values: Mapping[str, Any]) -> Study:

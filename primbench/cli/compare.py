@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, GroupedOption, export_options
+from primbench.cli.echo import say
+from primbench.cli.option_types import FILE, PERCENT
+from primbench.cli.options import GroupedCommand, export_options, grouped
 from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.compare.gate import FailOn, Gate
 from primbench.compare.pairs import compare, compare_files
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
+from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,16 +24,39 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
 
 
-def show(comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> None:
-    """Print the comparison and write the exports, as outputs.put_out() does; exit 1 by --fail-on."""
+def show(comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
+    """Print the comparison and write the exports, as outputs.put_out() does; exit as pass_or_exit() does."""
     from primbench.report import comparison as words
 
-    publish(words.document(comparison), lambda: words.text(comparison), values)
-    if not Gate(fail_on).passes(comparison):
-        sys.exit(1)
+    publish(words.document(comparison, gate), lambda: words.text(comparison), values)
+    pass_or_exit(comparison, gate)
+
+
+def pass_or_exit(comparison: Comparison, gate: Gate) -> None:
+    """Exit 1 where the gate does not let the comparison pass, and say on stderr by which case."""
+    if gate.passes(comparison):
+        return
+    from primbench.report.checks import checks
+    from primbench.report.plain import printable
+
+    option = f"--fail-on {gate.fail_on}" if gate.above is None else f"--fail-above {format_percent(gate.above)}"
+    failed = [check for check in checks(comparison, gate) if check.state == "failed"]
+    words = [f"{each.name}, {each.group}: {each.words}" for each in failed[:1]] or ["nothing was compared"]
+    more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+    say(printable(f"Failed by {option}: {words[0]}{more}"), err=True)
+    sys.exit(1)
+
+
+def gate_of(values: Mapping[str, Any]) -> Gate:
+    """What a command's options ask for. Raises InvalidRequest where they contradict each other."""
+    fail_on, above = values.get("fail_on", "slower"), values.get("fail_above")
+    if above is not None and fail_on != "slower":
+        raise InvalidRequest(f"--fail-above and --fail-on {fail_on}: one of them")
+    return Gate(fail_on, above)
 
 
 def _compare(file: str, other: str | None, baseline: str | None, **values: Any) -> None:
+    gate = gate_of(values)
     check_outputs({**values, "file": file, "output": other})
     one = _read(file)
     if other is None:
@@ -43,7 +68,7 @@ def _compare(file: str, other: str | None, baseline: str | None, **values: Any) 
         two = _read(other)
         say_unknown(one, two)
         comparison = compare_files(one, two, (file, other))
-    show(comparison, values, values["fail_on"])
+    show(comparison, values, gate)
 
 
 def _read(file: str) -> Results:
@@ -53,16 +78,15 @@ def _read(file: str) -> Results:
     return results
 
 
-def fail_on_option() -> click.Option:
-    return GroupedOption(
-        ["--fail-on"],
-        group="Output",
-        type=click.Choice(get_args(FailOn)),
-        default="slower",
-        show_default=True,
-        help="Exit with 1 where a case is slower, different in any way, or not told, and, but for never, where it "
-        "fails on one side more often, or nothing could be told.",
-    )
+def gate_options() -> list[click.Option]:
+    """The options that say what a comparison fails by."""
+    return [
+        grouped("Output", "--fail-on", type=click.Choice(get_args(FailOn)), default="slower", show_default=True,
+                help="Exit with 1 where a case is slower, different in any way, or not told, and, but for never, where "
+                     "it fails on one side more often, or nothing could be told."),
+        grouped("Output", "--fail-above", type=PERCENT, metavar="PERCENT",
+                help="Not where a case is slower, but where the whole 95 % interval of a metric lies above this."),
+    ]  # fmt: skip
 
 
 command = GroupedCommand(
@@ -71,9 +95,9 @@ command = GroupedCommand(
     params=[
         click.Argument(["file"], type=FILE, metavar="FILE.jsonl"),
         click.Argument(["other"], type=FILE, metavar="[FILE2.jsonl]", required=False),
-        GroupedOption(["--baseline"], group="Compare", metavar="NAME",
-                      help="The arm that others are set against. Default: the study's first."),
-        fail_on_option(),
+        grouped("Compare", "--baseline", metavar="NAME",
+                help="The arm that others are set against. Default: the study's first."),
+        *gate_options(),
         *export_options(),
     ],
     help="Compare the arms of a study's file, or two results files, the first of them the baseline.\n\n"

@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.cli import compare as comparing
-from primbench.cli.compare import fail_on_option
+from primbench.cli.compare import gate_of, gate_options
 from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, MAX_TIME_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.measuring import (
@@ -38,7 +38,7 @@ from primbench.cli.options import (
 )
 from primbench.cli.outputs import check_outputs
 from primbench.compare.comparison import Comparison
-from primbench.compare.gate import FailOn
+from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
 from primbench.compare.settled import is_settled
 from primbench.errors import InvalidRequest
@@ -67,11 +67,11 @@ BEGUN_WITH = {
 """What a results file keeps, and --resume does not take anew."""
 HOST = Arm(name="host")
 
-Show = Callable[[Results, Comparison, Mapping[str, Any], FailOn], None]
+Show = Callable[[Results, Comparison, Mapping[str, Any], Gate], None]
 
 
-def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], fail_on: FailOn) -> None:
-    comparing.show(comparison, values, fail_on)
+def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
+    comparing.show(comparison, values, gate)
 
 
 def _run(suite: str | None, **values: Any) -> None:
@@ -98,10 +98,11 @@ def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
 
 
 def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show: Show = _show) -> None:
-    """Run what is left of a study, and print what it shows. show: prints it, and exits by --fail-on.
+    """Run what is left of a study, and print what it shows. show: prints it, and exits by the gate.
 
     Exit 1 on a failed case, on a verdict of --fail-on, and where nothing was compared; 130 or 143 when interrupted.
     """
+    gate = gate_of(values)
     check_outputs(values)
     first = replace(header(sys.argv, dict(values["labels"])), study=study)
     found = begun.held if begun else Results(header=first, workers=[], records=[])
@@ -123,7 +124,7 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
     with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(cases, total, session, writer=writer, found=found, values=values, run=running)
     comparison = _compared(study, found)
-    show(found, comparison, values, values.get("fail_on", "slower") if ended is None else "never")
+    show(found, comparison, values, gate if ended is None else Gate("never"))
     exit_as(ended, found.records)
     arms = [*comparison.arms, *([comparison.again] if comparison.again else [])]
     if not any(case.estimates for arm in arms for case in arm.cases):
@@ -213,7 +214,7 @@ def study_options() -> list[click.Option]:
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
                 help=f"Sizes to run: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}."),
         *_shared(),
-        fail_on_option(),
+        *gate_options(),
     ]  # fmt: skip
 
 

@@ -2,45 +2,53 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primbench.compare.comparison import DIFFERENT
 
 if TYPE_CHECKING:
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
 
 FailOn = Literal["slower", "different", "inconclusive", "never"]
+
+
+class Gated(NamedTuple):
+    """A case of an arm, and whether it passes."""
+
+    arm: ArmComparison
+    case: CaseComparison
+    passes: bool
 
 
 @dataclass(frozen=True)
 class Gate:
     """fail_on: each of its words includes those before; "never" lets everything pass.
 
-    above: a case that is slower fails only where the whole 95 % interval of one of its metrics that are slower lies
-    above 1 + this.
+    above: instead of a case that is slower, one fails of which a metric differs for certain, the whole 95 % interval of
+    its ratio lying above 1 + this.
     """
 
     fail_on: FailOn = "slower"
-    above: float = 0.0
+    above: float | None = None
 
-    def failing(self, comparison: Comparison) -> list[tuple[ArmComparison, CaseComparison]]:
-        """The cases that do not pass, with their arms.
+    def cases(self, comparison: Comparison) -> list[Gated]:
+        """Every case of all arms, and whether it passes.
 
-        All of them where no case could be told, since none was compared, or by but one process on a side, or while the
-        machine was too busy; and those that fail more often on one side.
+        None does where no case could be told, since none was compared, or by but one process on a side, or while the
+        machine was too busy; nor does one that fails more often on one side.
         """
-        if self.fail_on == "never":
-            return []
-        every = [(arm, case) for arm in comparison.all_arms for case in arm.cases]
-        if all(case.is_untellable for _, case in every):
-            return every
-        return [(arm, case) for arm, case in every if self._fails(case)]
+        untold = all(case.is_untellable for case in comparison.cases)
+        return [
+            Gated(arm, case, self.fail_on == "never" or not (untold or self._fails(case)))
+            for arm in comparison.all_arms
+            for case in arm.cases
+        ]
 
     def passes(self, comparison: Comparison) -> bool:
-        """Whether there was anything to compare, and no case fails."""
-        return self.fail_on == "never" or bool(comparison.cases and not self.failing(comparison))
+        """Whether there is anything to compare, and every case passes."""
+        cases = self.cases(comparison)
+        return self.fail_on == "never" or (bool(cases) and all(each.passes for each in cases))
 
     def _fails(self, case: CaseComparison) -> bool:
         if case.fails_more or self._is_slower(case):
@@ -50,7 +58,14 @@ class Gate:
         return case.verdict in DIFFERENT or (self.fail_on == "inconclusive" and case.verdict == "inconclusive")
 
     def _is_slower(self, case: CaseComparison) -> bool:
-        if case.verdict != "slower":
-            return False
-        lows = [each.interval[0] for each in case.estimates if each.outcome == "slower" and each.interval]
-        return max(lows, default=math.inf) > 1 + self.above
+        if self.above is None:
+            return case.verdict == "slower"
+        return any(_is_above(each, self.above) for each in case.estimates)
+
+
+def _is_above(found: Estimate, limit: float) -> bool:
+    return found.outcome in DIFFERENT and found.interval is not None and found.interval[0] > 1 + limit
+
+
+SLOWER = Gate()
+"""What stands where nothing else is asked for."""

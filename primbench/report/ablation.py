@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.compare.gate import SLOWER, Gate
 from primbench.compare.sides import identity
 from primbench.report import plain, table
+from primbench.report.checks import checks
 from primbench.report.comparison import flat
 from primbench.report.document import Document
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_interval, shown_ratio, shown_verdict, telling
+from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_estimate, shown_ratio, shown_verdict, telling
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -28,11 +30,15 @@ def text(found: Waterfall) -> str:
     return "\n".join([*(table.text(each) for each in tables(found)), *notes])
 
 
-def document(found: Waterfall) -> Document:
-    """A row an estimate, of each arm against the host, then of each against the one before it: ``baseline`` says."""
+def document(found: Waterfall, gate: Gate = SLOWER) -> Document:
+    """A row an estimate, of each arm against the host, then of each against the one before it: ``baseline`` says.
+
+    gate: what the checks pass, which are of arms against the host.
+    """
     return Document(
         rows=lambda: _flat(found),
         parts=lambda: [*tables(found), *(f"{plain.printable(note)}\n" for note in _notes(found))],
+        checks=lambda: checks(found.comparison, gate),
         value=found,
     )
 
@@ -130,9 +136,7 @@ def _same(arm: ArmComparison, case: CaseComparison) -> CaseComparison | None:
 
 
 def _ratio(found: Estimate | Mean | None) -> str:
-    if found is None:
-        return UNKNOWN
-    return f"{shown_ratio(found.ratio)} {shown_interval(found.interval)}".removesuffix(f" {UNKNOWN}")
+    return shown_estimate(found) if found else UNKNOWN
 
 
 def _bare_ratio(found: Estimate | Mean | None) -> str:

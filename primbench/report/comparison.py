@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.effects import changes_of
+from primbench.compare.gate import SLOWER, Gate
 from primbench.report import plain, table
+from primbench.report.checks import checks
 from primbench.report.document import Document
 from primbench.report.environment import shown
 from primbench.report.headline import decided, headline, single
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading, in_words, name_of, shown_interval, shown_ratio, telling, why
+from primbench.report.verdicts import (
+    UNKNOWN,
+    heading,
+    in_words,
+    name_of,
+    shown_estimate,
+    shown_interval,
+    shown_ratio,
+    telling,
+    why,
+)
 from primbench.results.metrics import METRICS
 from primbench.units import format_percent, format_time
 
@@ -33,16 +45,17 @@ def text(comparison: Comparison) -> str:
     return "\n".join(filter(None, written))
 
 
-def document(comparison: Comparison) -> Document:
+def document(comparison: Comparison, gate: Gate = SLOWER) -> Document:
     """A row an estimate: times in seconds, ratios of times.
 
     verdict, decided_by, reason: of the case, the same in all its rows. The whole has every estimate and
-    difference of the places in it.
+    difference of the places in it. gate: what its checks pass.
     """
     again = [comparison.again] if comparison.again else []
     return Document(
         rows=lambda: [row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)],
         parts=lambda: _parts(comparison),
+        checks=lambda: checks(comparison, gate),
         value={"headline": headline(comparison)} | asdict(comparison),
     )
 
@@ -122,11 +135,10 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
         yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
     for estimate, said in telling(case):
         noise = [shown_interval(estimate.noise)] if with_noise else []
-        ratio = f"{shown_ratio(estimate.ratio)} {shown_interval(estimate.interval)}".removesuffix(f" {UNKNOWN}")
         is_first = estimate is case.deciding
         words = said + (f", by {estimate.pairs} pairs" if estimate.pairs < pairs else "")
         words += " (!)" if case.reason and is_first else ""
-        cells = [heading(estimate.metric), format_time(estimate.baseline_s), ratio, *noise, words]
+        cells = [heading(estimate.metric), format_time(estimate.baseline_s), shown_estimate(estimate), *noise, words]
         yield [name if is_first else "", *cells]
 
 

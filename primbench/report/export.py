@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.report.columns import figures_beside
-from primbench.report.document import Document
+from primbench.report.document import Check, Document
 from primbench.report.table import tables
+from primbench.report.verdicts import name_of
 from primbench.results.summary import flat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.baselines.yardstick import Yardstick
+    from primbench.report.document import State
     from primbench.results.file import Results
+    from primbench.results.record import Record
     from primbench.units import TimeUnit
+
+STATES: dict[str, State] = {"ok": "passed", "failed": "failed", "skipped": "open"}
 
 
 def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Sequence[Yardstick] = ()) -> Document:
@@ -26,5 +31,15 @@ def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Se
     return Document(
         rows=lambda: [flat(record) | figures_beside(record, yardsticks) for record in records],
         parts=lambda: tables(records, results.workers, time_unit, yardsticks),
+        checks=lambda: list(map(_check, records)),
         value=results,
+    )
+
+
+def _check(record: Record) -> Check:
+    return Check(
+        group=record.case.primitive,
+        name=name_of(record.case),
+        state=STATES[record.status],
+        words=record.reason or "",
     )

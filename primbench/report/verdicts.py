@@ -9,7 +9,7 @@ from primbench.results.metrics import METRICS
 from primbench.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
-    from primbench.compare.comparison import CaseComparison, Estimate, Verdict
+    from primbench.compare.comparison import CaseComparison, Estimate, Mean, Verdict
     from primbench.spec.case import Case
 
 UNKNOWN = "-"
@@ -54,6 +54,11 @@ def shown_interval(interval: tuple[float, float] | None) -> str:
 def shown_ratio(ratio: float) -> str:
     """A ratio with three decimals; from 10 on with three significant digits."""
     return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
+
+
+def shown_estimate(found: Estimate | Mean) -> str:
+    """The ratio, with its interval where it has one."""
+    return f"{shown_ratio(found.ratio)} {shown_interval(found.interval)}".removesuffix(f" {UNKNOWN}")
 
 
 def shown_verdict(case: CaseComparison) -> str:

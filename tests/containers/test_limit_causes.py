@@ -54,7 +54,9 @@ def test_a_quota_is_slower_by_the_mean_and_a_refused_memory_policy_is_told(
     arms = ["host", in_words(runtime, "cpus=0.2", "name=quota"), in_words(runtime, "numa-node=0", "name=on node 0")]
     asked = [word for arm in arms for word in ("--arm", arm)]
     done = primbench("study", folder / "suite.toml", *asked, "--pairs", 5, *QUICK, "-o", folder / "study.jsonl")
-    assert (1, "") == (done.returncode, done.stderr), done.stdout
+    assert 1 == done.returncode, done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Failed by --fail-on slower: ")
     compared = primbench("compare", folder / "study.jsonl", "--json", folder / "compared.json")
     assert done.stdout == compared.stdout
     quota, _ = json.loads((folder / "compared.json").read_text())["arms"]

@@ -118,6 +118,52 @@ def test_one_process_a_side_does_not_pass(scale: float, invoke: Invoke, written:
     assert invoke("compare", path).stdout.startswith("ONE PROCESS A SIDE CANNOT TELL in 1 of 1 cases")
 
 
+# The whole interval of 1.1 lies above 5 %, of 1.003 above 0.1 %; that of 1.05 holds 5 %.
+ABOVE = [(1.1, 0.001, "5%", 1), (1.05, 0.001, "5%", 0), (1.1, 0.001, "15%", 0), (1.003, 0.0001, "0.1%", 1)]
+ABOVE += [(0.9, 0.001, "5%", 0), (1.0, 0.05, "0%", 0)]
+
+
+@pytest.mark.parametrize(("scale", "scatter", "limit", "code"), ABOVE)
+def test_only_what_is_certainly_above_a_limit_fails(
+    invoke: Invoke, written: Callable[..., Path], scale: float, scatter: float, limit: str, code: int
+) -> None:
+    result = invoke("compare", written(scale, scatter), "--fail-above", limit)
+    assert (code, code == 1) == (result.exit_code, "Failed by --fail-above " in result.stderr)
+
+
+def test_a_mean_above_a_limit_fails_though_the_median_is_below(
+    invoke: Invoke, made_study: MadeStudy, tmp_path: Path
+) -> None:
+    """As where a quota stops every tenth sample."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        jitter = 1 + 0.0001 * (pair % 3)
+        times = [1e-3 * jitter] * 9 + [9e-3 * jitter if arm == "podman" else 1e-3]
+        return Measurement(batch_s=Samples(samples_s=times, calls_per_sample=9, taken_by="host clock", stopped="noise"))
+
+    parameters = build("gemm", {"m": 64, "n": 64, "k": 64}).parameters()
+    case = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu")
+    path = save(made_study(["host", "podman"], [case], measured), tmp_path / "study.jsonl")
+    assert [1, 0] == [invoke("compare", path, "--fail-above", limit).exit_code for limit in ("50%", "100%")]
+
+
+def test_what_fails_is_said_in_a_line(invoke: Invoke, written: Callable[..., Path]) -> None:
+    assert "" == invoke("compare", written(1.0), "--json", "-").stderr
+    name = "gemm m=64 n=64 k=64 float32 on numpy cpu, podman against host: "
+    failed = invoke("compare", written(name="b.jsonl"), "--json", "-").stderr
+    assert failed.startswith(f"Failed by --fail-on slower: {name}slower; 1.100 [1.0")
+    assert 1 == failed.count("\n")
+    single = invoke("compare", written(1.0, pairs=1, name="c.jsonl"), "--fail-above", "5%").stderr
+    words = f"{name}inconclusive: a single process tells of no scatter; 1.001"
+    assert f"Failed by --fail-above 5.0%: {words}\n" == single
+
+
+def test_two_rules_to_fail_by_are_refused(refusal: Refusal, written: Callable[..., Path]) -> None:
+    found = refusal("compare", written(), "--fail-above", "5%", "--fail-on", "never")
+    assert "--fail-above and --fail-on never: one of them" == found
+    assert "percentage '5'" in refusal("compare", written(name="b.jsonl"), "--fail-above", "5")
+
+
 def test_the_table_is_printed_and_the_baseline_is_chosen(invoke: Invoke, written: Callable[..., Path]) -> None:
     assert "podman against host" in invoke("compare", written()).stdout
     other = invoke("compare", written(name="again.jsonl"), "--baseline", "podman")
@@ -177,5 +223,8 @@ def test_as_a_program(written: Callable[..., Path], tmp_path: Path) -> None:
     """In the installed package, which imports what this process has imported already."""
     arguments = [sys.executable, "-P", "-m", "primbench", "compare", str(written())]
     result = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (1, "") == (result.returncode, result.stderr)
+    assert 1 == result.returncode
+    assert result.stderr.startswith(
+        "Failed by --fail-on slower: gemm m=64 n=64 k=64 float32 on numpy cpu, podman against"
+    )
     assert "1.100" in result.stdout

@@ -70,6 +70,8 @@ COMMANDS: dict[str, Callable[[Path, Path], tuple[object, ...]]] = {
     "compare": lambda hostile, other: ("compare", hostile, twin(hostile)),
     "compare --markdown": lambda hostile, other: ("compare", hostile, twin(hostile), "--markdown", "-"),
     "compare --csv": lambda hostile, other: ("compare", hostile, twin(hostile), "--csv", "-"),
+    "compare --junit": lambda hostile, other: ("compare", hostile, twin(hostile), "--junit", "-"),
+    "compare --github": lambda hostile, other: ("compare", hostile, twin(hostile), "--github", "-"),
     "compare --json": lambda hostile, other: ("compare", hostile, twin(hostile), "--json", "-"),
     "env diff": lambda hostile, other: ("env", "diff", hostile, other),
     "env diff --json": lambda hostile, other: ("env", "diff", hostile, other, "--json", "-"),
@@ -90,7 +92,7 @@ def test_no_word_of_a_file_steers_a_terminal(
     if not command.endswith(("csv", "json")):
         assert not any(line.startswith("# fake row") for line in shown.splitlines()), shown
     if command.endswith("markdown"):
-        assert "<b>" not in shown.replace(r"\<b\>", "")
+        assert "<b>" not in result.stdout.replace(r"\<b\>", "")
     if command.endswith("csv"):
         cells = [cell for row in csv.reader(io.StringIO(result.stdout)) for cell in row]
         assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]

@@ -375,7 +375,8 @@ def test_a_backend_that_images_alone_may_have_is_asked_for_there(
     asked = ("--backend", "cupy", "--device", "cpu", "--pairs", 1, *(each for arm in arms for each in ("--arm", arm)))
     result = invoke("study", suite, *asked, "--arm", "host", "--self", *QUICK, "-o", path)
     assert 1 == result.exit_code
-    first, *others = result.stderr.splitlines()
+    first, *others, last = result.stderr.splitlines()
+    assert last.startswith("Failed by --fail-on slower: ")
     assert first.endswith(": host is left out, and podman:image=a is what others are compared with")
     assert {f"{arm} runs nothing with cupy on cpu" for arm in (*arms, arms[0] + AGAIN)} == {
         line.split(": ")[0] for line in others

@@ -1,0 +1,33 @@
+"""Annotations, as GitHub shows them beside a run when they stand in the log of one of its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from primbench.report.document import Document
+
+RANK = 50
+WRITES = "GitHub annotations, an error a failed case"
+
+LEVELS = {"failed": "error", "open": "warning"}
+
+
+def write(document: Document) -> str:
+    """Errors first: GitHub shows ten of a step. What passes has none."""
+    told = sorted((check for check in document.checks() if check.state in LEVELS), key=lambda check: check.state)
+    return "".join(
+        f"::{LEVELS[check.state]} title={_property(f'{check.group}: {check.name}')}::{_text(check.words)}\n"
+        for check in told
+    )
+
+
+def _text(words: str) -> str:
+    """On one line, a percent sign escaped."""
+    from primbench.report.plain import printable
+
+    return printable(words).replace("%", "%25")
+
+
+def _property(words: str) -> str:
+    return _text(words).replace(":", "%3A").replace(",", "%2C")
