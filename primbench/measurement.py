@@ -135,7 +135,7 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
     def share(self, waited_s: float | None) -> float | None:
-        """Of the duration, which pressure exceeds: the kernel adds it up every 2 s, with some of the time before.
+        """Share of the duration, at most 1: pressure can exceed it, as the kernel adds that up every 2 s.
 
         None where it is unknown, or the clock saw no time pass.
         """

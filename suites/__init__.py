@@ -157,7 +157,7 @@ def _kept(suite: Suite, only: Sequence[str], set_name: str | None) -> list[Row]:
 
 
 def _sets(suite: Suite) -> str:
-    """In words: those that there are of each primitive."""
+    """The sets of each primitive, in words."""
     sets: dict[str, dict[str, None]] = {}
     for row in suite.rows:
         name = row.labels.get("set")

@@ -23,7 +23,7 @@ OF_GPU = (COPY, LAUNCH)
 
 
 def of_memory(device: str, size_bytes: int, node: int) -> Iterator[Problem]:
-    """Those that use the memory of a node; -1 leaves the node to the thread that touches it first."""
+    """Problems that use the memory of a node; -1 leaves the node to the thread that touches it first."""
     if device == "cpu":
         yield build(COPY, {"bytes": size_bytes, "direction": HOST_COPY, "src_node": node, "dst_node": node})
         yield build(CHASE, {"bytes": size_bytes, "node": node})

@@ -129,7 +129,7 @@ def _check_labels(where: str, entry: Mapping[str, Any]) -> None:
 
 
 def _values(where: str, field: str, said: Any) -> list[Value]:
-    """Of a field: one or several."""
+    """The values of a field, which may be given as one or as a list."""
     values = said if isinstance(said, list) else [said]
     if not all(_is_value(value) for value in values):
         raise FileError(f"{where}: {cut(repr(field))} is not a number of 64 bits, a string, true or false")

@@ -128,7 +128,7 @@ def open_made(process: object, number: object, length_bytes: int) -> int:
 
 
 def _open_named(named: int, length_bytes: int) -> int | None:
-    """None unless it is a file of this user in memory, of our name, that length, and seals that keep the length."""
+    """The file, opened; None unless it is in memory, this user's, of our name, that length, and sealed to keep it."""
     mine, found = f"/proc/self/fd/{named}", os.fstat(named)
     is_made = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_size == length_bytes
     if not is_made or os.readlink(mine) != f"/memfd:{_NAME} (deleted)":

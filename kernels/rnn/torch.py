@@ -175,7 +175,7 @@ class Chain(NamedTuple):
 
 
 def _vanilla(torch: Any, chain: Chain, order: int) -> Callable[[], None]:
-    """In place in y: adding the product to what is there saves the copy that a separate addend would cost."""
+    """All steps of vanilla cells, in place in y: adding the product to what is there saves a copy."""
     x, y, w_x, w_h = chain.x.flatten(0, 1), chain.y.flatten(0, 1), chain.w_ih.T, chain.w_hh.T
     bias, states = chain.b_ih + chain.b_hh, chain.y.unbind()[::order]
 
@@ -189,7 +189,7 @@ def _vanilla(torch: Any, chain: Chain, order: int) -> Callable[[], None]:
 
 
 def _gated(torch: Any, chain: Chain, order: int) -> Callable[[], None]:
-    """By the kernel that torch.nn.LSTMCell and GRUCell end in. It allocates its state: the stack at the end copies."""
+    """All steps, by the kernel of torch.nn.LSTMCell or GRUCell; it allocates its state: the stack at the end copies."""
     _, y, h0, c0, _, w_hh, *biases = chain
     x, w_x, w_h, is_lstm = chain.x.flatten(0, 1), chain.w_ih.T, w_hh.T, c0 is not None
     aten = torch.ops.aten

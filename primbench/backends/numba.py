@@ -70,7 +70,7 @@ class NumbaCuda:
         return cuda.device_array(shape, numpy_dtype(dtype), stream=self.stream)
 
     def poison(self, array: Any) -> None:
-        """By the driver's memset: Numba's own fill would compile a kernel for every dtype and rank."""
+        """Fill by the driver's memset: Numba's own would compile a kernel for every dtype and number of dimensions."""
         import ctypes
 
         from primbench.cuda import driver

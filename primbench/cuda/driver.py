@@ -144,7 +144,7 @@ def capture(stream: int, enqueue: Callable[[], None]) -> Graph:
 
 @contextmanager
 def captured(stream: int, enqueue: Callable[[], None]) -> Iterator[c_void_p]:
-    """As capture(), but the graph itself, not yet instantiated; it is destroyed at the end."""
+    """The graph that capture() would instantiate; it is destroyed at the end."""
     handle, graph = c_void_p(stream), c_void_p()
     call("cuStreamBeginCapture_v2", handle, c_int(_CAPTURE_THREAD_LOCAL))
     try:

@@ -204,7 +204,7 @@ def _joined(address: tuple[str, int], secret: bytes, rank: int, number: int) -> 
 
 
 def _read_line(connection: socket.socket, deadline: float) -> bytes:
-    """Not a byte more, as what follows is another's to read. Raises OSError, which a TimeoutError is, and EOFError."""
+    """A line and not a byte more: others read what follows. Raises OSError, TimeoutError among them, and EOFError."""
     line = b""
     while not line.endswith(b"\n"):
         connection.settimeout(max(1e-3, deadline - time.monotonic()))

@@ -51,7 +51,8 @@ class World:
 
 
 def world(variables: Mapping[str, str] = os.environ) -> World | None:
-    """None where this process was started alone. Raises InvalidRequest where the others could not be found."""
+    """The ranks that a launcher started with this one; None for a process alone. Raises InvalidRequest where they
+    could not be found."""
     for launcher, (rank, size, local_rank, local_size) in _NAMES.items():
         if rank in variables and _number(variables, size, 1) > 1:
             secret = "\n".join(variables.get(name, "") for name in _SHARED).encode()

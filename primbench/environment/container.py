@@ -272,7 +272,7 @@ def _by_mount(mount: Mount) -> Iterator[_Clue]:
 
 
 def _foreign_root(mounts: Iterable[Mount]) -> list[str]:
-    """In words, where / is made of layers, an archive or a folder: no plain root of a machine."""
+    """What / is made of where that is layers, an archive or a folder, unlike most machines' own; else []."""
     for mount in reversed([mount for mount in mounts if mount.point == "/"]):
         if mount.kind in ("overlay", "squashfs", "aufs") or mount.kind.startswith("fuse"):
             return [f"/proc/self/mountinfo: / is {mount.kind}"]

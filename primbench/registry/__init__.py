@@ -110,7 +110,7 @@ def summaries() -> dict[str, str]:
 
 
 def _defined() -> dict[str, type[Problem]]:
-    """Of what is imported by now: nothing where not even primbench.problem is, which a list of names does without."""
+    """Primitives defined by what is imported by now; none before primbench.problem is, which listing does without."""
     module = sys.modules.get("primbench.problem")
     return module.PROBLEMS if module else {}
 

@@ -110,7 +110,7 @@ def _rows(arm: ArmComparison, case: CaseComparison, step: Step | None) -> list[l
 
 
 def _has_means(found: Waterfall) -> bool:
-    """Not where the machine was too busy in every case, or every arm failed: the rows of the cases say so."""
+    """Whether the mean of all cases is known of any arm: of none where the machine was too busy, or all arms failed."""
     return any(arm.mean for arm in [*found.comparison.arms, *(step.arm for step in found.steps)])
 
 

@@ -46,7 +46,7 @@ class Column:
     heading: str
     values: Sequence[object]
     format: Callable[[Any], str] = str
-    """Of a value that is known."""
+    """How a value is written, where it is known."""
 
     @property
     def is_empty(self) -> bool:

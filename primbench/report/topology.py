@@ -57,7 +57,7 @@ def _kind(kind: CpuKind) -> str:
 
 
 def caches(found: Sequence[Cache]) -> list[str]:
-    """In words for each size, with the CPUs that share one, group after group; the first ones where there are many."""
+    """A line for each size of cache, with the CPUs that share one, group after group; of many the first."""
     alike: dict[tuple[int, int | None], list[str]] = {}
     for cache in found:
         alike.setdefault((cache.level, cache.size_bytes), []).append(format_cpu_list(cache.cpus))

@@ -180,7 +180,7 @@ def _node_lines(node: Node, ids: Sequence[int], found: Topology) -> list[str]:
 
 
 def _wrapped(words: str, most: int) -> list[str]:
-    """In lines that fit a column, cut with "..." after ``most`` of them; a list of numbers breaks at its commas."""
+    """Lines that fit a column, cut with "..." after ``most`` of them; a list of numbers breaks at its commas."""
     lines = textwrap.wrap(words.replace(",", ", "), LETTERS, break_long_words=False)
     kept = [line.replace(", ", ",") for line in lines[:most]]
     return [*kept[:-1], kept[-1] + " ..."] if len(lines) > most else kept

@@ -108,7 +108,7 @@ def remove_groups(groups: Iterator[Path] | Sequence[Path]) -> None:
 
 
 def clear(command: Sequence[str], environment: Mapping[str, str] | None) -> None:
-    """Until it works or there is nothing to clear: what is being removed already is in the way for a while."""
+    """Repeat a command until it works or finds nothing to clear: a removal in progress makes it fail for a while."""
     if shutil.which(command[0]) is None:
         return
     deadline = time.monotonic() + _CLEARED_WITHIN_S

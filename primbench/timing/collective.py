@@ -100,7 +100,7 @@ class Together:
         return steps, [extent for arrays in given for extent in extents_of(backend, arrays)]
 
     def check(self, step: Step) -> float | None:
-        """None where it was not asked for. Raises VerificationError on every rank where one has a wrong element."""
+        """The error, 0; None where no check was asked for. Raises VerificationError on all ranks where one is wrong."""
         if not self._method.check:
             return None
         found = rewritten(self._backend, step)

@@ -94,7 +94,7 @@ def secondary_rule(method: Method) -> StoppingRule:
 
 
 def tail_rule(method: Method) -> StoppingRule:
-    """For metrics whose rare slow calls are a finding: samples enough for p99.9 where calls are quick."""
+    """The rule for metrics whose rare slow calls are a finding: enough samples for p99.9 where calls are quick."""
     min_time_s = min(TAIL_TIMES * method.min_time_s, method.max_time_s)
     return StoppingRule(method.max_noise, min_time_s, method.max_time_s, TAIL_SAMPLES)
 

@@ -132,7 +132,7 @@ def launch_to_start(log: Log, calls: int) -> list[float]:
 
 
 def _earliest(calls: Iterable[ApiCall]) -> dict[int, int]:
-    """By correlation: one call of the runtime may show as one of the driver, too, and a graph's kernels share one."""
+    """Correlation -> start: a call of the runtime may show as one of the driver, too; a graph's kernels share one."""
     latest_first = sorted(calls, key=lambda call: -call.start_ns)
     return {call.correlation: call.start_ns for call in latest_first}
 
