@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -12,7 +14,7 @@ from primbench.cli.option_types import FILE, PERCENT
 from primbench.cli.options import GroupedCommand, export_options, grouped
 from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.compare.gate import FailOn, Gate
-from primbench.compare.pairs import compare, compare_files
+from primbench.compare.pairs import compare, compare_runs
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
 from primbench.units import format_percent
@@ -58,17 +60,27 @@ def gate_of(values: Mapping[str, Any]) -> Gate:
 def _compare(file: str, other: str | None, baseline: str | None, **values: Any) -> None:
     gate = gate_of(values)
     check_outputs({**values, "file": file, "output": other})
-    one = _read(file)
     if other is None:
+        one = _read(file)
         say_unknown(one)
         comparison = compare(one, baseline)
     elif baseline is not None:
         raise InvalidRequest("--baseline and two files: the first file is the baseline")
     else:
-        two = _read(other)
-        say_unknown(one, two)
-        comparison = compare_files(one, two, (file, other))
+        ones, others = _runs(file), _runs(other)
+        say_unknown(*ones, *others)
+        comparison = compare_runs(ones, others, (file, other))
     show(comparison, values, gate)
+
+
+def _runs(path: str) -> list[Results]:
+    """The one of a file, or each of a folder's."""
+    if not os.path.isdir(path):
+        return [_read(path)]
+    files = sorted(each for pattern in ("*.jsonl", "*.jsonl.xz") for each in Path(path).glob(pattern))
+    if not files:
+        raise FileError(f"{path}: a folder without results files (*.jsonl)")
+    return [_read(str(each)) for each in files]
 
 
 def _read(file: str) -> Results:
@@ -93,14 +105,15 @@ command = GroupedCommand(
     "compare",
     callback=_compare,
     params=[
-        click.Argument(["file"], type=FILE, metavar="FILE.jsonl"),
-        click.Argument(["other"], type=FILE, metavar="[FILE2.jsonl]", required=False),
+        click.Argument(["file"], type=FILE, metavar="FILE.jsonl|FOLDER"),
+        click.Argument(["other"], type=FILE, metavar="[OTHER]", required=False),
         grouped("Compare", "--baseline", metavar="NAME",
                 help="The arm that others are set against. Default: the study's first."),
         *gate_options(),
         *export_options(),
     ],
-    help="Compare the arms of a study's file, or two results files, the first of them the baseline.\n\n"
+    help="Compare the arms of a study's file, or two places by a results file or a folder of several runs each, the "
+         "first of them the baseline. One run each tells that they are alike, and never that they differ.\n\n"
          "Ratios are of times: above 1 is slower. Exit status: 0, 1 where --fail-on is met, 2 where the request is "
          "wrong or the files hold unequal cases.",
 )  # fmt: skip

@@ -70,6 +70,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
     at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed. left_out: what
     the others say.
+    is_one_run: the places were not run in turns, and one of them once, so that no difference is certain.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
     """
 
@@ -92,6 +93,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     at_full_speed: bool = False
     left_out: LeftOut | None = None
+    is_one_run: bool = False
     is_too_busy: bool = False
 
     @property
@@ -102,7 +104,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def differs(self) -> bool:
         """Whether it is not 1 for certain, among all that are looked at."""
-        if self.interval is None or self.q is None:
+        if self.interval is None or self.q is None or self.is_one_run:
             return False
         return not self.interval[0] <= 1 <= self.interval[1] and self.q <= FALSE_DISCOVERIES
 
@@ -180,8 +182,11 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_untellable(self) -> bool:
-        """Whether nothing was compared in it, by but one process on a side, or while the machine was too busy."""
-        return self.deciding is None or self.deciding.is_too_busy or self.deciding.is_single
+        """Whether nothing was compared in it, by too few processes or runs, or while the machine was too busy."""
+        found = self.deciding
+        if found is None or found.is_too_busy or found.is_single:
+            return True
+        return found.is_one_run and found.outcome == "inconclusive"
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,16 +239,23 @@ class Mixed(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """All arms against the baseline. again: the baseline against itself, where it was run twice.
 
-    paired: whether process stands against process of the same pair. mixed: of a side that was not one place, as where
+    paired: whether process stands against process of the same pair; else ``runs`` is how many runs each side has at
+    least, and one tells of no difference. mixed: of a side that was not one place, as where
     another machine went on with its file. notes: what is to be known of the whole.
     """
 
     baseline: str
     paired: bool
+    runs: int | None = None
     arms: list[ArmComparison]
     again: ArmComparison | None = None
     mixed: dict[str, list[Mixed]] = {}
     notes: list[str] = []
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether each side was run several times, so that runs are what a verdict is by."""
+        return self.runs is not None and self.runs > 1
 
     @property
     def all_arms(self) -> list[ArmComparison]:

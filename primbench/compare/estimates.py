@@ -93,6 +93,7 @@ def _estimate(sides: _Sides, primitive: str, metric: str, *, first: str) -> Esti
         pairs_needed=_pairs_needed(found, margin, sides.design.level),
         at_full_speed=found.left_out is not None,
         left_out=found.left_out,
+        is_one_run=sides.design.is_one_run,
     )
 
 

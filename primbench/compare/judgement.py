@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
+ONE_RUN = "not run in turns, and one run tells of no difference"
 TOO_BUSY = "too busy to tell"
 
 _Key = tuple[int, bytes, str]
@@ -68,10 +69,19 @@ _OUTCOMES: tuple[tuple[Verdict, Callable[[Estimate], bool]], ...] = (
 """What one metric says by itself: the first that is true of it."""
 
 
+_OBJECTIONS: tuple[tuple[str, Callable[[Estimate, Verdict, Estimate | None], bool]], ...] = (
+    (SINGLE, lambda it, outcome, floor: it.interval is None),
+    (TOO_BUSY, lambda it, outcome, floor: it.is_too_busy),
+    (ONE_RUN, lambda it, outcome, floor: it.is_one_run and outcome == "inconclusive"),
+    (ITSELF, lambda it, outcome, floor: floor is not None and floor.differs and not _is_beyond(it, outcome, floor)),
+)
+"""Why there is no more of an outcome: the first that is true. floor: of the baseline against itself."""
+
+
 def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
     """The estimate with its outcome. floor: of the baseline against itself."""
     outcome = next(word for word, is_so in _OUTCOMES if is_so(estimate))
-    reason = _objection(estimate, outcome, floor)
+    reason = next((reason for reason, objects in _OBJECTIONS if objects(estimate, outcome, floor)), None)
     outcome = "inconclusive" if reason else outcome
     return replace(
         estimate,
@@ -82,21 +92,11 @@ def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
     )
 
 
-def _objection(estimate: Estimate, outcome: Verdict, floor: Estimate | None) -> str | None:
-    """What forbids the outcome.
-
-    Where the baseline differs from itself, only a difference is believed whose interval lies outside of that.
-    """
-    if estimate.interval is None:
-        return SINGLE
-    if estimate.is_too_busy:
-        return TOO_BUSY
-    if outcome == "inconclusive" or floor is None or not floor.differs:
-        return None
-    is_difference = outcome in ("slower", "faster")
-    if is_difference and floor.interval is not None and _are_apart(floor.interval, estimate.interval):
-        return None
-    return ITSELF
+def _is_beyond(estimate: Estimate, outcome: Verdict, floor: Estimate) -> bool:
+    """Whether an outcome stands though the baseline differs from itself: one whose interval lies outside of that."""
+    if outcome not in ("slower", "faster") or estimate.interval is None or floor.interval is None:
+        return outcome == "inconclusive"
+    return _are_apart(floor.interval, estimate.interval)
 
 
 def _are_apart(one: tuple[float, float], other: tuple[float, float]) -> bool:

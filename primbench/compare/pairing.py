@@ -56,10 +56,14 @@ class Twin:
 
 @dataclass(frozen=True)
 class Design:
-    """How sides were run. level: of tests of equivalence. twin: None where the baseline was run once."""
+    """How sides were run. level: of tests of equivalence. twin: None where the baseline was run once.
+
+    is_one_run: the places were not run in turns, and one of them once: what differs between runs is not known.
+    """
 
     ratio: Ratio
     level: float = stats.LEVEL
+    is_one_run: bool = False
     twin: Twin | None = None
 
     def of_baseline(

@@ -14,6 +14,7 @@ from primbench.compare.estimates import compare_case, mean_of
 from primbench.compare.explain import explained
 from primbench.compare.judgement import judge
 from primbench.compare.pairing import WHILE_LOOKING, Design, Twin, paired, unpaired
+from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sides import Side, check_same_cases, identity, sides_of
 from primbench.errors import InvalidField, InvalidRequest
 from primbench.results.cpu_speed import SLOWED
@@ -34,10 +35,6 @@ ALL_USED = (
     "All samples are used: too few are left without these, or one of the places is slowed down more than the other"
 )
 PAIRED = Design(paired)
-UNPAIRED = (
-    "two files are unpaired: what drifted between the two runs counts as a difference; "
-    "`primbench study` runs places in turns"
-)
 
 
 def compare(results: Results, baseline: str | None = None) -> Comparison:
@@ -60,18 +57,22 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
 
 
 def compare_files(one: Results, other: Results, names: tuple[str, str]) -> Comparison:
-    """Two runs that were not interleaved, the first of them the baseline. names: of the files.
+    """``compare_runs`` of one run a side, which may show that they are alike, and never that they differ."""
+    return compare_runs([one], [other], names)
+
+
+def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str]) -> Comparison:
+    """Runs of two places that were not interleaved, those of the baseline first. names: of the places.
 
     Raises InvalidRequest where a file holds several arms, or where the two hold unequal cases.
     """
-    found = []
-    for results, name in zip((one, other), names, strict=True):
-        sides = sides_of(results)
-        if len(sides) != 1:
-            raise InvalidRequest(f"{name}: holds {len(sides)} arms, {', '.join(sides)}: compare it alone")
-        found.append(dataclasses.replace(next(iter(sides.values())), name=name))
-    comparison = _compared(found[0], found[1:], None, Design(unpaired))
-    return replace(comparison, paired=False, notes=[*comparison.notes, UNPAIRED])
+    baseline, side = (side_of(runs, name) for runs, name in zip((one, other), names, strict=True))
+    runs = min(len(one), len(other))
+    found = _compared(baseline, [side], None, Design(unpaired, is_one_run=runs == 1))
+    arms = [replace(arm, effect=None) for arm in found.arms] if runs == 1 else found.arms
+    few = "; of one run a side, which has the moods of its time, no difference is certain" if runs == 1 else ""
+    note = f"{names[0]} and {names[1]} are unpaired{few}. For a pair, {how_to_pair(baseline, side)}"
+    return replace(found, arms=arms, paired=False, runs=runs, notes=[*found.notes, note])
 
 
 def successive(results: Results) -> list[tuple[str, ArmComparison]]:

@@ -125,7 +125,9 @@ def _table(comparison: Comparison, arm: ArmComparison) -> Table:
 
 
 def _number_of(pairs: int, comparison: Comparison) -> str:
-    return f"{pairs} pair{'s' * (pairs != 1)}" if comparison.paired else f"unpaired, processes a side: at least {pairs}"
+    if comparison.paired:
+        return f"{pairs} pair{'s' * (pairs != 1)}"
+    return f"unpaired, {'runs' if comparison.has_runs else 'processes'} a side: at least {pairs}"
 
 
 def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: bool) -> Iterator[list[str]]:
@@ -233,6 +235,8 @@ def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
 
 def _effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     """What a difference may be called, and what of the stacks or machines differs where it is theirs."""
+    if not comparison.paired and not comparison.has_runs:
+        return
     if arm.effect is None:
         yield "a difference is of an unknown kind: whether both loaded the same libraries could not be seen"
         return

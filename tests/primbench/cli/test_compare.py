@@ -176,7 +176,23 @@ def test_two_files(invoke: Invoke, written: Callable[..., Path]) -> None:
     other = written(1.2, 0.001, "b.jsonl", arms=["podman"])
     result = invoke("compare", one, other)
     assert (1, True) == (result.exit_code, f"{other} against {one}" in result.stdout)
-    assert "unpaired" in result.stdout
+    assert "inconclusive: not run in turns, and one run tells of no difference" in result.stdout
+    assert "slower" not in result.stdout
+    assert " effect" not in result.stdout
+    alike = written(1.0, 0.001, "c.jsonl", arms=["podman"])
+    assert 0 == invoke("compare", one, alike).exit_code
+
+
+def test_two_folders_hold_several_runs_each(invoke: Invoke, written: Callable[..., Path], tmp_path: Path) -> None:
+    for folder, scale in (("before", 1.0), ("after", 1.2), ("none", 1.0)):
+        (tmp_path / folder).mkdir()
+        for run in range(0 if folder == "none" else 3):
+            written(scale * (1 + run / 1000), 0.001, f"{folder}/{run}.jsonl", arms=["podman"])
+    before, after, none = (tmp_path / folder for folder in ("before", "after", "none"))
+    result = invoke("compare", before, after)
+    assert (1, True) == (result.exit_code, "runs a side: at least 3" in result.stdout)
+    assert " slower" in result.stdout
+    assert 2 == invoke("compare", before, none).exit_code
 
 
 def test_runs_of_the_command_line_are_compared(invoke: Invoke, measured: tuple[Path, Result]) -> None:

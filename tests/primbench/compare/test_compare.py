@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from primbench import stats
 from primbench.compare.comparison import ArmComparison, Comparison, Estimate
 from primbench.compare.criteria import OF_HOST, margin_of
-from primbench.compare.judgement import ITSELF, SINGLE, TOO_BUSY, judged
-from primbench.compare.pairs import compare, compare_files
+from primbench.compare.judgement import ITSELF, ONE_RUN, SINGLE, TOO_BUSY, judged
+from primbench.compare.pairs import compare, compare_files, compare_runs
 from primbench.compare.settled import is_settled
 from primbench.environment import fingerprint
 from primbench.environment.container import Runtime
@@ -474,14 +474,40 @@ def test_a_mean_of_other_samples_than_the_cases_own_says_so(made_study: MadeStud
 # --- two files
 
 
-def test_two_files_are_unpaired(made_study: MadeStudy) -> None:
-    one = made_study(["host"], [case()], scattered(1.0), pairs=6)
-    other = made_study(["host"], [case()], scattered(1.1, arm="host"), pairs=5)
+def a_run(made_study: MadeStudy, scale: float, pairs: int = 6, environment: Any = HERE) -> Results:
+    timed = scattered(scale, arm="host")
+    return made_study(["host"], [case()], timed, pairs=pairs, environments={"host": environment})
+
+
+@pytest.mark.parametrize(
+    ("scale", "outcome", "reason"),
+    [(1.1, "inconclusive", ONE_RUN), (0.5, "inconclusive", ONE_RUN), (1.003, "equivalent", None)],
+)
+def test_one_run_of_each_of_two_files_shows_no_difference(
+    made_study: MadeStudy, scale: float, outcome: str, reason: str | None
+) -> None:
+    one, other = a_run(made_study, 1.0), a_run(made_study, scale, pairs=5, environment=place("podman"))
     comparison = compare_files(one, other, ("a.jsonl", "b.jsonl"))
     assert (False, "a.jsonl", "b.jsonl") == (comparison.paired, comparison.baseline, first(comparison).name)
-    assert ("slower", 5) == (only(comparison).outcome, only(comparison).pairs)
-    assert any("unpaired" in note for note in comparison.notes)
+    found = only(comparison)
+    assert (outcome, reason, 5, None) == (found.outcome, found.reason, found.pairs, first(comparison).effect)
+    assert (outcome == "inconclusive") == first(comparison).cases[0].is_untellable
+    assert "primbench study --arm host --arm podman --primitive gemm" in comparison.notes[-1]
     assert not any(each.is_single for each in comparison.estimates)
+
+
+def test_several_runs_a_side_are_what_a_verdict_is_by(made_study: MadeStudy) -> None:
+    """Processes of a run agree to 0.2 %, and runs differ by 5 %."""
+    moods = {"a": (1.0, 1.05, 0.97), "b": (1.06, 0.98, 1.02), "c": (1.5, 1.55, 1.46)}
+    runs = {name: [a_run(made_study, mood) for mood in of_one] for name, of_one in moods.items()}
+    alike, slower = (compare_runs(runs["a"], runs[other], ("a", other)) for other in "bc")
+    assert [("inconclusive", 3, None), ("slower", 3, None)] == [
+        (only(each).outcome, only(each).pairs, only(each).reason) for each in (alike, slower)
+    ]
+    assert (3, "place effect") == (slower.runs, first(slower).effect)
+    assert stats.unpaired(moods["c"], moods["a"]).interval() == pytest.approx(only(slower).interval, rel=0.01)
+    (explained_case,) = first(slower).cases
+    assert explained_case.explanation is not None
 
 
 def test_one_process_a_file_has_no_interval_and_says_what_that_costs(made_study: MadeStudy) -> None:
@@ -1090,7 +1116,7 @@ def test_the_board_of_another_machine_is_named_and_not_asked_for(made_study: Mad
         return replace(found, header=replace(found.header, study=None), workers=plain)
 
     one, other = run_with("a", Gpu(name="H100", uuid="GPU-a")), run_with("b", Gpu(name="H200", uuid="GPU-b"))
-    (found,) = first(compare_files(one, other, ("a.jsonl", "b.jsonl"))).cases
+    (found,) = first(compare_runs([one] * 2, [other] * 2, ("a.jsonl", "b.jsonl"))).cases
     assert found.explanation is not None
     assert "another GPU: GPU-b in b.jsonl, GPU-a in a.jsonl" in found.explanation.causes
 
