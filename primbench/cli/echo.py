@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 
@@ -10,3 +12,16 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     from primbench.report.plain import lines
 
     click.echo(lines(text), err=err, nl=nl)
+
+
+def say_in_colour(text: str, *, nl: bool = True) -> None:
+    """say(), a comparison's verdicts in colour where stdout is a terminal and NO_COLOR and TERM allow it."""
+    if not sys.stdout.isatty():
+        say(text, nl=nl)
+        return
+    from rich.console import Console
+
+    from primbench.report.plain import lines
+    from primbench.report.signs import painted
+
+    Console().print(painted(lines(text)), soft_wrap=True, end="\n" if nl else "")

@@ -14,7 +14,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.baselines.roof import roof_of
-from primbench.cli.echo import say
+from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, option_of
 from primbench.errors import InvalidRequest, OutputError
 from primbench.report import export, table, written
@@ -109,7 +109,8 @@ def report(results: Results, values: Mapping[str, Any]) -> None:
 def publish(document: Document, text: Callable[[], str], values: Mapping[str, Any]) -> None:
     """Print a finding and write its exports, as put_out() does."""
     formats = written.known().items()
-    put_out({values[option_of(name)]: partial(each.write, document) for name, each in formats}, text)
+    exports = {values[option_of(name)]: partial(each.write, document) for name, each in formats}
+    put_out(exports, text, say_in_colour)
 
 
 def put_out(

@@ -11,7 +11,7 @@ from primbench.report.checks import checks
 from primbench.report.comparison import flat
 from primbench.report.document import Document
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_estimate, shown_ratio, shown_verdict, telling
+from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_estimate, shown_ratio, telling
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -82,9 +82,8 @@ def _whole_rows(found: Waterfall, case: CaseComparison) -> Iterator[list[str]]:
     """A row for each whole container, as an engine puts it together, against the host."""
     for name, arm in found.wholes.items():
         same = _same(arm, case)
-        if same is not None and (deciding := same.deciding) is not None:
-            cells = [heading(deciding.metric), format_time(deciding.arm_s), "", _ratio(deciding)]
-            yield [name, *cells, shown_verdict(same)]
+        for deciding, said in telling(same)[:1] if same else []:
+            yield [name, heading(deciding.metric), format_time(deciding.arm_s), "", _ratio(deciding), said]
 
 
 def _rows(arm: ArmComparison, case: CaseComparison, step: Step | None) -> list[list[str]]:

@@ -35,7 +35,7 @@ def headline(comparison: Comparison) -> str:
     if all(found.is_single for _, _, found in compared):
         return single(comparison)
     worse = [*_slower(compared), *_failing(comparison)]
-    rest = [*_faster(compared), *_undecided(compared, comparison), *_missing(comparison)]
+    rest = [*_faster(compared), *_at_full_speed(compared), *_undecided(compared, comparison), *_missing(comparison)]
     sentence = "; ".join([*(worse or [_nothing_slower(compared)]), *rest])
     return f"{sentence[0].upper()}{sentence[1:]}."
 
@@ -119,6 +119,13 @@ def _faster(compared: Sequence[Decided]) -> Iterator[str]:
     count = sum(case.verdict == "faster" for _, case, _ in compared)
     if count:
         yield f"{count} of {_cases(len(compared))} faster"
+
+
+def _at_full_speed(compared: Sequence[Decided]) -> Iterator[str]:
+    """What is not shown for all of the time."""
+    count = sum(case.verdict == "equivalent-at-full-speed" for _, case, _ in compared)
+    if count:
+        yield f"{count} of {_cases(len(compared))} told only at full CPU speed"
 
 
 def _undecided(compared: Sequence[Decided], comparison: Comparison) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.comparison import WITHIN_MARGIN
+from primbench.report.signs import SIGNS
 from primbench.results.metrics import METRICS
 from primbench.units import format_bytes, format_percent
 
@@ -22,11 +23,17 @@ def in_words(verdict: Verdict) -> str:
 
 
 def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
-    """The metric that decided, with the verdict of the case; then the primary one and what else moved, in words."""
-    if case.deciding is None:
+    """The metric that decided, with the verdict of the case; then the primary one and what else moved, in words.
+
+    A sign stands before the verdict.
+    """
+    if case.deciding is None or case.verdict is None:
         return []
     others = [each for each in case.estimates if each is not case.deciding and (each.primary or each.has_moved)]
-    return [(case.deciding, shown_verdict(case)), *((each, shown_outcome(each)) for each in others)]
+    return [
+        (case.deciding, f"{SIGNS[case.verdict]} {shown_verdict(case)}"),
+        *((each, shown_outcome(each)) for each in others),
+    ]
 
 
 def heading(metric: str) -> str:

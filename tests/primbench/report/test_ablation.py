@@ -72,17 +72,17 @@ def test_a_row_an_ingredient_and_the_whole_at_the_end(made_study: MadeStudy) -> 
     )
     assert "ingredient metric time to the row before to the host verdict" == columns
     assert "host batch 1.00 ms" == host
-    assert "namespaces batch 1.00 ms 1.000 [0.998, 1.002] 1.000 equivalent, within 1.0%" == namespaces
+    assert "namespaces batch 1.00 ms 1.000 [0.998, 1.002] 1.000 = equivalent, within 1.0%" == namespaces
     assert seccomp.startswith("seccomp batch 1.20 ms 1.200 [1.19")
-    assert seccomp.endswith("] 1.200 slower")
+    assert seccomp.endswith("] 1.200 > slower")
     assert also.startswith("batch mean 1.20 ms 1.200 [")
     assert also.endswith("] 1.200 takes longer"), "one verdict a case"
     assert quota.startswith("CPU quota batch 1.80 ms 1.500 [")
-    assert quota.endswith("] 1.800 slower")
+    assert quota.endswith("] 1.800 > slower")
     assert mean.startswith("batch mean 2.06 ms 1.714 [")  # the median does not see the slowest sample
     assert mean.endswith("] 2.057 takes longer")
     assert whole.startswith("all of it batch 1.20 ms 1.200 [")
-    assert whole.endswith("] slower")
+    assert whole.endswith("] > slower")
     assert and_quota.startswith("all of it and CPU quota batch 1.80 ms 1.800 [")
     assert ["", NOTE] == rest
 

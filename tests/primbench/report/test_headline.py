@@ -77,6 +77,10 @@ def test_a_cause_as_long_as_a_paragraph_is_cut() -> None:
     ("cases", "words"),
     [
         ([case(EQUIVALENT)], "Nothing is slower, in 1 case."),
+        (
+            [case(EQUIVALENT), case(replace(EQUIVALENT, outcome="equivalent-at-full-speed"))],
+            "Nothing is slower, in 2 cases; 1 of 2 cases told only at full CPU speed.",
+        ),
         ([case(EQUIVALENT), case(OPEN)], "Nothing is slower; 1 of 2 cases undecided, about 14 more pairs would tell."),
         (
             [case(EQUIVALENT), case(replace(OPEN, pairs_needed=300))],

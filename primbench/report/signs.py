@@ -1,0 +1,42 @@
+"""Verdicts by a sign and a colour, of which either is enough: ratios of times are above 1, below it, or like it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from primbench.compare.comparison import Verdict
+
+SIGNS: dict[Verdict, str] = {
+    "slower": ">",
+    "faster": "<",
+    "different-about-the-margin": "~",
+    "different-but-small": "~",
+    "equivalent": "=",
+    "equivalent-at-full-speed": "=",
+    "inconclusive": "?",
+}
+_STYLES = {
+    r"(?<=  )> .+$": "bold red",  # the last cell of a row
+    r"(?<=  )< .+$": "bold blue",
+    r"(?<=  )= .+$": "green",
+    r"(?<=  )[~?] .+$": "yellow",
+    r"\A(Slower|Fails) .+": "bold red",
+    r"\ANothing is slower.+": "bold green",
+    r"\A(Nothing (is told|was)|ONE) .+": "bold yellow",
+    r"^! .+$": "yellow",
+}
+
+
+def painted(text: str) -> Text:
+    """The text of a comparison with its verdicts and its answer in colour."""
+    import re
+
+    from rich.text import Text
+
+    found = Text(text)
+    for pattern, style in _STYLES.items():
+        found.highlight_regex(re.compile(pattern, re.MULTILINE), style)
+    return found
