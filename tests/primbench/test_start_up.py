@@ -39,8 +39,8 @@ def test_light_commands_import_no_framework_and_no_table(arguments: str) -> None
 
 
 ONLY_MEASURED = {
-    "msgspec", "ctypes", "logging", "select", "primbench.cuda", "primbench.workers", "primbench.system.files",
-    "importlib.metadata",
+    "msgspec", "ctypes", "logging", "importlib.metadata", "primbench.cuda", "primbench.system.files",
+    "primbench.workers",
 }  # fmt: skip
 OF_A_PRIMITIVE = {"dataclasses", "primbench.problem", "primbench.units"}
 
