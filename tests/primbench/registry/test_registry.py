@@ -76,7 +76,7 @@ def test_a_file_is_measured_in_a_worker_checked_and_recorded(file: Path, tmp_pat
     assert ("ok", True) == (record["status"], record["measurement"]["verified"])
     shown, known = primbench("show", output), primbench("--kernels", file, "show", output)
     assert (0, known.stdout) == (shown.returncode, shown.stdout), "the file alone says as much"
-    compared = primbench("compare", output, output)
+    compared = primbench("compare", output, output, "--fail-on", "never")
     assert "halve n=100" in compared.stdout
     hint = "halve: no primitive here, so without columns and margins of its own: primbench --kernels "
     assert ["", *[f"{hint}{file} has them\n"] * 2] == [known.stderr, shown.stderr, compared.stderr]
