@@ -72,8 +72,10 @@ SECTIONS = {"primitives": _primitives, "backends": _backends, "suites": _suites}
 @click.argument("what", type=click.Choice(list(SECTIONS)), required=False)
 def command(what: str | None) -> None:
     """List primitives, backends and suites, and what is missing for which."""
+    from primbench.report.terminal import width
+
     for heading in [what] if what else SECTIONS:
-        formatter = click.HelpFormatter(width=110)
+        formatter = click.HelpFormatter(width=width())
         with formatter.section(heading.capitalize()):
             formatter.write_dl(SECTIONS[heading]())
         click.echo(formatter.getvalue(), nl=False)

@@ -75,3 +75,8 @@ def test_unknown_section_is_refused(refusal: Callable[..., str]) -> None:
 
 def test_a_suite_of_one_set_does_not_repeat_its_name(listed: Callable[[str], Result]) -> None:
     assert rows(listed("suites").stdout)["small"].startswith("The small sizes of every primitive: gemm 6; ")
+
+
+def test_lines_are_no_wider_than_the_terminal(invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert 60 >= max(map(len, invoke("list", "suites").stdout.splitlines()))
