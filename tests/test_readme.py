@@ -31,8 +31,12 @@ def blocks(*languages: str) -> list[str]:
 
 
 def commands() -> list[list[str]]:
-    """The arguments of every primbench command in a block for a shell, and of those named whole in the prose."""
-    shown = [line.removeprefix("$ ") for text in blocks("sh", "bash", "console") for line in text.splitlines()]
+    """The arguments of every primbench command in a block for a shell or CI, and of those named whole in the prose."""
+    shown = [
+        line.strip().removeprefix("$ ").removeprefix("- run: ")
+        for text in blocks("sh", "bash", "console", "yaml")
+        for line in text.splitlines()
+    ]
     named = [span for span in re.findall(r"`(primbench [^`]+)`", PROSE) if not re.search(r"\b[A-Z]{2,}\b", span)]
     parts = [part for line in (*shown, *named) for part in re.split(r"&&|\|", line)]
     split = [shlex.split(part, comments=True) for part in parts if "primbench " in part]

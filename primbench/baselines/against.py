@@ -1,13 +1,13 @@
-"""Times from elsewhere beside ours: an earlier results file, one that is shipped, or DeepBench's published times."""
+"""Times from elsewhere beside ours: of earlier runs, of one that is shipped, or those that DeepBench published."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import primbench.suites as suites
 from primbench.baselines.earlier import Earlier, times_in
+from primbench.baselines.named import place_of, runs_of, saved
 from primbench.baselines.published import PublishedTimes
 from primbench.errors import InvalidRequest
 from primbench.suites import deepbench
@@ -15,7 +15,7 @@ from primbench.suites import deepbench
 if TYPE_CHECKING:
     from primbench.baselines.yardstick import Yardstick
 
-FORMS = 'published:"NVIDIA V100", reference:NAME, or a results file'
+FORMS = 'published:"NVIDIA V100", reference:NAME, a results file, a folder of several, or a name given to --save-as'
 
 
 def parse(text: str) -> Yardstick:
@@ -28,6 +28,8 @@ def parse(text: str) -> Yardstick:
         if paths is None:
             raise InvalidRequest(f"reference:{name}: there is {' and '.join(suites.references())}")
         return Earlier(text, times_in(paths))
-    if not os.path.exists(text):  # Path's raises OSError for a name that is too long
-        raise InvalidRequest(f"{text!r}: no such file; --against takes {FORMS}")
-    return Earlier(text, times_in([Path(text)]))
+    place = place_of(text)
+    if not os.path.exists(place):  # Path's raises OSError for a name that is too long
+        names = f"; saved by name: {', '.join(found)}" if (found := saved()) else ""
+        raise InvalidRequest(f"{text!r}: no such file; --against takes {FORMS}{names}")
+    return Earlier(text, times_in(runs_of(place)))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from primbench.baselines.named import place_of, runs_of
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, PERCENT
 from primbench.cli.options import GroupedCommand, export_options, grouped
@@ -57,9 +56,13 @@ def gate_of(values: Mapping[str, Any]) -> Gate:
     return Gate(fail_on, above)
 
 
-def _compare(file: str, other: str | None, baseline: str | None, **values: Any) -> None:
+def _compare(file: str, other: str | None, baseline: str | None, against: str | None, **values: Any) -> None:
     gate = gate_of(values)
-    check_outputs({**values, "file": file, "output": other})
+    if against is not None:
+        if other is not None:
+            raise InvalidRequest(f"--against {against} and two files: name the baseline once")
+        file, other = against, file
+    check_outputs({**values, "file": place_of(file), "output": other and place_of(other)})
     if other is None:
         one = _read(file)
         say_unknown(one)
@@ -73,14 +76,9 @@ def _compare(file: str, other: str | None, baseline: str | None, **values: Any) 
     show(comparison, values, gate)
 
 
-def _runs(path: str) -> list[Results]:
-    """The one of a file, or each of a folder's."""
-    if not os.path.isdir(path):
-        return [_read(path)]
-    files = sorted(each for pattern in ("*.jsonl", "*.jsonl.xz") for each in Path(path).glob(pattern))
-    if not files:
-        raise FileError(f"{path}: a folder without results files (*.jsonl)")
-    return [_read(str(each)) for each in files]
+def _runs(text: str) -> list[Results]:
+    """The one of a file, or each of a folder's or of a baseline's."""
+    return [_read(str(each)) for each in runs_of(place_of(text))]
 
 
 def _read(file: str) -> Results:
@@ -105,15 +103,18 @@ command = GroupedCommand(
     "compare",
     callback=_compare,
     params=[
-        click.Argument(["file"], type=FILE, metavar="FILE.jsonl|FOLDER"),
+        click.Argument(["file"], type=FILE, metavar="FILE.jsonl|FOLDER|NAME"),
         click.Argument(["other"], type=FILE, metavar="[OTHER]", required=False),
         grouped("Compare", "--baseline", metavar="NAME",
                 help="The arm that others are set against. Default: the study's first."),
+        grouped("Compare", "--against", type=FILE, metavar="NAME|FILE|FOLDER",
+                help="Set FILE against this: a name given to --save-as, or as if it were named first."),
         *gate_options(),
         *export_options(),
     ],
     help="Compare the arms of a study's file, or two places by a results file or a folder of several runs each, the "
-         "first of them the baseline. One run each tells that they are alike, and never that they differ.\n\n"
-         "Ratios are of times: above 1 is slower. Exit status: 0, 1 where --fail-on is met, 2 where the request is "
-         "wrong or the files hold unequal cases.",
+         "first of them the baseline; NAME is of runs that --save-as kept. One run each tells that they are alike, and "
+         "never that they differ.\n\n"
+         "Ratios are of times: above 1 is slower. Exit status: 0, 1 where --fail-on or --fail-above is met, 2 where "
+         "the request is wrong or the files hold unequal cases.",
 )  # fmt: skip

@@ -152,6 +152,12 @@ def _against(text: str) -> Yardstick:
     return parse(text)
 
 
+def _baseline_name(text: str) -> str:
+    from primbench.baselines.named import name_of
+
+    return name_of(text)
+
+
 def option_of(format_name: str) -> str:
     """Under what name a command is given the file that is to be written in a format."""
     return f"{format_name}_path"
@@ -171,7 +177,8 @@ def output_options() -> list[click.Option]:
     option = partial(grouped, "Output")
     return [
         option("--against", type=parsed("baseline", _against), metavar="BASELINE",
-               help='Show other times beside these: a results file, reference:h200, or published:"NVIDIA V100".'),
+               help='Show other times beside these: by a name given to --save-as, of a results file or a folder of '
+                    'several, of reference:h200, or of published:"NVIDIA V100".'),
         *export_options(),
         option("--time-unit", type=click.Choice(["ns", "us", "ms", "s"]), help="One unit for the table's times."),
     ]  # fmt: skip
@@ -184,6 +191,8 @@ def _record() -> list[click.Option]:
                help="Write a new results file, every record as it comes."),
         option("--resume", type=FILE, metavar="FILE.jsonl",
                help="Go on with a results file, skipping what it holds."),
+        option("--save-as", type=parsed("name", _baseline_name), metavar="NAME",
+               help="Once it is done, add this run to the baseline NAME in .primbench/baselines, for --against."),
         *output_options(),
         option("--label", "labels", type=LABEL, multiple=True, help="Stored in the results file; repeatable."),
         option("-q", "--quiet", is_flag=True, help="Show no progress."),

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SIZES = "small"
 
-ALONE = ("processes", "dry_run", "roof", "against", "time_unit")
+ALONE = ("processes", "dry_run", "roof", "against", "save_as", "time_unit")
 """Options of measuring in one place, which mean nothing where several are compared."""
 PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus", "threads")
 """Options that arms have instead."""

@@ -35,8 +35,9 @@ class Gate:
     def cases(self, comparison: Comparison) -> list[Gated]:
         """Every case of all arms, and whether it passes.
 
-        None does where no case could be told, since none was compared, or by but one process on a side, or while the
-        machine was too busy; nor does one that fails more often on one side.
+        None does where no case could be told, since none was compared, or while the machine was too busy; nor does one
+        that fails more often on one side, that has but one process there, or that would fail if one run of each place
+        could tell.
         """
         untold = all(case.is_untellable for case in comparison.cases)
         return [
@@ -51,7 +52,7 @@ class Gate:
         return self.fail_on == "never" or (bool(cases) and all(each.passes for each in cases))
 
     def _fails(self, case: CaseComparison) -> bool:
-        if case.fails_more or self._is_slower(case):
+        if case.fails_more or self._is_slower(case) or any(map(self._cannot_tell, case.estimates)):
             return True
         if self.fail_on == "slower" or not case.estimates:
             return False
@@ -61,6 +62,13 @@ class Gate:
         if self.above is None:
             return case.verdict == "slower"
         return any(_is_above(each, self.above) for each in case.estimates)
+
+    def _cannot_tell(self, found: Estimate) -> bool:
+        """Whether what would fail by more runs, or may, is not told by so few."""
+        if not found.judges or found.is_too_busy:
+            return False
+        limit = found.margin if self.above is None else self.above
+        return found.interval is None or (found.is_one_run and found.interval[0] > 1 + limit)
 
 
 def _is_above(found: Estimate, limit: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -244,3 +245,74 @@ def test_as_a_program(written: Callable[..., Path], tmp_path: Path) -> None:
         "Failed by --fail-on slower: gemm m=64 n=64 k=64 float32 on numpy cpu, podman against"
     )
     assert "1.100" in result.stdout
+
+
+RUN = ("gemm", "-m", 16, "-n", 16, "-k", 16, "--backend", "numpy", "--min-time", "1ms", "--max-time", "5ms", "-q")
+
+
+@pytest.fixture
+def baseline(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a baseline ``main`` of two runs, below the working one."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert 0 == invoke(*RUN, "--save-as", "main").exit_code
+    return tmp_path / ".primbench/baselines/main"
+
+
+def test_runs_are_kept_by_name_and_are_what_others_are_set_against(invoke: Invoke, baseline: Path) -> None:
+    paths = sorted(baseline.iterdir())
+    assert [".jsonl"] * 2 == [path.suffix for path in paths]
+    shown = invoke(*RUN, "--against", "main", "--save-as", "branch")
+    assert f"Saved as branch: {Path('.primbench/baselines/branch')}/" in shown.stderr
+    assert "theirs: main, numpy" in shown.stdout
+    assert "ratio" in shown.stdout
+    one, other = (invoke("compare", *asked) for asked in (("branch", "--against", "main"), ("main", "branch")))
+    assert one.stdout == other.stdout
+    assert "branch against main" in one.stdout
+    assert [".primbench"] == [path.name for path in baseline.parents[2].iterdir()], "nothing elsewhere"
+
+
+@pytest.mark.parametrize(("scale", "code"), [(1.0, 0), (1.02, 0), (1.2, 1)])
+def test_one_run_a_side_does_not_pass_what_it_cannot_tell(
+    scale: float, code: int, invoke: Invoke, made_study: MadeStudy, tmp_path: Path
+) -> None:
+    """One case of two: the other one is alike."""
+    parameters = build("gemm", {"m": 64, "n": 64, "k": 64}).parameters()
+    cases = [Case(primitive="gemm", parameters=parameters | {"m": m}, backend="numpy", device="cpu") for m in (64, 128)]
+
+    def of(factor: float) -> Callable[[str, Case, int], Measurement]:
+        def measured(arm: str, case: Case, pair: int) -> Measurement:
+            time_s = 1e-3 * (1 + 0.001 * (1, -1, -1, 1)[pair % 4]) * (factor if case.parameters["m"] == 64 else 1)
+            samples = Samples(samples_s=[time_s] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise")
+            return Measurement(batch_s=samples)
+
+        return measured
+
+    paths = [save(made_study(["host"], cases, of(each)), tmp_path / f"{each}.jsonl") for each in (0.9999, scale)]
+    result = invoke("compare", paths[1], "--against", paths[0], "--fail-above", "5%")
+    assert (code, code) == (result.exit_code, result.stderr.count("\n"))
+    assert bool(code) == (": inconclusive: not run in turns, and one run tells of no difference" in result.stderr)
+
+
+def test_a_baseline_that_cannot_be_is_refused(refusal: Refusal, invoke: Invoke, baseline: Path) -> None:
+    assert "'a/b' is no name for a baseline: " in refusal(*RUN, "--save-as", "a/b")
+    assert "'' is no name" in refusal(*RUN, "--save-as", "")
+    assert "--save-as and --dry-run: " in refusal(*RUN, "--save-as", "a", "--dry-run")
+    (baseline.parent / "file").touch()
+    assert "baselines/file is no folder" in refusal(*RUN, "--save-as", "file")
+    assert "--save-as and --versus" in refusal(*RUN, "--versus", "host", "--save-as", "a")
+    words = "nosuch: no such file, nor a baseline of that name in .primbench/baselines: there is main"
+    assert words == refusal("compare", "main", "--against", "nosuch")
+    assert "saved by name: main" in refusal(*RUN, "--against", "nosuch")
+    assert "name the baseline once" in refusal("compare", "main", "main", "--against", "main")
+    assert ["file", "main"] == sorted(path.name for path in baseline.parent.iterdir())
+
+
+def test_a_run_that_was_stopped_is_no_baseline(baseline: Path, tmp_path: Path) -> None:
+    asked = [*map(str, RUN), "--processes", "1000", "--save-as", "stopped", "-o", "begun.jsonl"]
+    with subprocess.Popen([sys.executable, "-P", "-m", "primbench", *asked], stderr=subprocess.DEVNULL) as running:
+        while not (tmp_path / "begun.jsonl").exists() or len((tmp_path / "begun.jsonl").read_bytes().split(b"\n")) < 3:
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+    assert 130 == running.returncode
+    assert ["main"] == [path.name for path in baseline.parent.iterdir()]

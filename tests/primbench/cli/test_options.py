@@ -56,10 +56,10 @@ REFUSED = [
     (["-m", "4KiB"], "'4KiB': a whole number such as 4096, or a sweep of them such as 64:4096:2"),
     (
         ["--against", "nosuch"],
-        "'nosuch': no such file; --against takes published:\"NVIDIA V100\", reference:NAME, or a",
+        "'nosuch': no such file; --against takes published:\"NVIDIA V100\", reference:NAME, a",
     ),
-    (["--against", ""], "'': no such file; --against takes published:\"NVIDIA V100\", reference:NAME, or a results"),
-    (["--against", "/"], "/: Is a directory"),
+    (["--against", ""], "'': no such file; --against takes published:\"NVIDIA V100\", reference:NAME, a results"),
+    (["--against", "/"], "/: a folder without results files (*.jsonl)"),
     (["--against", __file__], "test_options.py: not a primbench results file: its first line is no header"),
     (["--against", "published:V9"], "published:V9: there are AMD MI25, AMD Vega FE, "),
     (["--against", "published:TitanX"], "published:TitanX: it may be NVIDIA TitanX Maxwell or NVIDIA TitanX Pascal"),
