@@ -42,18 +42,8 @@ def test_skips(backend, monkeypatch):
 
 def test_in_ci_a_test_may_lack_a_framework_only_where_it_is_run_with_the_wheel_or_needs_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "test_skips.py").write_text(SKIPS)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-rfs",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "conftest",
-        "test_skips.py",
-    ]
+    options = "-q -rfs -p no:cacheprovider -p conftest"
+    command = [sys.executable, "-m", "pytest", *options.split(), "test_skips.py"]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "tests", ROOT))),
         "PRIMBENCH_TESTS_SKIP_NOTHING_INSTALLABLE": "core",
