@@ -65,15 +65,16 @@ def container(
             ]
         ),
         *env_options(arm, variables(arm, folder)),
-        *(_binds(arm, folder) if arm.on_host_root else ()),
-        *(_gpus(arm, undescribed_gpus) if gpus else ()),
+        *_of_machine(arm, folder, gpus=gpus, undescribed_gpus=undescribed_gpus),
     ]
 
 
-def _gpus(arm: Arm, undescribed: Sequence[str]) -> Sequence[str]:
+def _of_machine(arm: Arm, folder: Path, *, gpus: bool, undescribed_gpus: Sequence[str]) -> Sequence[str]:
     if arm.on_host_root:
-        return devices()
-    return ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else undescribed
+        return _binds(arm, folder) + (devices() if gpus else [])
+    if not gpus:
+        return []
+    return ["--device=nvidia.com/gpu=all"] if cdi_names_gpus() else undescribed_gpus
 
 
 def _binds(arm: Arm, folder: Path) -> list[str]:
