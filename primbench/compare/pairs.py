@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,12 +9,12 @@ from msgspec.structs import replace
 
 from primbench.compare.comparison import ArmComparison, Comparison, Mixed
 from primbench.compare.effects import differences, effect_of, mixed
-from primbench.compare.estimates import compare_case, mean_of
 from primbench.compare.explain import explained
 from primbench.compare.judgement import judge
-from primbench.compare.pairing import WHILE_LOOKING, Design, Twin, paired, unpaired
+from primbench.compare.pairing import WHILE_LOOKING, Design, paired, unpaired
 from primbench.compare.runs import how_to_pair, side_of
-from primbench.compare.sides import Side, check_same_cases, identity, sides_of
+from primbench.compare.sides import Side, check_same_cases, sides_of
+from primbench.compare.verdicts import against, verdicts
 from primbench.errors import InvalidField, InvalidRequest
 from primbench.results.cpu_speed import SLOWED
 from primbench.spec.study import AGAIN
@@ -78,18 +77,16 @@ def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[
 def successive(results: Results) -> list[tuple[str, ArmComparison]]:
     """Each arm of a study against the one before it, whose name comes first; those that measured nothing left out."""
     sides = [side for side in sides_of(results).values() if any(record.status == "ok" for record in side.records)]
-    steps = [_against(before, side, PAIRED) for before, side in pairwise(sides)]
+    steps = [_told_apart(against(before, side, PAIRED), before, side) for before, side in pairwise(sides)]
     return list(zip([side.name for side in sides], judge(steps, None), strict=False))
 
 
 def _compared(baseline: Side, others: Sequence[Side], again: Side | None, design: Design) -> Comparison:
     every = [baseline, *others, *([again] if again else [])]
     notes = [note for side in others for note in check_same_cases(baseline, side)] + _lacks(every)
-    itself = None
-    if again is not None:
-        (itself,) = judge([_against(baseline, again, design)], None)
-        design = dataclasses.replace(design, twin=Twin(again, _agreed(itself)))
-    arms = judge([_against(baseline, side, design) for side in others], itself)
+    found = verdicts(baseline, others, again, design)
+    itself = found.itself and _told_apart(found.itself, baseline, again or baseline)
+    arms = [_told_apart(arm, baseline, side) for arm, side in zip(found.arms, others, strict=True)]
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
     compared = [*arms, *([itself] if itself else [])]
     notes += _slowed_cpu(every, compared)
@@ -103,11 +100,10 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, design
     )
 
 
-def _agreed(itself: ArmComparison) -> frozenset[tuple[bytes, str]]:
-    """The cases and metrics in which the baseline does not differ from itself for certain."""
-    return frozenset(
-        (identity(case.case), each.metric) for case in itself.cases for each in case.estimates if not each.differs
-    )
+def _told_apart(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
+    """The arm with what tells its place from the baseline's."""
+    found = differences(baseline, side)
+    return replace(arm, effect=effect_of(baseline, side, found), differences=found)
 
 
 def _lacks(sides: Sequence[Side]) -> list[str]:
@@ -133,17 +129,3 @@ def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[st
         "than it can, or more. Another load on the same core, or its clock; no counter tells. "
         + (CHOSEN if any(each.at_full_speed for each in estimates) else ALL_USED)
     ]
-
-
-def _against(baseline: Side, side: Side, design: Design) -> ArmComparison:
-    """One arm against the baseline: ratios alone, as verdicts depend on all arms and cases."""
-    cases = [compare_case(baseline, side, key, design) for key in baseline.cases if key in side.cases]
-    found = differences(baseline, side)
-    return ArmComparison(
-        name=side.name,
-        arm=side.arm,
-        effect=effect_of(baseline, side, found),
-        differences=found,
-        cases=cases,
-        mean=mean_of(baseline, side, cases, design),
-    )

@@ -1,0 +1,47 @@
+"""From the processes of all sides to verdicts: what is certain, without what tells the places apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from primbench.compare.comparison import ArmComparison
+from primbench.compare.estimates import compare_case, mean_of
+from primbench.compare.judgement import judge
+from primbench.compare.pairing import Design, Twin
+from primbench.compare.sides import identity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.compare.sides import Side
+
+
+class Judged(NamedTuple):
+    """Arms in the order given; itself: the baseline against its twin, None where it was run once."""
+
+    arms: list[ArmComparison]
+    itself: ArmComparison | None
+
+
+def verdicts(baseline: Side, others: Sequence[Side], again: Side | None, design: Design) -> Judged:
+    """All arms against the baseline. again: the baseline run once more, which is part of it where the two agree."""
+    itself = None
+    if again is not None:
+        (itself,) = judge([against(baseline, again, design)], None)
+        design = replace(design, twin=Twin(again, _agreed(itself)))
+    return Judged(judge([against(baseline, side, design) for side in others], itself), itself)
+
+
+def against(baseline: Side, side: Side, design: Design) -> ArmComparison:
+    """One arm against the baseline: ratios alone, as verdicts depend on all arms and cases."""
+    cases = [compare_case(baseline, side, key, design) for key in baseline.cases if key in side.cases]
+    mean = mean_of(baseline, side, cases, design)
+    return ArmComparison(name=side.name, arm=side.arm, effect=None, differences={}, cases=cases, mean=mean)
+
+
+def _agreed(itself: ArmComparison) -> frozenset[tuple[bytes, str]]:
+    """The cases and metrics in which the baseline does not differ from itself for certain."""
+    return frozenset(
+        (identity(case.case), each.metric) for case in itself.cases for each in case.estimates if not each.differs
+    )
