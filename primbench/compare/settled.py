@@ -21,10 +21,11 @@ look, 23 % end with a difference; with this, 5 %, as a single look has. Equivale
 def is_settled(comparison: Comparison) -> bool:
     """Whether further pairs would hardly change the verdict of a case."""
     compared = [case for case in comparison.cases if case.estimates]
-    return bool(compared) and all(map(_is_settled, compared))
+    return bool(compared) and all(map(is_settled_case, compared))
 
 
-def _is_settled(case: CaseComparison) -> bool:
+def is_settled_case(case: CaseComparison) -> bool:
+    """The same of one case."""
     if case.deciding is None:
         return False
     if case.deciding.outcome in WITHIN_MARGIN:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side
     from primbench.results.cpu_speed import Speed
 
-UNLIKE = 0.05
+UNLIKE = 0.01
+"""Where chance alone makes shares so unlike, ratios of all samples are off: with 5 %, their intervals held the truth in
+92 to 93 % of studies of equal arms, with this in 94 to 95.
+"""
 ALIKE = 0.1
 """Shares that differ by less are alike, if their 90 % interval says so: what takes 1.4 times as long beside a slow CPU
 moves a mean by 4 % then.
