@@ -207,13 +207,9 @@ def _check_machine(path: str, begun: Environment, now: Environment) -> None:
 
 
 def _check_kernels(path: str, begun: Mapping[str, str]) -> None:
-    """begun: path -> SHA-256."""
     changed = [name for name, sha256 in named_files().items() if begun.get(utf8(name), sha256) != sha256]
     if changed:
-        raise InvalidRequest(
-            f"--resume {path}: --kernels {changed[0]} has changed since it was begun; measure into a file of its own "
-            "with -o"
-        )
+        raise InvalidRequest(f"--resume {path}: --kernels {changed[0]} has changed since it was begun: use -o anew")
 
 
 def _is_same_memory(change: Change) -> bool:
