@@ -7,11 +7,15 @@ from typing import NamedTuple
 
 
 class Cause(NamedTuple):
-    """at_least, at_most: between which the ratio of the arm to the baseline can come to lie by this cause alone."""
+    """at_least, at_most: between which the ratio of the arm to the baseline can come to lie by this cause alone.
+
+    title: the same in few words, where there are more.
+    """
 
     words: str
     at_least: float = 0.0
     at_most: float = math.inf
+    title: str = ""
 
     def works_towards(self, ratio: float) -> bool:
         return self.at_most > 1 if ratio > 1 else self.at_least < 1

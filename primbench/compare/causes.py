@@ -41,9 +41,10 @@ _NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
 
 def causes(
     parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
-) -> list[str]:
-    """parts: what can have moved. What did move says which way; where nothing did for certain, either will do.
+) -> tuple[list[str], str | None]:
+    """All in words, the likeliest first, and in few words the first that can do so much by itself, if one can.
 
+    parts: what can have moved. What did move says which way; where nothing did for certain, either will do.
     differing: the places, as those saw them that served the case's backend on its device.
     """
     found = [
@@ -56,19 +57,20 @@ def causes(
         *_found_in_one_alone(parts, case, baseline, side),
     ]
     ratios = [each.ratio for each in case.estimates if each.has_moved]
-    return _fitting(found, ratios) if ratios else [each.words for each in found]
+    return _fitting(found, ratios) if ratios else ([each.words for each in found], None)
 
 
-def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> list[str]:
-    """In words, the causes that can make one of the ratios; then those that work towards one and fall short of it."""
+def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> tuple[list[str], str | None]:
+    """The causes that can make one of the ratios; then those that work towards one and fall short of it."""
     enough, too_little = [], []
     for each in found:
         towards = [ratio for ratio in ratios if each.works_towards(ratio)]
         if any(map(each.suffices_for, towards)):
-            enough.append(each.words)
+            enough.append(each)
         elif towards:
             too_little.append(each.falling_short_of(towards[0]))
-    return [*enough, *too_little]
+    words = [*(each.words for each in enough), *too_little]
+    return words, (enough[0].title or enough[0].words) if enough else None
 
 
 def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
@@ -78,7 +80,8 @@ def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cau
         kind = ", and two of a kind differ" if one.name == other.name else ""
         of_one_study = baseline.arm is not None and side.arm is not None
         mend = f": give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}" if of_one_study else ""
-        yield Cause(f"another GPU: {_which(other)} in {side.name}, {_which(one)} in {baseline.name}{kind}{mend}")
+        which = f"{_which(other)} in {side.name}, {_which(one)} in {baseline.name}"
+        yield Cause(f"another GPU: {which}{kind}{mend}", title="another GPU")
 
 
 def _not_placed(baseline: Side, side: Side) -> Iterator[Cause]:
@@ -120,8 +123,8 @@ def _by_changes(rule: Rule, changes: Sequence[Change], baseline: Side, side: Sid
     """The cause that a rule makes of changes, the first ones in words."""
     first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
     words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
-    words = f"{_title(rule, changes, side)}: {words}{f'; and {more} more' if more > 0 else ''}"
-    return Cause(words, *_bounds(rule, changes))
+    title = _title(rule, changes, side)
+    return Cause(f"{title}: {words}{f'; and {more} more' if more > 0 else ''}", *_bounds(rule, changes), title)
 
 
 def _concerns(rule: Rule, case: CaseComparison) -> bool:
@@ -227,6 +230,7 @@ def _alone(name: str, alike: Sequence[Finding]) -> Cause:
         f"in {name} alone: {first.summary}{more} ({first.check})",
         at_least=min(each.at_least for each in alike),
         at_most=max(math.inf if each.at_most is None else each.at_most for each in alike),
+        title=f"{first.summary}, in {name} alone",
     )
 
 

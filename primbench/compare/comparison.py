@@ -141,13 +141,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a case is slower or faster, as far as it is known.
 
     parts: what takes another time; [] where nothing does for certain, but the process waited. evidence: numbers of this
-    case. causes: what differs between the places and can do it, the likeliest first; [] is no known cause. noise: what
-    others on the machine may have done. next_experiment: a command that would tell more.
+    case. causes: what differs between the places and can do it, the likeliest first; [] is no known cause. likely: in
+    few words, the first that can do so much by itself. noise: what others on the machine may have done.
+    next_experiment: a command that would tell more.
     """
 
     parts: list[Part]
     evidence: list[str]
     causes: list[str]
+    likely: str | None = None
     noise: list[str] = []
     next_experiment: str | None = None
 

@@ -77,11 +77,13 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
         return None
     can_move = parts or WAITING_PARTS
     differing = arm.differences.get(f"{case.case.backend} {case.case.device}")
+    found, likely = causes(can_move, case, differing, baseline, side)
     return Explanation(
         parts=parts,
         evidence=evidence(case, arm, seen),
         noise=noise(seen),
-        causes=causes(can_move, case, differing, baseline, side),
+        causes=found,
+        likely=likely,
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
     )
 

@@ -77,7 +77,7 @@ def _longer_by(calls: Sequence[str], here: Filtered, there: Filtered, case_s: fl
     if ratio > 1:
         cost = f": {_cost(here, there)}" if calls == ("getppid",) else ""
         words = f"in {here.name} a seccomp filter looks at {' and '.join(calls)} ({here.words}){cost}"
-        yield Cause(words, at_least=1.0, at_most=ratio)
+        yield Cause(words, at_least=1.0, at_most=ratio, title=f"the seccomp filter in {here.name}")
 
 
 def _filtered(case: CaseComparison, side: Side) -> Filtered | None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
     from primbench.doctor.finding import Part
 
-LONGEST_CAUSE = 160  # characters; the notes below the table have it whole
 DOUBLE = 2.0  # from here on a ratio says more than a percentage
 OF_PARTS: dict[Part, str] = {
     "launch": "launches",
@@ -65,9 +64,9 @@ def _slower(compared: Sequence[Decided]) -> Iterator[str]:
     for arm in dict.fromkeys(arm.name for arm, case, _ in compared if case.verdict == "slower"):
         slower = [(case, found) for each, case, found in compared if each.name == arm and case.verdict == "slower"]
         worst, by = max(slower, key=lambda each: each[1].ratio)
-        cause = _cause(worst)
+        likely = worst.explanation.likely if worst.explanation else None
         what = _what([case for case, _ in slower], sum(each.name == arm for each, _, _ in compared))
-        yield f"slower in {arm}: {what} {_by(by)} in {name_of(worst.case)}{cause and f'; {cause}'}"
+        yield f"slower in {arm}: {what} {_by(by)} in {name_of(worst.case)}{f'; likely {likely}' if likely else ''}"
 
 
 def _what(cases: Sequence[CaseComparison], of: int) -> str:
@@ -86,14 +85,6 @@ def _by(found: Estimate) -> str:
         return f"a factor of {shown_ratio(found.ratio)} {shown_interval((low, high))}"
     ends = (format_percent(end - 1).removesuffix("%") for end in (low, high))
     return f"{format_percent(found.ratio - 1)} [{', '.join(ends)}]"
-
-
-def _cause(case: CaseComparison) -> str:
-    causes = case.explanation.causes if case.explanation else []
-    if not causes:
-        return ""
-    shown = causes[0] if len(causes[0]) <= LONGEST_CAUSE else f"{causes[0][:LONGEST_CAUSE].rpartition(' ')[0]} [...]"
-    return f"likely {shown}"
 
 
 def _failing(comparison: Comparison) -> Iterator[str]:

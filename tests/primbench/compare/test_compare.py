@@ -826,6 +826,9 @@ def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them
     assert ["in podman:cpus=0.5 alone: the CPU quota grants 0.5 of the"] == [
         cause.split(f" {len(HERE.limits.cpus_allowed)} ")[0] for cause in found.causes
     ]
+    assert found.likely is not None
+    assert found.likely.startswith("the CPU quota grants 0.5 of the ")
+    assert found.likely.endswith(", in podman:cpus=0.5 alone")
     where = "--primitive gemm --backend numpy --device cpu"
     assert f"primbench study --arm host --arm podman:cpus=0.5 --arm podman {where}" == found.next_experiment
 
@@ -930,6 +933,14 @@ def test_fewer_threads_are_named_with_the_variable_that_sets_them(made_study: Ma
     assert more.startswith("more threads in podman: ")
     (more,) = causes_of(made_study, 0.1, ONE_THREAD, TWO_THREADS)
     assert more.endswith("; that makes a ratio of 0.354, no less")
+
+
+@pytest.mark.parametrize(("ratio", "likely"), [(2.0, "fewer threads in podman"), (17.0, None)])
+def test_a_cause_is_likely_where_it_can_do_so_much(made_study: MadeStudy, ratio: float, likely: str | None) -> None:
+    environments = {name: place(name, software=threads) for name, threads in
+                    (("host", TWO_THREADS), ("podman", ONE_THREAD))}  # fmt: skip
+    found = explained(made_study, [case()], scattered(ratio), environments=environments)["gemm"]
+    assert (1, likely) == (len(found.causes), found.likely)
 
 
 def test_less_memory_makes_nothing_faster(made_study: MadeStudy) -> None:
