@@ -232,6 +232,9 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
         return any(case.estimates for case in self.cases)
 
 
+Decided = tuple[ArmComparison, CaseComparison, Estimate]
+
+
 class Mixed(msgspec.Struct, frozen=True):
     """What is not the same for all processes of a side: ``workers`` of ``of`` have not what the first one has."""
 
@@ -270,6 +273,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def cases(self) -> list[CaseComparison]:
         """The cases of all arms in ``all_arms``."""
         return [case for arm in self.all_arms for case in arm.cases]
+
+    @property
+    def decided(self) -> list[Decided]:
+        """Every one of these that has a verdict, with its arm and the estimate that it was reached by."""
+        every = [(arm, case, case.deciding) for arm in self.all_arms for case in arm.cases]
+        return [(arm, case, found) for arm, case, found in every if found is not None]
 
     @property
     def estimates(self) -> list[Estimate]:

@@ -10,10 +10,11 @@ from msgspec.structs import asdict
 from primbench.compare.effects import changes_of
 from primbench.compare.gate import SLOWER, Gate
 from primbench.report import plain, table
+from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.document import Document
 from primbench.report.environment import shown
-from primbench.report.headline import decided, headline, single
+from primbench.report.headline import headline
 from primbench.report.table import Table
 from primbench.report.verdicts import (
     UNKNOWN,
@@ -27,12 +28,12 @@ from primbench.report.verdicts import (
     why,
 )
 from primbench.results.metrics import METRICS
-from primbench.units import format_percent, format_time
+from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation, Mixed
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation
     from primbench.system.meaning import Layer
 
 MOST_EXPLAINED = 5
@@ -146,61 +147,8 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
 
 def _first(comparison: Comparison) -> Iterator[str]:
     """The answer, then what has to be known before any verdict."""
-    answer, alone = headline(comparison), single(comparison)
-    warnings = [alone] if alone != answer else []
-    sentences = [[answer, *_left_out(comparison)], warnings, _mixed(comparison), [_too_busy(comparison)]]
-    sentences.append([_itself(comparison)])
-    yield from (_end(filter(None, each)) for each in sentences)
-
-
-def _mixed(comparison: Comparison) -> list[str]:
-    """A warning for each side whose workers ran in more than one environment."""
-    return [
-        f"NOT ONE PLACE: {name} ran with {'; '.join(map(_of_workers, found[:MOST_CHANGES]))}"
-        f"{f'; and {len(found) - MOST_CHANGES} more: --json has all' if len(found) > MOST_CHANGES else ''}. "
-        "What it differs by may be this: measure it anew in one place."
-        for name, found in comparison.mixed.items()
-    ]
-
-
-def _of_workers(found: Mixed) -> str:
-    change = found.change
-    first, other = (shown(change.field, value, "none") for value in (change.a, change.b))
-    return f"{change.field} {first}, in {found.workers} of {found.of} processes {other}"
-
-
-def _too_busy(comparison: Comparison) -> str:
-    busy = [(arm, case) for arm, case, found in decided(comparison) if found.is_too_busy]
-    if not busy:
-        return ""
-    arm, worst = max(busy, key=lambda each: min(share or 0.0 for share in each[1].waited))
-    here, there = (format_percent(share or 0.0) for share in worst.waited)
-    return (
-        f"TOO BUSY TO TELL in {len(busy)} of {len(comparison.cases)} cases: something else took "
-        f"the CPUs; {comparison.baseline} waited for one during {here} of its time, {arm.name} during {there}, in "
-        f"{name_of(worst.case)}. Quiet the machine, or keep CPUs of it for the arms alone (bind-cpus=)."
-    )
-
-
-def _itself(comparison: Comparison) -> str:
-    """Whether what is compared can be trusted, as the baseline against itself shows; nothing where it was run once."""
-    cases = comparison.again.cases if comparison.again else []
-    primary = [(case, case.primary) for case in cases if case.primary]
-    unequal = [(case, found) for case, found in primary if found.differs]
-    if unequal:
-        return _differs_from_itself(comparison.baseline, unequal, len(primary))
-    alike = sum(found.is_equivalent for _, found in primary)
-    how = f"all {alike} cases" if alike == len(primary) else f"{alike} of {len(primary)} cases and different in none"
-    return f"{comparison.baseline} against itself: equivalent in {how}; both runs are the baseline." if primary else ""
-
-
-def _differs_from_itself(baseline: str, unequal: Sequence[tuple[CaseComparison, Estimate]], cases: int) -> str:
-    worst, found = max(unequal, key=lambda each: abs(each[1].ratio - 1))
-    most = " ".join(filter(None, (shown_ratio(found.ratio), found.interval and shown_interval(found.interval))))
-    return (
-        f"NOT VALID in {len(unequal)} of {cases} cases: {baseline} differs from itself, by {most} in "
-        f"{name_of(worst.case)}. There only what lies beyond is called different: quiet the machine, or run more pairs."
-    )
+    yield _end([headline(comparison), *_left_out(comparison)])
+    yield from (_end(paragraph) for paragraph in cautions(comparison))
 
 
 def _reasons(arm: ArmComparison) -> Iterator[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
+from primbench.report.cautions import single
 from primbench.report.verdicts import MOST_PAIRS, name_of, shown_interval, shown_ratio
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
+    from primbench.compare.comparison import CaseComparison, Comparison, Decided, Estimate
     from primbench.doctor.finding import Part
 
 DOUBLE = 2.0  # from here on a ratio says more than a percentage
@@ -23,12 +23,10 @@ OF_PARTS: dict[Part, str] = {
     "start-up": "start-up",
 }
 
-Decided = tuple["ArmComparison", "CaseComparison", "Estimate"]
-
 
 def headline(comparison: Comparison) -> str:
     """What is slower, by how much and why; else that nothing is; and what is not told yet."""
-    compared = decided(comparison)
+    compared = comparison.decided
     if not compared:
         return "Nothing was compared."
     if all(found.is_single for _, _, found in compared):
@@ -39,34 +37,17 @@ def headline(comparison: Comparison) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
-def single(comparison: Comparison) -> str:
-    """How far apart places were seen of which one process a side cannot tell whether they are; "" where all can."""
-    alone = [each for each in decided(comparison) if each[2].is_single]
-    if not alone:
-        return ""
-    arm, case, found = max(alone, key=lambda each: abs(math.log(each[2].ratio)))
-    more = "run more pairs (--pairs 8)" if comparison.paired else "run both with --processes 8, better still as a study"
-    return (
-        f"ONE PROCESS A SIDE CANNOT TELL in {len(alone)} of {len(comparison.cases)} "
-        f"cases, since processes of one place differ, too: {arm.name} took {shown_ratio(found.ratio)} times as long as "
-        f"{comparison.baseline} in {name_of(case.case)}; to know, {more}."
-    )
-
-
-def decided(comparison: Comparison) -> list[Decided]:
-    """Every case that has a verdict, with its arm and the estimate that it was reached by."""
-    every = [(arm, case, case.deciding) for arm in comparison.all_arms for case in arm.cases]
-    return [(arm, case, found) for arm, case, found in every if found is not None]
-
-
 def _slower(compared: Sequence[Decided]) -> Iterator[str]:
     """A clause for each arm in which something is."""
-    for arm in dict.fromkeys(arm.name for arm, case, _ in compared if case.verdict == "slower"):
-        slower = [(case, found) for each, case, found in compared if each.name == arm and case.verdict == "slower"]
+    arms: dict[str, list[tuple[CaseComparison, Estimate]]] = {}
+    for arm, case, found in compared:
+        if case.verdict == "slower":
+            arms.setdefault(arm.name, []).append((case, found))
+    for name, slower in arms.items():
         worst, by = max(slower, key=lambda each: each[1].ratio)
-        likely = worst.explanation.likely if worst.explanation else None
-        what = _what([case for case, _ in slower], sum(each.name == arm for each, _, _ in compared))
-        yield f"slower in {arm}: {what} {_by(by)} in {name_of(worst.case)}{f'; likely {likely}' if likely else ''}"
+        likely = f"; likely {worst.explanation.likely}" if worst.explanation and worst.explanation.likely else ""
+        what = _what([case for case, _ in slower], sum(arm.name == name for arm, _, _ in compared))
+        yield f"slower in {name}: {what} {_by(by)} in {name_of(worst.case)}{likely}"
 
 
 def _what(cases: Sequence[CaseComparison], of: int) -> str:
@@ -127,18 +108,24 @@ def _undecided(compared: Sequence[Decided], comparison: Comparison) -> Iterator[
 
 def _what_would_tell(undecided: Sequence[Decided], comparison: Comparison) -> str:
     """About how many more pairs, counted from those that were run; else what keeps all of them open, if it is one."""
-    needed = [
+    more = [
         found.pairs_needed - max(each.pairs for each in arm.estimates)
         for arm, _, found in undecided
         if found.pairs_needed is not None
     ]
-    if not needed:
+    if not more:
         reasons = {found.reason for _, _, found in undecided}
         return f": {reason}" if len(reasons) == 1 and (reason := reasons.pop()) else ""
-    most, of_them = max(1, *needed), f" {len(needed)} of them" if len(needed) < len(undecided) else ""
-    more = f"about {most}" if most <= MOST_PAIRS else f"more than {MOST_PAIRS}"
-    what = "pairs" if comparison.paired else "processes a side"
-    return f", {more} more {what} would tell{of_them}"
+    most = max(1, *more)
+    count = f"about {most}" if most <= MOST_PAIRS else f"more than {MOST_PAIRS}"
+    of_them = f" {len(more)} of them" if len(more) < len(undecided) else ""
+    return f", {count} more {_unit(comparison)} would tell{of_them}"
+
+
+def _unit(comparison: Comparison) -> str:
+    if comparison.paired:
+        return "pairs"
+    return "runs a side" if comparison.has_runs else "processes a side"
 
 
 def _missing(comparison: Comparison) -> Iterator[str]:

@@ -1,0 +1,89 @@
+"""What has to be known of a comparison before any of its verdicts, in words that are hard to overlook."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from primbench.report.environment import shown
+from primbench.report.verdicts import name_of, shown_interval, shown_ratio
+from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.compare.comparison import CaseComparison, Comparison, Estimate, Mixed
+
+MOST_CHANGES = 8
+
+
+def cautions(comparison: Comparison) -> Iterator[list[str]]:
+    """Paragraphs, of a line or several each; without what is the answer itself where no process can tell."""
+    alone = single(comparison)
+    is_answer = all(found.is_single for _, _, found in comparison.decided)
+    paragraphs = [[] if is_answer else [alone], _mixed(comparison), [_too_busy(comparison)], [_itself(comparison)]]
+    yield from ([*filter(None, paragraph)] for paragraph in paragraphs)
+
+
+def single(comparison: Comparison) -> str:
+    """How far apart places were seen of which one process a side cannot tell whether they are; "" where all can."""
+    alone = [each for each in comparison.decided if each[2].is_single]
+    if not alone:
+        return ""
+    arm, case, found = max(alone, key=lambda each: abs(math.log(each[2].ratio)))
+    more = "run more pairs (--pairs 8)" if comparison.paired else "run both with --processes 8, better still as a study"
+    return (
+        f"ONE PROCESS A SIDE CANNOT TELL in {len(alone)} of {len(comparison.cases)} "
+        f"cases, since processes of one place differ, too: {arm.name} took {shown_ratio(found.ratio)} times as long as "
+        f"{comparison.baseline} in {name_of(case.case)}; to know, {more}."
+    )
+
+
+def _mixed(comparison: Comparison) -> list[str]:
+    """A warning for each side whose workers ran in more than one environment."""
+    return [
+        f"NOT ONE PLACE: {name} ran with {'; '.join(map(_of_workers, found[:MOST_CHANGES]))}"
+        f"{f'; and {len(found) - MOST_CHANGES} more: --json has all' if len(found) > MOST_CHANGES else ''}. "
+        "What it differs by may be this: measure it anew in one place."
+        for name, found in comparison.mixed.items()
+    ]
+
+
+def _of_workers(found: Mixed) -> str:
+    change = found.change
+    first, other = (shown(change.field, value, "none") for value in (change.a, change.b))
+    return f"{change.field} {first}, in {found.workers} of {found.of} processes {other}"
+
+
+def _too_busy(comparison: Comparison) -> str:
+    busy = [(arm, case) for arm, case, found in comparison.decided if found.is_too_busy]
+    if not busy:
+        return ""
+    arm, worst = max(busy, key=lambda each: min(share or 0.0 for share in each[1].waited))
+    here, there = (format_percent(share or 0.0) for share in worst.waited)
+    return (
+        f"TOO BUSY TO TELL in {len(busy)} of {len(comparison.cases)} cases: something else took "
+        f"the CPUs; {comparison.baseline} waited for one during {here} of its time, {arm.name} during {there}, in "
+        f"{name_of(worst.case)}. Quiet the machine, or keep CPUs of it for the arms alone (bind-cpus=)."
+    )
+
+
+def _itself(comparison: Comparison) -> str:
+    """Whether what is compared can be trusted, as the baseline against itself shows; nothing where it was run once."""
+    cases = comparison.again.cases if comparison.again else []
+    primary = [(case, case.primary) for case in cases if case.primary]
+    unequal = [(case, found) for case, found in primary if found.differs]
+    if unequal:
+        return _differs_from_itself(comparison.baseline, unequal, len(primary))
+    alike = sum(found.is_equivalent for _, found in primary)
+    how = f"all {alike} cases" if alike == len(primary) else f"{alike} of {len(primary)} cases and different in none"
+    return f"{comparison.baseline} against itself: equivalent in {how}; both runs are the baseline." if primary else ""
+
+
+def _differs_from_itself(baseline: str, unequal: Sequence[tuple[CaseComparison, Estimate]], cases: int) -> str:
+    worst, found = max(unequal, key=lambda each: abs(each[1].ratio - 1))
+    most = " ".join(filter(None, (shown_ratio(found.ratio), found.interval and shown_interval(found.interval))))
+    return (
+        f"NOT VALID in {len(unequal)} of {cases} cases: {baseline} differs from itself, by {most} in "
+        f"{name_of(worst.case)}. There only what lies beyond is called different: quiet the machine, or run more pairs."
+    )
