@@ -95,7 +95,8 @@ def gate_options() -> list[click.Option]:
                 help="Exit with 1 where a case is slower, different in any way, or not told, and, but for never, where "
                      "it fails on one side more often, or nothing could be told."),
         grouped("Output", "--fail-above", type=PERCENT, metavar="PERCENT",
-                help="Not where a case is slower, but where the whole 95 % interval of a metric lies above this."),
+                help="Instead where a metric is longer for certain by more than this: the whole 95 % interval of its "
+                     "ratio lies above."),
     ]  # fmt: skip
 
 

@@ -100,8 +100,16 @@ def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leade
     results = replace(found, records=found.latest())
     report(results, values)
     if ended is None and values["save_as"] is not None:
-        say(f"Saved as {values['save_as']}: {named.save(values['save_as'], results)}", err=True)
+        _save(values["save_as"], results)
     exit_as(ended, results.records)
+
+
+def _save(name: str, results: Results) -> None:
+    """Add a run to a baseline, unless it holds no time."""
+    if any(record.status == "ok" for record in results.records):
+        say(f"Saved as {name}: {named.save(name, results)}", err=True)
+    else:
+        say(f"Not saved as {name}: nothing was measured", err=True)
 
 
 def next_worker(found: Results) -> int:

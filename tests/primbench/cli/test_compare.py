@@ -304,6 +304,12 @@ def test_a_baseline_that_cannot_be_is_refused(refusal: Refusal, invoke: Invoke, 
     words = "nosuch: no such file, nor a baseline of that name in .primbench/baselines: there is main"
     assert words == refusal("compare", "main", "--against", "nosuch")
     assert "saved by name: main" in refusal(*RUN, "--against", "nosuch")
+    assert (
+        "Not saved as none: nothing was measured"
+        in invoke(
+            "gemm", "-m", 8, "-n", 8, "-k", 8, "--backend", "numpy", "--dtype", "bfloat16", "--save-as", "none"
+        ).stderr
+    )
     assert "name the baseline once" in refusal("compare", "main", "main", "--against", "main")
     assert ["file", "main"] == sorted(path.name for path in baseline.parent.iterdir())
 

@@ -75,6 +75,26 @@ def test_a_comparison_as_junit_fails_where_the_command_does(invoke: Invoke, stud
         assert "failure" not in result.stdout.replace('failures="0"', "")
 
 
+def test_an_arm_that_was_not_compared_is_one_test(
+    invoke: Invoke, made_study: Callable[..., Results], tmp_path: Path
+) -> None:
+    def measured(arm: str, case: Case, pair: int) -> Measurement | str:
+        times = Samples(samples_s=[1e-3] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise")
+        return "no such runtime" if arm == "runc" else Measurement(batch_s=times)
+
+    parameters = build("gemm", {"m": 64, "n": 64, "k": 64}).parameters()
+    case = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu")
+    cases = [replace(case, parameters=parameters | {"m": m}) for m in SCALES]
+    results = made_study(["host", "podman", "runc"], cases, measured)
+    lines: list[Line] = [results.header, *results.workers, *results.records]
+    path = tmp_path / "study.jsonl"
+    path.write_bytes(b"".join(map(encode, lines)))
+    found = junit(invoke("compare", path, "--junit", "-").stdout)
+    assert {("", "")} == set(found["podman against host"].values())
+    words = "not compared; runc failed: no such runtime (8 of 8)"
+    assert {"all cases": ("failure", words)} == found["runc against host"]
+
+
 def test_a_comparison_as_annotations_of_github(invoke: Invoke, study: Path) -> None:
     error, *warnings = invoke("compare", study, "--github", "-").stdout.splitlines()
     assert error.startswith(
