@@ -284,9 +284,3 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def estimates(self) -> list[Estimate]:
         """The estimates of all arms in ``all_arms``."""
         return [each for arm in self.all_arms for each in arm.estimates]
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether every case that was compared has a verdict."""
-        verdicts = {case.verdict for case in self.cases if case.estimates}
-        return bool(verdicts) and "inconclusive" not in verdicts

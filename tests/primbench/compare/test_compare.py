@@ -286,12 +286,6 @@ def test_a_single_pair_has_no_interval(made_study: MadeStudy) -> None:
     assert SINGLE == found.reason
 
 
-def test_is_decided_once_every_case_has_a_verdict(made_study: MadeStudy) -> None:
-    assert compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.001))).is_decided
-    assert not compare(made_study(["host", "podman"], [case()], scattered(1.0, 0.05))).is_decided
-    assert not compare(made_study(["host", "podman"], [case()], lambda *_: "out of memory")).is_decided
-
-
 # --- the baseline against itself
 
 
