@@ -12,7 +12,7 @@ from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, PERCENT
 from primbench.cli.options import GroupedCommand, export_options, grouped
 from primbench.cli.outputs import check_outputs, publish, say_unknown
-from primbench.compare.gate import FailOn, Gate
+from primbench.compare.gate import SLOWER, FailOn, Gate
 from primbench.compare.pairs import compare, compare_runs
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
@@ -40,12 +40,18 @@ def pass_or_exit(comparison: Comparison, gate: Gate) -> None:
     from primbench.report.checks import checks
     from primbench.report.plain import printable
 
-    option = f"--fail-on {gate.fail_on}" if gate.above is None else f"--fail-above {format_percent(gate.above)}"
     failed = [check for check in checks(comparison, gate) if check.state == "failed"]
     words = [f"{each.name}, {each.group}: {each.words}" for each in failed[:1]] or ["nothing was compared"]
     more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-    say(printable(f"Failed by {option}: {words[0]}{more}"), err=True)
+    say(printable(f"Failed{_by(gate)}: {words[0]}{more}"), err=True)
     sys.exit(1)
+
+
+def _by(gate: Gate) -> str:
+    """The option that asks for more or less than all commands that compare do."""
+    if gate.above is not None:
+        return f" by --fail-above {format_percent(gate.above)}"
+    return "" if gate == SLOWER else f" by --fail-on {gate.fail_on}"
 
 
 def gate_of(values: Mapping[str, Any]) -> Gate:

@@ -56,7 +56,7 @@ def test_a_quota_is_slower_by_the_mean_and_a_refused_memory_policy_is_told(
     done = primbench("study", folder / "suite.toml", *asked, "--pairs", 5, *QUICK, "-o", folder / "study.jsonl")
     assert 1 == done.returncode, done.stdout
     (line,) = done.stderr.splitlines()
-    assert line.startswith("Failed by --fail-on slower: ")
+    assert line.startswith("Failed: ")
     compared = primbench("compare", folder / "study.jsonl", "--json", folder / "compared.json")
     assert done.stdout == compared.stdout
     quota, _ = json.loads((folder / "compared.json").read_text())["arms"]
@@ -64,7 +64,7 @@ def test_a_quota_is_slower_by_the_mean_and_a_refused_memory_policy_is_told(
     assert ("slower", "batch_mean_s") == (case["verdict"], case["decided_by"]), done.stdout
     first, *_ = case["explanation"]["causes"]
     assert first.startswith("in quota alone: the CPU quota grants 0.2 of the ")
-    assert "  slower, by the mean\n" in done.stdout
+    assert "  > slower, by the mean\n" in done.stdout
     refused = "\non node 0 was not placed as asked: memory is where it was first touched: set_mempolicy: "
     assert 1 == done.stdout.count(refused)
     assert "host was not placed as asked" not in done.stdout

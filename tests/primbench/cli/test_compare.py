@@ -152,8 +152,10 @@ def test_what_fails_is_said_in_a_line(invoke: Invoke, written: Callable[..., Pat
     assert "" == invoke("compare", written(1.0), "--json", "-").stderr
     name = "gemm m=64 n=64 k=64 float32 on numpy cpu, podman against host: "
     failed = invoke("compare", written(name="b.jsonl"), "--json", "-").stderr
-    assert failed.startswith(f"Failed by --fail-on slower: {name}slower; 1.100 [1.0")
+    assert failed.startswith(f"Failed: {name}slower; 1.100 [1.0")
     assert 1 == failed.count("\n")
+    different = invoke("compare", written(0.9, name="d.jsonl"), "--fail-on", "different").stderr
+    assert different.startswith(f"Failed by --fail-on different: {name}faster; 0.900")
     single = invoke("compare", written(1.0, pairs=1, name="c.jsonl"), "--fail-above", "5%").stderr
     words = f"{name}inconclusive: a single process tells of no scatter; 1.001"
     assert f"Failed by --fail-above 5.0%: {words}\n" == single
@@ -241,9 +243,7 @@ def test_as_a_program(written: Callable[..., Path], tmp_path: Path) -> None:
     arguments = [sys.executable, "-P", "-m", "primbench", "compare", str(written())]
     result = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert 1 == result.returncode
-    assert result.stderr.startswith(
-        "Failed by --fail-on slower: gemm m=64 n=64 k=64 float32 on numpy cpu, podman against"
-    )
+    assert result.stderr.startswith("Failed: gemm m=64 n=64 k=64 float32 on numpy cpu, podman against")
     assert "1.100" in result.stdout
 
 

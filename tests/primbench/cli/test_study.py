@@ -170,6 +170,28 @@ def test_there_is_no_second_pair_with_a_single_arm(invoke: Invoke, suite: Path, 
     assert "4095" in done.stdout
 
 
+def test_a_gate_does_not_pass_one_pair(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
+    asked = (
+        "--arm",
+        "host",
+        "--arm",
+        "host:name=twin",
+        "--pairs",
+        1,
+        "--fail-above",
+        "5%",
+        "--github",
+        tmp_path / "log",
+    )
+    done = invoke("study", suite, "--device", "cpu", "--backend", "numpy", *QUICK, *asked)
+    assert (1, 1) == (done.exit_code, done.stderr.count("\n"))
+    assert done.stdout.startswith("ONE PROCESS A SIDE CANNOT TELL in ")
+    assert done.stderr.startswith("Failed by --fail-above 5.0%: ")
+    told = (tmp_path / "log").read_text().splitlines()
+    assert told
+    assert all(line.startswith("::error title=twin against host%3A ") for line in told)
+
+
 def test_where_no_arm_can_be_had_the_exit_code_is_1(invoke: Invoke, suite: Path) -> None:
     done = invoke(*on_cpu(suite, *NOWHERE, "--self"))
     assert 1 == done.exit_code
@@ -376,7 +398,7 @@ def test_a_backend_that_images_alone_may_have_is_asked_for_there(
     result = invoke("study", suite, *asked, "--arm", "host", "--self", *QUICK, "-o", path)
     assert 1 == result.exit_code
     first, *others, last = result.stderr.splitlines()
-    assert last.startswith("Failed by --fail-on slower: ")
+    assert last.startswith("Failed: ")
     assert first.endswith(": host is left out, and podman:image=a is what others are compared with")
     assert {f"{arm} runs nothing with cupy on cpu" for arm in (*arms, arms[0] + AGAIN)} == {
         line.split(": ")[0] for line in others
