@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.cause import Cause
 from primbench.compare.criteria import problem_of
+from primbench.compare.differing import placement, set_variables
+from primbench.compare.effects import changes_of
 from primbench.compare.filters import filters
 from primbench.doctor.against import by_rule, in_words
 from primbench.doctor.checks import examine
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 MOST_CHANGES = 4
 _TOLD_AS_DIFFERENCE = {"preloads"}
+_OF_CPUS: set[Part] = {"copy", "collective", "everything on the CPU", "launch"}
 _OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
 ALIKE = 1.5  # two readings of one quantity within this factor are taken to be the same
 _NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
@@ -53,6 +56,7 @@ def causes(
         *filters(case, baseline, side),
         *_variables(differing, baseline, side),
         *_memory(parts, case, baseline, side),
+        *_placed_otherwise(parts, differing, baseline, side),
         *_not_placed(baseline, side),
         *_found_in_one_alone(parts, case, baseline, side),
     ]
@@ -84,12 +88,21 @@ def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cau
         yield Cause(f"another GPU: {which}{kind}{mend}", title="another GPU")
 
 
+def _placed_otherwise(
+    parts: Sequence[Part], differing: Difference | None, baseline: Side, side: Side
+) -> Iterator[Cause]:
+    """CPUs and threads that were had, where what the workers saw does not tell of them."""
+    if not _OF_CPUS.isdisjoint(parts):
+        found = placement(baseline, side, changes_of({"": differing}, "limits", "stack") if differing else [])
+        yield from (Cause(each.words) for each in found)
+
+
 def _not_placed(baseline: Side, side: Side) -> Iterator[Cause]:
     """What one side alone asked of its place and did not get."""
     for each, other in ((side, baseline), (baseline, side)):
-        if _has_choice_of_memory(each):
-            lacking = (lack for lack in each.lacks if lack not in other.lacks)
-            yield from (Cause(f"{each.name} was not placed as asked: {lack}") for lack in lacking)
+        lacks = [*(each.lacks if _has_choice_of_memory(each) else []), *each.thread_lacks]
+        lacking = (lack for lack in lacks if lack not in (*other.lacks, *other.thread_lacks))
+        yield from (Cause(f"{each.name} was not placed as asked: {lack}") for lack in lacking)
 
 
 def _has_choice_of_memory(side: Side) -> bool:
@@ -174,11 +187,9 @@ def _bounds_of_amounts(changes: Sequence[Change]) -> tuple[float, float]:
 
 def _variables(differing: Difference | None, baseline: Side, side: Side) -> Iterator[Cause]:
     """What the arms set in unequal ways, and no other cause tells."""
-    one, other = (each.arm.variables if each.arm else {} for each in (baseline, side))
-    for name in sorted({*one, *other}):
-        if one.get(name) != other.get(name) and not _is_told_elsewhere(name, differing):
-            where = [each.name for each, own in ((baseline, one), (side, other)) if name in own]
-            yield Cause(f"the variable {name} is set in {' and otherwise in '.join(where)}")
+    for name, words in set_variables(baseline, side):
+        if not _is_told_elsewhere(name, differing):
+            yield Cause(words)
 
 
 def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:

@@ -11,6 +11,7 @@ from primbench.doctor.finding import Part
 from primbench.environment.difference import Change, Difference
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
+from primbench.system.meaning import Layer
 
 Verdict = Literal[
     "slower",
@@ -207,11 +208,23 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     of_all_samples: bool = False
 
 
+class Differing(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells two places apart, in words. layer: None where it is what the arms ask for, or where processes were.
+
+    is_known: whether it is known what it does to results.
+    """
+
+    words: str
+    layer: Layer | None = None
+    is_known: bool = False
+
+
 class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the baseline. arm: as it was asked for; None where the file does not say.
 
     effect: what a difference in time is one of; None where it is not known.
     differences: backend and device -> what tells the places apart, as the workers of each process saw them.
+    differing: all of that in words, and what else does.
     """
 
     name: str
@@ -220,6 +233,7 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
     differences: dict[str, Difference]
     cases: list[CaseComparison]
     mean: Mean | None
+    differing: list[Differing] = []
 
     @property
     def estimates(self) -> list[Estimate]:

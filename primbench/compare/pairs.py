@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from primbench.compare.comparison import ArmComparison, Comparison, Mixed
+from primbench.compare.differing import differing
 from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.explain import explained
 from primbench.compare.judgement import judge
@@ -103,12 +104,15 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, design
 def _told_apart(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
     """The arm with what tells its place from the baseline's."""
     found = differences(baseline, side)
-    return replace(arm, effect=effect_of(baseline, side, found), differences=found)
+    effect = effect_of(baseline, side, found)
+    return replace(arm, effect=effect, differences=found, differing=differing(baseline, side, found))
 
 
 def _lacks(sides: Sequence[Side]) -> list[str]:
     """A note for each thing that a side asked of its place and did not get."""
-    return [f"{side.name} was not placed as asked: {lack}" for side in sides for lack in side.lacks]
+    return [
+        f"{side.name} was not placed as asked: {lack}" for side in sides for lack in [*side.lacks, *side.thread_lacks]
+    ]
 
 
 def _mixed(sides: Sequence[Side]) -> dict[str, list[Mixed]]:

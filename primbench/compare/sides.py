@@ -123,6 +123,14 @@ class Side:
         """What workers asked of their place and did not get, each once."""
         return list(dict.fromkeys(lack for worker in self.used for lack in worker.placement.lacks))
 
+    @cached_property
+    def thread_lacks(self) -> list[str]:
+        """Of how many threads workers asked and how many they had, where these differ, each once."""
+        asked = {record.worker: record.case.placement.threads for record in self.records}
+        counts = [(asked[worker.worker], worker.placement.threads) for worker in self.used]
+        unlike = [(threads, had) for threads, had in counts if None not in (threads, had) and threads != had]
+        return [f"threads={threads}, and the largest pool has {had}" for threads, had in dict.fromkeys(unlike)]
+
     def workers_of(self, backend: str, device: str) -> list[tuple[Turn, Worker]]:
         """Those that served the backend on the device, each once; of several in one turn all but the last had to go."""
         turns = {

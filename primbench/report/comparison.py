@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from primbench.compare.effects import changes_of
 from primbench.compare.gate import SLOWER, Gate
 from primbench.report import plain, table
 from primbench.report.cautions import cautions
 from primbench.report.checks import checks
+from primbench.report.differing import beside, effect
 from primbench.report.document import Document
-from primbench.report.environment import shown
 from primbench.report.headline import headline
 from primbench.report.table import Table
 from primbench.report.verdicts import (
@@ -34,10 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation
-    from primbench.system.meaning import Layer
 
 MOST_EXPLAINED = 5
-MOST_CHANGES = 8
 
 
 def text(comparison: Comparison) -> str:
@@ -121,7 +118,7 @@ def _table(comparison: Comparison, arm: ArmComparison) -> Table:
     title = f"{arm.name} against {comparison.baseline}{place}  ({how})"
     notes = [*_reasons(arm), *_counts(arm), *_mean(arm, comparison)]
     if pairs:
-        notes += [*_effect(arm, comparison), *_explanations(arm)]
+        notes += [*effect(arm, comparison), *_explanations(arm), *beside(arm)]
     return Table(title, columns, rows, notes)
 
 
@@ -179,33 +176,6 @@ def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
             else ""
         )
         yield f"geometric mean of {arm.mean.cases} cases{of}: {mean}, over {arm.mean.pairs} {what}"
-
-
-def _effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
-    """What a difference may be called, and what of the stacks or machines differs where it is theirs."""
-    if not comparison.paired and not comparison.has_runs:
-        return
-    if arm.effect is None:
-        yield "a difference is of an unknown kind: whether both loaded the same libraries could not be seen"
-        return
-    if arm.effect not in ("stack effect", "machine effect"):
-        yield f"a difference is a {arm.effect}: the libraries are of the same builds"
-        return
-    part: Layer = "stack" if arm.effect == "stack effect" else "machine"
-    differing = _changes(arm, comparison, part)
-    yield f"a difference is a {arm.effect}, none of the container alone; {differing}"
-    if part != "machine" and changes_of(arm.differences, "machine"):
-        yield f"the machines differ, too; {_changes(arm, comparison, 'machine')}"
-
-
-def _changes(arm: ArmComparison, comparison: Comparison, part: Layer) -> str:
-    changes = changes_of(arm.differences, part)
-    words = [
-        f"{change.field} {shown(change.field, change.a, 'none')} | {shown(change.field, change.b, 'none')}"
-        for change in changes[:MOST_CHANGES]
-    ]
-    more = f"; and {len(changes) - MOST_CHANGES} more" if len(changes) > MOST_CHANGES else ""
-    return f"{comparison.baseline} | {arm.name}: {'; '.join(words)}{more}"
 
 
 def _severity(case: CaseComparison) -> tuple[int, float]:

@@ -1013,6 +1013,60 @@ def test_a_variable_that_need_not_be_alike_is_named_where_an_arm_sets_it(made_st
     assert ["the variable PYTHONPATH is set in podman"] == found.causes
 
 
+def with_threads(results: Results, counts: dict[str, int], asked: int | None = None) -> Results:
+    """The results with so many threads in the workers of an arm."""
+    workers = [
+        replace(each, placement=replace(each.placement, threads=counts[each.arm.name])) if each.arm else each
+        for each in results.workers
+    ]
+    placed = [
+        replace(each, case=replace(each.case, placement=Placement(threads=asked)))
+        if each.case.arm == "podman"
+        else each
+        for each in results.records
+    ]
+    return replace(results, workers=workers, records=placed)
+
+
+def test_threads_that_were_had_and_asked_for_are_told(made_study: MadeStudy) -> None:
+    environments = {name: place(name, software={"threads": None}) for name in ("host", "podman")}
+    study = made_study(["host", "podman"], [case()], scattered(1.6), environments=environments)
+    found = first(compare(with_threads(study, {"host": 2, "podman": 1})))
+    (explanation,) = [each.explanation for each in found.cases]
+    assert explanation is not None
+    assert ["2 threads in host and 1 thread in podman"] == explanation.causes
+    comparison = compare(with_threads(study, {"host": 2, "podman": 2}, asked=1))
+    (explanation,) = [each.explanation for each in first(comparison).cases]
+    assert explanation is not None
+    sentence = "podman was not placed as asked: threads=1, and the largest pool has 2"
+    assert ([sentence], True) == (explanation.causes, sentence in comparison.notes)
+
+
+def test_whatever_differs_is_told_though_nobody_knows_what_it_does(made_study: MadeStudy) -> None:
+    """And though nothing is slower."""
+    name = "podman:cap-drop=CHOWN,env.SETTING_OF_A_USER=secret"
+    names = HERE.confinement.namespaces or {}
+    confined = {"namespaces": {**names, "ipc": "ipc:[1]"}, "seccomp": "filter", "capabilities": ["CAP_KILL"]}
+    free = {"namespaces": {**names, "ipc": "ipc:[2]"}, "seccomp": "disabled", "capabilities": ["CAP_KILL", "CAP_CHOWN"]}
+    environments = {
+        "host": place(confinement=free, software={"variables": {"OMP_NUM_THREADS": "1", "PYTHONPATH": "/a"}}),
+        name: place("podman", confinement=confined, software={"variables": {"PYTHONPATH": "/b"}}),
+    }
+    arm = first(compare(made_study(["host", name], [case()], scattered(1.0, 0.001), environments=environments)))
+    assert [None] == [each.explanation for each in arm.cases]
+    told = {each.words: each.is_known for each in arm.differing}
+    assert {
+        "OMP_NUM_THREADS is 1 in host and none in " + name: True,
+        "seccomp is disabled in host and filter in " + name: True,
+        "runtime.name is host in host and podman in " + name: True,
+        "runtime.in_container is no in host and yes in " + name: False,
+        "capabilities has CAP_CHOWN in host alone": False,
+        "PYTHONPATH is /a in host and /b in " + name: False,
+        "cap-drop is not set in host and CHOWN in " + name: False,
+        "the variable SETTING_OF_A_USER is set in " + name: False,
+    } == {words: is_known for words, is_known in told.items() if "namespaces.ipc" not in words}
+
+
 @pytest.mark.parametrize(
     ("arm", "fields", "without"),
     [

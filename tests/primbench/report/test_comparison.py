@@ -15,6 +15,7 @@ from primbench.compare.comparison import (
     ArmComparison,
     CaseComparison,
     Comparison,
+    Differing,
     Estimate,
     Explanation,
     LeftOut,
@@ -87,7 +88,7 @@ def compared(*estimates: Estimate, **changes: Any) -> CaseComparison:
 
 
 def comparison(*cases: CaseComparison, **changes: Any) -> Comparison:
-    own = {name: changes.pop(name) for name in ("effect", "differences", "mean") if name in changes}
+    own = {name: changes.pop(name) for name in ("effect", "differences", "differing", "mean") if name in changes}
     fields: dict[str, Any] = {"baseline": "host", "paired": True, "arms": [arm(*cases, **own)]}
     return Comparison(**fields | changes)
 
@@ -323,6 +324,23 @@ def test_effects_are_called_what_they_are() -> None:
     assert "a difference is a stack effect, none of the container alone; host | podman:" in line
     assert "software.packages.a 2.0 | 1.0" in line
     assert line.endswith("; and 2 more")
+
+
+def test_whatever_differs_is_told_once() -> None:
+    found = comparison(
+        compared(replace(SLOWER, outcome="slower"), explanation=EXPLAINED),
+        differing=[
+            Differing(words="the CPU quota grants 0.5 of the 2 CPUs", layer="limits", is_known=True),
+            Differing(words="memory_limit_bytes is none in host and 1 GiB in podman", layer="limits", is_known=True),
+            Differing(words="cpu_model is a in host and b in podman", layer="machine", is_known=True),
+            *(Differing(words=f"thing {number}") for number in range(9)),
+        ],
+        effect="machine effect",
+    )
+    assert [
+        "differs: memory_limit_bytes is none in host and 1 GiB in podman",
+        f"differs, effect unknown: {'; '.join(f'thing {number}' for number in range(8))}; and 1 more",
+    ] == lines(found)[-2:]
 
 
 def test_an_explanation_has_numbers_causes_noise_and_the_next_command() -> None:

@@ -1,0 +1,133 @@
+"""All that tells two places apart, whether it is known to move results or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from primbench.compare.comparison import Differing
+from primbench.compare.effects import changes_of
+from primbench.doctor.against import in_words
+from primbench.environment.comparable import meaning_of
+from primbench.environment.configuration import is_told_by_what_it_gives
+from primbench.spec.arm import HOST_IMAGE, SETTING_KEYS
+from primbench.spec.arm import in_words as setting_in_words
+from primbench.system.files import format_cpu_list
+from primbench.system.meaning import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from primbench.compare.sides import Side
+    from primbench.environment.difference import Change, Difference
+    from primbench.spec.arm import Arm
+
+MOST_OF_A_LIST = 4
+_NAMESPACES = "confinement.namespaces."
+_VARIABLES = "software.variables."
+
+
+def differing(baseline: Side, side: Side, found: Mapping[str, Difference]) -> list[Differing]:
+    """found: what the workers saw; then what the arms asked for and nobody saw, and where processes really were."""
+    changes = changes_of(found, *get_args(Layer))
+    told = {change.field for change in changes}
+    return [
+        *(_of_change(change, baseline, side) for change in [*changes, *_varying_variables(found, baseline, side)]),
+        *_settings(baseline, side, changes),
+        *(Differing(words=words) for name, words in set_variables(baseline, side) if f"{_VARIABLES}{name}" not in told),
+        *placement(baseline, side, changes),
+    ]
+
+
+def _of_change(change: Change, baseline: Side, side: Side) -> Differing:
+    meaning = meaning_of(change.field)
+    words = _words(change, baseline.name, side.name)
+    return Differing(words=words, layer=meaning.layer, is_known=meaning.rule is not None and change.kind == "differs")
+
+
+def _words(change: Change, one: str, other: str) -> str:
+    """Short where a value tells nothing, or is a long list of which no rule knows what it does."""
+    name = change.field.partition(".")[2]
+    if change.field.startswith(_NAMESPACES):
+        return f"{name} is another"
+    if isinstance(change.a, list) and isinstance(change.b, list) and meaning_of(change.field).rule is None:
+        alone = [(one, _lacking(change.a, change.b)), (other, _lacking(change.b, change.a))]
+        return (
+            f"{name} has {' and '.join(f'{more} in {where} alone' for where, more in alone if more) or 'another order'}"
+        )
+    return in_words(change, f"in {one}", f"in {other}")
+
+
+def _lacking(values: Sequence[object], there: Sequence[object]) -> str:
+    """The first ones that are not there."""
+    found = [str(each) for each in values if each not in there]
+    more = f" and {len(found) - MOST_OF_A_LIST} more" if len(found) > MOST_OF_A_LIST else ""
+    return f"{', '.join(found[:MOST_OF_A_LIST])}{more}"
+
+
+def _varying_variables(found: Mapping[str, Difference], baseline: Side, side: Side) -> list[Change]:
+    """Variables that need not be alike and no arm sets, but for those of caches and whose doing is compared itself."""
+    changes = {
+        change.field: change
+        for each in found.values()
+        for change in (*each.stack.changes, *each.limits.changes)
+        if change.kind == "varies" and change.field.startswith(_VARIABLES)
+    }
+    told = {name for name, _ in set_variables(baseline, side)}
+    return [change for field, change in changes.items() if _tells(field.removeprefix(_VARIABLES), told)]
+
+
+def _tells(variable: str, told: Collection[str]) -> bool:
+    return variable not in told and not is_told_by_what_it_gives(variable) and "CACHE" not in variable
+
+
+def _settings(baseline: Side, side: Side, changes: Sequence[Change]) -> Iterator[Differing]:
+    """What the arms ask for in unequal ways, and no change of what the workers saw tells."""
+    if baseline.arm is None or side.arm is None:
+        return
+    told = {"variables", *(meaning_of(change.field).set_by for change in changes)}
+    for field, key in SETTING_KEYS.items():
+        here, there = (_setting(arm, field) for arm in (baseline.arm, side.arm))
+        if field not in told and here != there:
+            yield Differing(words=f"{key} is {here} in {baseline.name} and {there} in {side.name}")
+
+
+def _setting(arm: Arm, field: str) -> str:
+    if getattr(arm, field) in (None, (), {}, HOST_IMAGE if field == "image" else None):
+        return "not set"
+    return setting_in_words(arm, field).partition("=")[2]
+
+
+def set_variables(baseline: Side, side: Side) -> Iterator[tuple[str, str]]:
+    """The variables that the arms set in unequal ways, each with a sentence; without its value, which may be secret."""
+    one, other = (_names(each.arm) for each in (baseline, side))
+    for name in sorted({*one, *other}):
+        if one.get(name) != other.get(name):
+            where = [each.name for each, own in ((baseline, one), (side, other)) if name in own]
+            yield name, f"the variable {name} is set in {' and otherwise in '.join(where)}"
+
+
+def _names(arm: Arm | None) -> dict[str, str]:
+    """The variables of an arm, with their values where it says them."""
+    return {**arm.variables, **dict.fromkeys(arm.passed, "passed on")} if arm else {}
+
+
+def placement(baseline: Side, side: Side, changes: Sequence[Change]) -> list[Differing]:
+    """Where the first workers were, by CPUs, and how many threads they had, where no change tells."""
+    if not baseline.used or not side.used:
+        return []
+    told = {change.field.rpartition(".")[0] for change in changes} | {change.field for change in changes}
+    one, other = baseline.used[0].placement, side.used[0].placement
+    words = {
+        "limits.cpus_allowed": [f"placed on CPUs {format_cpu_list(each.cpus)}" for each in (one, other)],
+        "software.threads": [_count(each.threads) for each in (one, other)],
+    }
+    return [
+        Differing(words=f"{here} in {baseline.name} and {there} in {side.name}", is_known=True)
+        for field, (here, there) in words.items()
+        if field not in told and here != there
+    ]
+
+
+def _count(threads: int | None) -> str:
+    """Of the largest pool of a library."""
+    return "an unknown number of threads" if threads is None else f"{threads} thread{'s' * (threads != 1)}"

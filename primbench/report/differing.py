@@ -1,0 +1,63 @@
+"""What tells two places apart, in words: what a difference in time may be called, and all that differs beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.compare.effects import changes_of
+from primbench.report.environment import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.compare.comparison import ArmComparison, Comparison
+    from primbench.system.meaning import Layer
+
+MOST_CHANGES = 8
+
+
+def effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
+    """What a difference may be called, and what of the stacks or machines differs where it is theirs."""
+    if not comparison.paired and not comparison.has_runs:
+        return
+    if arm.effect is None:
+        yield "a difference is of an unknown kind: whether both loaded the same libraries could not be seen"
+    elif arm.effect not in ("stack effect", "machine effect"):
+        yield f"a difference is a {arm.effect}: the libraries are of the same builds"
+    else:
+        own, *too = _layers(arm)
+        yield f"a difference is a {arm.effect}, none of the container alone; {_changes(arm, comparison, own)}"
+        yield from (f"the machines differ, too; {_changes(arm, comparison, layer)}" for layer in too)
+
+
+def _layers(arm: ArmComparison) -> list[Layer]:
+    """Those whose differences stand beside the name of the effect."""
+    if arm.effect == "stack effect":
+        return ["stack", "machine"] if changes_of(arm.differences, "machine") else ["stack"]
+    return ["machine"] if arm.effect == "machine effect" else []
+
+
+def _changes(arm: ArmComparison, comparison: Comparison, layer: Layer) -> str:
+    words = [
+        f"{change.field} {shown(change.field, change.a, 'none')} | {shown(change.field, change.b, 'none')}"
+        for change in changes_of(arm.differences, layer)
+    ]
+    return f"{comparison.baseline} | {arm.name}: {_first(words)}"
+
+
+def beside(arm: ArmComparison) -> Iterator[str]:
+    """Whatever differs and is told neither beside the effect nor as a cause."""
+    causes = "; ".join(cause for case in arm.cases if case.explanation for cause in case.explanation.causes)
+    untold = [each for each in arm.differing if each.layer not in _layers(arm) and each.words not in causes]
+    for title, is_known in (("differs", True), ("differs, effect unknown", False)):
+        yield from _line(title, [each.words for each in untold if each.is_known == is_known])
+
+
+def _line(title: str, words: list[str]) -> Iterator[str]:
+    if words:
+        yield f"{title}: {_first(words)}"
+
+
+def _first(words: list[str]) -> str:
+    more = f"; and {len(words) - MOST_CHANGES} more" if len(words) > MOST_CHANGES else ""
+    return f"{'; '.join(words[:MOST_CHANGES])}{more}"
