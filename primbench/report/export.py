@@ -37,9 +37,11 @@ def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Se
 
 
 def _check(record: Record) -> Check:
+    """Of several processes and arms each is told apart, as a test's name is to be its own."""
+    case = record.case
     return Check(
-        group=record.case.primitive,
-        name=name_of(record.case),
+        group=f"{case.primitive} in {case.arm}" if case.arm else case.primitive,
+        name=f"{name_of(case)}, process {case.process}" if case.process else name_of(case),
         state=STATES[record.status],
         words=record.reason or "",
     )

@@ -11,7 +11,7 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import CaseComparison, Comparison, Decided, Estimate
+    from primbench.compare.comparison import CaseComparison, Comparison, Decided, Estimate, Verdict
     from primbench.doctor.finding import Part
 
 DOUBLE = 2.0  # from here on a ratio says more than a percentage
@@ -23,6 +23,12 @@ OF_PARTS: dict[Part, str] = {
     "start-up": "start-up",
 }
 
+BESIDE: dict[Verdict, str] = {
+    "faster": "faster",
+    "different-about-the-margin": "different, about the margin",
+    "equivalent-at-full-speed": "told only at full CPU speed",
+}
+
 
 def headline(comparison: Comparison) -> str:
     """What is slower, by how much and why; else that nothing is; and what is not told yet."""
@@ -32,7 +38,7 @@ def headline(comparison: Comparison) -> str:
     if all(found.is_single for _, _, found in compared):
         return single(comparison)
     worse = [*_slower(compared), *_failing(comparison)]
-    rest = [*_faster(compared), *_at_full_speed(compared), *_undecided(compared, comparison), *_missing(comparison)]
+    rest = [*_others(compared), *_undecided(compared, comparison), *_missing(comparison)]
     sentence = "; ".join([*(worse or [_nothing_slower(compared)]), *rest])
     return f"{sentence[0].upper()}{sentence[1:]}."
 
@@ -79,25 +85,20 @@ def _failing(comparison: Comparison) -> Iterator[str]:
 def _nothing_slower(compared: Sequence[Decided]) -> str:
     if all(case.verdict == "inconclusive" for _, case, _ in compared):
         return "nothing is told yet"
-    is_whole = not any(case.verdict == "inconclusive" for _, case, _ in compared)
-    return f"nothing is slower, in {_cases(len(compared))}" if is_whole else "nothing is slower"
+    is_whole = len(compared) > 1 and not any(case.verdict == "inconclusive" for _, case, _ in compared)
+    return f"nothing is slower in any of {len(compared)} cases" if is_whole else "nothing is slower"
 
 
 def _cases(count: int) -> str:
     return f"{count} case{'s' * (count != 1)}"
 
 
-def _faster(compared: Sequence[Decided]) -> Iterator[str]:
-    count = sum(case.verdict == "faster" for _, case, _ in compared)
-    if count:
-        yield f"{count} of {_cases(len(compared))} faster"
-
-
-def _at_full_speed(compared: Sequence[Decided]) -> Iterator[str]:
-    """What is not shown for all of the time."""
-    count = sum(case.verdict == "equivalent-at-full-speed" for _, case, _ in compared)
-    if count:
-        yield f"{count} of {_cases(len(compared))} told only at full CPU speed"
+def _others(compared: Sequence[Decided]) -> Iterator[str]:
+    """How many cases have verdicts that are worth a word beside."""
+    for verdict, words in BESIDE.items():
+        count = sum(case.verdict == verdict for _, case, _ in compared)
+        if count:
+            yield f"{count} of {_cases(len(compared))} {words}"
 
 
 def _undecided(compared: Sequence[Decided], comparison: Comparison) -> Iterator[str]:

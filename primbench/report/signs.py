@@ -22,7 +22,7 @@ _STYLES = {
     r"(?<=  )> .+$": "bold red",  # the last cell of a row
     r"(?<=  )< .+$": "bold blue",
     r"(?<=  )= .+$": "green",
-    r"(?<=  )[~?] .+$": "yellow",
+    r"(?<=  )([~?]|not compared) .+$": "yellow",
     r"\A(Slower|Fails) .+": "bold red",
     r"\ANothing is slower.+": "bold green",
     r"\A(Nothing (is told|was)|ONE) .+": "bold yellow",

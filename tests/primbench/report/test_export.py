@@ -156,6 +156,14 @@ def test_markdown_has_the_columns_of_the_table() -> None:
     assert {"right": 8, "left": 1} == {"right": found[3].count("-:"), "left": found[3].count(":-")}
 
 
+def test_every_process_and_arm_is_a_test_of_its_own() -> None:
+    one = record(OK)
+    cases = [replace(one.case, process=process, arm=arm) for arm in ("", "a") for process in (0, 1)]
+    checks = document(held([replace(one, case=case) for case in cases])).checks()
+    assert 4 == len({(check.group, check.name) for check in checks})
+    assert {"passed"} == {check.state for check in checks}
+
+
 def test_markdown_of_the_time_unit_that_is_asked_for() -> None:
     assert "2000 ns" in to_markdown([record(OK)], [], "ns")
 
