@@ -124,7 +124,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_narrow(self) -> bool:
         """Whether the interval is no wider than the margin: a ratio of 1 would have been shown to be within it."""
-        return self.interval is not None and math.log(self.interval[1] / self.interval[0]) <= math.log1p(self.margin)
+        return self.interval is not None and self.interval[1] <= (1 + self.margin) * self.interval[0]
 
     @property
     def has_moved(self) -> bool:

@@ -74,7 +74,8 @@ class Design:
         if self.twin is None or (key, metric) not in self.twin.agreed:
             return own
         other = of(self.twin.side).get(key, {}).get(metric, {})
+        both = {**other, **own}
         return {
-            process: math.sqrt(own.get(process, other.get(process, 0.0)) * other.get(process, own.get(process, 0.0)))
-            for process in {**own, **other}
+            process: math.sqrt(own.get(process, one)) * math.sqrt(other.get(process, one))
+            for process, one in both.items()
         }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NOTABLE_SLOWING = 0.05  # share of all samples
 CHOSEN = (
     "Medians of batch, enqueue and wall are of the other samples, where half of the pairs have some and the places are "
-    "slowed alike; means and tails are of all"
+    "not slowed down unlike; means and tails are of all"
 )
 ALL_USED = (
     "All samples are used: too few are left without these, or one of the places is slowed down more than the other"

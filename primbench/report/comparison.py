@@ -69,7 +69,10 @@ def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
 
 
 def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estimate) -> dict[str, object]:
-    intervals = {"interval": found.interval, "interval90": found.interval90, "noise": found.noise}
+    of_all = found.left_out.interval if found.left_out else None
+    intervals = {
+        "interval": found.interval, "interval90": found.interval90, "noise": found.noise, "interval_of_all": of_all,
+    }  # fmt: skip
     ends = {
         f"{name}_{end}": interval[number] if interval else None
         for name, interval in intervals.items()
@@ -83,7 +86,7 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
         | {name: getattr(found, name) for name in alike}
         | ends
         | {name: getattr(found, name) for name in others}
-        | {f"{name}_of_all": getattr(found.left_out, name, None) for name in ("ratio", "interval")}
+        | {"ratio_of_all": found.left_out.ratio if found.left_out else None}
         | {f"slowed_{name}": getattr(case.slowed, name, None) for name in ("baseline", "arm", "are_alike")}
         | {"verdict": case.verdict, "decided_by": case.decided_by, "reason": why(case)}
         | dict(case.case.parameters)

@@ -94,7 +94,8 @@ def _of_all(estimate: Estimate) -> str:
 def shown_outcome(estimate: Estimate) -> str:
     """What to say of a metric that did not decide the verdict: in other words than a verdict's."""
     if estimate.outcome in WITHIN_MARGIN:
-        return f"as long, within {format_percent(estimate.margin)}"
+        where = " at full speed" if estimate.outcome == "equivalent-at-full-speed" else ""
+        return f"as long{where}, within {format_percent(estimate.margin)}"
     if estimate.outcome == "different-about-the-margin":
         return f"differs by about {format_percent(estimate.margin)}"
     return {"slower": "takes longer", "faster": "takes less"}.get(estimate.outcome, "not told")
