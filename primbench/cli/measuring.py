@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from primbench.baselines import named, roof
-from primbench.cli.echo import say
+from primbench.baselines import roof
 from primbench.cli.options import method_of, placement_of
-from primbench.cli.outputs import check_outputs, report
+from primbench.cli.outputs import check_outputs, report, save
 from primbench.cli.progress import progress
 from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
@@ -65,7 +64,6 @@ def measure_and_report(entries: Entries, values: Mapping[str, Any]) -> None:
 def _measure_and_report(entries: Entries, values: Mapping[str, Any], leader: Leader | None) -> None:
     check_outputs(values)
     _check_resume(values)
-    _check_name(values)
     with resuming(values["resume"]) as begun:
         if begun is not None and begun.held.header.study is not None:
             path = values["resume"]
@@ -100,16 +98,8 @@ def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leade
     results = replace(found, records=found.latest())
     report(results, values)
     if ended is None and values["save_as"] is not None:
-        _save(values["save_as"], results)
+        save(values["save_as"], results)
     exit_as(ended, results.records)
-
-
-def _save(name: str, results: Results) -> None:
-    """Add a run to a baseline, unless it holds no time."""
-    if any(record.status == "ok" for record in results.records):
-        say(f"Saved as {name}: {named.save(name, results)}", err=True)
-    else:
-        say(f"Not saved as {name}: nothing was measured", err=True)
 
 
 def next_worker(found: Results) -> int:
@@ -149,15 +139,6 @@ def _check_resume(values: Mapping[str, Any]) -> None:
         raise InvalidRequest("--output and --resume: one file, --resume goes on writing to it")
     if values["labels"]:
         raise InvalidRequest(f"--label and --resume: {values['resume']} keeps the labels it was begun with")
-
-
-def _check_name(values: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest where --save-as could not be done once all is measured."""
-    if values["save_as"] is None:
-        return
-    if values["dry_run"]:
-        raise InvalidRequest("--save-as and --dry-run: it times nothing that could be a baseline")
-    named.check(values["save_as"])
 
 
 class Begun(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from primbench.baselines import named
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, option_of
@@ -32,6 +33,10 @@ RESULTS_FILES = ("output", "resume", "file")
 def check_outputs(values: Mapping[str, Any]) -> None:
     """Raise InvalidRequest before measuring where a file could not be written after it, or would be written twice."""
     check_files([values[option_of(name)] for name in written.known()], [values.get(name) for name in RESULTS_FILES])
+    if values.get("save_as") is not None:
+        if values["dry_run"]:
+            raise InvalidRequest("--save-as and --dry-run: it times nothing that could be a baseline")
+        named.check(values["save_as"])
 
 
 def check_files(written: Iterable[str | None], others: Iterable[str | None] = ()) -> None:
@@ -104,6 +109,14 @@ def report(results: Results, values: Mapping[str, Any]) -> None:
         lambda: "\n".join(map(table.text, table.tables(shown, workers, unit, yardsticks))),
         values,
     )
+
+
+def save(name: str, results: Results) -> None:
+    """Add a run to the baseline of that name, unless it holds no time. Raises OutputError."""
+    if any(record.status == "ok" for record in results.records):
+        say(f"Saved as {name}: {named.save(name, results)}", err=True)
+    else:
+        say(f"Not saved as {name}: nothing was measured", err=True)
 
 
 def publish(document: Document, text: Callable[[], str], values: Mapping[str, Any]) -> None:
