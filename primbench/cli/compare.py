@@ -115,13 +115,13 @@ command = GroupedCommand(
         grouped("Compare", "--baseline", metavar="NAME",
                 help="The arm that others are set against. Default: the study's first."),
         grouped("Compare", "--against", type=FILE, metavar="NAME|FILE|FOLDER",
-                help="Set FILE against this: a name given to --save-as, or as if it were named first."),
+                help="Set FILE against this, as if it were named first."),
         *gate_options(),
         *export_options(),
     ],
     help="Compare the arms of a study's file, or two places by a results file or a folder of several runs each, the "
-         "first of them the baseline; NAME is of runs that --save-as kept. One run each tells that they are alike, and "
-         "never that they differ.\n\n"
+         "first of them the baseline; NAME is of a baseline in .primbench/baselines. One run each tells that they "
+         "are alike, and never that they differ.\n\n"
          "Ratios are of times: above 1 is slower. Exit status: 0, 1 where --fail-on or --fail-above is met, 2 where "
          "the request is wrong or the files hold unequal cases.",
 )  # fmt: skip

@@ -177,8 +177,8 @@ def output_options() -> list[click.Option]:
     option = partial(grouped, "Output")
     return [
         option("--against", type=parsed("baseline", _against), metavar="BASELINE",
-               help='Show other times beside these: by a name given to --save-as, of a results file or a folder of '
-                    'several, of reference:h200, or of published:"NVIDIA V100".'),
+               help='Show other times beside these: of a baseline in .primbench/baselines by its name, of a results '
+                    'file or a folder of several, of reference:h200, or of published:"NVIDIA V100".'),
         *export_options(),
         option("--time-unit", type=click.Choice(["ns", "us", "ms", "s"]), help="One unit for the table's times."),
     ]  # fmt: skip
