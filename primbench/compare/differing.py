@@ -50,10 +50,9 @@ def _words(change: Change, one: str, other: str) -> str:
     if change.field.startswith(_NAMESPACES):
         return f"{name} is another"
     if isinstance(change.a, list) and isinstance(change.b, list) and meaning_of(change.field).rule is None:
-        alone = [(one, _lacking(change.a, change.b)), (other, _lacking(change.b, change.a))]
-        return (
-            f"{name} has {' and '.join(f'{more} in {where} alone' for where, more in alone if more) or 'another order'}"
-        )
+        lacking = ((one, _lacking(change.a, change.b)), (other, _lacking(change.b, change.a)))
+        alone = [f"{more} in {where} alone" for where, more in lacking if more]
+        return f"{name} has {' and '.join(alone) or 'another order'}"
     return in_words(change, f"in {one}", f"in {other}")
 
 

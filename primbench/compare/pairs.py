@@ -56,13 +56,10 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
     return _compared(first, others, again, Design(paired, WHILE_LOOKING) if looked else PAIRED)
 
 
-def compare_files(one: Results, other: Results, names: tuple[str, str]) -> Comparison:
-    """``compare_runs`` of one run a side, which may show that they are alike, and never that they differ."""
-    return compare_runs([one], [other], names)
-
-
 def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str]) -> Comparison:
     """Runs of two places that were not interleaved, those of the baseline first. names: of the places.
+
+    A single run of one of them may show that they are alike, and never that they differ.
 
     Raises InvalidRequest where a file holds several arms, or where the two hold unequal cases.
     """
@@ -71,7 +68,7 @@ def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[
     found = _compared(baseline, [side], None, Design(unpaired, is_one_run=runs == 1))
     arms = [replace(arm, effect=None) for arm in found.arms] if runs == 1 else found.arms
     few = "; of one run a side, which has the moods of its time, no difference is certain" if runs == 1 else ""
-    note = f"{names[0]} and {names[1]} are unpaired{few}. For a pair, {how_to_pair(baseline, side)}"
+    note = f"{names[0]} and {names[1]} are unpaired{few}: {how_to_pair(baseline, side)}"
     return replace(found, arms=arms, paired=False, runs=runs, notes=[*found.notes, note])
 
 

@@ -64,10 +64,11 @@ def how_to_pair(baseline: Side, side: Side) -> str:
     """The command that runs two places in turns; of one place at two times, what does instead."""
     arms = [_runtime(each) for each in (baseline, side)]
     if arms[0] == arms[1]:
-        return "one place before and after a change cannot run in turns: run it several times each, in turns"
+        return "run each several times, in turns, and compare two folders of runs"
     primitives = dict.fromkeys(record.case.primitive for record in baseline.records)
     words = [*(("--arm", arm) for arm in arms), *(("--primitive", primitive) for primitive in primitives)]
-    return f"in turns: {shlex.join(['primbench', 'study', *(word for pair in words for word in pair)])}"
+    command = shlex.join(["primbench", "study", *(word for pair in words for word in pair)])
+    return f"`{command}` runs the places in turns, pair by pair"
 
 
 def _runtime(side: Side) -> str:

@@ -234,7 +234,7 @@ def use(results: Results) -> None:
 def read_and_use(path: Path) -> None:
     refused_in_a_line(lambda: use(results_file.read(path)))
     refused_in_a_line(lambda: yardstick(str(path)))
-    refused_in_a_line(lambda: pairs.compare_files(results_file.read(path), results_file.read(path), ("one", "other")))
+    refused_in_a_line(lambda: pairs.compare_runs([results_file.read(path)], [results_file.read(path)], ("a", "b")))
 
 
 @inputs(250)

@@ -15,7 +15,7 @@ from primbench import stats
 from primbench.compare.comparison import ArmComparison, Comparison, Estimate
 from primbench.compare.criteria import OF_HOST, margin_of
 from primbench.compare.judgement import ITSELF, ONE_RUN, SINGLE, TOO_BUSY, judged
-from primbench.compare.pairs import compare, compare_files, compare_runs
+from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.settled import is_settled
 from primbench.environment import fingerprint
 from primbench.environment.container import Runtime
@@ -398,13 +398,13 @@ def test_sides_that_share_nothing_are_refused(made_study: MadeStudy) -> None:
     one = made_study(["host"], [case()], scattered(1.0))
     other = made_study(["host"], [case(parameters={"m": 128})], scattered(1.0))
     with pytest.raises(InvalidRequest, match=r"parameters\.m is 64 in a\.jsonl and 128 in b\.jsonl"):
-        compare_files(one, other, ("a.jsonl", "b.jsonl"))
+        compare_runs([one], [other], ("a.jsonl", "b.jsonl"))
 
 
 def test_cases_of_one_side_are_noted(made_study: MadeStudy) -> None:
     both = made_study(["host"], [case(), case(parameters={"m": 128})], scattered(1.0))
     one = made_study(["host"], [case()], scattered(1.0))
-    assert "in a alone: 1 case of gemm" in compare_files(both, one, ("a", "b")).notes
+    assert "in a alone: 1 case of gemm" in compare_runs([both], [one], ("a", "b")).notes
 
 
 def test_a_pair_with_a_failed_side_counts_for_nothing(made_study: MadeStudy) -> None:
@@ -481,7 +481,7 @@ def test_one_run_of_each_of_two_files_shows_no_difference(
     made_study: MadeStudy, scale: float, outcome: str, reason: str | None
 ) -> None:
     one, other = a_run(made_study, 1.0), a_run(made_study, scale, pairs=5, environment=place("podman"))
-    comparison = compare_files(one, other, ("a.jsonl", "b.jsonl"))
+    comparison = compare_runs([one], [other], ("a.jsonl", "b.jsonl"))
     assert (False, "a.jsonl", "b.jsonl") == (comparison.paired, comparison.baseline, first(comparison).name)
     found = only(comparison)
     assert (outcome, reason, 5, None) == (found.outcome, found.reason, found.pairs, first(comparison).effect)
@@ -506,7 +506,7 @@ def test_several_runs_a_side_are_what_a_verdict_is_by(made_study: MadeStudy) -> 
 
 def test_one_process_a_file_has_no_interval_and_says_what_that_costs(made_study: MadeStudy) -> None:
     one, other = (made_study(["host"], [case()], scattered(scale, arm="host"), pairs=1) for scale in (1.0, 2.0))
-    comparison = compare_files(one, other, ("a", "b"))
+    comparison = compare_runs([one], [other], ("a", "b"))
     assert ("inconclusive", None) == (only(comparison).outcome, only(comparison).interval)
     assert 2.0 == pytest.approx(only(comparison).ratio, rel=0.02)
     assert all(each.is_single for each in comparison.estimates)
@@ -515,7 +515,7 @@ def test_one_process_a_file_has_no_interval_and_says_what_that_costs(made_study:
 def test_a_file_of_several_arms_is_none_of_two(made_study: MadeStudy) -> None:
     study = made_study(["host", "podman"], [case()], scattered(1.0))
     with pytest.raises(InvalidRequest, match="a: holds 2 arms, host, podman: compare it alone"):
-        compare_files(study, study, ("a", "b"))
+        compare_runs([study], [study], ("a", "b"))
     with pytest.raises(InvalidRequest, match="one arm alone"):
         compare(made_study(["host"], [case()], scattered(1.0)))
 
