@@ -132,8 +132,10 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
 
 
 def _compared(study: Study, found: Results) -> Comparison:
-    """study: as it is run now, which a file that it goes on with need not say."""
-    return compare(replace(found, header=replace(found.header, study=study)))
+    """study: as it is run now, which may end by itself though the file that it goes on with does not say so."""
+    begun = found.header.study or study
+    until_settled = study.until_settled or begun.until_settled
+    return compare(replace(found, header=replace(found.header, study=replace(begun, until_settled=until_settled))))
 
 
 def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:

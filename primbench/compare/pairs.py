@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,17 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
         raise InvalidField(f"baseline={baseline}: the arms are {', '.join(sides)}")
     again = sides.get(first.name + AGAIN)
     others = [side for side in sides.values() if side not in (first, again)]
-    looked = results.header.study is not None and results.header.study.until_settled
-    return _compared(first, others, again, Design(paired, WHILE_LOOKING) if looked else PAIRED)
+    return _compared(first, others, again, Design(paired, WHILE_LOOKING) if _was_looked_at(results) else PAIRED)
+
+
+def _was_looked_at(results: Results) -> bool:
+    """Whether a study ended by its verdicts, or went on beyond the pairs that it was begun with, likely for them."""
+    study = results.header.study
+    if study is None:
+        return False
+    records = Counter(record.case.process for record in results.records)
+    whole = sum(count >= len(study.arms) * len(study.cases) for count in records.values())
+    return study.until_settled or whole > study.pairs
 
 
 def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str]) -> Comparison:

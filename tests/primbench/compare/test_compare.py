@@ -349,11 +349,11 @@ def test_the_baseline_and_its_twin_together_are_what_arms_are_set_against(made_s
     assert only(found).ratio == pytest.approx(alone.ratio), "it is no baseline where it differs"
 
 
-def test_a_study_that_looks_to_end_needs_more_to_be_equivalent(made_study: MadeStudy) -> None:
+@pytest.mark.parametrize("how", [{"until_settled": True}, {"pairs": 6}], ids=["settled", "gone on with"])
+def test_a_study_that_looks_to_end_needs_more_to_be_equivalent(made_study: MadeStudy, how: dict[str, Any]) -> None:
     results = made_study(["host", "podman"], [case()], scattered(1.0, 0.005))
     assert results.header.study is not None
-    study = replace(results.header.study, until_settled=True)
-    looked = replace(results, header=replace(results.header, study=study))
+    looked = replace(results, header=replace(results.header, study=replace(results.header.study, **how)))
     once, again = only(compare(results)), only(compare(looked))
     assert ("equivalent", "inconclusive") == (once.outcome, again.outcome)
     assert once.interval == again.interval
