@@ -26,9 +26,10 @@ DIFFERENT: tuple[Verdict, ...] = ("slower", "faster", "different-about-the-margi
 WITHIN_MARGIN: tuple[Verdict, ...] = ("different-but-small", "equivalent", "equivalent-at-full-speed")
 Effect = Literal["stack effect", "machine effect", "container effect", "place effect"]
 
-FALSE_DISCOVERIES = {True: 0.05, False: 0.01}
+FALSE_DISCOVERIES = 0.05
+FALSE_DISCOVERIES_BESIDE = 0.01
 """How many of the differences that are called some may be none, Benjamini and Hochberg's q, among the metrics that
-judge and among all others: of studies of equal arms, 2 to 4 % call one so; with 5 % of both, up to 6.
+judge, and among all others: of studies of equal arms, 2 to 5 % call one so; with 5 % of both, up to 7.
 """
 
 FAR = 0.1
@@ -109,7 +110,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is not 1 for certain, among all that are looked at."""
         if self.interval is None or self.q is None or self.is_one_run:
             return False
-        return not self.interval[0] <= 1 <= self.interval[1] and self.q <= FALSE_DISCOVERIES[self.judges]
+        most = FALSE_DISCOVERIES if self.judges else FALSE_DISCOVERIES_BESIDE
+        return not self.interval[0] <= 1 <= self.interval[1] and self.q <= most
 
     @property
     def is_beyond_margin(self) -> bool:
@@ -261,8 +263,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """All arms against the baseline. again: the baseline against itself, where it was run twice.
 
     paired: whether process stands against process of the same pair; else ``runs`` is how many runs each side has at
-    least, and one tells of no difference. mixed: of a side that was not one place, as where
-    another machine went on with its file. notes: what is to be known of the whole.
+    least, and one tells of no difference. mixed: of a side that was not one place, as where another machine went on
+    with its file. notes: what is to be known of the whole.
     """
 
     baseline: str

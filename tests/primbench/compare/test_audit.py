@@ -53,7 +53,7 @@ def test_nor_is_it_where_a_study_looks_to_end(dice: np.random.Generator) -> None
 
 
 def test_ten_percent_of_a_launch_are_found(dice: np.random.Generator) -> None:
-    assert audit.share(audit.told(audit.launches(), dice, 60, 8, 1.1, twice=True), "slower") >= 0.85
+    assert audit.share(audit.told(audit.launches(), dice, 150, 8, 1.1, twice=True), "slower") >= 0.85
 
 
 @pytest.mark.parametrize(
