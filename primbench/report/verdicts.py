@@ -116,7 +116,7 @@ def _missing(estimate: Estimate) -> str:
         words.append(f"needs about {needed} pairs" if needed <= MOST_PAIRS else f"needs more than {MOST_PAIRS} pairs")
     elif not words:
         words.append("needs a few pairs more")
-    if estimate.minimum_detectable is not None:
+    if estimate.minimum_detectable is not None and not estimate.is_one_run:
         words.append(f"these find {_least(estimate.minimum_detectable)}")
     return ", ".join(words)
 

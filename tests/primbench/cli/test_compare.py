@@ -179,7 +179,7 @@ def test_two_files(invoke: Invoke, written: Callable[..., Path]) -> None:
     other = written(1.2, 0.001, "b.jsonl", arms=["podman"])
     result = invoke("compare", one, other)
     assert (1, True) == (result.exit_code, f"{other} against {one}" in result.stdout)
-    assert "inconclusive: not run in turns, and one run tells of no difference" in result.stdout
+    assert "inconclusive: not run in turns, and one run tells of no difference\n" in result.stdout
     assert "slower" not in result.stdout
     assert " effect" not in result.stdout
     alike = written(1.0, 0.001, "c.jsonl", arms=["podman"])
