@@ -110,7 +110,7 @@ def _as_run(side: Side, key: bytes) -> Arm | None:
     if side.arm is None or placement == side.arm.placement:
         return side.arm
     placed = replace(side.arm, placement=placement)
-    return replace(placed, name=_words(placed)) if side.arm.name == _words(side.arm) else placed
+    return replace(placed, name=words_of(placed)) if side.arm.name == words_of(side.arm) else placed
 
 
 def _next_experiment(
@@ -136,7 +136,7 @@ def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequenc
         return []
     there = [replace(each, name=_UNNAMED) for each in (first, other)]
     less = [each for each in _without(compared, other, parts) if replace(each, name=_UNNAMED) not in there]
-    return [*map(format_arm, (first, other)), *map(_words, less[:MOST_ARMS])] if less else []
+    return [*map(format_arm, (first, other)), *map(words_of, less[:MOST_ARMS])] if less else []
 
 
 def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterator[Arm]:
@@ -156,6 +156,6 @@ def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterat
             yield replace(arm, **ablation.without(arm))
 
 
-def _words(arm: Arm) -> str:
+def words_of(arm: Arm) -> str:
     """The arm as one writes it on the command line, without ``name=``."""
     return format_arm(replace(arm, name=_UNNAMED)).removesuffix(f"name={_UNNAMED}").rstrip(",:")

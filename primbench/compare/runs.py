@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from primbench.compare.explain import words_of
 from primbench.compare.sides import Side, sides_of
 from primbench.errors import InvalidRequest
 from primbench.runtimes.table import known
+from primbench.spec.arm import Arm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +64,7 @@ def _of_run(record: Record, run: int, first_worker: int) -> Record:
 
 def how_to_pair(baseline: Side, side: Side) -> str:
     """The command that runs two places in turns; of one place at two times, what does instead."""
-    arms = [_runtime(each) for each in (baseline, side)]
+    arms = [_most_like(each) for each in (baseline, side)]
     if arms[0] == arms[1]:
         return "run each several times, in turns, and compare two folders of runs"
     primitives = dict.fromkeys(record.case.primitive for record in baseline.records)
@@ -71,8 +73,12 @@ def how_to_pair(baseline: Side, side: Side) -> str:
     return f"`{command}` runs the places in turns, pair by pair"
 
 
-def _runtime(side: Side) -> str:
-    """The arm that is most like the place."""
+def _most_like(side: Side) -> str:
+    """The arm that is most like a place, as far as a run tells: its runtime, and where it was placed."""
     runtimes = [worker.environment.confinement.runtime for worker in side.used]
     names = [runtime.name for runtime in runtimes if runtime is not None and runtime.in_container]
-    return next((name for name in names if name in known()), "host")
+    runtime = next((name for name in names if name in known()), "host")
+    try:
+        return words_of(Arm(name=runtime, runtime=runtime, placement=side.records[0].case.placement))
+    except InvalidRequest:  # a placement that only a file can hold
+        return runtime

@@ -490,6 +490,15 @@ def test_one_run_of_each_of_two_files_shows_no_difference(
     assert not any(each.is_single for each in comparison.estimates)
 
 
+def test_two_places_are_run_in_turns_by_what_tells_them_apart(made_study: MadeStudy) -> None:
+    run = a_run(made_study, 1.0)
+    placed = [replace(each, case=replace(each.case, placement=Placement(threads=1))) for each in run.records]
+    (note,) = compare_runs([run], [replace(run, records=placed)], ("a", "b")).notes
+    assert "`primbench study --arm host --arm host:threads=1 --primitive gemm` runs the places in turns" in note
+    (note,) = compare_runs([run], [run], ("a", "b")).notes
+    assert note.endswith("run each several times, in turns, and compare two folders of runs")
+
+
 def test_several_runs_a_side_are_what_a_verdict_is_by(made_study: MadeStudy) -> None:
     """Processes of a run agree to 0.2 %, and runs differ by 5 %."""
     moods = {"a": (1.0, 1.05, 0.97), "b": (1.06, 0.98, 1.02), "c": (1.5, 1.55, 1.46)}
