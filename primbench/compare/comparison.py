@@ -14,14 +14,9 @@ from primbench.spec.case import Case
 from primbench.system.meaning import Layer
 
 Verdict = Literal[
-    "slower",
-    "faster",
-    "different-about-the-margin",
-    "different-but-small",
-    "equivalent",
-    "equivalent-at-full-speed",
+    "slower", "faster", "different-about-the-margin", "different-but-small", "equivalent", "equivalent-at-full-speed",
     "inconclusive",
-]
+]  # fmt: skip
 DIFFERENT: tuple[Verdict, ...] = ("slower", "faster", "different-about-the-margin", "different-but-small")
 WITHIN_MARGIN: tuple[Verdict, ...] = ("different-but-small", "equivalent", "equivalent-at-full-speed")
 Effect = Literal["stack effect", "machine effect", "container effect", "place effect"]
