@@ -142,6 +142,19 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
         return min(1.0, waited_s / self.duration_s) if waited_s is not None and self.duration_s else None
 
 
+class Turns(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process took turns with those of other arms, which timed the same case.
+
+    count: its turns. cpu: the one on which all of them called; None where each was where the kernel put it. waited_s:
+    while others had theirs; uncounted_s: what calls took at the beginning of turns, that are in no sample.
+    """
+
+    count: Whole
+    cpu: Whole | None
+    waited_s: Seconds
+    uncounted_s: Seconds
+
+
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """The times of one case. A metric that was not measured is None, with the reason in ``missing``.
 
@@ -154,6 +167,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
     nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured.
     phases_s: what the case spent its time on, from the inputs to the last sample.
+    places: in memory, of inputs and outputs, on which device_s was sampled.
+    turns: with the processes of other arms; None, with the reason in ``missing``, where it was timed alone.
     pages: of host buffers; None, with the reason in ``missing``, where the case times none or they cannot be seen.
     """
 
@@ -180,6 +195,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     gpu: GpuReading | None = None
     host: HostReading | None = None
     pages: Pages | None = None
+    turns: Turns | None = None
+    places: Whole = 1
 
     @property
     def main(self) -> Samples | None:

@@ -60,13 +60,13 @@ def sealable(setup: Setup) -> Setup:
             return seccomp.run(work, cast("seccomp.Refuses", problem.seal))
 
         others = {
-            "unsealed_s": lambda method, clock: taken(method, clock).unsealed_s,
-            "sealed_s": lambda method, clock: taken(method, clock).sealed_s,
+            "unsealed_s": lambda method, pace: taken(method, pace.clock).unsealed_s,
+            "sealed_s": lambda method, pace: taken(method, pace.clock).sealed_s,
         }
         return described(
             step,
             others={**description_of(step).others, **others},
-            refused_calls=lambda method, clock: taken(method, clock).refused,
+            refused_calls=lambda method, pace: taken(method, pace.clock).refused,
         )
 
     return with_seal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import driver
-from primbench.timing.sampling import Clock, collect, secondary_rule
+from primbench.timing.sampling import Pace, collect, secondary_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,46 +17,46 @@ HOLD_S = 20e-3  # at 10 us a launch two thousand: twice what the queue of a stre
 FULL_CALLS = 256
 
 
-def full_queue(step: Callable[[], Any], stream: int) -> Callable[[Method, Clock], Samples]:
+def full_queue(step: Callable[[], Any], stream: int) -> Callable[[Method, Pace], Samples]:
     """How to time a call that finds the queue full, or some thousand launches long where it never is.
 
     The stream is held until so many are queued, and the calls behind them are timed while the GPU catches up.
     """
 
-    def times(method: Method, clock: Clock) -> Samples:
+    def times(method: Method, pace: Pace) -> Samples:
         blocker = driver.Blocker(stream, HOLD_S)
 
         def take() -> list[float]:
             blocker.hold()
             while not blocker.timed_out:
                 step()
-            start = clock()
+            start = pace.clock()
             for _ in range(FULL_CALLS):
                 step()
-            end = clock()
+            end = pace.clock()
             driver.synchronize(stream)
             return [(end - start) / 1e9 / FULL_CALLS]
 
         rule = secondary_rule(method)
-        return collect(take, rule, clock, calls_per_sample=FULL_CALLS, taken_by="host clock, queue full")
+        return collect(take, rule, pace, calls_per_sample=FULL_CALLS, taken_by="host clock, queue full")
 
     return times
 
 
-def instantiation(enqueue: Callable[[], None], stream: int) -> Callable[[Method, Clock], Samples]:
+def instantiation(enqueue: Callable[[], None], stream: int) -> Callable[[Method, Pace], Samples]:
     """How to time cuGraphInstantiate of a graph of what ``enqueue`` puts on the stream."""
 
-    def times(method: Method, clock: Clock) -> Samples:
+    def times(method: Method, pace: Pace) -> Samples:
         with driver.captured(stream, enqueue) as graph:
 
             def take() -> list[float]:
-                start = clock()
+                start = pace.clock()
                 instance = driver.instantiate(graph)
-                end = clock()
+                end = pace.clock()
                 driver.call("cuGraphExecDestroy", instance)
                 return [(end - start) / 1e9]
 
             take()
-            return collect(take, secondary_rule(method), clock, calls_per_sample=1, taken_by="host clock")
+            return collect(take, secondary_rule(method), pace, calls_per_sample=1, taken_by="host clock")
 
     return times

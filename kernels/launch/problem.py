@@ -51,6 +51,7 @@ class Launch(Problem, name="launch"):
     example_sizes = ((),)  # a launch has no sizes
     work = "launch"
     margin = 0.05
+    threaded = False
     preferred = ("enqueue_s", "batch_s", "wall_s")
     has_tails = True
 

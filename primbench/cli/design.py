@@ -10,7 +10,7 @@ from primbench.cli.options import is_default, method_of
 from primbench.errors import InvalidRequest
 from primbench.experiments.study import check_arms, having
 from primbench.spec.placement import Placement
-from primbench.spec.study import Study, with_itself
+from primbench.spec.study import IN_TURN, Pairing, Study, with_itself
 from primbench.workers.plan import plan
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Design:
     until_settled: bool
     seed: int
     other_builds: bool
+    pairing: Pairing
     itself: bool
     placement: Placement
 
@@ -62,6 +63,7 @@ def design_of(
         until_settled=values.get("until") is not None,
         seed=seed,
         other_builds=values.get("other_builds", False),
+        pairing=values.get("pairing", IN_TURN),
         itself=values.get("itself", False),
         placement=placement,
     )
@@ -107,4 +109,5 @@ def study_of(arms: Sequence[Arm], entries: Entries, design: Design, title: str =
         until_settled=design.until_settled,
         seed=design.seed,
         other_builds=design.other_builds,
+        pairing=design.pairing,
     )

@@ -8,8 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from primbench.baselines import roof
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report, save
-from primbench.cli.progress import progress
+from primbench.cli.progress import Progress, progress
 from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
 from primbench.environment.difference import Change, difference
@@ -30,18 +29,21 @@ from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
 from primbench.results.writer import Writer, check_kept, header, left_to_do
-from primbench.spec.case import Case
 from primbench.spec.defaults import ALL
 from primbench.system.files import utf8
 from primbench.workers.plan import plan
 from primbench.workers.run import keep_all
 from primbench.workers.session import Session
 
+if TYPE_CHECKING:
+    from primbench.spec.case import Case
+
 MOST_CHANGES = 4
 SAME_MEMORY = 0.01
 SIGNALLED = 128  # and the number of the signal, as a shell would say it
 
-Run = Callable[[Session, Iterable[Case], Callable[[str], None]], Iterable[Worker | Record]]
+Run = Callable[[Progress], Iterable[Worker | Record]]
+"""What becomes of cases; shows each that begins, and what is to be told."""
 Entries = Sequence[tuple[Problem, Mapping[str, str]]]
 
 
@@ -92,9 +94,13 @@ def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leade
         leader=leader,
     )
     left = left_to_do(cases, found)
-    running = partial(_on_its_machine, path=values["resume"], begun=list(found.workers))
+    begun_with = list(found.workers)
+
+    def lines(shown: Progress) -> Iterator[Worker | Record]:
+        return _on_its_machine(session.run(announced(left, shown)), path=values["resume"], begun=begun_with)
+
     with writing(values["output"], begun, found.header) as writer:
-        ended = run_cases(left, len(left), session, writer=writer, found=found, values=values, run=running)
+        ended = run_cases(lines, len(left), session, writer=writer, found=found, values=values)
     results = replace(found, records=found.latest())
     report(results, values)
     if ended is None and values["save_as"] is not None:
@@ -166,16 +172,11 @@ def resuming(path: str | None) -> Iterator[Begun | None]:
 
 
 def _on_its_machine(
-    session: Session,
-    cases: Iterable[Case],
-    tell: Callable[[str], None],
-    *,
-    path: str | None,
-    begun: Sequence[Worker],
+    lines: Iterable[Worker | Record], *, path: str | None, begun: Sequence[Worker]
 ) -> Iterator[Worker | Record]:
     """Refuses a worker that sees other GPUs than those of the file did, which this process does not touch."""
     places = {(each.backend, each.device): each.environment for each in reversed(begun)}
-    for line in session.run(cases):
+    for line in lines:
         if isinstance(line, Worker) and path is not None and (line.backend, line.device) in places:
             _check_machine(path, places[line.backend, line.device], line.environment)
         yield line
@@ -249,29 +250,24 @@ def signals_unwind() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _alone(session: Session, cases: Iterable[Case], tell: Callable[[str], None]) -> Iterator[Worker | Record]:
-    return session.run(cases)
-
-
 def run_cases(
-    cases: Iterable[Case],
+    run: Run,
     total: int,
     session: Session,
     *,
     writer: Writer | None,
     found: Results,
     values: Mapping[str, Any],
-    run: Run = _alone,
 ) -> PrimbenchError | SystemExit | None:
     """Add what is measured to ``found``; returns what ended it early, to be raised after the table.
 
-    cases: asked for one by one, ``total`` at most. run: what becomes of them in a session, and what is to be told.
+    run: makes the lines of ``total`` cases at most, by the session.
     """
     held_count = len(found.records)
     try:
         try:
             with signals_unwind(), progress(total, quiet=values["quiet"], verbose=values["verbose"]) as shown:
-                keep_all(session, run(session, _announced(cases, shown.announce), shown.tell), writer, found)
+                keep_all(session, run(shown), writer, found)
         except (KeyboardInterrupt, SystemExit) as stop:
             click.echo(f"Stopped after {len(found.records) - held_count} of {total} cases.", err=True)
             check_kept(writer, found)
@@ -281,7 +277,7 @@ def run_cases(
     return None
 
 
-def _announced(cases: Iterable[Case], announce: Callable[[Case], None]) -> Iterator[Case]:
+def announced(cases: Iterable[Case], shown: Progress) -> Iterator[Case]:
     for case in cases:
-        announce(case)
+        shown.announce(case)
         yield case

@@ -10,7 +10,7 @@ import click
 
 from primbench import backends
 from primbench.cli.echo import say
-from primbench.cli.measuring import exit_as, run_cases, writing
+from primbench.cli.measuring import announced, exit_as, run_cases, writing
 from primbench.cli.option_types import FILE, TIMEOUT, parsed
 from primbench.cli.options import GroupedCommand, complete, grouped
 from primbench.cli.outputs import check_files, put_out
@@ -60,7 +60,14 @@ def _run(**values: Any) -> None:
     session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
     results = Results(header=header(sys.argv, {}), workers=[], records=[])
     with writing(values["output"], None, results.header) as writer:
-        ended = run_cases(cases, len(cases), session, writer=writer, found=results, values=values)
+        ended = run_cases(
+            lambda shown: session.run(announced(cases, shown)),
+            len(cases),
+            session,
+            writer=writer,
+            found=results,
+            values=values,
+        )
     result = analyse(axes, found, results.records, missing=missing, **asked)
     put_out({values["json_path"]: lambda: json_of(result)}, lambda: text(result, found))
     exit_as(ended, results.records)

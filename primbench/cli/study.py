@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from msgspec.structs import replace
@@ -42,16 +42,20 @@ from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
 from primbench.compare.settled import is_settled
 from primbench.errors import InvalidRequest
-from primbench.experiments.study import LEAST_PAIRS, check_build, run, to_run, whole_pairs
+from primbench.experiments.pairs import run
+from primbench.experiments.study import LEAST_PAIRS, check_build, to_run, whole_pairs
 from primbench.registry import primitives
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.runtimes.table import check, known
 from primbench.spec.arm import Arm, arm_of
+from primbench.spec.study import IN_TURN, Pairing
 from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
+    from primbench.cli.progress import Progress
+    from primbench.results.record import Record, Worker
     from primbench.spec.study import Study
 
 DEFAULT_SIZES = "small"
@@ -61,8 +65,9 @@ ALONE = ("processes", "dry_run", "roof", "against", "save_as", "time_unit")
 PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus", "threads")
 """Options that arms have instead."""
 BEGUN_WITH = {
-    "suite", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "max_noise",
-    "min_time", "max_time", "seed", "check", "output", "labels", "runtime", "runner", "no_new_privileges", "quota",
+    "suite", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "pairing",
+    "max_noise", "min_time", "max_time", "seed", "check", "output", "labels", "runtime", "runner", "no_new_privileges",
+    "quota",
 }  # fmt: skip
 """What a results file keeps, and --resume does not take anew."""
 HOST = Arm(name="host")
@@ -113,16 +118,20 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
         first_worker=next_worker(found),
         arms={arm.name: arm for arm in study.arms},
     )
-    cases = to_run(
+    blocks = to_run(
         study,
         found,
         is_settled=lambda found: is_settled(_compared(study, found)),
         time_budget_s=values.get("time_budget"),
     )
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
-    running = partial(run, admit=partial(check_build, study, found))
+
+    def lines(shown: Progress) -> Iterator[Worker | Record]:
+        admit = partial(check_build, study, found)
+        return run(session, study, blocks, tell=shown.tell, announce=shown.announce, admit=admit)
+
     with writing(values["output"], begun, found.header) as writer:
-        ended = run_cases(cases, total, session, writer=writer, found=found, values=values, run=running)
+        ended = run_cases(lines, total, session, writer=writer, found=found, values=values)
     comparison = _compared(study, found)
     show(found, comparison, values, gate if ended is None else Gate("never"))
     exit_as(ended, found.records)
@@ -211,6 +220,10 @@ def study_options() -> list[click.Option]:
                 help=f"End once no verdict is inconclusive; not before {LEAST_PAIRS} pairs."),
         grouped("Compare", "--time-budget", type=TIMEOUT, metavar="DURATION",
                 help="Begin no pair that would end later than this."),
+        grouped("Compare", "--pairing", type=click.Choice(get_args(Pairing)), default=IN_TURN, show_default=True,
+                help="Whether the processes of a pair take turns, sample by sample, so that what the machine does "
+                     "falls on all alike. Where they cannot (several ranks, a CPU quota, no CPU or not memory enough "
+                     "for all), they follow one another, and the record says why."),
         grouped("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
                 shell_complete=complete(primitives), help="This primitive only; repeatable."),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,

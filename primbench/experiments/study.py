@@ -1,6 +1,6 @@
 """A study: the same cases in several arms, interleaved, so that what drifts with time falls on all arms alike.
 
-Pair after pair, every arm runs every case in fresh processes. Arms stand in an order drawn for two pairs, and in its
+Pair after pair, every arm runs every case in a fresh process. Arms stand in an order drawn for two pairs, and in its
 mirror in the second: ABBA or BAAB of two arms. Cases are shuffled pair by pair, the same for all arms of a pair.
 """
 
@@ -9,15 +9,12 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from contextlib import closing
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from primbench.backends import build_of, missing
-from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
-from primbench.results.record import Record, Worker
+from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.runtimes.table import check
 from primbench.spec.defaults import ALL
 from primbench.spec.placement import Placement
@@ -26,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.results.file import Results
+    from primbench.results.record import Record, Worker
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
     from primbench.spec.study import Study
-    from primbench.workers.session import Session
 
 LEAST_PAIRS = 5  # below, an interval over pairs is too wide for any verdict
 
@@ -69,30 +66,39 @@ def check_arms(arms: Sequence[Arm]) -> None:
         check(arm)
 
 
-def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed: int) -> list[Case]:
+class Block(NamedTuple):
+    """Cases that one process of each arm serves.
+
+    by_arm: of each arm, in the order in which arms begin, the same cases in the same order.
+    """
+
+    by_arm: list[list[Case]]
+
+
+def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed: int) -> list[Block]:
     """What is run, in this order. pairs: their numbers, which become that of the process of each case.
 
     Pair 0 begins with the baseline: what its framework is built of is known then before another arm has run anything,
     and an arm which is not to be compared with it measures nothing. A pair does not depend on how many there are.
-    Cases of one backend and device stand together, so that one process serves them, and follow each other arm by arm,
-    so that little time lies between the processes of a pair.
     """
-    return [case for pair in pairs for case in _pair(arms, cases, pair, seed)]
+    return [block for pair in pairs for block in _pair(arms, cases, pair, seed)]
 
 
-def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> Iterator[Case]:
+def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> Iterator[Block]:
     order = random.Random(f"{seed} arms {pair // 2}").sample(arms, len(arms))
     if pair < 2:
         order.sort(key=lambda arm: arm is not arms[0])
     shuffled = random.Random(f"{seed} cases {pair}").sample(cases, len(cases))
-    served: dict[tuple[str, str, int], list[Case]] = {}
+    served: dict[tuple[str, str, int, bool], list[Case]] = {}
     for case in shuffled:
-        served.setdefault((case.backend, case.device, case.ranks), []).append(case)
+        served.setdefault((case.backend, case.device, case.ranks, case.is_threaded), []).append(case)
     for together in served.values():
-        for arm in order[:: -1 if pair % 2 else 1]:
-            for case in together:
-                placement = case.placement if arm.placement == Placement() else arm.placement
-                yield replace(case, arm=arm.name, placement=placement, process=pair)
+        yield Block([[_in_arm(arm, case, pair) for case in together] for arm in order[:: -1 if pair % 2 else 1]])
+
+
+def _in_arm(arm: Arm, case: Case, pair: int) -> Case:
+    placement = case.placement if arm.placement == Placement() else arm.placement
+    return replace(case, arm=arm.name, placement=placement, process=pair)
 
 
 def whole_pairs(study: Study, records: Iterable[Record]) -> list[int]:
@@ -111,8 +117,8 @@ def to_run(
     is_settled: Callable[[Results], bool],
     time_budget_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Case]:
-    """The cases that are left, made as they are asked for: whether there is another pair is told at the end of one.
+) -> Iterator[Block]:
+    """The blocks that are left, made as they are asked for: whether there is another pair is told at the end of one.
 
     found: grows by what is measured meanwhile. is_settled: asked where the study is to end then, with LEAST_PAIRS and
     more. time_budget_s: no pair is begun that would end later than this, by the longest so far; one is always run.
@@ -176,51 +182,3 @@ def _way_out(arm: Arm, backend: str, here: str, there: str) -> str:
     if arm.on_host_root:
         return "let both have the same environment, PYTHONPATH included"
     return f"build {arm.image} on a base without {backend}: `primbench image build` takes the versions that are here"
-
-
-def run(
-    session: Session,
-    cases: Iterable[Case],
-    tell: Callable[[str], None],
-    admit: Callable[[Worker], None] = lambda worker: None,
-) -> Iterator[Worker | Record]:
-    """Session.run(), but where an arm lacks a backend or device, its cases there are skipped and others go on.
-
-    A case for which no worker comes up, after some have, has failed.
-
-    tell: is given a sentence of each such arm, at its first case; another one only for another reason. admit: is shown
-    each worker before it runs a case; where it raises a PrimbenchError, the arm has none.
-    """
-    absent: dict[tuple[str, str, str], str] = {}
-    served: set[tuple[str, str, str]] = set()
-    told: set[tuple[str, str]] = set()
-    for case in cases:
-        place = (case.arm, case.backend, case.device)
-        if place not in absent:
-            try:
-                yield from _admitted(session, case, admit)
-                served.add(place)
-                continue
-            except PrimbenchError as refusal:
-                reason = str(refusal).removeprefix(f"arm {case.arm}: ")
-            if place in served:  # what worked before is not absent: the next one may come up again
-                yield _without_worker(case, "failed", reason)
-                continue
-            absent[place] = reason
-            if (case.arm, reason) not in told:
-                tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
-                told.add((case.arm, reason))
-        yield _without_worker(case, "skipped", absent[place])
-
-
-def _admitted(session: Session, case: Case, admit: Callable[[Worker], None]) -> Iterator[Worker | Record]:
-    with closing(session.run([case])) as lines:
-        for line in lines:
-            yield line
-            if isinstance(line, Worker):
-                admit(line)
-
-
-def _without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return Record(case=case, status=status, reason=reason, started_utc=now, duration_s=0.0)

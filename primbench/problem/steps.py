@@ -26,7 +26,8 @@ class Description(NamedTuple):
     """What a step says of itself.
 
     algorithm: which way the library took, as the record shows it. others: by name, what takes each of
-    ``Measurement.others``; refused_calls: what takes that of Measurement. Both get the Method and the clock.
+    ``Measurement.others``; refused_calls: what takes that of Measurement. Both get the Method and the
+    timing.sampling.Pace.
     stream_only: its device time is that of calls that follow one another on a stream, which a graph would send another
     way. host_buffers: host arrays that its calls read or write, each with the memory node it is to be on or None; None
     where these are its inputs and its output.

@@ -44,9 +44,12 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def module(arm: Arm) -> list[str]:
-    """The worker as it is called inside. An image brings its own Python and primbench."""
+    """The worker as it is called inside. An image brings its own Python and primbench.
+
+    The parent of this process is the one that all workers of a run are of.
+    """
     python = sys.executable if arm.on_host_root else "python3"
-    return [python, "-P", "-m", "primbench.workers.worker"]
+    return [python, "-P", "-m", "primbench.workers.worker", f"run={os.getppid()}"]
 
 
 def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+Pairing = Literal["in-turn", "one-after-the-other"]
+IN_TURN: Pairing = "in-turn"
+
+
 class Study(msgspec.Struct, frozen=True, kw_only=True):
     """The same cases in several arms, pair after pair of fresh processes.
 
     arms: the first is the baseline. cases: what each arm runs in each pair, of no arm yet. pairs: at most, with
     until_settled, else exactly. seed: of the order of arms and of cases. other_builds: whether an arm whose framework
-    is another build than the baseline's is run, too. notes: what is to be known of the arms.
+    is another build than the baseline's is run, too. pairing: whether the processes of a pair take turns, where they
+    can, or follow one another. notes: what is to be known of the arms.
     """
 
     title: str = ""
@@ -30,6 +35,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     until_settled: bool = False
     seed: int = 0
     other_builds: bool = False
+    pairing: Pairing = "one-after-the-other"  # as it was before there was a choice
     notes: list[str] = []
 
 

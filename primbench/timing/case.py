@@ -19,7 +19,7 @@ from primbench.timing import host_counters, pages
 from primbench.timing.collective import Together
 from primbench.timing.cpu import measure_cpu
 from primbench.timing.feasibility import check_affordable, check_memory
-from primbench.timing.inputs import first_calls, set_up
+from primbench.timing.inputs import elsewhere, first_calls, set_up
 from primbench.timing.phases import Phases
 from primbench.timing.sampling import CLOCK, Calls, Clock, Pace, garbage_kept, secondary_rule, tail_rule
 from primbench.timing.verify import check_output
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from primbench.numa.pages import Extent
     from primbench.problem import Array, Reference
+    from primbench.timing.turns import InTurn
 
 
 def measure(
@@ -95,6 +96,7 @@ def measure_on(
     *,
     clock: Clock = CLOCK,
     page_nodes: Sequence[int] | None = None,
+    turns: InTurn | None = None,
 ) -> Measurement:
     """Time one problem on an open backend. Raises as measure() does.
 
@@ -103,27 +105,30 @@ def measure_on(
 
     page_nodes: memory nodes that host memory is to be on, EffectivePlacement's; [] is anywhere, None those that the
     memory policy of this thread names.
+
+    turns: with other processes that time the same case, each of them alone in its group.
     """
-    phases = Phases(clock)
     problem = problem.on(backend.device)
     case: Alone | Together
     case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method)
+    pace = turns or case.pace(clock)
+    phases = Phases(pace.own)
     case.refuse_early(phases)
     inputs = case.inputs()
     phases.end("inputs")
     steps, extents = case.set_up(inputs)
     extents += first_calls(backend, steps)
     calls = Calls(steps)
+    copies = elsewhere(backend, problem, inputs, method) if turns else []
     phases.end("setup")
     error = case.check(steps[0])
     phases.end("check")
     watched = pages.watch(steps, extents, page_nodes)
     before = host_counters.start()
-    with garbage_kept():
-        if method.dry_run:
-            timed = Measurement()
-        else:
-            timed = timed_on(backend, problem, calls, steps[0], method, pace=case.pace(clock))
+    timed = Measurement()
+    if not method.dry_run:
+        with garbage_kept(), pace.in_place():
+            timed = timed_on(backend, problem, calls, steps[0], method, pace=pace, copies=copies)
     host = host_counters.since(before)
     seen, why_no_pages = pages.pages_since(watched)
     phases.end("timing")
@@ -144,6 +149,7 @@ def measure_on(
         phases_s=phases.ended_s,
         host=host,
         pages=seen,
+        turns=turns and turns.taken(),
     )
 
 
@@ -201,17 +207,29 @@ class Alone:
 
 
 def timed_on(
-    backend: Backend, problem: Problem, calls: Calls, step: Step, method: Method, *, pace: Pace
+    backend: Backend,
+    problem: Problem,
+    calls: Calls,
+    step: Step,
+    method: Method,
+    *,
+    pace: Pace,
+    copies: Sequence[Step] = (),
 ) -> Measurement:
-    """The times of every call, and what the step itself knows how to take: others, refused_calls."""
+    """The times of every call, and what the step itself knows how to take: others, refused_calls.
+
+    copies: of the step on other memory, for a GPU's own time.
+    """
     secondary = tail_rule(method) if problem.has_tails else secondary_rule(method)
     if backend.device == "cpu":
         timed = measure_cpu(calls, method, secondary, pace)
     else:
         from primbench.timing import cuda as cuda_timing
 
-        timed = cuda_timing.measure(cast("CudaBackend", backend), calls, method, secondary, pace)
+        timed = cuda_timing.measure(
+            cast("CudaBackend", backend), calls, method, secondary, pace, copies=[Calls([each]) for each in copies]
+        )
     described = description_of(step)
-    others = {name: take(method, pace.clock) for name, take in described.others.items()}
+    others = {name: take(method, pace) for name, take in described.others.items()}
     take_refused = described.refused_calls
-    return replace(timed, others=others, refused_calls=take_refused and take_refused(method, pace.clock))
+    return replace(timed, others=others, refused_calls=take_refused and take_refused(method, pace))

@@ -133,16 +133,21 @@ def _listed(gpu: Device) -> dict[int, GpuProcess]:
     return {each.pid: GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory) for each in listed}
 
 
+_WORKER = rb"\0primbench\.workers\.(?:worker\0(?P<run>run=\d+)|rank)\0"
+
+
 def _is_own(pid: int, root: Path) -> bool:
-    """Whether it is this process, one it started, another worker of its parent, or the server that its calls go by."""
+    """Whether it is this process, one it started, another worker of its run, or the server that its calls go by."""
     if pid == os.getpid():
         return True
     process = root / f"proc/{pid}"
     with contextlib.suppress(OSError, ValueError):  # it has ended by now, or is in another PID namespace
         if (process / "comm").read_text().startswith(_MPS_SERVER) or os.getpid() in _ancestors(pid, root):
             return True
-        is_worker = re.search(rb"\0primbench\.workers\.(worker|rank)\0", (process / "cmdline").read_bytes())
-        return is_worker is not None and _parent(pid, root) == os.getppid()
+        worker = re.search(_WORKER, (process / "cmdline").read_bytes())
+        if worker is not None:
+            mine = re.search(_WORKER, (root / f"proc/{os.getpid()}/cmdline").read_bytes())
+            return _parent(pid, root) == os.getppid() or (mine is not None and worker["run"] == mine["run"] is not None)
     return False
 
 

@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -57,10 +57,15 @@ class Pace:
     def __init__(self, clock: Clock = CLOCK) -> None:
         self.clock = clock
         self.loop: Loop | None = Loop()
+        self.has_others = False  # processes that take turns with this one
+
+    def own(self) -> int:
+        """Nanoseconds of this process's own doing."""
+        return self.clock()
 
     def now(self) -> int:
         """Nanoseconds by which sampling is ended, the same everywhere."""
-        return self.clock()
+        return self.own()
 
     def slowest(self, values: list[float]) -> list[float]:
         """Each value's maximum over all ranks, so that times are those of the slowest; alone, the values."""
@@ -68,6 +73,21 @@ class Pace:
 
     def begin(self) -> None:
         """A barrier: return in all ranks at the same moment; alone, at once."""
+
+    def in_place(self) -> AbstractContextManager[None]:
+        """Where calls are made from inside."""
+        return nullcontext()
+
+    def meet(self, uncounted: Callable[[], object]) -> None:
+        """Before a metric: wait until all processes that take turns are there; alone, go on at once."""
+
+    def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
+        """Whether sampling ends here. stopped: what would end it, were this process alone.
+
+        Where processes take turns this is where they change; uncounted() is called then as often as it takes until
+        calls last what they last to a process alone.
+        """
+        return stopped is not None
 
     def host_timed(self, calls: Calls, count: int) -> Take:
         """Samples of the host clock around ``count`` calls, begun together, of the process that took longest."""
@@ -159,25 +179,37 @@ def _drift(samples: list[float]) -> float:
 
 
 def collect(
-    take: Take, rule: StoppingRule, clock: Clock, *, calls_per_sample: int, taken_by: str, loop: Loop | None = None
+    take: Take,
+    rule: StoppingRule,
+    pace: Pace,
+    *,
+    calls_per_sample: int,
+    taken_by: str,
+    loop: Loop | None = None,
+    uncounted: Callable[[], object] | None = None,
 ) -> Samples:
     """Sample until the rule says stop; every sample is kept.
 
-    loop: tells beside each sample how fast the CPU is; for times in which the host has a part.
+    loop: tells beside each sample how fast the CPU is; for times in which the host has a part. uncounted: what is
+    called at the beginning of a turn, where not ``take``.
     """
     samples: list[float] = []
     loops: list[tuple[int, float]] = []
-    start, look_at = clock(), MIN_SAMPLES
+    pace.meet(uncounted or take)
+    start, look_at = pace.now(), MIN_SAMPLES
     stopped: Stopped | None = None
-    while stopped is None:
+    is_over = False
+    while not is_over:
         if loop and (loop_s := loop()) is not None:
             loops.append((len(samples), loop_s))
         samples += take()
-        spent_s = (clock() - start) / 1e9
+        spent_s = (pace.now() - start) / 1e9
         is_looked_at = spent_s >= rule.min_time_s and len(samples) >= look_at
         if is_looked_at:
             look_at = len(samples) + len(samples) // 10 + 1  # sorting at every sample would cost more than sampling
-        stopped = _stopped(samples, rule, spent_s, is_looked_at=is_looked_at)
+        stopped = _stopped(samples, rule, spent_s, is_looked_at=is_looked_at) or stopped
+        is_over = pace.is_over(stopped, uncounted or take)
+    assert stopped is not None
     return Samples(
         samples_s=samples,
         calls_per_sample=calls_per_sample,

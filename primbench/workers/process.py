@@ -17,7 +17,7 @@ from primbench.spec.arm import Arm, with_placement_keys
 from primbench.system.jsonlines import UNREADABLE
 from primbench.workers import protocol
 from primbench.workers.applied import mismatch, outside
-from primbench.workers.protocol import Outcome, Ready, Refusal, Start
+from primbench.workers.protocol import Go, Outcome, Ready, Refusal, Start, Task, TurnOver
 from primbench.workers.supervisor import Order
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ START_TIMEOUT_S = 120.0
 GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
 LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
 
-_Answer = TypeVar("_Answer", Ready, Outcome)
+
+_Answer = TypeVar("_Answer", bound=Ready | TurnOver | Outcome)
 
 
 class WorkerGone(WorkerError):
@@ -53,7 +54,7 @@ class WorkerProcess:
         self._unread = b""
         peers = self._start_child(arm, start, verbose=verbose)
         try:
-            self.ready = self._ask(protocol.encode(replace(start, peers=peers)), START_TIMEOUT_S, Ready)
+            self.ready = self._ask(replace(start, peers=peers), START_TIMEOUT_S, Ready)
             if arm is not None:
                 _check(arm, start, self.ready)
         except BaseException as error:
@@ -82,10 +83,15 @@ class WorkerProcess:
 
     def run(self, case: Case, timeout_s: float) -> Outcome:
         """Raises WorkerGone, after which this worker is of no more use."""
-        outcome = self._ask(protocol.encode(case), timeout_s, Outcome)
+        outcome = self._ask(Task(case=case), timeout_s, Outcome)
         if outcome.status == "failed" and self._ranks and (fate := self._fate()):
             raise WorkerGone(fate)  # what rank 0 has seen of it was a closed connection
         return outcome
+
+    def turn(self, word: Task | Go, timeout_s: float) -> TurnOver | Outcome:
+        """Let it have a turn, in which it goes on with a case or begins one. Raises as run() does."""
+        either: tuple[type[TurnOver | Outcome], ...] = (TurnOver, Outcome)
+        return self._ask(word, timeout_s, *either)
 
     def end(self) -> None:
         """Kill the worker and everything it started."""
@@ -95,24 +101,20 @@ class WorkerProcess:
         if self._ranks:
             self._ranks.end()
 
-    def _ask(self, message: bytes, timeout_s: float, kind: type[_Answer]) -> _Answer:
+    def _ask(self, message: Start | Task | Go, timeout_s: float, *kinds: type[_Answer]) -> _Answer:
         try:
-            self._child.write(message + b"\n")
+            self._child.write(protocol.encode(message) + b"\n")
             answer = protocol.decode_answer(self._read_line(timeout_s))
         except BrokenPipeError:
             raise WorkerGone(self._cause_of_death()) from None
         except TimeoutError:
-            option = " (--timeout)" if kind is Outcome else ""
+            option = " (--timeout)" if Outcome in kinds else ""
             stopped = self._ranks and self._ranks.stopped()
             because = f": {stopped}" if stopped else ""
             raise WorkerGone(f"no answer within {timeout_s:g} s{option}{because}") from None
         except UNREADABLE as error:
             raise WorkerGone(f"worker spoke out of turn: {error}") from None
-        if isinstance(answer, Refusal):
-            raise (PlacementError if answer.placement else BackendUnavailable)(answer.reason)
-        if not isinstance(answer, kind):
-            raise WorkerGone(f"worker answered {type(answer).__name__} where {kind.__name__} was due")
-        return answer
+        return _due(answer, *kinds)
 
     def _read_line(self, timeout_s: float) -> bytes:
         deadline = time.monotonic() + timeout_s
@@ -147,6 +149,16 @@ class WorkerProcess:
         return self._ranks.fate()
 
 
+def _due(answer: protocol.Answer, *kinds: type[_Answer]) -> _Answer:
+    """The answer, if it is one of these."""
+    if isinstance(answer, Refusal):
+        raise (PlacementError if answer.placement else BackendUnavailable)(answer.reason)
+    if not isinstance(answer, kinds):
+        due = " or ".join(kind.__name__ for kind in kinds)
+        raise WorkerGone(f"worker answered {type(answer).__name__} where {due} was due")
+    return answer
+
+
 def _of_arm(arm: Arm, error: BaseException) -> BaseException:
     """The error of a worker in the words of its arm."""
     if isinstance(error, WorkerGone | BackendUnavailable):
@@ -159,7 +171,7 @@ def _of_arm(arm: Arm, error: BaseException) -> BaseException:
 def _child(arm: Arm | None, start: Start, peers: Sequence[int], *, verbose: bool) -> Child:
     """The worker, or what starts it in an arm and speaks for it."""
     if arm is None:
-        return Child("worker", "primbench.workers.worker", inherited=peers, verbose=verbose)
+        return Child("worker", "primbench.workers.worker", [f"run={os.getpid()}"], inherited=peers, verbose=verbose)
     order = protocol.encode(Order(arm=arm, gpus=start.device != "cpu")).decode()
     return Child("worker", "primbench.workers.supervisor", [order], verbose=verbose, clears_up=True)
 

@@ -1,6 +1,7 @@
 """What the main process and a worker say to each other, one JSON line a message.
 
-The main process sends Start, then one Case at a time; the worker answers Ready or Refusal, then an Outcome a case.
+The main process sends Start, then one Task at a time; the worker answers Ready or Refusal, then an Outcome a task. In
+between it gives its turn away as often as it likes, where the task has others to take turns with, and waits for Go.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from primbench.numa.placement import EffectivePlacement
 from primbench.spec.case import Case
 from primbench.spec.placement import Placement
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 Purpose = Literal["time", "trace"]
 
@@ -64,6 +65,26 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     placement: bool
 
 
+class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """in_turn: with workers of other arms that time the same case. cpu: on which all of them call; None for any."""
+
+    case: Case
+    in_turn: bool = False
+    cpu: int | None = None
+
+
+class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It is another worker's turn. done: this one has enough samples of the metric that is being sampled."""
+
+    done: bool
+
+
+class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The next turn. all_done: on to the next metric."""
+
+    all_done: bool
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What became of a case: a measurement from a timing worker, a trace from a tracing one, or a reason."""
 
@@ -73,9 +94,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     trace: Trace | None = None
 
 
-Answer = Ready | Refusal | Outcome
+Answer = Ready | Refusal | TurnOver | Outcome
+Word = Task | Go
 
 encode = msgspec.json.encode
 decode_answer = msgspec.json.Decoder(Answer).decode
 decode_start = msgspec.json.Decoder(Start).decode
-decode_case = msgspec.json.Decoder(Case).decode
+decode_word = msgspec.json.Decoder(Word).decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -17,15 +17,24 @@ from primbench.results.record import Record, Worker
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Outcome, Purpose, Ready, Start
+from primbench.workers.turns import take_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from primbench.distributed.followers import Leader
     from primbench.measurement import Measurement
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
+
+
+class _Running(NamedTuple):
+    """A worker that runs. number: of its Worker line, where it times."""
+
+    start: Start
+    worker: WorkerProcess
+    number: int
 
 
 class Session:
@@ -66,9 +75,8 @@ class Session:
         self._leader = leader
         self._arms = {**(arms or {})}
         self._gpus: int | None = None  # how many the last worker saw
-        self._running: dict[Purpose, tuple[Start, WorkerProcess]] = {}
-        self._turn = ("", 0)  # arm and process number that run now
-        self._number: int | None = None
+        self._running: dict[tuple[str, Purpose], _Running] = {}  # by the arm
+        self._process = 0  # the number of the processes that run now
 
     def __enter__(self) -> Self:
         return self
@@ -76,12 +84,13 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end_all()
+        self.end_all()
 
-    def run(self, cases: Iterable[Case]) -> Generator[Worker | Record, None, None]:
+    def run(self, cases: Iterable[Case], alone: str | None = None) -> Generator[Worker | Record, None, None]:
         """The record of each case as it ends, and a Worker line once each worker is there, before it runs a case.
 
-        A worker of whose line the caller says no, by closing this, runs none and is ended.
+        A worker of whose line the caller says no, by closing this, runs none and is ended. alone: why these do not take
+        turns with other arms, for their records.
 
         Raises BackendUnavailable and PlacementError as the workers do, also where there is no runtime for an arm;
         InvalidRequest for an arm that was not given. What is left of the cases may be run after these.
@@ -89,59 +98,84 @@ class Session:
         for case in cases:
             if case.arm and case.arm not in self._arms:
                 raise InvalidRequest(f"arm {case.arm}: there are {', '.join(self._arms) or 'none'}")
-            started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
-            outcome = yield from self._outcome(case)
-            yield Record(
-                case=case,
-                status=outcome.status,
-                reason=outcome.reason,
-                measurement=outcome.measurement,
-                worker=self._number,
-                started_utc=started,
-                duration_s=round(time.monotonic() - clock, 6),
-            )
+            self._end_all_but([case.arm], case.process)
+            started, clock = _now(), time.monotonic()
+            worker, outcome = yield from self._outcome(case)
+            if alone is not None and outcome.measurement is not None:
+                outcome = _with_missing(outcome, "turns", alone)
+            yield _record(case, worker, outcome, started, time.monotonic() - clock)
 
-    def _outcome(self, case: Case) -> Generator[Worker, None, Outcome]:
+    def open(self, case: Case) -> Generator[Worker, None, None]:
+        """Start the worker of a case beside those of other arms in the same pair, and leave all of them running.
+
+        Its line, where it is new. Raises as run() does.
+        """
+        self._end_all_but(self._arms, case.process)
+        yield from self._started(case)
+
+    def run_in_turn(self, cases: Sequence[Case], cpu: int | None) -> list[Record]:
+        """The records of one case in several arms, whose workers run since open() and take turns now.
+
+        cpu: on which all of them call, None for any.
+        """
+        running = [self._running[case.arm, "time"] for case in cases]
+        started = _now()
+        players = [(each.worker, case) for each, case in zip(running, cases, strict=True)]
+        return [
+            _record(case, each.number, self._ended(case, outcome), started, active_s)
+            for case, each, (outcome, active_s) in zip(
+                cases, running, take_turns(players, self._timeout_s, cpu), strict=True
+            )
+        ]
+
+    def _outcome(self, case: Case) -> Generator[Worker, None, tuple[int | None, Outcome]]:
+        """The number of the worker that ran a case, None where none did, and what became of it."""
         if reason := self._too_many_or_few(case):
-            self._number = None
-            return Outcome(status="skipped", reason=reason)
+            return None, Outcome(status="skipped", reason=reason)
         try:
-            worker = self._running_for(case, "time")
-            if worker is None:
-                self._number = None
-                worker = self._start(case, "time")
-                yield from self._announced(worker.ready, case.arm)
-            timed = worker.run(case, self._timeout_s)
+            yield from self._started(case)
         except self._skipped as refusal:
-            self._number = None
-            return Outcome(status="skipped", reason=str(refusal))
+            return None, Outcome(status="skipped", reason=str(refusal))
+        except WorkerGone as gone:
+            return None, Outcome(status="failed", reason=str(gone))
+        running = self._running[case.arm, "time"]
+        try:
+            timed = running.worker.run(case, self._timeout_s)
         except WorkerGone as gone:
             timed = Outcome(status="failed", reason=str(gone))
+        return running.number, self._ended(case, timed)
+
+    def _started(self, case: Case) -> Iterator[Worker]:
+        """The line of the worker that is to run a case, where it had to be started."""
+        if self._running_for(case, "time") is None:
+            yield from self._announced(case, self._start(case, "time"))
+
+    def _ended(self, case: Case, timed: Outcome) -> Outcome:
+        """What a worker made of a case, with the trace of another one where that was asked for."""
         if timed.status == "failed":
-            self._end("time")
+            self._end(case.arm, "time")
         if self._trace and timed.measurement is not None:
             return replace(timed, measurement=self._with_trace(case, timed.measurement))
         return timed
 
-    def _announced(self, ready: Ready, arm: str) -> Iterator[Worker]:
+    def _announced(self, case: Case, running: _Running) -> Iterator[Worker]:
         """The line of a worker that is new, which is ended where the caller leaves on seeing it."""
-        self._number = self._next_worker
-        self._next_worker += 1
+        ready = running.worker.ready
         if ready.environment.devices.gpus:
             self._gpus = len(ready.environment.devices.gpus)
         try:
             yield Worker(
-                worker=self._number,
+                worker=running.number,
                 pid=ready.pid,
                 backend=ready.backend,
                 device=ready.device,
                 environment=ready.environment,
                 placement=ready.placement,
                 versions=ready.versions,
-                arm=self._arms[arm] if arm else None,
+                arm=self._arms[case.arm] if case.arm else None,
             )
         except GeneratorExit:
-            self._end("time")
+            self._end(case.arm, "time")
             raise
 
     def _too_many_or_few(self, case: Case) -> str | None:
@@ -167,12 +201,12 @@ class Session:
         if case.ranks > 1:
             return measurement
         try:
-            worker = self._running_for(case, "trace") or self._start(case, "trace")
-            traced = worker.run(case, self._timeout_s)
+            running = self._running_for(case, "trace") or self._start(case, "trace")
+            traced = running.worker.run(case, self._timeout_s)
         except (WorkerGone, BackendUnavailable) as gone:
             traced = Outcome(status="failed", reason=str(gone))
         if traced.trace is None:
-            self._end("trace")
+            self._end(case.arm, "trace")
             return replace(measurement, missing=measurement.missing | {"trace": traced.reason or "no trace"})
         missing = {name: reason for name, reason in measurement.missing.items() if name != "trace"}
         return replace(measurement, trace=traced.trace, missing=missing)
@@ -188,23 +222,22 @@ class Session:
             kernels=named_files(),
         )
 
-    def _running_for(self, case: Case, purpose: Purpose) -> WorkerProcess | None:
-        """The worker that runs already and may serve a case; any other is ended."""
-        if (case.arm, case.process) != self._turn:
-            self._end_all()
-            self._turn = (case.arm, case.process)
-        start, worker = self._running.get(purpose, (None, None))
-        if worker is not None and worker.is_alive and start == self._start_of(case, purpose):
-            return worker
-        self._end(purpose)
+    def _running_for(self, case: Case, purpose: Purpose) -> _Running | None:
+        """The worker of the case's arm that runs already and may serve it; another one is ended."""
+        running = self._running.get((case.arm, purpose))
+        if running is not None and running.worker.is_alive and running.start == self._start_of(case, purpose):
+            return running
+        self._end(case.arm, purpose)
         return None
 
-    def _start(self, case: Case, purpose: Purpose) -> WorkerProcess:
+    def _start(self, case: Case, purpose: Purpose) -> _Running:
         start = self._start_of(case, purpose)
         arm = self._arms[case.arm] if case.arm else None
         worker = WorkerProcess(start, arm=arm, verbose=self._verbose, ranks=None if arm else self._further_ranks(case))
-        self._running[purpose] = (start, worker)
-        return worker
+        running = _Running(start, worker, self._next_worker)
+        self._next_worker += purpose == "time"
+        self._running[case.arm, purpose] = running
+        return running
 
     def _further_ranks(self, case: Case) -> Ranks | None:
         """The processes of ranks 1 and up, started; None where the case has one rank."""
@@ -213,14 +246,44 @@ class Session:
         check_cpus(case.placement)  # here, as the worker checks only once all ranks have started
         return self._leader.start() if self._leader else LocalRanks(case.ranks - 1, verbose=self._verbose)
 
-    def _end(self, purpose: Purpose) -> None:
-        running = self._running.pop(purpose, None)
+    def _end(self, arm: str, purpose: Purpose) -> None:
+        running = self._running.pop((arm, purpose), None)
         if running is not None:
-            running[1].end()
+            running.worker.end()
 
-    def _end_all(self) -> None:
-        for purpose in list(self._running):
-            self._end(purpose)
+    def end_all(self) -> None:
+        """Leave no worker running."""
+        for arm, purpose in list(self._running):
+            self._end(arm, purpose)
+
+    def _end_all_but(self, arms: Collection[str], process: int) -> None:
+        """End workers of other arms, and all of another process number than this."""
+        for arm, purpose in list(self._running):
+            if arm not in arms or process != self._process:
+                self._end(arm, purpose)
+        self._process = process
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _record(case: Case, worker: int | None, outcome: Outcome, started_utc: str, duration_s: float) -> Record:
+    return Record(
+        case=case,
+        status=outcome.status,
+        reason=outcome.reason,
+        measurement=outcome.measurement,
+        worker=worker,
+        started_utc=started_utc,
+        duration_s=round(duration_s, 6),
+    )
+
+
+def _with_missing(outcome: Outcome, name: str, reason: str) -> Outcome:
+    assert outcome.measurement is not None
+    missing = outcome.measurement.missing | {name: reason}
+    return replace(outcome, measurement=replace(outcome.measurement, missing=missing))
 
 
 def ask_a_worker(candidates: tuple[str, ...], device: str | None) -> Ready:

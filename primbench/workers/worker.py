@@ -1,4 +1,6 @@
-"""The child process that measures: `python -P -m primbench.workers.worker`, cases in on stdin, outcomes out on stdout.
+"""The child process that measures, `python -P -m primbench.workers.worker RUN`: tasks in on stdin, outcomes on stdout.
+
+RUN is the same for all workers of a run, by which they know each other on a GPU.
 
 It is placed before any framework is imported, serves one backend on one device, and is replaced after a failure,
 so that a broken CUDA context costs one case.
@@ -12,6 +14,7 @@ import os
 import signal
 import socket
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
@@ -29,13 +32,14 @@ from primbench.system import nvml
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
 from primbench.timing.trace import trace_on
+from primbench.timing.turns import InTurn
 from primbench.workers import protocol
-from primbench.workers.protocol import Enlist, Outcome, Ready, Refusal, Start
+from primbench.workers.protocol import Enlist, Go, Outcome, Ready, Refusal, Start, Task, TurnOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from primbench.spec.case import Case
+    from primbench.timing.turns import GiveAway
 
 _PR_SET_PDEATHSIG = 1
 
@@ -59,9 +63,12 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what the framework's import left behind would be gone through after every case, for 50 ms
     say(sink, ready)
+    give_away = partial(give_turn_away, source, sink)
     while line := source.readline():
-        case = protocol.decode_case(line)
-        say(sink, run(backend, case, start, group, ready.placement.page_nodes) if refused is None else refused)
+        task = protocol.decode_word(line)
+        assert isinstance(task, Task)
+        page_nodes = ready.placement.page_nodes
+        say(sink, refused or run(backend, task, start, group=group, page_nodes=page_nodes, give_away=give_away))
         gc.collect()
         backend.release()
     os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once
@@ -87,6 +94,16 @@ def own_streams() -> tuple[BinaryIO, BinaryIO]:
 def say(sink: BinaryIO, message: protocol.Answer) -> None:
     sink.write(protocol.encode(message) + b"\n")
     sink.flush()
+
+
+def give_turn_away(source: BinaryIO, sink: BinaryIO, done: bool) -> bool:  # noqa: FBT001 - as turns.GiveAway has it
+    say(sink, TurnOver(done=done))
+    line = source.readline()
+    if not line:  # the main process has ended, or its patience with another worker
+        os._exit(0)
+    go = protocol.decode_word(line)
+    assert isinstance(go, Go)
+    return go.all_done
 
 
 def begin(start: Start) -> tuple[Backend, Ready]:
@@ -181,15 +198,27 @@ def _refused(agree: Callable[[], object]) -> Outcome | None:
 
 
 def run(
-    backend: Backend, case: Case, start: Start, group: Group = ALONE, page_nodes: Sequence[int] | None = None
+    backend: Backend,
+    task: Task,
+    start: Start,
+    *,
+    group: Group = ALONE,
+    page_nodes: Sequence[int] | None = None,
+    give_away: GiveAway | None = None,
 ) -> Outcome:
-    """Measure or trace one case; every exception becomes a reason. page_nodes: as timing.measure_on() has it."""
+    """Measure or trace one case; every exception becomes a reason.
+
+    page_nodes: as measure_on() has it. give_away: for a task in turn, as InTurn has it.
+    """
+    case = task.case
     try:
         problem = case.problem()
         if start.purpose == "trace":
             return Outcome(status="ok", trace=trace_on(backend, problem, case.method))
         group.tell(case)
-        return Outcome(status="ok", measurement=measure_on(backend, problem, case.method, group, page_nodes=page_nodes))
+        turns = InTurn(give_away, task.cpu) if task.in_turn and give_away else None
+        measured = measure_on(backend, problem, case.method, group, page_nodes=page_nodes, turns=turns)
+        return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:
         return Outcome(status="skipped", reason=str(reason))
     except Exception as error:  # whatever a framework raises is the outcome of this case, not of the run

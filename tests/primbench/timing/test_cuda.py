@@ -47,7 +47,7 @@ def step_on_stream() -> Any:
 def sampler(call_s: float) -> tuple[cuda.DeviceSampler | None, dict[str, str]]:
     missing: dict[str, str] = {}
     backend: Any = Uncapturable()
-    return cuda._device_sampler(backend, Calls([step_on_stream()]), call_s, Pace(CLOCK), missing), missing
+    return cuda._device_sampler(backend, [Calls([step_on_stream()])], call_s, Pace(CLOCK), missing), missing
 
 
 def test_what_is_to_be_timed_on_a_stream_is_not_captured(held: list[int]) -> None:

@@ -14,7 +14,7 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers import protocol, worker
-from primbench.workers.protocol import Outcome, Ready, Refusal, Start
+from primbench.workers.protocol import Outcome, Ready, Refusal, Start, Task
 
 START = Start(backend="numpy", device="cpu")
 CASE = Case(
@@ -79,7 +79,7 @@ def test_another_version_of_the_protocol_is_refused() -> None:
 
 
 def outcome(**parameters: int | str) -> Outcome:
-    return worker.run(Numpy(), replace(CASE, parameters=CASE.parameters | parameters), START)
+    return worker.run(Numpy(), Task(case=replace(CASE, parameters=CASE.parameters | parameters)), START)
 
 
 def test_what_a_backend_cannot_do_is_skipped_and_what_goes_wrong_has_failed() -> None:
@@ -90,7 +90,7 @@ def test_what_a_backend_cannot_do_is_skipped_and_what_goes_wrong_has_failed() ->
 
 
 def test_tracing_on_a_cpu_is_an_outcome_too() -> None:
-    traced = worker.run(Numpy(), CASE, replace(START, purpose="trace"))
+    traced = worker.run(Numpy(), Task(case=CASE), replace(START, purpose="trace"))
     assert traced.status != "ok"
     assert traced.reason
 
@@ -110,7 +110,7 @@ def test_an_exception_becomes_one_line(expected: str, error: Exception) -> None:
 
 def test_every_message_survives_the_way_there_and_back() -> None:
     assert START == protocol.decode_start(protocol.encode(START))
-    assert CASE == protocol.decode_case(protocol.encode(CASE))
+    assert Task(case=CASE) == protocol.decode_word(protocol.encode(Task(case=CASE)))
     refusal = Refusal(reason="line\nend", placement=True)
     assert refusal == protocol.decode_answer(protocol.encode(refusal))
     with pytest.raises(msgspec.ValidationError):

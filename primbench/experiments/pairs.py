@@ -1,0 +1,203 @@
+"""The processes of a pair: in turn, sample by sample, where they can, else one after the other.
+
+In turn they find the machine in the same mood, in which CPUs and clocks stay for a second or two: beside an H200 the
+ratio of two processes' launch times scattered by 2 % then, and by 20 % where the processes followed one another.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from primbench.errors import PrimbenchError
+from primbench.results.record import Record, Worker
+from primbench.spec.study import IN_TURN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from primbench.experiments.study import Block
+    from primbench.spec.case import Case
+    from primbench.spec.study import Study
+    from primbench.workers.session import Session
+
+ENQUEUING_CPUS = 2.0  # what a process that keeps a GPU busy uses of CPUs, its driver's threads included
+
+
+def run(
+    session: Session,
+    study: Study,
+    blocks: Iterable[Block],
+    *,
+    tell: Callable[[str], None],
+    announce: Callable[[Case], None] = lambda case: None,
+    admit: Callable[[Worker], None] = lambda worker: None,
+) -> Iterator[Worker | Record]:
+    """What becomes of the blocks. Where an arm lacks a backend or device, its cases there are skipped, others go on.
+
+    A case for which no worker comes up, after some have, has failed.
+
+    tell: is given a sentence of each such arm, at its first case; another one only for another reason. announce: is
+    shown each case before it runs, admit each worker; where admit raises a PrimbenchError, the arm has no worker.
+    """
+    running = _Running(session, study, tell, announce, admit)
+    for block in blocks:
+        yield from running.block(block)
+
+
+@dataclass
+class _Running:
+    """A place is an arm with a backend and device. workers: the last one of each place. absent: why nothing runs there.
+
+    alone: why the processes of a pair cannot take turns, by backend and device.
+    """
+
+    session: Session
+    study: Study
+    tell: Callable[[str], None]
+    announce: Callable[[Case], None]
+    admit: Callable[[Worker], None]
+    workers: dict[tuple[str, str, str], Worker] = field(default_factory=dict)
+    absent: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    alone: dict[tuple[str, str], str] = field(default_factory=dict)
+    told: set[tuple[str, str]] = field(default_factory=set)
+
+    def block(self, block: Block) -> Iterator[Worker | Record]:
+        firsts = [cases[0] for cases in block.by_arm]
+        reason = self._known_to_be_alone(firsts) or (yield from self._found_to_be_alone(firsts))
+        if reason is None:
+            for group in zip(*block.by_arm, strict=True):
+                yield from self._in_turn(group)
+            return
+        for case in (case for cases in block.by_arm for case in cases):
+            self.announce(case)
+            yield from self._alone(case, reason)
+
+    def _known_to_be_alone(self, cases: Sequence[Case]) -> str | None:
+        """Why processes do not take turns, as far as that is known before any runs. cases: one of each arm."""
+        if self.study.pairing != IN_TURN:
+            return f"--pairing {self.study.pairing} was asked for"
+        if cases[0].ranks > 1:
+            return "several ranks take part in a call"
+        if any(case.is_threaded and case.placement.threads != 1 for case in cases):
+            return "a call may run on several CPUs, whose threads go on spinning when it is over"
+        return self.alone.get((cases[0].backend, cases[0].device))
+
+    def _found_to_be_alone(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
+        """Start a worker in every arm; why these cannot take turns, None where they can."""
+        reason = (yield from self._not_beside(cases)) or self._not_these(
+            [self.workers[place] for case in cases if (place := _place(case)) in self.workers]
+        )
+        if reason is not None:
+            self.session.end_all()
+            self.alone[cases[0].backend, cases[0].device] = reason
+        return reason
+
+    def _not_beside(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
+        """Start workers; one that does not start beside others is tried alone: a device may serve one process only."""
+        running = 0
+        for case in cases:
+            if _place(case) in self.absent:
+                continue
+            refusal = yield from self._open(case)
+            if refusal is not None and running:
+                self.session.end_all()
+                running = 0
+                if (yield from self._open(case)) is None:
+                    return f"{case.arm} starts alone, and not beside other arms: {refusal}"
+            running += refusal is None
+        return None
+
+    def _not_these(self, workers: Sequence[Worker]) -> str | None:
+        if workers and not _shared_cpus(workers):
+            return "there is no CPU that all arms may use"
+        for worker in workers:
+            quota = worker.environment.limits.cpu_quota
+            if quota is not None and quota < _cpus_needed(worker):
+                name = worker.arm.name if worker.arm else ""
+                return f"{name} has a quota of {quota:g} CPUs, which processes that wait for others would not use up"
+        return None
+
+    def _open(self, case: Case) -> Generator[Worker | Record, None, str | None]:
+        """Start the worker of a case, unless it runs; returns why there is none."""
+        return (yield from self._admitted(case, self.session.open(case)))
+
+    def _admitted(
+        self, case: Case, opened: Generator[Worker | Record, None, None] | Generator[Worker, None, None]
+    ) -> Generator[Worker | Record, None, str | None]:
+        """The lines that a session makes of a case; returns why it has no worker."""
+        try:
+            with closing(opened) as lines:
+                for line in lines:
+                    yield line
+                    if isinstance(line, Worker):
+                        self.admit(line)
+                        self.workers[_place(case)] = line
+        except PrimbenchError as refusal:
+            return str(refusal).removeprefix(f"arm {case.arm}: ")
+        return None
+
+    def _in_turn(self, group: Sequence[Case]) -> Iterator[Worker | Record]:
+        """The same case in all arms. Where one does not fit beside the others, it is run alone."""
+        ready = []
+        for case in group:
+            self.announce(case)
+            refusal = self.absent.get(_place(case))
+            if refusal is None:
+                refusal = yield from self._open(case)
+            if refusal is None:
+                ready.append(case)
+            else:
+                yield self._refused(case, refusal)
+        if not ready:
+            return
+        records = self.session.run_in_turn(ready, self._cpu(ready))
+        is_possible = any(record.status == "ok" for record in records)
+        for record in records:
+            if record.status == "skipped" and is_possible:
+                yield from self._alone(record.case, f"not beside other arms: {record.reason}")
+            else:
+                yield record
+
+    def _cpu(self, cases: Sequence[Case]) -> int:
+        """The CPU on which the processes of a pair call: another one in each pair."""
+        workers = [self.workers[_place(case)] for case in cases]
+        return random.Random(f"{self.study.seed} cpu {cases[0].process}").choice(_shared_cpus(workers))
+
+    def _alone(self, case: Case, reason: str) -> Iterator[Worker | Record]:
+        refusal = self.absent.get(_place(case))
+        if refusal is None:
+            refusal = yield from self._admitted(case, self.session.run([case], alone=reason))
+        if refusal is not None:
+            yield self._refused(case, refusal)
+
+    def _refused(self, case: Case, reason: str) -> Record:
+        """Failed where a worker has been: what worked before is not absent, and the next one may come up again."""
+        place = _place(case)
+        if place in self.workers:
+            return _without_worker(case, "failed", reason)
+        self.absent[place] = reason
+        if (case.arm, reason) not in self.told:
+            self.tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
+            self.told.add((case.arm, reason))
+        return _without_worker(case, "skipped", reason)
+
+
+def _place(case: Case) -> tuple[str, str, str]:
+    return case.arm, case.backend, case.device
+
+
+def _shared_cpus(workers: Sequence[Worker]) -> list[int]:
+    return sorted(set[int].intersection(*(set(worker.placement.cpus) for worker in workers)))
+
+
+def _cpus_needed(worker: Worker) -> float:
+    return ENQUEUING_CPUS if worker.device != "cpu" else worker.placement.threads or 1
+
+
+def _without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return Record(case=case, status=status, reason=reason, started_utc=now, duration_s=0.0)

@@ -1,0 +1,195 @@
+"""How the GPU's own time of calls is sampled: in graphs, or behind a kernel that holds the stream."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from primbench.cuda import driver
+from primbench.errors import UnsupportedCase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from primbench.backends import CudaBackend, Graph
+    from primbench.timing.sampling import Calls, Pace, Take
+
+SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
+ROUND_S = 20e-3  # work queued at once between two looks at the clock
+MAX_GRAPH_CALLS = 4096
+MAX_COPIED_CALLS = 8192  # in graphs on other memory: to make these takes 10 us a call
+MIN_QUEUED = 4  # a first call begins some us after the event: another engine may have to be told
+MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
+HELD_TRIES = 3
+
+
+@dataclass(frozen=True)
+class DeviceSampler:
+    """The means by which device_s is sampled. enqueue: puts the calls of one sample on the stream and returns.
+
+    leads_in: whether calls that do not count go ahead of those that do. places: in memory, which it goes round.
+    """
+
+    take: Take
+    enqueue: Callable[[], None]
+    calls_per_sample: int
+    taken_by: str
+    nodes_per_call: float | None
+    leads_in: bool
+    places: int = 1
+
+
+def device_sampler(
+    backend: CudaBackend, copies: Sequence[Calls], call_s: float, pace: Pace, missing: dict[str, str]
+) -> DeviceSampler | None:
+    """A graph, or a blocking kernel where one is not wanted or refused; None where neither will do.
+
+    copies: the calls, and the same on other memory, which graphs take one after the other.
+    """
+    calls = copies[0]
+    if calls.stream_only:
+        return _without_graph(backend, calls, call_s, pace, missing, why="its time is taken on a stream")
+    try:
+        graph, count = _graph(backend, calls, call_s, pace)
+        graphs = [graph, *(_captured(backend, each, count, pace) for each in copies[1 : MAX_COPIED_CALLS // count])]
+    except Exception as refusal:  # each framework has its own error for "not while capturing"
+        driver.synchronize(backend.stream_handle)
+        return _without_graph(backend, calls, call_s, pace, missing, why=f"{type(refusal).__name__}: {refusal}"[:300])
+    stream = backend.stream_handle
+    one, several = graph.launch, [each.launch for each in graphs]
+    take = _rotated(several, stream, count, pace) if graphs[1:] else chained(one, stream, count, ROUND_S, pace)
+    (nodes_per_call,) = pace.slowest([graph.nodes / count])
+    return DeviceSampler(take, graph.launch, count, "graph", nodes_per_call, leads_in=True, places=len(graphs))
+
+
+def _without_graph(
+    backend: CudaBackend, calls: Calls, call_s: float, pace: Pace, missing: dict[str, str], *, why: str
+) -> DeviceSampler | None:
+    missing["nodes_per_call"] = f"not captured in a graph: {why}"
+    blocked = _blocked_sampler(backend.stream_handle, calls, call_s, pace)
+    if blocked is None:
+        missing["device_s"] = "a call does not return while the stream is held: it waits for the GPU itself"
+    return blocked
+
+
+def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> tuple[Graph, int]:
+    """A graph of enough calls for one sample; captured again when launches had hidden how short a call is."""
+    count = _graph_calls(stream_s, calls.sets)
+    graph = _captured(backend, calls, count, pace)
+    take = chained(graph.launch, backend.stream_handle, count, ROUND_S, pace)
+    take()
+    needed = _graph_calls(min(take()), calls.sets)
+    if needed > 1.5 * count:
+        return _captured(backend, calls, needed, pace), needed
+    return graph, count
+
+
+def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace) -> Graph:
+    """Raises where the framework refuses, in every process where it does so in one."""
+    try:
+        graph = backend.capture(lambda: calls(count))
+    except Exception:
+        pace.slowest([1.0])
+        raise
+    if any(pace.slowest([0.0])):
+        raise UnsupportedCase("another rank could not capture")
+    return graph
+
+
+def _graph_calls(call_s: float, sets: int) -> int:
+    """Calls that fill a sample, rounded up to whole rounds of the input sets."""
+    wanted = min(MAX_GRAPH_CALLS, max(1, math.ceil(SAMPLE_S / max(call_s, 1e-8))))
+    return math.ceil(wanted / sets) * sets
+
+
+def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> DeviceSampler | None:
+    """Samples of calls queued behind a kernel that holds the stream; None where the host cannot run ahead."""
+    blocker = driver.Blocker(stream)
+    if _blocked_sample(blocker, stream, calls, 1, pace) is None:
+        return None
+    count = min(MAX_QUEUED, max(MIN_QUEUED, math.ceil(SAMPLE_S / call_s)))
+    while _blocked_sample(blocker, stream, calls, count, pace) is None:
+        if count == 1:
+            return None
+        count = max(1, count // 4)  # the queue was full: a call makes more launches than one
+
+    def take() -> list[float]:
+        for _ in range(HELD_TRIES):
+            sample = _blocked_sample(blocker, stream, calls, count, pace)
+            if sample is not None:
+                return [sample]
+        raise UnsupportedCase(f"the host could not queue {count} calls within the second that the stream was held")
+
+    return DeviceSampler(take, lambda: calls(count), count, "blocking kernel", None, leads_in=False)
+
+
+def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: int, pace: Pace) -> float | None:
+    """Seconds a call; None where the stream was let go too early, and the time would hold launches."""
+    before, after = driver.Event(), driver.Event()
+    blocker.hold()
+    before.record(stream)
+    calls(count)
+    after.record(stream)
+    blocker.release()
+    driver.synchronize(stream)
+    early, sample_s = pace.slowest([float(blocker.timed_out), before.seconds_until(after) / count])
+    return None if early else sample_s
+
+
+def chained(enqueue: Callable[[], None], stream: int, count: int, round_s: float, pace: Pace) -> Take:
+    """Samples of ``enqueue``, which makes ``count`` calls, one behind the other with an event between each two.
+
+    One more is queued ahead of the first event, so that no sample waits for the host to begin, and rounds last long
+    enough that clocks do not recover in between.
+    """
+    events = [driver.Event(), driver.Event()]
+
+    def take() -> list[float]:
+        enqueue()
+        for event in events:
+            event.record(stream)
+            if event is not events[-1]:
+                enqueue()
+        driver.synchronize(stream)
+        samples = pace.slowest([before.seconds_until(after) / count for before, after in itertools.pairwise(events)])
+        while len(events) <= min(100, round_s / (samples[-1] * count)):
+            events.append(driver.Event())
+        return samples
+
+    return take
+
+
+def _rotated(enqueue: Sequence[Callable[[], None]], stream: int, count: int, pace: Pace) -> Take:
+    """A sample of each, which makes ``count`` calls. Each goes once uncounted, for the cache."""
+    events = [(driver.Event(), driver.Event()) for _ in enqueue]
+
+    def take() -> list[float]:
+        for each, (before, after) in zip(enqueue, events, strict=True):
+            each()
+            before.record(stream)
+            each()
+            after.record(stream)
+        driver.synchronize(stream)
+        return pace.slowest([before.seconds_until(after) / count for before, after in events])
+
+    return take
+
+
+def nothing() -> None:
+    """What goes uncounted before samples that begin with calls of their own which do not count."""
+
+
+def event_pair(calls: Calls, stream: int, count: int) -> float:
+    """Seconds a call by two events around ``count`` calls, with one call queued ahead of the first event.
+
+    The call ahead keeps the stream from waiting for the host after the first event has been reached.
+    """
+    before, after = driver.Event(), driver.Event()
+    calls(1)
+    before.record(stream)
+    calls(count)
+    after.record(stream)
+    driver.synchronize(stream)
+    return before.seconds_until(after) / count

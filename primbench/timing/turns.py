@@ -1,0 +1,93 @@
+"""Processes that time the same case in turn: while one samples, the others sleep.
+
+What a machine's CPUs and clocks do from one second to the next then falls on all of them alike, and not on the one that
+happened to run at that moment. Times stay those of a process alone: the calls at the beginning of a turn, for which a
+GPU has to change processes and a core to fill its caches, do not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from primbench.measurement import Turns
+from primbench.timing.sampling import CLOCK, Clock, Pace
+
+if TYPE_CHECKING:
+    from primbench.timing.sampling import Stopped
+
+GiveAway = Callable[[bool], bool]
+"""Gives the turn away, and returns at the next one. Told whether this process is done, it tells whether all are."""
+
+TURN_NS = 2_000_000
+MIN_TURNS = 6  # of a metric; of fewer, one that falls into another mood of the machine counts too much
+UNCOUNTED_NS = 500_000  # a GPU takes 100 us to change processes, a core some 200 us to fill its caches
+LONG_NS = 10_000_000  # a sample so long that what a change costs is lost in it
+
+
+class InTurn(Pace):
+    """The clock stands still while others have their turn, and a metric ends in all processes at once."""
+
+    def __init__(self, give_away: GiveAway, cpu: int | None = None, clock: Clock = CLOCK) -> None:
+        """cpu: that all processes are to call from; None is any."""
+        super().__init__(clock)
+        self.has_others = True
+        self._cpu = cpu
+        self._give_away = give_away
+        self._began_ns = self._last_ns = clock()
+        self._turns = self._of_metric = 1
+        self._waited_ns = self._uncounted_ns = 0
+
+    def own(self) -> int:
+        return self.clock() - self._waited_ns - self._uncounted_ns
+
+    def meet(self, uncounted: Callable[[], object]) -> None:
+        while not self._wait(done=True):
+            pass
+        self._of_metric = 1
+        self._call_uncounted(uncounted)
+
+    def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
+        now = self.clock()
+        sample_ns, self._last_ns = now - self._last_ns, now
+        if now - self._began_ns < TURN_NS:
+            return False
+        if self._wait(done=stopped is not None and self._of_metric >= MIN_TURNS):
+            return True
+        if sample_ns < LONG_NS:
+            self._call_uncounted(uncounted)
+        return False
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """This thread on the CPU that all processes call from; threads that libraries have by now stay free."""
+        before = os.sched_getaffinity(0)
+        if self._cpu is not None:
+            os.sched_setaffinity(0, {self._cpu})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def taken(self) -> Turns:
+        waited_s, uncounted_s = self._waited_ns / 1e9, self._uncounted_ns / 1e9
+        return Turns(count=self._turns, cpu=self._cpu, waited_s=waited_s, uncounted_s=uncounted_s)
+
+    def _wait(self, *, done: bool) -> bool:
+        start = self.clock()
+        all_done = self._give_away(done)
+        self._began_ns = self._last_ns = self.clock()
+        self._waited_ns += self._began_ns - start
+        self._turns += 1
+        self._of_metric += 1
+        return all_done
+
+    def _call_uncounted(self, uncounted: Callable[[], object]) -> None:
+        start = now = self.clock()
+        while now - start < UNCOUNTED_NS:
+            uncounted()
+            now = self.clock()
+        self._uncounted_ns += now - start
+        self._began_ns = self._last_ns = now
