@@ -146,7 +146,7 @@ def _is_own(pid: int, root: Path) -> bool:
             return True
         worker = re.search(_WORKER, (process / "cmdline").read_bytes())
         if worker is not None:
-            mine = re.search(_WORKER, (root / f"proc/{os.getpid()}/cmdline").read_bytes())
+            mine = re.search(_WORKER, (root / "proc/self/cmdline").read_bytes())
             return _parent(pid, root) == os.getppid() or (mine is not None and worker["run"] == mine["run"] is not None)
     return False
 

@@ -18,6 +18,8 @@ import pytest
 from primbench.experiments.study import plan
 from primbench.results import file as results_file
 from primbench.results.record import Worker
+from primbench.spec.case import Case
+from primbench.spec.study import Study
 
 from .built import Built
 from .traces import Process, at_last, in_words, worker_inside
@@ -53,6 +55,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("study")
 
 
+def planned(study: Study) -> list[Case]:
+    """Case by case where processes take turns, arm by arm where a call has several CPUs."""
+    blocks = [block.by_arm for block in plan(study.arms, study.cases, range(1), 1)]
+    ways = [by_arm if by_arm[0][0].is_threaded else zip(*by_arm, strict=True) for by_arm in blocks]
+    return [case for way in ways for cases in way for case in cases]
+
+
 @pytest.mark.slow
 def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image(
     found_by_runtime: Built, folder: Path, traces: Callable[[], list[str]]
@@ -66,7 +75,9 @@ def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image
     assert (0, "") == (done.returncode, done.stderr)
     found = results_file.read(path)
     assert found.header.study is not None
-    assert plan(found.header.study.arms, found.header.study.cases, range(1), 1) == [each.case for each in found.records]
+    assert planned(found.header.study) == [each.case for each in found.records]
+    in_turn = {each.case.primitive for each in found.records if each.measurement and each.measurement.turns}
+    assert {"launch", "memcpy"} == in_turn
     workers = {worker.worker: worker for worker in found.workers}
     for each in found.records:
         assert ("ok", None) == (each.status, each.reason), each.case

@@ -312,9 +312,12 @@ def test_files_of_the_kernel(
 # What processes say to each other.
 
 START = msgspec.json.encode(protocol.Start(backend="numpy", device="cpu"))
-CASE = msgspec.json.encode(
-    Case(primitive="gemm", parameters={"m": 1}, backend="numpy", device="cpu", method=Method(), placement=Placement())
+CASE = Case(
+    primitive="gemm", parameters={"m": 1}, backend="numpy", device="cpu", method=Method(), placement=Placement()
 )
+TASK = protocol.encode(protocol.Task(case=CASE, in_turn=True, cpu=3))
+GO = protocol.encode(protocol.Go(all_done=True))
+TURN_OVER = protocol.encode(protocol.TurnOver(done=False))
 OUTCOME = protocol.encode(protocol.Outcome(status="failed", reason="why"))
 
 
@@ -323,7 +326,8 @@ OUTCOME = protocol.encode(protocol.Outcome(status="failed", reason="why"))
 def test_messages(seed: int) -> None:
     dice = random.Random(seed)
     for message, decode in (
-        (START, protocol.decode_start), (CASE, protocol.decode_case), (OUTCOME, protocol.decode_answer)
+        (START, protocol.decode_start), (TASK, protocol.decode_word), (GO, protocol.decode_word),
+        (TURN_OVER, protocol.decode_answer), (OUTCOME, protocol.decode_answer),
     ):  # fmt: skip
         try:
             decode(spoil(message, dice))

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from click.testing import Result
 from primbench.experiments.study import plan
 from primbench.results import file as results_file
 from primbench.results.file import Results
-from primbench.spec.study import AGAIN
+from primbench.spec.case import Case
+from primbench.spec.study import AGAIN, Study
 
 Invoke = Callable[..., Result]
 COMMAND = (sys.executable, "-P", "-m", "primbench")
@@ -40,6 +41,12 @@ def on_cpu(suite: Path, *arguments: Any) -> tuple[Any, ...]:
     return ("study", suite, "--device", "cpu", "--backend", "numpy", *QUICK, "--fail-on", "never", *arguments)
 
 
+def planned(study: Study, pairs: Iterable[int]) -> list[Case]:
+    """Arm by arm, as a product is run, whose threads go on spinning."""
+    blocks = plan(study.arms, study.cases, pairs, study.seed)
+    return [case for block in blocks for cases in block.by_arm for case in cases]
+
+
 def pairs_of(found: Results) -> list[int]:
     return sorted({each.case.process for each in found.records})
 
@@ -58,7 +65,7 @@ def test_arms_are_run_as_planned_each_in_processes_of_its_own(begun: Any) -> Non
     study = found.header.study
     assert study is not None
     assert (["host", "one thread", f"host{AGAIN}"], 2, 3) == ([arm.name for arm in study.arms], study.pairs, study.seed)
-    assert plan(study.arms, study.cases, range(2), 3) == [each.case for each in found.records]
+    assert planned(study, range(2)) == [each.case for each in found.records]
     assert {"ok"} == {each.status for each in found.records}
     assert len({worker.pid for worker in found.workers}) == len(found.workers) == 6
     arms = {worker.worker: worker.arm for worker in found.workers}
@@ -99,9 +106,7 @@ def test_a_study_goes_on_with_what_its_file_says(invoke: Invoke, begun: Any, tmp
     assert [0, 1, 2] == pairs_of(found)
     study = found.header.study
     assert study is not None
-    assert plan(study.arms, study.cases, [2], study.seed) == [
-        each.case for each in found.records if each.case.process == 2
-    ]
+    assert planned(study, [2]) == [each.case for each in found.records if each.case.process == 2]
     assert len({worker.worker for worker in found.workers}) == len(found.workers)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
-import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +14,7 @@ from primbench.compare.comparison import ArmComparison, CaseComparison, Comparis
 from primbench.compare.judgement import decided
 from primbench.compare.settled import is_settled
 from primbench.errors import BackendUnavailable, InvalidRequest
-from primbench.experiments.study import LEAST_PAIRS, check_arms, check_build, plan, run, to_run, whole_pairs
+from primbench.experiments.study import LEAST_PAIRS, Block, check_arms, check_build, plan, to_run, whole_pairs
 from primbench.results.file import Results
 from primbench.results.record import Record, Worker
 from primbench.results.writer import header
@@ -42,9 +41,14 @@ def allreduce(ranks: int) -> Case:
 CASES = [gemm(16), gemm(32), gemm(64), gemm(16, "torch"), gemm(32, "torch"), allreduce(2)]
 
 
-def order_of(cases: Iterable[Case]) -> list[list[str]]:
+def one_by_one(blocks: Iterable[Block]) -> list[Case]:
+    """As they are run where processes follow one another."""
+    return [case for block in blocks for cases in block.by_arm for case in cases]
+
+
+def order_of(blocks: Iterable[Block]) -> list[list[str]]:
     """The arms of each pair, as those of one backend follow each other."""
-    ours = [case for case in cases if case.backend == "numpy" and case.ranks == 1]
+    ours = [case for case in one_by_one(blocks) if case.backend == "numpy" and case.ranks == 1]
     return [
         [arm for arm, _ in groupby(case.arm for case in of_pair)]
         for _, of_pair in groupby(ours, key=lambda case: case.process)
@@ -76,14 +80,14 @@ def test_the_baseline_is_known_before_another_arm_runs(seed: int) -> None:
     """On every backend, and however it is drawn later."""
     found = plan([PODMAN, HOST, DOCKER], CASES, range(20), seed)
     known = set()
-    for case in found:
+    for case in one_by_one(found):
         known |= {case.backend} if case.arm == "podman" else set()
         assert case.backend in known
     assert {"podman", "host", "docker"} == {order[0] for order in order_of(found)}
 
 
 def test_every_arm_runs_every_case_once_a_pair_in_the_same_order() -> None:
-    found = plan([HOST, PODMAN, DOCKER], CASES, range(6), seed=3)
+    found = one_by_one(plan([HOST, PODMAN, DOCKER], CASES, range(6), seed=3))
     for pair in range(6):
         of_arms = [
             [replace(case, arm="", process=0) for case in found if (case.process, case.arm) == (pair, arm.name)]
@@ -95,7 +99,7 @@ def test_every_arm_runs_every_case_once_a_pair_in_the_same_order() -> None:
 
 
 def test_cases_are_shuffled_pair_by_pair() -> None:
-    found = plan([HOST, PODMAN], CASES, range(10), seed=0)
+    found = one_by_one(plan([HOST, PODMAN], CASES, range(10), seed=0))
     orders = {tuple(case.key() for case in of_pair(found, pair)) for pair in range(10)}
     assert len(orders) > 3
 
@@ -105,13 +109,13 @@ def of_pair(found: Iterable[Case], pair: int) -> list[Case]:
 
 
 def test_an_arm_serves_each_backend_with_one_process_a_pair() -> None:
-    found = plan([HOST, PODMAN], CASES, range(3), seed=1)
+    found = one_by_one(plan([HOST, PODMAN], CASES, range(3), seed=1))
     starts = [key for key, _ in groupby((case.arm, case.process, case.backend, case.ranks) for case in found)]
     assert len(set(starts)) == len(starts)
 
 
 def test_processes_of_a_pair_follow_each_other_backend_by_backend() -> None:
-    found = plan([HOST, PODMAN], CASES, range(3), seed=1)
+    found = one_by_one(plan([HOST, PODMAN], CASES, range(3), seed=1))
     starts = [key for key, _ in groupby((case.process, case.backend, case.ranks, case.arm) for case in found)]
     assert all(one[:3] == other[:3] for one, other in zip(starts[::2], starts[1::2], strict=True))
 
@@ -130,7 +134,7 @@ def test_a_pair_does_not_depend_on_how_many_there_are() -> None:
 def test_an_arm_that_places_its_workers_says_where_cases_run() -> None:
     placed = Arm(name="node 1", placement=Placement(numa_node=1))
     given = replace(gemm(16), placement=Placement(threads=2))
-    found = {case.arm: case.placement for case in plan([HOST, placed], [given], [0], seed=0)}
+    found = {case.arm: case.placement for case in one_by_one(plan([HOST, placed], [given], [0], seed=0))}
     assert {"host": Placement(threads=2), "node 1": Placement(numa_node=1)} == found
 
 
@@ -174,12 +178,13 @@ def ended(case: Case, worker: int | None = 0, reason: str | None = None) -> Reco
     )
 
 
-def run_all(cases: Iterator[Case], found: Results, absent: str | None = None) -> list[Case]:
+def run_all(blocks: Iterator[Block], found: Results, absent: str | None = None) -> list[Block]:
     """As a session would run them. absent: an arm that cannot start."""
     ran = []
-    for case in cases:
-        found.add(ended(case, None, "no such runtime") if case.arm == absent else ended(case))
-        ran.append(case)
+    for block in blocks:
+        for case in one_by_one([block]):
+            found.add(ended(case, None, "no such runtime") if case.arm == absent else ended(case))
+        ran.append(block)
     return ran
 
 
@@ -196,7 +201,7 @@ def test_all_pairs_are_run() -> None:
 def test_a_study_goes_on_where_it_stopped_and_leaves_the_pair_that_was_cut_off() -> None:
     asked = study(3)
     found = nothing(asked)
-    for case in plan(asked.arms, asked.cases, range(2), 0)[:-1]:
+    for case in one_by_one(plan(asked.arms, asked.cases, range(2), 0))[:-1]:
         found.add(ended(case))
     assert [0] == whole_pairs(asked, found.records)
     rest = run_all(to_run(asked, found, is_settled=never), found)
@@ -228,18 +233,18 @@ def test_it_never_runs_more_pairs_than_were_asked_for() -> None:
 def test_no_pair_is_begun_that_would_outlast_the_budget() -> None:
     asked = study(40)
     found, now = nothing(asked), [0.0]
-    for case in to_run(asked, found, is_settled=never, time_budget_s=35.0, clock=lambda: now[0]):
-        found.add(ended(case))
-        now[0] += 2.5  # four cases a pair
+    for block in to_run(asked, found, is_settled=never, time_budget_s=35.0, clock=lambda: now[0]):
+        run_all(iter([block]), found)
+        now[0] += 10  # one block a pair
     assert [0, 1, 2] == whole_pairs(asked, found.records)
 
 
 def test_one_pair_is_run_whatever_the_budget() -> None:
     asked = study(40)
     found, now = nothing(asked), [0.0]
-    for case in to_run(asked, found, is_settled=never, time_budget_s=1.0, clock=lambda: now[0]):
-        found.add(ended(case))
-        now[0] += 2.5
+    for block in to_run(asked, found, is_settled=never, time_budget_s=1.0, clock=lambda: now[0]):
+        run_all(iter([block]), found)
+        now[0] += 10
     assert [0] == whole_pairs(asked, found.records)
 
 
@@ -260,7 +265,7 @@ def test_without_the_baseline_there_is_no_further_pair() -> None:
 def test_without_the_baseline_a_study_is_not_gone_on_with() -> None:
     asked = study(8, arms=3)
     found = nothing(asked)
-    for case in plan(asked.arms, asked.cases, range(2), 0):
+    for case in one_by_one(plan(asked.arms, asked.cases, range(2), 0)):
         found.add(ended(case))
     run_all(to_run(asked, found, is_settled=never), found, absent=HOST.name)
     assert [0, 1, 2] == whole_pairs(asked, found.records)
@@ -269,7 +274,7 @@ def test_without_the_baseline_a_study_is_not_gone_on_with() -> None:
 def test_a_baseline_that_fails_once_ends_nothing() -> None:
     asked = study(3, arms=3)
     found = nothing(asked)
-    for case in to_run(asked, found, is_settled=never):
+    for case in (case for block in to_run(asked, found, is_settled=never) for case in one_by_one([block])):
         found.add(ended(case, None if (case.arm, case.process) == (HOST.name, 1) else 0))
     assert [0, 1, 2] == whole_pairs(asked, found.records)
 
@@ -279,36 +284,6 @@ def test_the_others_go_on_without_an_arm() -> None:
     found = nothing(asked)
     run_all(to_run(asked, found, is_settled=never), found, absent="podman")
     assert [0, 1, 2, 3] == whole_pairs(asked, found.records)
-
-
-def test_an_arm_that_cannot_be_had_is_skipped_with_the_reason_and_told_once() -> None:
-    """Real workers; the arms ask for a memory node that no machine has, and for a Python that does not start."""
-    arms = [
-        Arm(name="here"),
-        Arm(name="nowhere", placement=Placement(numa_node=4095)),
-        Arm(name="broken", variables={"PYTHONHOME": "/nonexistent"}),
-    ]
-    method = Method(min_time_s=0.001, max_time_s=0.01)
-    cases = [
-        replace(gemm(size), method=method, arm=arm.name, placement=arm.placement) for arm in arms for size in (4, 8, 16)
-    ]
-    sentences: list[str] = []
-    with Session(arms={arm.name: arm for arm in arms}) as session:
-        lines = list(run(session, cases, sentences.append))
-    records = [line for line in lines if isinstance(line, Record)]
-    assert cases == [record.case for record in records]
-    assert ["ok"] * 3 + ["skipped"] * 6 == [record.status for record in records]
-    assert ["here"] == [line.arm.name for line in lines if isinstance(line, Worker) and line.arm]
-    nowhere, broken = sentences
-    assert nowhere.startswith("nowhere runs nothing with numpy on cpu: ")
-    assert "4095" in nowhere
-    assert broken.startswith(
-        "broken runs nothing with numpy on cpu: worker died of exit status 1: Fatal Python error: "
-    )
-    assert all(
-        record.reason and sentence.endswith(record.reason)
-        for record, sentence in zip(records[5::3], sentences, strict=True)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -369,48 +344,6 @@ def test_a_backend_is_compared_with_itself_on_the_same_device(worker: Worker) ->
     check_build(asked, with_host(worker, asked), replace(of_torch(worker, PODMAN, torch="2.9.0"), device="cpu"))
     with pytest.raises(BackendUnavailable, match=r"^numpy 1\.0, and .* in host: "):
         check_build(asked, with_host(worker, asked), with_numpy)
-
-
-def test_a_worker_that_is_not_admitted_runs_no_case_and_is_kept_in_the_file() -> None:
-    """Real workers of two arms, of which the second is refused as if its NumPy were another."""
-    asked = study(1)
-    found = nothing(asked)
-    arms = [HOST, Arm(name="other")]
-
-    def admit(worker: Worker) -> None:
-        other = {"numpy": "1.0"} if worker.arm == arms[1] else {}
-        check_build(asked, found, replace(worker, versions=worker.versions | other))
-
-    cases = [replace(gemm(4), method=Method(dry_run=True), arm=arm.name) for arm in arms for _ in range(2)]
-    sentences: list[str] = []
-    with Session(arms={arm.name: arm for arm in arms}) as session:
-        for line in run(session, cases, sentences.append, admit):
-            found.add(line)
-        (refused,) = [each for each in found.workers if each.arm == arms[1]]
-        assert not psutil.pid_exists(refused.pid)
-    assert [("ok", 0), ("ok", 0), ("skipped", None), ("skipped", None)] == [
-        (each.status, each.worker) for each in found.records
-    ]
-    (sentence,) = sentences
-    assert sentence.startswith("other runs nothing with numpy on cpu: numpy 1.0, and ")
-
-
-def test_a_worker_that_does_not_come_up_after_others_did_is_a_failure_and_no_absence() -> None:
-    """A stand-in for a session: a runtime that fails once in a while cannot be had to order."""
-
-    class Once:
-        def run(self, cases: list[Case]) -> Iterator[Record]:
-            (each,) = cases
-            if each.process == 1:
-                raise BackendUnavailable("arm there: worker did not answer within 120 s")
-            yield Record(case=each, status="ok", started_utc="", duration_s=0.0, worker=each.process)
-
-    told: list[str] = []
-    cases = [replace(gemm(16), arm="there", process=pair) for pair in range(3)]
-    found = [line for line in run(cast("Session", Once()), cases, told.append) if isinstance(line, Record)]
-    assert ["ok", "failed", "ok"] == [record.status for record in found]
-    assert "worker did not answer within 120 s" == found[1].reason
-    assert [] == told
 
 
 def estimate(outcome: Any, q: float, metric: str = "wall_s", **fields: Any) -> Estimate:

@@ -54,7 +54,7 @@ CONTAINER = [
     "--cap-drop=MKNOD",
     "--cap-drop=CHOWN",
 ]
-MODULE = ["-P", "-m", "primbench.workers.worker"]
+MODULE = ["-P", "-m", "primbench.workers.worker", f"run={os.getppid()}"]
 
 
 @pytest.mark.parametrize(("client", "private"), [("docker", "bridge"), ("podman", "private")])
@@ -101,12 +101,12 @@ def test_docker_gets_the_hosts_root_as_an_image_of_links_and_empty_folders(tmp_p
     assert binds == [word for word in made if word.startswith("--volume=")]
     assert f"--mount=type=bind,source={own},target={own}" in made
     assert ["--device=/dev/nvidia0", "--device=/dev/nvidiactl"] == [word for word in made if word[:9] == "--device="]
-    assert [f"--entrypoint={sys.executable}", image, *MODULE] == made[-5:]
+    assert [f"--entrypoint={sys.executable}", image, *MODULE] == made[-6:]
 
 
 def test_podman_gets_the_hosts_root_as_a_folder(tmp_path: Path) -> None:
     (made,) = launched("podman", tmp_path).before
-    assert [f"--entrypoint={sys.executable}", "--rootfs", str(tmp_path / "root"), *MODULE] == made[-6:]
+    assert [f"--entrypoint={sys.executable}", "--rootfs", str(tmp_path / "root"), *MODULE] == made[-7:]
     assert not [word for word in made if word.startswith(("--device", "--gpus"))]
     assert (tmp_path / "root/usr").is_dir()
 
@@ -145,9 +145,8 @@ def test_charliecloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "OF_THE_MACHINE" not in found.environment
     on_host = launched("charliecloud", tmp_path)
     binds = [f"--bind={bound}" for bound in (*bound_folders(), caches(tmp_path))]
-    assert ["ch-run", "--cd=/", "--no-passwd", *binds, str(tmp_path / "root"), "--", sys.executable] == on_host.worker[
-        :-3
-    ]
+    words = ["ch-run", "--cd=/", "--no-passwd", *binds, str(tmp_path / "root"), "--", sys.executable, *MODULE]
+    assert words == on_host.worker
 
 
 def test_enroot(tmp_path: Path) -> None:

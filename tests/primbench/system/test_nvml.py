@@ -338,14 +338,17 @@ def test_other_workers_of_the_same_run_and_the_mps_server_are_its_own(
 ) -> None:
     front = asked.pid  # the parent of the process that asks
     status = {"comm": "python\n", "status": "Name:\tpython\nPPid:\t{}\n"}
-    run = "python\0-P\0-m\0primbench.workers.worker\0"
+    run, other = ("python\0-P\0-m\0primbench.workers.worker\0run={}\0".format(each) for each in (7, 8))
+    rank = "python\0-P\0-m\0primbench.workers.rank\0005\0001\0"
     write_process(outside, front, comm="pytest\n", status="PPid:\t1\n", cmdline="pytest\0")
-    for pid, parent, command in ((31, front, run), (32, 1, run), (33, front, "python\0train.py\0")):
+    (outside / "proc/self/cmdline").write_text(run)
+    processes = {31: (front, run), 32: (1, run), 33: (front, "python\0train.py\0"), 35: (1, other), 36: (front, rank)}
+    for pid, (parent, command) in processes.items():
         files = {name: text.format(parent) for name, text in status.items()}
         write_process(outside, pid, cmdline=command, **files)
     write_process(outside, 34, comm="nvidia-cuda-mps\n", status="PPid:\t1\n", cmdline="nvidia-cuda-mps-server\0")
-    found = around(ask, stub, outside, "own,31,32,33,34")["foreign_processes"]
-    assert [process["pid"] for process in found] == [32, 33]
+    found = around(ask, stub, outside, "own,31,32,33,34,35,36")["foreign_processes"]
+    assert [process["pid"] for process in found] == [33, 35]
 
 
 def test_mig_instance_is_asked_for_its_own_processes(ask: Ask, stub: str, outside: Path) -> None:

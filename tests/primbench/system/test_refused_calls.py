@@ -43,7 +43,7 @@ def test_a_worker_names_the_call_that_is_refused_to_it(
     start = Start(backend="numpy", device="cpu", placement=Placement(cpus=cpus))
     filtered = [sys.executable, "-P", SECCOMP, "--errno", error, "--deny", call, "--"]
     done = subprocess.run(
-        [*filtered, sys.executable, "-P", "-m", "primbench.workers.worker"],
+        [*filtered, sys.executable, "-P", "-m", "primbench.workers.worker", "run=1"],
         input=protocol.encode(start) + b"\n", capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert (0, b"") == (done.returncode, done.stderr)

@@ -9,7 +9,7 @@ import pytest
 
 from primbench.cuda import driver
 from primbench.problem import described
-from primbench.timing import cuda
+from primbench.timing import device
 from primbench.timing.sampling import CLOCK, Calls, Pace
 
 
@@ -32,7 +32,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return 1e-6 if count <= 10 else None
 
     monkeypatch.setattr(driver, "Blocker", lambda stream: object())
-    monkeypatch.setattr(cuda, "_blocked_sample", sample)
+    monkeypatch.setattr(device, "_blocked_sample", sample)
     return counts
 
 
@@ -44,16 +44,16 @@ def step_on_stream() -> Any:
     return step
 
 
-def sampler(call_s: float) -> tuple[cuda.DeviceSampler | None, dict[str, str]]:
+def sampler(call_s: float) -> tuple[device.DeviceSampler | None, dict[str, str]]:
     missing: dict[str, str] = {}
     backend: Any = Uncapturable()
-    return cuda._device_sampler(backend, [Calls([step_on_stream()])], call_s, Pace(CLOCK), missing), missing
+    return device.device_sampler(backend, [Calls([step_on_stream()])], call_s, Pace(CLOCK), missing), missing
 
 
 def test_what_is_to_be_timed_on_a_stream_is_not_captured(held: list[int]) -> None:
     found, missing = sampler(call_s=1e-3)
     assert found is not None
-    assert ("blocking kernel", cuda.MIN_QUEUED) == (found.taken_by, found.calls_per_sample)
+    assert ("blocking kernel", device.MIN_QUEUED) == (found.taken_by, found.calls_per_sample)
     assert "not captured in a graph: its time is taken on a stream" == missing["nodes_per_call"]
 
 
@@ -65,7 +65,7 @@ def test_fewer_calls_are_queued_until_they_fit(held: list[int]) -> None:
 
 
 def test_a_call_that_waits_is_tried_once(held: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "_blocked_sample", lambda *given: held.append(given[3]))
+    monkeypatch.setattr(device, "_blocked_sample", lambda *given: held.append(given[3]))
     found, missing = sampler(call_s=1e-6)
     assert found is None
     assert [1] == held

@@ -13,6 +13,7 @@ from primbench.timing.cpu_probe import Loop
 from primbench.timing.sampling import (
     MIN_SAMPLES,
     Calls,
+    Pace,
     StoppingRule,
     collect,
     garbage_kept,
@@ -47,7 +48,7 @@ def taker(clock: FakeClock, durations: Callable[[], float]) -> Callable[[], list
 def test_quiet_samples_stop_at_the_minimum_time() -> None:
     clock = FakeClock()
     rule = StoppingRule(max_noise=0.005, min_time_s=0.1, max_time_s=10)
-    found = collect(taker(clock, lambda: 1e-3), rule, clock, calls_per_sample=4, taken_by="host clock")
+    found = collect(taker(clock, lambda: 1e-3), rule, Pace(clock), calls_per_sample=4, taken_by="host clock")
     assert found.stopped == "noise"
     assert found.calls_per_sample == 4
     assert 100 <= len(found.samples_s) <= 111
@@ -57,7 +58,7 @@ def test_noisy_samples_stop_at_the_maximum_time_and_all_are_kept() -> None:
     clock = FakeClock()
     noisy = itertools.cycle([1e-3, 2e-3]).__next__
     found = collect(
-        taker(clock, noisy), StoppingRule(0.005, 0.0, 0.3), clock, calls_per_sample=1, taken_by="host clock"
+        taker(clock, noisy), StoppingRule(0.005, 0.0, 0.3), Pace(clock), calls_per_sample=1, taken_by="host clock"
     )
     assert found.stopped == "max time"
     assert sum(found.samples_s) == pytest.approx(0.3, abs=2e-3)
@@ -70,7 +71,7 @@ def test_the_speed_of_the_cpu_is_kept_beside_the_samples() -> None:
     found = collect(
         taker(clock, lambda: 1e-3),
         StoppingRule(0.005, 0.1, 1.0),
-        clock,
+        Pace(clock),
         calls_per_sample=1,
         taken_by="host clock",
         loop=loop,
@@ -83,7 +84,7 @@ def test_a_change_of_level_keeps_sampling_although_the_interval_is_narrow() -> N
     clock = FakeClock()
     slowed = itertools.chain([1e-3] * 40, itertools.repeat(1.008e-3)).__next__
     found = collect(
-        taker(clock, slowed), StoppingRule(0.005, 0.1, 10.0), clock, calls_per_sample=1, taken_by="host clock"
+        taker(clock, slowed), StoppingRule(0.005, 0.1, 10.0), Pace(clock), calls_per_sample=1, taken_by="host clock"
     )
     assert found.noise == 0
     assert 150 < len(found.samples_s) < 250
@@ -92,7 +93,7 @@ def test_a_change_of_level_keeps_sampling_although_the_interval_is_narrow() -> N
 def test_a_slow_call_still_gets_six_samples() -> None:
     clock = FakeClock()
     found = collect(
-        taker(clock, lambda: 5.0), StoppingRule(0.005, 0.1, 1.0), clock, calls_per_sample=1, taken_by="host clock"
+        taker(clock, lambda: 5.0), StoppingRule(0.005, 0.1, 1.0), Pace(clock), calls_per_sample=1, taken_by="host clock"
     )
     assert len(found.samples_s) == MIN_SAMPLES
     assert found.noise == 0
@@ -154,7 +155,7 @@ def test_tails_get_ten_thousand_samples_where_calls_are_quick_and_a_quarter_of_a
     for call_s, samples, stopped in ((1e-6, 10_000, "count"), (20e-6, 10_000, "count"), (1e-3, 250, "noise")):
         clock = FakeClock()
         take = taker(clock, lambda call_s=call_s: call_s)  # type: ignore[misc]
-        found = collect(take, tail_rule(Method()), clock, calls_per_sample=1, taken_by="host clock")
+        found = collect(take, tail_rule(Method()), Pace(clock), calls_per_sample=1, taken_by="host clock")
         assert samples == pytest.approx(len(found.samples_s), rel=0.1)
         assert stopped == found.stopped
 

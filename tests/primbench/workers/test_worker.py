@@ -30,7 +30,7 @@ def talk(*messages: Any) -> tuple[list[protocol.Answer], subprocess.CompletedPro
     """What a real worker answers to these messages, and how it ends when no more come."""
     said = b"".join(protocol.encode(message) + b"\n" for message in messages)
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", "primbench.workers.worker"],
+        [sys.executable, "-P", "-m", "primbench.workers.worker", "run=1"],
         input=said,
         capture_output=True,
         timeout=60,
@@ -41,7 +41,7 @@ def talk(*messages: Any) -> tuple[list[protocol.Answer], subprocess.CompletedPro
 
 def test_a_worker_answers_each_message_and_ends_with_its_input() -> None:
     dry = replace(CASE, method=Method(dry_run=True))
-    (ready, timed, checked), ended = talk(START, CASE, dry)
+    (ready, timed, checked), ended = talk(START, Task(case=CASE), Task(case=dry))
     assert isinstance(ready, Ready)
     assert ("numpy", "cpu") == (ready.backend, ready.device)
     assert "numpy" in ready.versions
@@ -73,7 +73,7 @@ def test_what_cannot_be_had_is_refused_and_said_to_be_place_or_backend() -> None
 
 
 def test_another_version_of_the_protocol_is_refused() -> None:
-    expected = "speaks protocol 1, this one 999: install the same version in both places"
+    expected = "speaks protocol 2, this one 999: install the same version in both places"
     with pytest.raises(BackendUnavailable, match=expected):
         worker.begin(replace(START, protocol_version=999))
 
