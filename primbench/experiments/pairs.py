@@ -66,6 +66,7 @@ class _Running:
     told: set[tuple[str, str]] = field(default_factory=set)
 
     def block(self, block: Block) -> Iterator[Worker | Record]:
+        self.session.end_all()  # of the arm that came last the process would go on, and of others begin
         firsts = [cases[0] for cases in block.by_arm]
         reason = self._known_to_be_alone(firsts) or (yield from self._found_to_be_alone(firsts))
         if reason is None:
@@ -103,12 +104,16 @@ class _Running:
             if _place(case) in self.absent:
                 continue
             refusal = yield from self._open(case)
-            if refusal is not None and running:
+            if refusal is not None and running and _place(case) not in self.absent:
                 self.session.end_all()
                 running = 0
-                if (yield from self._open(case)) is None:
-                    return f"{case.arm} starts alone, and not beside other arms: {refusal}"
-            running += refusal is None
+                beside, refusal = refusal, (yield from self._open(case))
+                if refusal is None:
+                    return f"{case.arm} starts alone, and not beside other arms: {beside}"
+            if refusal is None:
+                running += 1
+            else:
+                self._is_absent(case, refusal)
         return None
 
     def _not_these(self, workers: Sequence[Worker]) -> str | None:
@@ -116,7 +121,7 @@ class _Running:
             return "there is no CPU that all arms may use"
         for worker in workers:
             quota = worker.environment.limits.cpu_quota
-            if quota is not None and quota < _cpus_needed(worker):
+            if quota is not None and quota < (ENQUEUING_CPUS if worker.device != "cpu" else 1.0):
                 name = worker.arm.name if worker.arm else ""
                 return f"{name} has a quota of {quota:g} CPUs, which processes that wait for others would not use up"
         return None
@@ -129,15 +134,20 @@ class _Running:
         self, case: Case, opened: Generator[Worker | Record, None, None] | Generator[Worker, None, None]
     ) -> Generator[Worker | Record, None, str | None]:
         """The lines that a session makes of a case; returns why it has no worker."""
+        has_started = False
         try:
             with closing(opened) as lines:
                 for line in lines:
                     yield line
                     if isinstance(line, Worker):
+                        has_started = True
                         self.admit(line)
                         self.workers[_place(case)] = line
         except PrimbenchError as refusal:
-            return str(refusal).removeprefix(f"arm {case.arm}: ")
+            reason = str(refusal).removeprefix(f"arm {case.arm}: ")
+            if has_started:
+                self._is_absent(case, reason)  # alone it would be refused as well
+            return reason
         return None
 
     def _in_turn(self, group: Sequence[Case]) -> Iterator[Worker | Record]:
@@ -175,15 +185,17 @@ class _Running:
             yield self._refused(case, refusal)
 
     def _refused(self, case: Case, reason: str) -> Record:
-        """Failed where a worker has been: what worked before is not absent, and the next one may come up again."""
-        place = _place(case)
-        if place in self.workers:
-            return _without_worker(case, "failed", reason)
-        self.absent[place] = reason
+        return _without_worker(case, "skipped" if self._is_absent(case, reason) else "failed", reason)
+
+    def _is_absent(self, case: Case, reason: str) -> bool:
+        """Whether nothing runs there from now on; where a worker has been, the next one may come up again."""
+        if _place(case) in self.workers:
+            return False
+        self.absent[_place(case)] = reason
         if (case.arm, reason) not in self.told:
             self.tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
             self.told.add((case.arm, reason))
-        return _without_worker(case, "skipped", reason)
+        return True
 
 
 def _place(case: Case) -> tuple[str, str, str]:
@@ -192,10 +204,6 @@ def _place(case: Case) -> tuple[str, str, str]:
 
 def _shared_cpus(workers: Sequence[Worker]) -> list[int]:
     return sorted(set[int].intersection(*(set(worker.placement.cpus) for worker in workers)))
-
-
-def _cpus_needed(worker: Worker) -> float:
-    return ENQUEUING_CPUS if worker.device != "cpu" else worker.placement.threads or 1
 
 
 def _without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:

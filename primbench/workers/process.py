@@ -88,10 +88,13 @@ class WorkerProcess:
             raise WorkerGone(fate)  # what rank 0 has seen of it was a closed connection
         return outcome
 
-    def turn(self, word: Task | Go, timeout_s: float) -> TurnOver | Outcome:
-        """Let it have a turn, in which it goes on with a case or begins one. Raises as run() does."""
+    def turn(self, word: Task | Go, timeout_s: float, spent_s: float) -> TurnOver | Outcome:
+        """Let it have a turn, in which it goes on with a case or begins one. Raises as run() does.
+
+        timeout_s: of all turns together. spent_s: of that in turns before this one.
+        """
         either: tuple[type[TurnOver | Outcome], ...] = (TurnOver, Outcome)
-        return self._ask(word, timeout_s, *either)
+        return self._ask(word, timeout_s, *either, spent_s=spent_s)
 
     def end(self) -> None:
         """Kill the worker and everything it started."""
@@ -101,10 +104,12 @@ class WorkerProcess:
         if self._ranks:
             self._ranks.end()
 
-    def _ask(self, message: Start | Task | Go, timeout_s: float, *kinds: type[_Answer]) -> _Answer:
+    def _ask(
+        self, message: Start | Task | Go, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0
+    ) -> _Answer:
         try:
             self._child.write(protocol.encode(message) + b"\n")
-            answer = protocol.decode_answer(self._read_line(timeout_s))
+            answer = protocol.decode_answer(self._read_line(timeout_s - spent_s))
         except BrokenPipeError:
             raise WorkerGone(self._cause_of_death()) from None
         except TimeoutError:

@@ -30,8 +30,9 @@ class _Turns:
         """timeout_s: of all turns together."""
         started = time.monotonic()
         try:
-            answer = self.worker.turn(word, max(0.0, timeout_s - self.active_s))
+            answer = self.worker.turn(word, timeout_s, self.active_s)
         except WorkerGone as gone:
+            self.worker.end()  # at once: it may go on computing beside the others
             answer = Outcome(status="failed", reason=str(gone))
         self.active_s += time.monotonic() - started
         if isinstance(answer, Outcome):
