@@ -88,10 +88,15 @@ class Child:
                 with contextlib.suppress(BrokenPipeError):  # closing tries again what a dead child did not take
                     stream.close()
 
-    def _ends_when_asked(self) -> bool:
+    def ask_to_end(self) -> None:
+        """Where it clears up after itself: have it begin with that, and do not wait."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
+        if self._clears_up:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+
+    def _ends_when_asked(self) -> bool:
+        self.ask_to_end()
         try:
             self.process.wait(CLEAR_UP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

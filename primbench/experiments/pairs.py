@@ -99,10 +99,9 @@ class _Running:
 
     def _not_beside(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
         """Start workers; one that does not start beside others is tried alone: a device may serve one process only."""
-        running = 0
-        for case in cases:
-            if _place(case) in self.absent:
-                continue
+        wanted, running = [case for case in cases if _place(case) not in self.absent], 0
+        self.session.start(wanted)
+        for case in wanted:
             refusal = yield from self._open(case)
             if refusal is not None and running and _place(case) not in self.absent:
                 self.session.end_all()

@@ -16,8 +16,8 @@ from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
 from primbench.registry import backends_of, problem_class
 from primbench.spec.case import Case
 from primbench.spec.defaults import ALL
+from primbench.workers.process import ask_a_worker
 from primbench.workers.protocol import Ready
-from primbench.workers.session import ask_a_worker
 
 if TYPE_CHECKING:
     from primbench.problem import Problem

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
@@ -44,24 +46,35 @@ class WorkerProcess:
     def __init__(
         self, start: Start, *, arm: Arm | None = None, verbose: bool = False, ranks: Ranks | None = None
     ) -> None:
-        """arm: where it runs; None is here, as this process does. ranks: ended with the worker.
+        """Start it, and do not wait until it is ready.
 
-        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies, which in an
-        arm is BackendUnavailable, too, and WorkerError where it cannot be started.
+        arm: where it runs; None is here, as this process does. ranks: ended with the worker. Raises WorkerError where
+        it cannot be started.
         """
         self._ranks = ranks
-        self._in_arm = arm is not None
+        self._start, self._arm = start, arm
         self._unread = b""
         peers = self._start_child(arm, start, verbose=verbose)
+        with contextlib.suppress(BrokenPipeError):  # what it died of is heard when it is asked for
+            self._say(replace(start, peers=peers))
+
+    @cached_property
+    def ready(self) -> Ready:
+        """What it found around itself, once it has; comes before any case.
+
+        Raises BackendUnavailable or PlacementError where the worker refuses, WorkerGone where it dies, which in an
+        arm is BackendUnavailable, too. It has ended then.
+        """
         try:
-            self.ready = self._ask(replace(start, peers=peers), START_TIMEOUT_S, Ready)
-            if arm is not None:
-                _check(arm, start, self.ready)
+            ready = self._hear(START_TIMEOUT_S, Ready)
+            if self._arm is not None:
+                _check(self._arm, self._start, ready)
         except BaseException as error:
             self.end()
-            if arm is None:
+            if self._arm is None:
                 raise
-            raise _of_arm(arm, error) from None
+            raise _of_arm(self._arm, error) from None
+        return ready
 
     def _start_child(self, arm: Arm | None, start: Start, *, verbose: bool) -> tuple[int, ...]:
         """The descriptors by which it reaches the further ranks, which end where it cannot be started."""
@@ -96,22 +109,34 @@ class WorkerProcess:
         either: tuple[type[TurnOver | Outcome], ...] = (TurnOver, Outcome)
         return self._ask(word, timeout_s, *either, spent_s=spent_s)
 
+    def ask_to_end(self) -> None:
+        """Have it begin to end, before end() waits for that: several end at the same time then."""
+        self._child.ask_to_end()
+
     def end(self) -> None:
         """Kill the worker and everything it started."""
         self._child.end()
-        if self._in_arm and self._child.was_killed:
+        if self._arm is not None and self._child.was_killed:
             sweep()
         if self._ranks:
             self._ranks.end()
 
-    def _ask(
-        self, message: Start | Task | Go, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0
-    ) -> _Answer:
+    def _say(self, message: Start | Task | Go) -> None:
+        """Raises BrokenPipeError."""
+        self._child.write(protocol.encode(message) + b"
+")
+
+    def _ask(self, message: Task | Go, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0) -> _Answer:
         try:
-            self._child.write(protocol.encode(message) + b"\n")
-            answer = protocol.decode_answer(self._read_line(timeout_s - spent_s))
+            self._say(message)
         except BrokenPipeError:
             raise WorkerGone(self._cause_of_death()) from None
+        return self._hear(timeout_s, *kinds, spent_s=spent_s)
+
+    def _hear(self, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0) -> _Answer:
+        """timeout_s: as it was asked for. spent_s: how much of it has gone by."""
+        try:
+            answer = protocol.decode_answer(self._read_line(timeout_s - spent_s))
         except TimeoutError:
             option = " (--timeout)" if Outcome in kinds else ""
             stopped = self._ranks and self._ranks.stopped()
@@ -152,6 +177,18 @@ class WorkerProcess:
             return None
         readable(self._ranks.watched, GRACE_S)
         return self._ranks.fate()
+
+
+def ask_a_worker(candidates: tuple[str, ...], device: str | None) -> Ready:
+    """What a worker finds: the backend and device it would choose among the candidates, and its environment.
+
+    Raises BackendUnavailable with the reasons where it finds none.
+    """
+    only = candidates[0] if len(candidates) == 1 else None
+    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device))
+    ready = worker.ready
+    worker.end()
+    return ready
 
 
 def _due(answer: protocol.Answer, *kinds: type[_Answer]) -> _Answer:

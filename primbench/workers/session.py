@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec.structs import replace
 
 from primbench.distributed.ranks import LocalRanks, Ranks
-from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError
+from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError, PrimbenchError
 from primbench.numa.placement import check_cpus
 from primbench.registry import named_files
 from primbench.results.record import Record, Worker
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
 from primbench.workers.process import WorkerGone, WorkerProcess
-from primbench.workers.protocol import Outcome, Purpose, Ready, Start
+from primbench.workers.protocol import Outcome, Purpose, Start
 from primbench.workers.turns import take_turns
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class _Running(NamedTuple):
-    """A worker that runs. number: of its Worker line, where it times."""
+    """A worker that runs. number: of its Worker line, once that has been made."""
 
     start: Start
     worker: WorkerProcess
-    number: int
+    number: int | None = None
 
 
 class Session:
@@ -101,12 +102,20 @@ class Session:
             self._end_all_but([case.arm], case.process)
             started, clock = _now(), time.monotonic()
             worker, outcome = yield from self._outcome(case)
-            if alone is not None and outcome.measurement is not None:
-                outcome = _with_missing(outcome, "turns", alone)
+            if alone is not None and (found := outcome.measurement) is not None:
+                outcome = replace(outcome, measurement=replace(found, missing=found.missing | {"turns": alone}))
             yield _record(case, worker, outcome, started, time.monotonic() - clock)
 
+    def start(self, cases: Iterable[Case]) -> None:
+        """Start the workers of cases of one pair, all at once, for open() to wait for."""
+        for case in cases:
+            self._end_all_but(self._arms, case.process)
+            with suppress(PrimbenchError):  # open() tries again, and tells
+                if self._running_for(case, "time") is None:
+                    self._start(case, "time")
+
     def open(self, case: Case) -> Generator[Worker, None, None]:
-        """Start the worker of a case beside those of other arms in the same pair, and leave all of them running.
+        """Have the worker of a case running, beside those of other arms in the same pair.
 
         Its line, where it is new. Raises as run() does.
         """
@@ -147,8 +156,9 @@ class Session:
 
     def _started(self, case: Case) -> Iterator[Worker]:
         """The line of the worker that is to run a case, where it had to be started."""
-        if self._running_for(case, "time") is None:
-            yield from self._announced(case, self._start(case, "time"))
+        running = self._running_for(case, "time") or self._start(case, "time")
+        if running.number is None:
+            yield from self._announced(case, running)
 
     def _ended(self, case: Case, timed: Outcome) -> Outcome:
         """What a worker made of a case, with the trace of another one where that was asked for."""
@@ -160,12 +170,18 @@ class Session:
 
     def _announced(self, case: Case, running: _Running) -> Iterator[Worker]:
         """The line of a worker that is new, which is ended where the caller leaves on seeing it."""
-        ready = running.worker.ready
+        try:
+            ready = running.worker.ready
+        except BaseException:
+            del self._running[case.arm, "time"]
+            raise
+        number, self._next_worker = self._next_worker, self._next_worker + 1
+        self._running[case.arm, "time"] = running._replace(number=number)
         if ready.environment.devices.gpus:
             self._gpus = len(ready.environment.devices.gpus)
         try:
             yield Worker(
-                worker=running.number,
+                worker=number,
                 pid=ready.pid,
                 backend=ready.backend,
                 device=ready.device,
@@ -202,6 +218,7 @@ class Session:
             return measurement
         try:
             running = self._running_for(case, "trace") or self._start(case, "trace")
+            assert running.worker.ready
             traced = running.worker.run(case, self._timeout_s)
         except (WorkerGone, BackendUnavailable) as gone:
             traced = Outcome(status="failed", reason=str(gone))
@@ -234,9 +251,7 @@ class Session:
         start = self._start_of(case, purpose)
         arm = self._arms[case.arm] if case.arm else None
         worker = WorkerProcess(start, arm=arm, verbose=self._verbose, ranks=None if arm else self._further_ranks(case))
-        running = _Running(start, worker, self._next_worker)
-        self._next_worker += purpose == "time"
-        self._running[case.arm, purpose] = running
+        running = self._running[case.arm, purpose] = _Running(start, worker)
         return running
 
     def _further_ranks(self, case: Case) -> Ranks | None:
@@ -253,14 +268,15 @@ class Session:
 
     def end_all(self) -> None:
         """Leave no worker running."""
-        for arm, purpose in list(self._running):
-            self._end(arm, purpose)
+        self._end_all_but((), self._process)
 
     def _end_all_but(self, arms: Collection[str], process: int) -> None:
         """End workers of other arms, and all of another process number than this."""
-        for arm, purpose in list(self._running):
-            if arm not in arms or process != self._process:
-                self._end(arm, purpose)
+        ending = [key for key in self._running if key[0] not in arms or process != self._process]
+        for key in ending:
+            self._running[key].worker.ask_to_end()
+        for key in ending:
+            self._end(*key)
         self._process = process
 
 
@@ -278,20 +294,3 @@ def _record(case: Case, worker: int | None, outcome: Outcome, started_utc: str, 
         started_utc=started_utc,
         duration_s=round(duration_s, 6),
     )
-
-
-def _with_missing(outcome: Outcome, name: str, reason: str) -> Outcome:
-    assert outcome.measurement is not None
-    missing = outcome.measurement.missing | {name: reason}
-    return replace(outcome, measurement=replace(outcome.measurement, missing=missing))
-
-
-def ask_a_worker(candidates: tuple[str, ...], device: str | None) -> Ready:
-    """What a worker finds: the backend and device it would choose among the candidates, and its environment.
-
-    Raises BackendUnavailable with the reasons where it finds none.
-    """
-    only = candidates[0] if len(candidates) == 1 else None
-    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device))
-    worker.end()
-    return worker.ready
