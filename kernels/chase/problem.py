@@ -34,7 +34,6 @@ class Chase(Problem, name="chase"):
     example_sizes = ((4096,), (131_072,), (256,))
     work = "copy"
     margin = 0.02
-    threaded = False
     on_gpus = False
 
     def settle(self) -> None:

@@ -51,7 +51,6 @@ class Launch(Problem, name="launch"):
     example_sizes = ((),)  # a launch has no sizes
     work = "launch"
     margin = 0.05
-    threaded = False
     preferred = ("enqueue_s", "batch_s", "wall_s")
     has_tails = True
 

@@ -64,7 +64,6 @@ class Memcpy(Problem, name="memcpy"):
 
     work = "copy"
     margin = 0.02
-    threaded = False
     check_again = True
     has_tails = True
     example_sizes = ((4096,), (131_073,), (1,))  # the driver treats pageable copies up to 64 KiB differently

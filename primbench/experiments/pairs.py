@@ -68,7 +68,7 @@ class _Running:
     def block(self, block: Block) -> Iterator[Worker | Record]:
         self.session.end_all()  # of the arm that came last the process would go on, and of others begin
         firsts = [cases[0] for cases in block.by_arm]
-        reason = self._known_to_be_alone(firsts) or (yield from self._found_to_be_alone(firsts))
+        reason = self._known_to_be_alone(firsts[0]) or (yield from self._found_to_be_alone(firsts))
         if reason is None:
             for group in zip(*block.by_arm, strict=True):
                 yield from self._in_turn(group)
@@ -77,15 +77,13 @@ class _Running:
             self.announce(case)
             yield from self._alone(case, reason)
 
-    def _known_to_be_alone(self, cases: Sequence[Case]) -> str | None:
-        """Why processes do not take turns, as far as that is known before any runs. cases: one of each arm."""
+    def _known_to_be_alone(self, case: Case) -> str | None:
+        """Why processes do not take turns, as far as that is known before any runs."""
         if self.study.pairing != IN_TURN:
             return f"--pairing {self.study.pairing} was asked for"
-        if cases[0].ranks > 1:
+        if case.ranks > 1:
             return "several ranks take part in a call"
-        if any(case.is_threaded and case.placement.threads != 1 for case in cases):
-            return "a call may run on several CPUs, whose threads go on spinning when it is over"
-        return self.alone.get((cases[0].backend, cases[0].device))
+        return self.alone.get((case.backend, case.device))
 
     def _found_to_be_alone(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
         """Start a worker in every arm; why these cannot take turns, None where they can."""

@@ -69,8 +69,6 @@ class Problem(ABC):
     """Share by which its own time may differ between two places without mattering; times of the host have another."""
     preferred: ClassVar[tuple[str, ...]] = ()
     """Metrics by which it is compared before all others, the first one that was measured."""
-    threaded: ClassVar[bool] = True
-    """Whether a call on a CPU may run on several, by threads of a library; these go on spinning when it is over."""
     has_tails: ClassVar[bool] = False
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 

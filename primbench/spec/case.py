@@ -39,11 +39,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         found = self.parameters.get("ranks", 1)
         return found if isinstance(found, int) else 1
 
-    @property
-    def is_threaded(self) -> bool:
-        """Whether its calls may run on several CPUs. Raises InvalidRequest for an unknown primitive."""
-        return self.device == "cpu" and problem_class(self.primitive).threaded
-
     def problem(self) -> Problem:
         """Raises InvalidRequest where the fields do not make a problem."""
         return build(self.primitive, self.parameters)

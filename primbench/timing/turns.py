@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,11 @@ GiveAway = Callable[[bool], bool]
 """Gives the turn away, and returns at the next one. Told whether this process is done, it tells whether all are."""
 
 TURN_NS = 2_000_000
+THREADED_TURN_NS = 100_000_000  # where threads take as long to fall asleep
 MIN_TURNS = 6  # of a metric; of fewer, one that falls into another mood of the machine counts too much
 UNCOUNTED_NS = 500_000  # a GPU takes 100 us to change processes, a core some 200 us to fill its caches
+BUSY = 0.05  # of a CPU; threads that take more are awake
+LOOK_S, MAX_LOOKS = 5e-3, 100
 LONG_NS = 10_000_000  # a sample so long that what a change costs is lost in it
 
 
@@ -35,8 +39,10 @@ class InTurn(Pace):
         super().__init__(clock)
         self.has_others = True
         self._cpu = cpu
+        self._turn_ns = TURN_NS
         self._give_away = give_away
         self._began_ns = self._last_ns = clock()
+        self._others_ns = _cpu_of_others_ns()
         self._turns = self._of_metric = 1
         self._waited_ns = self._uncounted_ns = 0
 
@@ -46,13 +52,13 @@ class InTurn(Pace):
     def meet(self, uncounted: Callable[[], object]) -> None:
         while not self._wait(done=True):
             pass
-        self._of_metric = 1
+        self._turn_ns, self._of_metric = TURN_NS, 1
         self._call_uncounted(uncounted)
 
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
         now = self.clock()
         sample_ns, self._last_ns = now - self._last_ns, now
-        if now - self._began_ns < TURN_NS:
+        if now - self._began_ns < self._turn_ns:
             return False
         if self._wait(done=stopped is not None and self._of_metric >= MIN_TURNS):
             return True
@@ -77,9 +83,14 @@ class InTurn(Pace):
 
     def _wait(self, *, done: bool) -> bool:
         start = self.clock()
+        self._turn_ns = TURN_NS
+        if _cpu_of_others_ns() - self._others_ns > BUSY * (start - self._began_ns):
+            self._turn_ns = THREADED_TURN_NS
+            _fall_asleep()
         all_done = self._give_away(done)
         self._began_ns = self._last_ns = self.clock()
         self._waited_ns += self._began_ns - start
+        self._others_ns = _cpu_of_others_ns()
         self._turns += 1
         self._of_metric += 1
         return all_done
@@ -91,3 +102,21 @@ class InTurn(Pace):
             now = self.clock()
         self._uncounted_ns += now - start
         self._began_ns = self._last_ns = now
+
+
+def _fall_asleep() -> None:
+    """Wait until this process's other threads use no CPU.
+
+    Those of a library look for more work when a call is over, OpenBLAS's for a tenth of a second, and would take CPUs
+    from the process that has the next turn.
+    """
+    for _ in range(MAX_LOOKS):
+        before_ns = _cpu_of_others_ns()
+        time.sleep(LOOK_S)
+        if _cpu_of_others_ns() - before_ns < BUSY * LOOK_S * 1e9:
+            return
+
+
+def _cpu_of_others_ns() -> int:
+    """CPU time of all threads of this process but this one."""
+    return time.process_time_ns() - time.thread_time_ns()
