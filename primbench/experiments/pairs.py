@@ -97,20 +97,17 @@ class _Running:
 
     def _not_beside(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
         """Start workers; one that does not start beside others is tried alone: a device may serve one process only."""
-        wanted, running = [case for case in cases if _place(case) not in self.absent], 0
+        wanted = [case for case in cases if _place(case) not in self.absent]
         self.session.start(wanted)
         for case in wanted:
-            refusal = yield from self._open(case)
-            if refusal is not None and running and _place(case) not in self.absent:
-                self.session.end_all()
-                running = 0
-                beside, refusal = refusal, (yield from self._open(case))
-                if refusal is None:
-                    return f"{case.arm} starts alone, and not beside other arms: {beside}"
-            if refusal is None:
-                running += 1
-            else:
-                self._is_absent(case, refusal)
+            beside = yield from self._open(case)
+            if beside is None or _place(case) in self.absent:
+                continue
+            self.session.end_all()
+            alone = yield from self._open(case)
+            if alone is None:
+                return f"{case.arm} starts alone, and not beside other arms: {beside}"
+            self._is_absent(case, alone)
         return None
 
     def _not_these(self, workers: Sequence[Worker]) -> str | None:
@@ -118,7 +115,7 @@ class _Running:
             return "there is no CPU that all arms may use"
         for worker in workers:
             quota = worker.environment.limits.cpu_quota
-            if quota is not None and quota < (ENQUEUING_CPUS if worker.device != "cpu" else 1.0):
+            if quota is not None and quota < _cpus_used(worker):
                 name = worker.arm.name if worker.arm else ""
                 return f"{name} has a quota of {quota:g} CPUs, which processes that wait for others would not use up"
         return None
@@ -201,6 +198,10 @@ def _place(case: Case) -> tuple[str, str, str]:
 
 def _shared_cpus(workers: Sequence[Worker]) -> list[int]:
     return sorted(set[int].intersection(*(set(worker.placement.cpus) for worker in workers)))
+
+
+def _cpus_used(worker: Worker) -> float:
+    return ENQUEUING_CPUS if worker.device != "cpu" else worker.placement.threads or 1
 
 
 def _without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:

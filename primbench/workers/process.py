@@ -123,8 +123,7 @@ class WorkerProcess:
 
     def _say(self, message: Start | Task | Go) -> None:
         """Raises BrokenPipeError."""
-        self._child.write(protocol.encode(message) + b"
-")
+        self._child.write(protocol.encode(message) + b"\n")
 
     def _ask(self, message: Task | Go, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0) -> _Answer:
         try:

@@ -338,7 +338,7 @@ def test_other_workers_of_the_same_run_and_the_mps_server_are_its_own(
 ) -> None:
     front = asked.pid  # the parent of the process that asks
     status = {"comm": "python\n", "status": "Name:\tpython\nPPid:\t{}\n"}
-    run, other = ("python\0-P\0-m\0primbench.workers.worker\0run={}\0".format(each) for each in (7, 8))
+    run, other = (f"python\0-P\0-m\0primbench.workers.worker\0run={each}\0" for each in (7, 8))
     rank = "python\0-P\0-m\0primbench.workers.rank\0005\0001\0"
     write_process(outside, front, comm="pytest\n", status="PPid:\t1\n", cmdline="pytest\0")
     (outside / "proc/self/cmdline").write_text(run)

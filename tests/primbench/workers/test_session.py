@@ -17,9 +17,9 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers import process
-from primbench.workers.process import WorkerGone, WorkerProcess
+from primbench.workers.process import WorkerGone, WorkerProcess, ask_a_worker
 from primbench.workers.protocol import Start
-from primbench.workers.session import Session, ask_a_worker
+from primbench.workers.session import Session
 
 CASE = Case(
     primitive="gemm", parameters={"m": 2, "n": 2, "k": 2}, backend="numpy", device="cpu", method=Method(dry_run=True)
