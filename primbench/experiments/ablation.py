@@ -164,7 +164,9 @@ def build_up(
 def refusal_of(arm: Arm, start: Start) -> str | None:
     """Why a worker does not start in an arm, None where one has."""
     try:
-        WorkerProcess(start, arm=arm).end()
+        worker = WorkerProcess(start, arm=arm)
+        assert worker.ready
+        worker.end()
     except PrimbenchError as error:
         return str(error).removeprefix(f"arm {arm.name}: ")
     return None

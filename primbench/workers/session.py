@@ -218,7 +218,6 @@ class Session:
             return measurement
         try:
             running = self._running_for(case, "trace") or self._start(case, "trace")
-            assert running.worker.ready
             traced = running.worker.run(case, self._timeout_s)
         except (WorkerGone, BackendUnavailable) as gone:
             traced = Outcome(status="failed", reason=str(gone))

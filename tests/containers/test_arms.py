@@ -212,7 +212,7 @@ def test_cpus_that_are_not_there_are_refused_in_the_words_of_the_kernel(
     runtime: str, traces: Callable[[], list[str]]
 ) -> None:
     with pytest.raises(BackendUnavailable, match=r"the kernel refuses cpuset\.cpus = 900: .*: there are CPUs "):
-        WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm(runtime, "cpuset=900"))
+        WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm(runtime, "cpuset=900")).ready  # noqa: B018
 
 
 @pytest.mark.parametrize("runtime", OCI, indirect=True)
@@ -220,7 +220,7 @@ def test_a_gpu_that_is_not_there_ends_the_arm_in_one_line(runtime: str, traces: 
     if Path("/dev/nvidia0").exists():
         pytest.skip("there is a GPU here")
     with pytest.raises(BackendUnavailable, match=f"no GPU is visible inside {runtime}"):
-        WorkerProcess(Start(backend="torch", device="cuda:0"), arm=arm(runtime))
+        WorkerProcess(Start(backend="torch", device="cuda:0"), arm=arm(runtime)).ready  # noqa: B018
 
 
 @pytest.mark.parametrize("runtime", [*CONTAINERS, "runc"], indirect=True)
@@ -267,7 +267,7 @@ def test_a_docker_client_without_a_server_is_not_docker(docker: Any, monkeypatch
     assert reason is not None
     assert "Cannot connect to the Docker daemon" in reason
     with pytest.raises(BackendUnavailable, match="Cannot connect to the Docker daemon"):
-        WorkerProcess(Start(backend="numpy", device="cpu"), arm=parse_arm("docker"))
+        WorkerProcess(Start(backend="numpy", device="cpu"), arm=parse_arm("docker")).ready  # noqa: B018
 
 
 ASKS = """

@@ -42,9 +42,9 @@ def on_cpu(suite: Path, *arguments: Any) -> tuple[Any, ...]:
 
 
 def planned(study: Study, pairs: Iterable[int]) -> list[Case]:
-    """Arm by arm, as a product is run, whose threads go on spinning."""
+    """Case by case, as processes take turns."""
     blocks = plan(study.arms, study.cases, pairs, study.seed)
-    return [case for block in blocks for cases in block.by_arm for case in cases]
+    return [case for block in blocks for group in zip(*block.by_arm, strict=True) for case in group]
 
 
 def pairs_of(found: Results) -> list[int]:

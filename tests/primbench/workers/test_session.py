@@ -137,7 +137,7 @@ def test_what_speaks_no_protocol_is_ended_with_a_reason(
     monkeypatch.setattr(process, "START_TIMEOUT_S", 0.5)
     monkeypatch.setattr(child, "END_TIMEOUT_S", 0.5)
     with pytest.raises(WorkerGone, match=IMPOSTORS[script]):
-        WorkerProcess(START)
+        WorkerProcess(START).ready  # noqa: B018
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 

@@ -91,7 +91,9 @@ def with_limit(words: str) -> Arm:
     """Skips where no control group can be made."""
     arm = parse_arm(f"host:{words}")
     try:
-        WorkerProcess(START, arm=parse_arm("host:memory=4GiB")).end()
+        tried = WorkerProcess(START, arm=parse_arm("host:memory=4GiB"))
+        assert tried.ready
+        tried.end()
     except BackendUnavailable as refusal:
         pytest.skip(f"a limit on the host needs root or systemd: {refusal}")
     return arm
@@ -100,8 +102,10 @@ def with_limit(words: str) -> Arm:
 def test_what_a_killed_supervisor_leaves_is_cleared_by_the_next_one_and_no_more(folder: Path) -> None:
     arm = with_limit("memory=4GiB")
     running = WorkerProcess(START, arm=arm)
+    assert running.ready
     (kept,) = folder.iterdir()
     killed = WorkerProcess(START, arm=arm)
+    assert killed.ready
     (left,) = set(folder.iterdir()) - {kept}
     assert control_groups(left.name)
     (folder / "primbench-of-somebody").mkdir()
@@ -127,7 +131,7 @@ def test_what_a_killed_supervisor_leaves_is_cleared_by_the_next_one_and_no_more(
 def test_a_limit_of_nothing_is_refused_and_leaves_nothing(folder: Path) -> None:
     before = control_groups("primbench-*")
     with pytest.raises(BackendUnavailable, match="of memory may be too little"):
-        WorkerProcess(START, arm=with_limit("memory=1B"))
+        WorkerProcess(START, arm=with_limit("memory=1B")).ready  # noqa: B018
     assert [] == list(folder.iterdir())
     assert set(control_groups("primbench-*")) <= set(before)
 
@@ -141,7 +145,7 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 def test_what_the_runtime_cannot_do_is_the_reason(folder: Path) -> None:
     with pytest.raises(BackendUnavailable, match="charliecloud has no cpus of its own"):
-        WorkerProcess(START, arm=parse_arm("charliecloud:cpus=2"))
+        WorkerProcess(START, arm=parse_arm("charliecloud:cpus=2")).ready  # noqa: B018
     assert [] == list(folder.iterdir())
 
 
@@ -154,7 +158,7 @@ def test_a_runtime_that_is_not_installed_is_the_reason(
     with pytest.raises(
         BackendUnavailable, match=f"arm {runtime}: [a-z-]+: No such file or directory: see `primbench arms`"
     ):
-        WorkerProcess(START, arm=parse_arm(runtime))
+        WorkerProcess(START, arm=parse_arm(runtime)).ready  # noqa: B018
     assert [] == list(folder.iterdir())
 
 
@@ -181,7 +185,7 @@ def test_a_step_that_fails_is_quoted_and_what_came_before_it_is_cleared(
     refuse = "printf \"Error: no space left\\n\\nRun 'docker create --help' for more information\\n\" >&2; exit 1"
     called = client(f"[ $1 != create ] || {{ {refuse}; }}")
     with pytest.raises(BackendUnavailable, match=r"^arm docker: docker create: Error: no space left$"):
-        WorkerProcess(START, arm=parse_arm("docker"))
+        WorkerProcess(START, arm=parse_arm("docker")).ready  # noqa: B018
     assert ["import", "create", "rm", "rmi"] == called.read_text().split()
     assert [] == list(folder.iterdir())
 
@@ -192,7 +196,7 @@ def test_what_is_in_the_way_of_clearing_is_waited_for(client: Callable[[str], Pa
     )
     called = client(f"[ $1 != start ] || exit 7\n{busy}")
     with pytest.raises(BackendUnavailable, match="exit status 7"):
-        WorkerProcess(START, arm=parse_arm("docker"))
+        WorkerProcess(START, arm=parse_arm("docker")).ready  # noqa: B018
     assert ["import", "create", "start", "rm", "rm", "rmi"] == called.read_text().split()
 
 
@@ -268,6 +272,7 @@ def accompanied(
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         worker = WorkerProcess(START, arm=parse_arm("charliecloud"))
+        assert worker.ready
         return worker, psutil.Process(int(told.read_text()))
 
     return start
