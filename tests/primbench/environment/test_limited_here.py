@@ -8,14 +8,13 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from primbench.environment.fingerprint import Environment
-from primbench.errors import PrimbenchError
 from primbench.system.cgroups import cgroup_folders
 
 ENV = [sys.executable, "-P", "-m", "primbench", "env", "--json", "-"]
@@ -78,27 +77,6 @@ def test_small_shared_memory() -> None:
     )
     found = seen(["unshare", "--mount", sys.executable, "-c", mounting]).limits
     assert (2 * 2**20, 2 * 2**20) == (found.shm_bytes, found.shm_free_bytes)
-
-
-@pytest.fixture
-def group() -> Iterator[Callable[[str, dict[str, str]], Path]]:
-    """``group(controller, settings)``: a control group below this process's own, removed at the end."""
-    made: list[Path] = []
-
-    def make(controller: str, settings: dict[str, str]) -> Path:
-        try:
-            folder = cgroup_folders(controller)[0] / f"primbench-test-{os.getpid()}"
-            folder.mkdir()
-            made.append(folder)
-            for name, value in settings.items():
-                (folder / name).write_text(value)
-        except (OSError, ValueError, PrimbenchError) as error:
-            pytest.skip(f"needs root's leave to make a control group with {controller}: {error}")
-        return folder
-
-    yield make
-    for folder in made:
-        folder.rmdir()
 
 
 @needs_root
