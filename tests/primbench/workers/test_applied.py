@@ -30,8 +30,9 @@ CONFINED = {
 @pytest.fixture(scope="module")
 def found() -> Ready:
     worker = WorkerProcess(Start(backend="numpy", device="cpu"))
+    ready = worker.ready
     worker.end()
-    return worker.ready
+    return ready
 
 
 @pytest.fixture
