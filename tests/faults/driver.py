@@ -42,8 +42,16 @@ RUN_WITHIN_S = 180.0
 PAIRS = 2
 TIMES = ["--backend=numpy", "--device=cpu", "--max-time=10ms", "--min-time=1ms"]
 GEMM = ["gemm", *(f"-m{size}" for size in range(1, 13)), "-n8", "-k8", *TIMES]
-SUITE = "[[gemm]]\nm = [1, 2, 3]\nn = 8\nk = 8\n"
-STUDY = ["study", "--arm=host", "--primitive=gemm", "--sizes=suite.toml", f"--pairs={PAIRS}", *TIMES]
+SUITE = "[[gemm]]\nm = [1, 2, 3]\nn = 8\nk = 8\n[[launch]]\ncall = ['dispatch', 'getppid']\n"
+STUDY = [
+    "study",
+    "--arm=host",
+    "--primitive=gemm",
+    "--primitive=launch",
+    "--sizes=suite.toml",
+    f"--pairs={PAIRS}",
+    *TIMES,
+]
 LIMITED, ALIKE = "--arm=host:memory=4GiB,name=b", "--arm=host:name=b"
 OURS = re.compile(r'File "[^"]*/primbench/(?!__init__|__main__)')
 

@@ -359,3 +359,96 @@ def test_a_file_name_that_is_no_utf8_is_recorded_escaped(run: Run) -> None:
     code, _, _ = run.complete(*faults("none"), "-o", name, "--label", os.fsdecode(b"where=\xfe"))
     header = results_file.read(run.folder / name).header
     assert (0, r"r\xff.jsonl", {"where": r"\xfe"}) == (code, header.command[-3], header.labels)
+
+
+# A study, in which the workers of a pair take turns.
+
+
+def arms(run: Run) -> list[str]:
+    return [f"--arm=host:name={name},env.{MARK}={run.folder},env.PYTHONPATH={run.package}" for name in ("one", "other")]
+
+
+def study(run: Run, *cases: str, options: Sequence[str] = ("--min-time=0.5s", "--max-time=0.5s")) -> list[str]:
+    """Two arms of this machine, whose workers have the mark of the run, and a pair of theirs in these cases."""
+    (run.folder / "suite.toml").write_text("\n".join(cases))
+    where = ["--backend=numpy", "--device=cpu", "--fail-on=never", "--pairs=1", "-o", str(run.file)]
+    return ["study", str(run.folder / "suite.toml"), *arms(run), *where, *options]
+
+
+LAUNCHES = '[[launch]]\ncall = ["dispatch", "getppid"]'
+
+
+def in_turn(run: Run) -> list[psutil.Process]:
+    """The two workers of a pair, once both sample: each has its thread on the CPU that both call from."""
+
+    def found() -> list[psutil.Process]:
+        workers = [each for each in run.processes() if is_worker(each)]
+        return workers if len(workers) == 2 and all(len(each.cpu_affinity()) == 1 for each in workers) else []
+
+    wait_until(lambda: bool(found()))
+    return found()
+
+
+def is_worker(process: psutil.Process) -> bool:
+    try:
+        return "primbench.workers.worker" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def test_a_worker_killed_in_its_turns_costs_its_own_case_alone(run: Run) -> None:
+    front = run.start(*study(run, LAUNCHES))
+    killed, _ = in_turn(run)
+    killed.kill()
+    code, _, err = ended(front)
+    held = results_file.read(run.file)
+    assert (1, "") == (code, err)
+    died = next(each.arm.name for each in held.workers if each.pid == killed.pid and each.arm)
+    first, second = held.records[:2], held.records[2:]
+    assert {died: "failed", other_than(died): "ok"} == {each.case.arm: each.status for each in first}
+    assert {f"{each.reason}"[:28] for each in first} == {"None", "worker was killed by SIGKILL"}
+    assert ["ok", "ok"] == [each.status for each in second]
+    assert all(each.measurement and each.measurement.turns for each in second)
+    assert 3 == len(held.workers)
+    run.wait_until_all_gone()
+
+
+def other_than(arm: str) -> str:
+    return "other" if arm == "one" else "one"
+
+
+def test_ctrl_c_in_the_middle_of_turns_keeps_what_was_measured_and_the_study_goes_on(run: Run) -> None:
+    front = run.start(*study(run, LAUNCHES))
+    wait_until(lambda: run.file.exists() and run.file.read_bytes().count(b'"kind":"record"') == 2)
+    in_turn(run)
+    os.killpg(front.pid, signal.SIGINT)
+    code, _, err = ended(front)
+    assert (130, "Stopped after 2 of 4 cases.\n") == (code, err)
+    assert [("ok", None)] * 2 == told(results_file.read(run.file).records)
+    run.wait_until_all_gone()
+
+    code, _, err = run.complete("study", "--resume", str(run.file), *arms(run), "--fail-on=never")
+    held = results_file.read(run.file)
+    assert (0, "") == (code, err)
+    assert [0, 0, 1, 1, 1, 1] == [each.case.process for each in held.records]
+    assert all(each.measurement and each.measurement.turns for each in held.records)
+    assert [0, 1, 2, 3] == [each.worker for each in held.workers]
+    run.wait_until_all_gone()
+
+
+def test_a_case_that_does_not_fit_beside_other_arms_is_run_alone(run: Run) -> None:
+    cases = '[[faulty]]\nn = 16\nfault = ["none", "crowded", "unsupported"]'
+    code, _, err = run.complete(*study(run, cases, options=("--min-time=1ms", "--max-time=10ms")))
+    held = results_file.read(run.file)
+    assert (0, "") == (code, err)
+    found = {(each.case.parameters["fault"], each.case.arm): each for each in held.records}
+    assert 6 == len(found) == len(held.records)
+    assert {"none": "ok", "crowded": "ok", "unsupported": "skipped"} == {
+        fault: found[fault, "other"].status for fault, _ in found
+    }
+    alone = found["crowded", "other"].measurement
+    assert alone is not None
+    assert (None, "not beside other arms: there is room for one") == (alone.turns, alone.missing["turns"])
+    first = found["crowded", "one"].measurement
+    assert first is not None
+    assert first.turns is not None
