@@ -114,6 +114,7 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
 class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     """Counter differences of this process and machine while a case was timed; None with a reason in ``missing``.
 
+    duration_s: without the turns of other arms.
     cpu_pressure_some_s: time in which some task of the machine (or cgroup) waited for a CPU. waited_s: the same of this
     process's own threads, of the one that waited longest.
     throttled_s: time this cgroup was held back by its CPU quota, added up over CPUs, so that it can exceed the

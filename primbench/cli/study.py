@@ -221,9 +221,9 @@ def study_options() -> list[click.Option]:
         grouped("Compare", "--time-budget", type=TIMEOUT, metavar="DURATION",
                 help="Begin no pair that would end later than this."),
         grouped("Compare", "--pairing", type=click.Choice(get_args(Pairing)), default=IN_TURN, show_default=True,
-                help="Whether the processes of a pair take turns, sample by sample, so that what the machine does "
-                     "falls on all alike. Where they cannot (several ranks, a CPU quota, no CPU or not memory enough "
-                     "for all), they follow one another, and the record says why."),
+                help="in-turn: the processes of a pair take turns sample by sample, so that what the machine does "
+                     "falls on all alike; where they cannot (several ranks or threads, a CPU quota, no CPU or not "
+                     "memory enough for all) they follow one another, and the record says why."),
         grouped("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
                 shell_complete=complete(primitives), help="This primitive only; repeatable."),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,

@@ -80,7 +80,7 @@ class _Running:
     def _known_to_be_alone(self, case: Case) -> str | None:
         """Why processes do not take turns, as far as that is known before any runs."""
         if self.study.pairing != IN_TURN:
-            return f"--pairing {self.study.pairing} was asked for"
+            return f"the study's --pairing is {self.study.pairing}"
         if case.ranks > 1:
             return "several ranks take part in a call"
         return self.alone.get((case.backend, case.device))
@@ -167,7 +167,7 @@ class _Running:
                 yield record
 
     def _cpu(self, cases: Sequence[Case]) -> int:
-        """The CPU on which the processes of a pair call: another one in each pair."""
+        """The CPU on which the processes of a pair call, drawn for each pair anew."""
         workers = [self.workers[_place(case)] for case in cases]
         return random.Random(f"{self.study.seed} cpu {cases[0].process}").choice(_shared_cpus(workers))
 

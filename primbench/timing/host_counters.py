@@ -95,16 +95,18 @@ def start(root: Path = Path("/")) -> HostCounters:
     )
 
 
-def since(before: HostCounters) -> HostReading:
-    """The differences from ``before`` until now.
+def since(before: HostCounters, others_s: float = 0.0) -> HostReading:
+    """The differences from ``before`` until now. others_s: of that time, what others had their turns in.
 
     Of control groups the one counts that was held back most. waited_s counts the threads that are there now.
     """
     now = start(before.root)
     missing = now.missing | before.missing
-    duration_s = now.time_s - before.time_s
+    duration_s = now.time_s - before.time_s - others_s
     pressure_s = waited_s = slow = None
-    if before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
+    if others_s:
+        missing["cpu_pressure_some_s"] = "others had their turns, in which the kernel counted it as well"
+    elif before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
         pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
     if before.threads is not None and now.threads is not None:
         waited_s = max(each.since(before.threads.get(number)).waited_s for number, each in now.threads.items())

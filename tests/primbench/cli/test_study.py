@@ -346,6 +346,7 @@ def test_resuming_takes_no_other_arms_or_cases(begun: Any, refusal: Callable[...
         ("--max-time", "1s"),
         ("--label", "a=b"),
         ("--other-builds",),
+        ("--pairing", "one-after-the-other"),
     ):
         reason = refusal("study", "--resume", begun[0], *asked)
         assert "and --resume: a study goes on with the arms and cases it was begun with" in reason

@@ -156,7 +156,7 @@ def test_pairs_are_not_all_on_the_same_cpu(in_turn: Ran) -> None:
 def test_processes_follow_one_another_where_that_is_asked_for() -> None:
     done = ran([HERE, THERE], [LAUNCH, COPY], pairing="one-after-the-other")
     assert ["here", "here", "there", "there"] == [each.case.arm for each in done.records]
-    assert {"--pairing one-after-the-other was asked for"} == done.why_alone
+    assert {"the study's --pairing is one-after-the-other"} == done.why_alone
     assert {None} == {each.measurement and each.measurement.turns for each in done.records}
 
 

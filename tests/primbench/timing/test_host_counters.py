@@ -168,6 +168,14 @@ def test_process_counters_are_differences(monkeypatch: pytest.MonkeyPatch, tmp_p
     ) == (2.0, 0.375, 4, 1)
 
 
+def test_the_turns_of_others_are_no_time_of_this_process(tmp_path: Path) -> None:
+    before = host_counters.start(write(tmp_path, V2, pressure=1, throttled=500, waited=0))
+    reading = host_counters.since(msgspec.structs.replace(before, time_s=before.time_s - 10), others_s=8.0)
+    assert 2 <= reading.duration_s < 8
+    assert reading.cpu_pressure_some_s is None
+    assert "others had their turns" in reading.missing["cpu_pressure_some_s"]
+
+
 def test_counters_of_this_machine_only_grow() -> None:
     reading = host_counters.since(host_counters.start())
     assert reading.duration_s > 0
