@@ -22,7 +22,7 @@ from primbench.kernels.launch._sealed import BURST, CALLS, sealable
 from primbench.measurement import Measurement
 from primbench.problem import description_of
 from primbench.system import seccomp
-from primbench.timing.sampling import CLOCK
+from primbench.timing.sampling import CLOCK, Pace
 
 pytestmark = pytest.mark.skipif(os.uname().machine not in seccomp.NUMBERS, reason="seals know x86_64 and aarch64 only")
 METHOD = Method(min_time_s=0.002, max_noise=0.5, max_time_s=1)
@@ -83,7 +83,7 @@ def test_a_wrong_output_under_the_seal_fails_the_case() -> None:
 
     step: Any = sealable(setup)(open_backend("numpy", "cpu"), Launch(seal="all"))
     with pytest.raises(VerificationError, match=r"wrong result of calls under the seal; refused: getppid \(\d+\)"):
-        description_of(step).others["sealed_s"](METHOD, CLOCK)
+        description_of(step).others["sealed_s"](METHOD, Pace(CLOCK))
 
 
 def test_what_takes_too_long_ends_with_the_bursts_done() -> None:
