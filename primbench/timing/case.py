@@ -119,7 +119,7 @@ def measure_on(
     steps, extents = case.set_up(inputs)
     extents += first_calls(backend, steps)
     calls = Calls(steps)
-    copies = elsewhere(backend, problem, inputs, method) if turns else []
+    copies = elsewhere(backend, problem, inputs, method) if pace.has_others else []
     phases.end("setup")
     error = case.check(steps[0])
     phases.end("check")
@@ -129,8 +129,7 @@ def measure_on(
     if not method.dry_run:
         with garbage_kept(), pace.in_place():
             timed = timed_on(backend, problem, calls, steps[0], method, pace=pace, copies=copies)
-    taken = turns and turns.taken()
-    host = host_counters.since(before, taken.waited_s if taken else 0.0)
+    host = host_counters.since(before, pace.waited_s)
     seen, why_no_pages = pages.pages_since(watched)
     phases.end("timing")
     if error is not None and not method.dry_run and (again := case.check_again(steps[0])) is not None:
@@ -150,7 +149,7 @@ def measure_on(
         phases_s=phases.ended_s,
         host=host,
         pages=seen,
-        turns=taken,
+        turns=pace.turns(),
     )
 
 

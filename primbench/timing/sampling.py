@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from primbench import stats
-from primbench.measurement import Samples
+from primbench.measurement import Samples, Turns
 from primbench.problem import Step, description_of
 from primbench.timing.cpu_probe import Loop
 
@@ -58,6 +58,15 @@ class Pace:
         self.clock = clock
         self.loop: Loop | None = Loop()
         self.has_others = False  # processes that take turns with this one
+
+    @property
+    def waited_s(self) -> float:
+        """In which others had their turns."""
+        return 0.0
+
+    def turns(self) -> Turns | None:
+        """What there was of them; None where no others take any."""
+        return None
 
     def own(self) -> int:
         """Nanoseconds of this process's own doing."""

@@ -77,9 +77,13 @@ class InTurn(Pace):
         finally:
             os.sched_setaffinity(0, before)
 
-    def taken(self) -> Turns:
-        waited_s, uncounted_s = self._waited_ns / 1e9, self._uncounted_ns / 1e9
-        return Turns(count=self._turns, cpu=self._cpu, waited_s=waited_s, uncounted_s=uncounted_s)
+    @property
+    def waited_s(self) -> float:
+        return self._waited_ns / 1e9
+
+    def turns(self) -> Turns:
+        uncounted_s = self._uncounted_ns / 1e9
+        return Turns(count=self._turns, cpu=self._cpu, waited_s=self.waited_s, uncounted_s=uncounted_s)
 
     def _wait(self, *, done: bool) -> bool:
         start = self.clock()

@@ -160,7 +160,6 @@ def test_processes_follow_one_another_where_that_is_asked_for() -> None:
     assert {None} == {each.measurement and each.measurement.turns for each in done.records}
 
 
-SPINNING = "a call may run on several CPUs, whose threads go on spinning when it is over"
 ON_THE_FIRST, ON_THE_LAST = (
     Arm(name=name, placement=Placement(cpus=(cpu,))) for name, cpu in (("first", CPUS[0]), ("last", CPUS[-1]))
 )
@@ -169,13 +168,11 @@ ON_THE_FIRST, ON_THE_LAST = (
 @pytest.mark.parametrize(
     ("arms", "cases", "reason"),
     [
-        pytest.param([HERE, THERE], [GEMM], SPINNING, id="a library's threads"),
+        pytest.param([HERE, THERE], [GEMM], "", id="a library's threads"),
         pytest.param(
             [HERE, THERE], [replace(GEMM, placement=Placement(threads=1))], "", id="a library with one thread"
         ),
-        pytest.param(
-            [HERE, replace(THERE, placement=Placement(threads=1))], [GEMM], SPINNING, id="one arm with one thread"
-        ),
+        pytest.param([HERE, replace(THERE, placement=Placement(threads=1))], [GEMM], "", id="one arm with one thread"),
         pytest.param(
             [HERE, THERE],
             [case("allreduce", bytes=64, ranks=2)],
@@ -200,13 +197,6 @@ def test_who_takes_turns_and_why_not(arms: list[Arm], cases: list[Case], reason:
     assert {not reason} == {bool(each.measurement and each.measurement.turns) for each in done.records}
     if arms[1] is ON_THE_LAST and not reason:
         assert {CPUS[-1]} == {turns_of(each).cpu for each in done.records}
-
-
-def test_each_part_of_a_pair_has_processes_of_its_own_in_every_arm() -> None:
-    """What a product leaves in a process is not to be found by the launches of one arm alone."""
-    done = ran([HERE, THERE], [GEMM, LAUNCH])
-    assert {"", SPINNING} == done.why_alone
-    assert 4 == len({each.worker for each in done.records}) == len(done.found.workers)
 
 
 def test_an_arm_that_cannot_be_had_is_skipped_with_the_reason_told_once_and_tried_once_more_alone() -> None:
@@ -273,7 +263,9 @@ def test_arms_that_start_alone_and_not_beside_each_other_follow_one_another(lock
     done = ran([with_lock("one", lock), with_lock("other", lock)], [LAUNCH, COPY], count=2)
     assert 8 * ["ok"] == [each.status for each in done.records]
     (reason,) = done.why_alone
-    assert reason.startswith("other starts alone, and not beside other arms: worker died of exit status 3: the device ")
+    why = " starts alone, and not beside other arms: worker died of exit status 3: the device serves another process"
+    assert why in reason
+    assert reason.startswith(("one ", "other "))
     assert ["one", "one", "other", "other", "other", "other", "one", "one"] == [arm for arm, _ in done.statuses]
     assert [] == done.told
 

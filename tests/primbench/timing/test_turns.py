@@ -61,7 +61,7 @@ def test_a_turn_lasts_two_milliseconds_of_samples_behind_calls_that_do_not_count
     others = Others()
     found, pace = sampled(others, 100_000, QUICK)
     assert MIN_TURNS * TURN_NS // 100_000 == len(found.samples_s), "what is quiet at once has six turns all the same"
-    turns = pace.taken()
+    turns = pace.turns()
     assert 1 + MIN_TURNS + 1 == turns.count, "one before the others were met, and one that follows"
     assert 3 == turns.cpu
     assert (MIN_TURNS + 1) * OTHERS_NS / 1e9 == pytest.approx(turns.waited_s)
@@ -91,7 +91,7 @@ def test_a_metric_goes_on_until_all_have_enough_of_it() -> None:
     others = Others(done_after=20)
     found, pace = sampled(others, 500_000, QUICK)
     assert "noise" == found.stopped
-    assert 41 < pace.taken().count
+    assert 41 < pace.turns().count
     assert 20 * TURN_NS // 500_000 < len(found.samples_s)
     assert others.said[-1]
 
@@ -100,7 +100,7 @@ def test_calls_that_are_long_need_none_ahead_of_them_and_have_six_turns_as_well(
     others = Others()
     found, pace = sampled(others, LONG_NS, QUICK, uncounted_ns=LONG_NS)
     assert MIN_SAMPLES == MIN_TURNS == len(found.samples_s)
-    assert LONG_NS / 1e9 == pace.taken().uncounted_s, "those of the first turn, before it is known"
+    assert LONG_NS / 1e9 == pace.turns().uncounted_s, "those of the first turn, before it is known"
 
 
 def test_a_call_that_does_not_count_is_in_no_sample() -> None:
