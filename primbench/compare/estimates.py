@@ -41,8 +41,9 @@ def compare_case(baseline: Side, arm: Side, key: bytes, design: Design) -> CaseC
     """Estimates without q, outcome and verdict: these depend on all other cases."""
     case = baseline.cases[key][0].case
     here, there = waited(baseline, key), waited(arm, key)
-    is_busy = are_too_busy(here, there)
-    sides = _Sides(baseline, arm, key, design, slowed(baseline, arm, key, design.ratio))
+    in_turn = baseline.took_turns(key) and arm.took_turns(key)  # a load, or a slow CPU, has fallen on both alike
+    is_busy = not in_turn and are_too_busy(here, there)
+    sides = _Sides(baseline, arm, key, design, None if in_turn else slowed(baseline, arm, key, design.ratio))
     estimates: list[Estimate] = []
     for metric in metrics_of(case.primitive):
         first = estimates[0].metric if estimates else metric.name

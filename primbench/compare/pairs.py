@@ -129,7 +129,9 @@ def _mixed(sides: Sequence[Side]) -> dict[str, list[Mixed]]:
 
 
 def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[str]:
-    """What to note where the CPU was not at full speed all the time."""
+    """What to note where the CPU was not at full speed all the time, and processes did not take turns."""
+    if not any(case.slowed for arm in arms for case in arm.cases):
+        return []
     shares = {side.name: side.slowed_fraction for side in sides if side.slowed_fraction is not None}
     estimates = [each for arm in arms for each in arm.estimates]
     if not estimates or max(shares.values(), default=0.0) < NOTABLE_SLOWING:

@@ -98,6 +98,10 @@ class Side:
         kept = [sample for each in _samples(metric, records) for sample in undisturbed(each, found.full_s)]
         return stats.quantile(kept, 0.5) if len(kept) >= FEWEST else None
 
+    def took_turns(self, key: bytes) -> bool:
+        """Whether all that was measured of a case was measured in turn with other sides."""
+        return all(each.measurement.turns for each in self.cases.get(key, []) if each.measurement)
+
     def failures(self, key: bytes) -> tuple[int, float]:
         """Processes in which the case failed, and their share of all."""
         records = self.cases.get(key, [])

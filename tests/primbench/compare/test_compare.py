@@ -21,7 +21,7 @@ from primbench.environment import fingerprint
 from primbench.environment.container import Runtime
 from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
-from primbench.measurement import GpuReading, HostReading, Measurement, Pages, Samples
+from primbench.measurement import GpuReading, HostReading, Measurement, Pages, Samples, Turns
 from primbench.registry import build
 from primbench.results.file import Results
 from primbench.results.record import Worker
@@ -101,6 +101,22 @@ def test_medians_are_of_samples_beside_which_the_cpu_was_at_full_speed(
     assert verdict == found.outcome
     assert scale == pytest.approx(found.ratio, rel=0.005)
     assert any("the CPU was slow beside some samples (host 32.5%, podman 32.5%)" in note for note in comparison.notes)
+
+
+def test_processes_that_took_turns_are_compared_by_all_samples_and_on_a_busy_machine_too(made_study: MadeStudy) -> None:
+    """Whatever the machine did, it did to both."""
+    busy = shared_core(1.05, lambda name, pair: 26 if pair % 2 else 0)
+    turns = Turns(count=40, cpu=1, waited_s=0.1, uncounted_s=0.01)
+
+    def in_turn(name: str, case: Case, pair: int) -> Measurement:
+        return replace(busy(name, case, pair), turns=turns)
+
+    everything = {arm: {"waited_s": 0.8} for arm in ("host", "podman")}
+    comparison = waiting(made_study, everything, in_turn)
+    found = only(comparison)
+    assert (False, "slower", 8) == (found.at_full_speed, found.outcome, found.pairs)
+    assert 1.05 == pytest.approx(found.ratio, rel=0.005)
+    assert not any("the CPU was slow" in note for note in comparison.notes)
 
 
 def test_a_cpu_that_is_slow_in_most_processes_leaves_all_samples(made_study: MadeStudy) -> None:
