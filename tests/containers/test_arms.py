@@ -165,6 +165,7 @@ from primbench.results.record import Case
 from primbench.workers.process import WorkerProcess
 arm, case = msgspec.json.decode(sys.argv[1], type=Arm), msgspec.json.decode(sys.argv[2], type=Case)
 worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm)
+assert worker.ready
 print("begun", flush=True)
 worker.run(case, 600)
 """
@@ -201,6 +202,7 @@ def test_a_case_that_takes_too_long_ends_its_worker_alone(runtime: str, traces: 
 @pytest.mark.parametrize("runtime", ["docker", "podman", "runc", "host"], indirect=True)
 def test_a_worker_dies_as_it_does_outside(runtime: str, traces: Callable[[], list[str]]) -> None:
     worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm(runtime))
+    assert worker.ready
     os.kill(worker_inside().pid, signal.SIGKILL)
     with pytest.raises(WorkerGone, match=r"^worker was killed by SIGKILL"):
         worker.run(GEMM, 5.0)
