@@ -116,7 +116,7 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
 
     duration_s: without the turns of other arms.
     cpu_pressure_some_s: time in which some task of the machine (or cgroup) waited for a CPU. waited_s: the same of this
-    process's own threads, of the one that waited longest.
+    process's own threads, of the one that waited longest, in its turns.
     throttled_s: time this cgroup was held back by its CPU quota, added up over CPUs, so that it can exceed the
     duration; quota_periods, throttled_periods: those that there were, and those in which it was held back.
     slow_cpus: those on which its busy threads were seen, before or after, that are of a slower kind than others that it
@@ -147,12 +147,14 @@ class Turns(msgspec.Struct, frozen=True, kw_only=True):
     """How a process took turns with those of other arms, which timed the same case.
 
     count: its turns. cpu: the one on which all of them called; None where each was where the kernel put it. waited_s:
-    while others had theirs; uncounted_s: what calls took at the beginning of turns, that are in no sample.
+    while others had theirs; queued_s: of that, for the CPU with its next turn already there, None where the kernel does
+    not count it; uncounted_s: what calls took at the beginning of turns, that are in no sample.
     """
 
     count: Whole
     cpu: Whole | None
     waited_s: Seconds
+    queued_s: Seconds | None
     uncounted_s: Seconds
 
 

@@ -129,7 +129,8 @@ def measure_on(
     if not method.dry_run:
         with garbage_kept(), pace.in_place():
             timed = timed_on(backend, problem, calls, steps[0], method, pace=pace, copies=copies)
-    host = host_counters.since(before, pace.waited_s)
+    turned = pace.turns()
+    host = host_counters.since(before, turned)
     seen, why_no_pages = pages.pages_since(watched)
     phases.end("timing")
     if error is not None and not method.dry_run and (again := case.check_again(steps[0])) is not None:
@@ -149,7 +150,7 @@ def measure_on(
         phases_s=phases.ended_s,
         host=host,
         pages=seen,
-        turns=pace.turns(),
+        turns=turned,
     )
 
 

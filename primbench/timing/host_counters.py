@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import resource
+import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from primbench.measurement import HostReading
+from primbench.measurement import HostReading, Turns
 from primbench.system.cgroups import cgroup_folders
 from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
 from primbench.system.files import attempt, whole_number
@@ -25,6 +27,7 @@ _PERIODS = ("nr_periods", "nr_throttled")
 
 
 _PROCESSOR = 36  # index after the name: field 39 of /proc/PID/stat
+_Number = TypeVar("_Number", int, float)
 BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where it last woke, whichever
 
 
@@ -43,7 +46,7 @@ class Throttling(NamedTuple):
         )
 
 
-def _difference(now: int | None, before: int | None) -> int | None:
+def _difference(now: _Number | None, before: _Number | None) -> _Number | None:
     return None if now is None or before is None else now - before
 
 
@@ -95,21 +98,21 @@ def start(root: Path = Path("/")) -> HostCounters:
     )
 
 
-def since(before: HostCounters, others_s: float = 0.0) -> HostReading:
-    """The differences from ``before`` until now. others_s: of that time, what others had their turns in.
+def since(before: HostCounters, turns: Turns | None = None) -> HostReading:
+    """The differences from ``before`` until now. turns: those meanwhile.
 
     Of control groups the one counts that was held back most. waited_s counts the threads that are there now.
     """
     now = start(before.root)
     missing = now.missing | before.missing
-    duration_s = now.time_s - before.time_s - others_s
+    duration_s = now.time_s - before.time_s - (turns.waited_s if turns else 0.0)
     pressure_s = waited_s = slow = None
-    if others_s:
+    if turns:
         missing["cpu_pressure_some_s"] = "others had their turns, in which the kernel counted it as well"
-    elif before.cpu_pressure_some_s is not None and now.cpu_pressure_some_s is not None:
-        pressure_s = now.cpu_pressure_some_s - before.cpu_pressure_some_s
+    else:
+        pressure_s = _difference(now.cpu_pressure_some_s, before.cpu_pressure_some_s)
     if before.threads is not None and now.threads is not None:
-        waited_s = max(each.since(before.threads.get(number)).waited_s for number, each in now.threads.items())
+        waited_s = _longest_wait_s(before.threads, now.threads, turns)
         slow = attempt(missing, "slow_cpus", lambda: _slow_cpus(before, now, duration_s))
     else:
         missing["slow_cpus"] = missing["waited_s"]
@@ -127,6 +130,23 @@ def since(before: HostCounters, others_s: float = 0.0) -> HostReading:
         slow_cpus=slow,
         missing=missing,
     )
+
+
+def _longest_wait_s(before: dict[str, Thread], now: dict[str, Thread], turns: Turns | None) -> float:
+    """Of the thread that waited longest for a CPU; of this one, in its turns."""
+    waits = {number: each.since(before.get(number)).waited_s for number, each in now.items()}
+    own = str(threading.get_native_id())
+    if turns and turns.queued_s is not None and own in waits:
+        waits[own] -= turns.queued_s
+    return max(waits.values())
+
+
+def queued_s() -> float:
+    """How long this thread has waited for a CPU so far; nan where the kernel does not count it."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return math.nan
 
 
 def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, str]) -> Throttling | None:

@@ -59,11 +59,6 @@ class Pace:
         self.loop: Loop | None = Loop()
         self.has_others = False  # processes that take turns with this one
 
-    @property
-    def waited_s(self) -> float:
-        """In which others had their turns."""
-        return 0.0
-
     def turns(self) -> Turns | None:
         """What there was of them; None where no others take any."""
         return None

@@ -8,12 +8,14 @@ GPU has to change processes and a core to fill its caches, do not count.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from primbench.measurement import Turns
+from primbench.timing import host_counters
 from primbench.timing.sampling import CLOCK, Clock, Pace
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class InTurn(Pace):
         self._others_ns = _cpu_of_others_ns()
         self._turns = self._of_metric = 1
         self._waited_ns = self._uncounted_ns = 0
+        self._queued_s = 0.0
 
     def own(self) -> int:
         return self.clock() - self._waited_ns - self._uncounted_ns
@@ -77,21 +80,23 @@ class InTurn(Pace):
         finally:
             os.sched_setaffinity(0, before)
 
-    @property
-    def waited_s(self) -> float:
-        return self._waited_ns / 1e9
-
     def turns(self) -> Turns:
-        uncounted_s = self._uncounted_ns / 1e9
-        return Turns(count=self._turns, cpu=self._cpu, waited_s=self.waited_s, uncounted_s=uncounted_s)
+        return Turns(
+            count=self._turns,
+            cpu=self._cpu,
+            waited_s=self._waited_ns / 1e9,
+            queued_s=None if math.isnan(self._queued_s) else self._queued_s,
+            uncounted_s=self._uncounted_ns / 1e9,
+        )
 
     def _wait(self, *, done: bool) -> bool:
-        start = self.clock()
+        start, queued_s = self.clock(), host_counters.queued_s()
         self._turn_ns = TURN_NS
         if _cpu_of_others_ns() - self._others_ns > BUSY * (start - self._began_ns):
             self._turn_ns = THREADED_TURN_NS
             _fall_asleep()
         all_done = self._give_away(done)
+        self._queued_s += host_counters.queued_s() - queued_s
         self._began_ns = self._last_ns = self.clock()
         self._waited_ns += self._began_ns - start
         self._others_ns = _cpu_of_others_ns()

@@ -106,7 +106,7 @@ def test_medians_are_of_samples_beside_which_the_cpu_was_at_full_speed(
 def test_processes_that_took_turns_are_compared_by_all_samples_and_on_a_busy_machine_too(made_study: MadeStudy) -> None:
     """Whatever the machine did, it did to both."""
     busy = shared_core(1.05, lambda name, pair: 26 if pair % 2 else 0)
-    turns = Turns(count=40, cpu=1, waited_s=0.1, uncounted_s=0.01)
+    turns = Turns(count=40, cpu=1, waited_s=0.1, queued_s=None, uncounted_s=0.01)
 
     def in_turn(name: str, case: Case, pair: int) -> Measurement:
         return replace(busy(name, case, pair), turns=turns)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from primbench.measurement import HostReading, Measurement, Samples
+from primbench.measurement import HostReading, Measurement, Samples, Turns
 from primbench.results.disturbances import disturbances
 from primbench.system.cgroups import cgroup_folders
 from primbench.timing import host_counters
@@ -169,9 +169,13 @@ def test_process_counters_are_differences(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_the_turns_of_others_are_no_time_of_this_process(tmp_path: Path) -> None:
-    before = host_counters.start(write(tmp_path, V2, pressure=1, throttled=500, waited=0))
-    reading = host_counters.since(msgspec.structs.replace(before, time_s=before.time_s - 10), others_s=8.0)
+    files = {**V2, f"proc/self/task/{os.getpid()}/schedstat": "1 {waited} 1\n", "proc/self/task/7/schedstat": "1 0 1\n"}
+    before = host_counters.start(write(tmp_path, files, pressure=1, throttled=500, waited=0))
+    write(tmp_path, files, pressure=9, throttled=500, waited=10**9)
+    turns = Turns(count=4, cpu=None, waited_s=8.0, queued_s=0.75, uncounted_s=0.5)
+    reading = host_counters.since(msgspec.structs.replace(before, time_s=before.time_s - 10), turns)
     assert 2 <= reading.duration_s < 8
+    assert pytest.approx(0.25) == reading.waited_s, "it had to wait until its turns began, too"
     assert reading.cpu_pressure_some_s is None
     assert "others had their turns" in reading.missing["cpu_pressure_some_s"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 
 import pytest
 
 from primbench.measurement import Samples
+from primbench.timing import host_counters
 from primbench.timing.sampling import MIN_SAMPLES, StoppingRule, collect, warm_up
 from primbench.timing.turns import LONG_NS, MIN_TURNS, TURN_NS, UNCOUNTED_NS, InTurn
 
@@ -111,6 +113,14 @@ def test_a_call_that_does_not_count_is_in_no_sample() -> None:
     found = collect(take, QUICK, pace, calls_per_sample=1, taken_by="host clock")
     uncounted = UNCOUNTED_NS // 100_000
     assert len(taken) == len(found.samples_s) + MIN_TURNS * uncounted
+
+
+def test_a_kernel_that_does_not_count_waiting_leaves_it_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = Others()
+    monkeypatch.setattr(host_counters, "queued_s", lambda: others.now_ns / 4e9)
+    assert OTHERS_NS * (MIN_TURNS + 1) / 4e9 == pytest.approx(sampled(others, 100_000, QUICK)[1].turns().queued_s)
+    monkeypatch.setattr(host_counters, "queued_s", lambda: math.nan)
+    assert sampled(others, 100_000, QUICK)[1].turns().queued_s is None
 
 
 def test_warming_up_is_done_alone() -> None:
