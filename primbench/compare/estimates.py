@@ -42,14 +42,9 @@ def compare_case(baseline: Side, arm: Side, key: bytes, design: Design) -> CaseC
     case = baseline.cases[key][0].case
     here, there = waited(baseline, key), waited(arm, key)
     in_turn = baseline.took_turns(key) and arm.took_turns(key)  # a load, or a slow CPU, has fallen on both alike
-    is_busy = not in_turn and are_too_busy(here, there)
+    host_is_busy = not in_turn and are_too_busy(here, there)
     sides = _Sides(baseline, arm, key, design, None if in_turn else slowed(baseline, arm, key, design.ratio))
-    estimates: list[Estimate] = []
-    for metric in metrics_of(case.primitive):
-        first = estimates[0].metric if estimates else metric.name
-        found = _estimate(sides, case.primitive, metric.name, first=first)
-        if found is not None:
-            estimates.append(replace(found, is_too_busy=is_busy and metric.whose != "GPU"))
+    estimates = _estimates(sides, case.primitive, host_is_busy=host_is_busy)
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
     if not estimates:
         reasons = reasons or "no pair of processes timed it"
@@ -61,6 +56,17 @@ def compare_case(baseline: Side, arm: Side, key: bytes, design: Design) -> CaseC
         fails_more=_fails_more(baseline, arm, key),
         reason=reasons or None,
     )
+
+
+def _estimates(sides: _Sides, primitive: str, *, host_is_busy: bool) -> list[Estimate]:
+    """Of every metric that both sides have, the primary one first. host_is_busy: so that its times tell nothing."""
+    estimates: list[Estimate] = []
+    for metric in metrics_of(primitive):
+        first = estimates[0].metric if estimates else metric.name
+        found = _estimate(sides, primitive, metric.name, first=first)
+        if found is not None:
+            estimates.append(replace(found, is_too_busy=host_is_busy and metric.whose != "GPU"))
+    return estimates
 
 
 def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:

@@ -128,17 +128,20 @@ def _mixed(sides: Sequence[Side]) -> dict[str, list[Mixed]]:
     return {name: unlike for name, unlike in found.items() if unlike}
 
 
+def _slowed_fractions(sides: Sequence[Side]) -> dict[str, float]:
+    return {side.name: side.slowed_fraction for side in sides if side.slowed_fraction is not None}
+
+
 def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[str]:
     """What to note where the CPU was not at full speed all the time, and processes did not take turns."""
-    if not any(case.slowed for arm in arms for case in arm.cases):
-        return []
-    shares = {side.name: side.slowed_fraction for side in sides if side.slowed_fraction is not None}
-    estimates = [each for arm in arms for each in arm.estimates]
-    if not estimates or max(shares.values(), default=0.0) < NOTABLE_SLOWING:
+    cases = [case for arm in arms for case in arm.cases if case.slowed]
+    shares = _slowed_fractions(sides)
+    if not cases or max(shares.values(), default=0.0) < NOTABLE_SLOWING:
         return []
     words = ", ".join(f"{name} {format_percent(share)}" for name, share in shares.items())
+    are_chosen = any(each.at_full_speed for case in cases for each in case.estimates)
     return [
         f"the CPU was slow beside some samples ({words}): a loop of Python took {format_percent(SLOWED - 1)} longer "
         "than it can, or more. Another load on the same core, or its clock; no counter tells. "
-        + (CHOSEN if any(each.at_full_speed for each in estimates) else ALL_USED)
+        + (CHOSEN if are_chosen else ALL_USED)
     ]

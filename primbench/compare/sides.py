@@ -100,7 +100,8 @@ class Side:
 
     def took_turns(self, key: bytes) -> bool:
         """Whether all that was measured of a case was measured in turn with other sides."""
-        return all(each.measurement.turns for each in self.cases.get(key, []) if each.measurement)
+        measured = [each.measurement for each in self.cases.get(key, []) if each.measurement]
+        return bool(measured) and all(each.turns for each in measured)
 
     def failures(self, key: bytes) -> tuple[int, float]:
         """Processes in which the case failed, and their share of all."""

@@ -59,6 +59,10 @@ class Pace:
         self.loop: Loop | None = Loop()
         self.has_others = False  # processes that take turns with this one
 
+    def __call__(self) -> int:
+        """The clock's, for what needs no more of it."""
+        return self.clock()
+
     def turns(self) -> Turns | None:
         """What there was of them; None where no others take any."""
         return None
