@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CALLS = 10_000
 BURST = 10  # calls between two waits, so few that they never wait for the queue
+SMALLEST, LARGEST = 0, 480  # bytes of those that Python takes from memory that it holds, 32 of their own aside
 WARM_CALLS = 1000
 
 
@@ -87,6 +88,7 @@ def _take(sealed: seccomp.Seal, backend: Backend, step: Step, max_time_s: float,
         poison(backend, output)
         backend.synchronize()
     failure = None
+    spare = spare_memory()  # noqa: F841 - is to live as long as the seal
     with sealed.closed():
         try:
             fill(under)
@@ -99,6 +101,15 @@ def _take(sealed: seccomp.Seal, backend: Backend, step: Step, max_time_s: float,
     if expected is not None and (on_host(backend, output) != expected).any():
         raise VerificationError(f"wrong result of calls under the seal{_said(refused)}")
     return Taken(_samples(before, "host clock"), _samples(under, "host clock, sealed"), refused)
+
+
+def spare_memory() -> list[bytes]:
+    """Objects between which Python has room for small ones of every size, while they live.
+
+    Else it may have to ask the kernel for memory under the seal, holding the lock that whoever answers for the kernel
+    waits for: both wait for ever.
+    """
+    return [each for size in range(SMALLEST, LARGEST, 8) for each in [bytes(size) for _ in range(512)][::8]]
 
 
 def _fill(step: Step, synchronize: Callable[[], None], clock: Clock, max_time_s: float, times: array[float]) -> None:

@@ -19,7 +19,7 @@ from primbench.timing import host_counters
 from primbench.timing.sampling import CLOCK, Clock, Pace
 
 if TYPE_CHECKING:
-    from primbench.timing.sampling import Stopped
+    from primbench.timing.sampling import Calls, Stopped
 
 GiveAway = Callable[[bool], bool]
 """Gives the turn away, and returns at the next one. Told whether this process is done, it tells whether all are."""
@@ -70,9 +70,14 @@ class InTurn(Pace):
         return False
 
     @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """This thread on the CPU that all processes call from; threads that libraries have by now stay free."""
+    def in_place(self, calls: Calls) -> Iterator[None]:
+        """This thread on the CPU that all processes call from, unless calls are shared out to other threads.
+
+        Those would be woken on the same CPU, and have to wait for it.
+        """
         before = os.sched_getaffinity(0)
+        if self._cpu is not None and _are_shared_out(calls):
+            self._cpu = None
         if self._cpu is not None:
             os.sched_setaffinity(0, {self._cpu})
         try:
@@ -111,6 +116,15 @@ class InTurn(Pace):
             now = self.clock()
         self._uncounted_ns += now - start
         self._began_ns = self._last_ns = now
+
+
+def _are_shared_out(calls: Calls) -> bool:
+    """Whether other threads of this process work while it calls."""
+    _fall_asleep()
+    start_ns, others_ns = time.perf_counter_ns(), _cpu_of_others_ns()
+    while time.perf_counter_ns() - start_ns < TURN_NS:
+        calls(1)
+    return _cpu_of_others_ns() - others_ns > BUSY * (time.perf_counter_ns() - start_ns)
 
 
 def _fall_asleep() -> None:

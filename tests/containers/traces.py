@@ -94,8 +94,9 @@ def marked(mark: str) -> list[Process]:
 
 
 def worker_inside() -> Process:
-    """That of a container: one of the host may take turns with it."""
-    (found,) = [process for process in marked(os.environ[MARK]) if process.is_worker and process.is_inside]
+    """That of the arm: where it is a container, one of the host may take turns with it."""
+    workers = [process for process in marked(os.environ[MARK]) if process.is_worker]
+    (found,) = [process for process in workers if process.is_inside] or workers
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from primbench.measurement import Samples
 from primbench.timing import host_counters
-from primbench.timing.sampling import MIN_SAMPLES, StoppingRule, collect, warm_up
+from primbench.timing.sampling import MIN_SAMPLES, Calls, StoppingRule, collect, warm_up
 from primbench.timing.turns import LONG_NS, MIN_TURNS, TURN_NS, UNCOUNTED_NS, InTurn
 
 OTHERS_NS = 7_000_000  # what a turn of the others takes
@@ -136,7 +136,7 @@ def test_all_call_from_one_cpu_and_are_put_back_whatever_happens() -> None:
     pace = InTurn(lambda done: done, cpu)
 
     def call() -> None:
-        with pace.in_place():
+        with pace.in_place(Calls([lambda: None])):
             assert {cpu} == os.sched_getaffinity(0)
             raise RuntimeError
 
@@ -147,5 +147,5 @@ def test_all_call_from_one_cpu_and_are_put_back_whatever_happens() -> None:
 
 def test_without_a_cpu_each_stays_where_it_is() -> None:
     before = os.sched_getaffinity(0)
-    with InTurn(lambda done: done).in_place():
+    with InTurn(lambda done: done).in_place(Calls([lambda: None])):
         assert before == os.sched_getaffinity(0)
