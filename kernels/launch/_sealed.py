@@ -88,12 +88,13 @@ def _take(sealed: seccomp.Seal, backend: Backend, step: Step, max_time_s: float,
         poison(backend, output)
         backend.synchronize()
     failure = None
-    spare = spare_memory()  # noqa: F841 - is to live as long as the seal
+    spare = _spare_memory()
     with sealed.closed():
         try:
             fill(under)
         except Exception as error:  # whatever a framework makes of a system call that fails
             failure = error
+    del spare
     refused = sealed.refused
     if failure is not None:
         done = f"after {len(_done(under))} bursts of {BURST} calls under the seal"
@@ -103,7 +104,7 @@ def _take(sealed: seccomp.Seal, backend: Backend, step: Step, max_time_s: float,
     return Taken(_samples(before, "host clock"), _samples(under, "host clock, sealed"), refused)
 
 
-def spare_memory() -> list[bytes]:
+def _spare_memory() -> list[bytes]:
     """Objects between which Python has room for small ones of every size, while they live.
 
     Else it may have to ask the kernel for memory under the seal, holding the lock that whoever answers for the kernel

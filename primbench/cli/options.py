@@ -217,7 +217,7 @@ def versus_options() -> list[click.Option]:
     option = partial(grouped, "Compare")
     return [
         option("--versus", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
-               help="Measure here and in another place, such as podman:cpus=2, in turns, and compare; repeatable."),
+               help="Measure here and in another place, such as podman:cpus=2, interleaved, and compare; repeatable."),
         option("--pairs", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
                help=f"Fresh processes in each of the two places. Default: {VERSUS_PAIRS}."),
     ]  # fmt: skip

@@ -69,7 +69,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
     at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed. left_out: what
     the others say.
-    is_one_run: the places were not run in turns, and one of them once, so that no difference is certain.
+    is_one_run: the places were not interleaved, and one of them once, so that no difference is certain.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
     """
 

@@ -19,7 +19,7 @@ from primbench.results.metrics import METRICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from primbench.compare.pairing import Counted, Design
+    from primbench.compare.matching import Counted, Matching
     from primbench.compare.sides import Side, Values
     from primbench.stats import LogRatio
 
@@ -33,17 +33,17 @@ class _Sides:
     baseline: Side
     arm: Side
     key: bytes
-    design: Design
+    matching: Matching
     slowed: Slowed | None
 
 
-def compare_case(baseline: Side, arm: Side, key: bytes, design: Design) -> CaseComparison:
+def compare_case(baseline: Side, arm: Side, key: bytes, matching: Matching) -> CaseComparison:
     """Estimates without q, outcome and verdict: these depend on all other cases."""
     case = baseline.cases[key][0].case
     here, there = waited(baseline, key), waited(arm, key)
     in_turn = baseline.took_turns(key) and arm.took_turns(key)  # a load, or a slow CPU, has fallen on both alike
     host_is_busy = not in_turn and are_too_busy(here, there)
-    sides = _Sides(baseline, arm, key, design, None if in_turn else slowed(baseline, arm, key, design.ratio))
+    sides = _Sides(baseline, arm, key, matching, None if in_turn else slowed(baseline, arm, key, matching.ratio))
     estimates = _estimates(sides, case.primitive, host_is_busy=host_is_busy)
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
     if not estimates:
@@ -94,13 +94,13 @@ def _estimate(sides: _Sides, primitive: str, metric: str, *, first: str) -> Esti
         interval=found.ratio.interval(),
         interval90=found.ratio.interval(0.9),
         margin=margin,
-        is_equivalent=bool(found.ratio.is_within(margin, sides.design.level)),
+        is_equivalent=bool(found.ratio.is_within(margin, sides.matching.level)),
         q=found.ratio.p(),
         minimum_detectable=found.ratio.minimum_detectable(),
-        pairs_needed=_pairs_needed(found, margin, sides.design.level),
+        pairs_needed=_pairs_needed(found, margin, sides.matching.level),
         at_full_speed=found.left_out is not None,
         left_out=found.left_out,
-        is_one_run=sides.design.is_one_run,
+        is_one_run=sides.matching.is_one_run,
     )
 
 
@@ -122,11 +122,11 @@ def _chosen(sides: _Sides, metric: str) -> _Chosen | None:
     where one of the places is slowed down more than the other, which may be its own doing.
     """
     everything = _of_both(sides, metric, lambda side: side.numbers)
-    found = sides.design.ratio(*everything)
+    found = sides.matching.ratio(*everything)
     if found is None:
         return None
     quiet = _of_both(sides, metric, lambda side: side.undisturbed)
-    at_full_speed = _if_enough(sides.design.ratio(*quiet), found)
+    at_full_speed = _if_enough(sides.matching.ratio(*quiet), found)
     if at_full_speed is None or sides.slowed is None or not sides.slowed.may_be_alike:
         return _Chosen(*everything, *found, found[1], left_out=None)
     of_all, pairs = found
@@ -138,7 +138,7 @@ def _of_both(
     sides: _Sides, metric: str, of: Callable[[Side], Mapping[bytes, Values]]
 ) -> tuple[Mapping[int, float], Mapping[int, float]]:
     """The numbers of the arm and of the baseline."""
-    of_baseline = sides.design.of_baseline(sides.baseline, sides.key, metric, of)
+    of_baseline = sides.matching.of_baseline(sides.baseline, sides.key, metric, of)
     return of(sides.arm).get(sides.key, {}).get(metric, {}), of_baseline
 
 
@@ -165,12 +165,12 @@ def _pairs_needed(found: _Chosen, margin: float, level: float) -> int | None:
     return math.ceil(needed * found.of_pairs / found.pairs)
 
 
-def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], design: Design) -> Mean | None:
+def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], matching: Matching) -> Mean | None:
     """The geometric mean over the cases, process by process: the interval is over processes, not over cases."""
     timed = _timed(cases)
     if not timed:
         return None
-    sides = [_Sides(baseline, arm, key, design, None) for key, _ in timed]
+    sides = [_Sides(baseline, arm, key, matching, None) for key, _ in timed]
     metrics = [(found.metric, found.at_full_speed) for _, found in timed]
     of_all = _of_means(sides, [(metric, False) for metric, _ in metrics])
     as_judged = _if_enough(_of_means(sides, metrics), of_all)
@@ -199,7 +199,7 @@ def _of_means(sides: Sequence[_Sides], metrics: Sequence[tuple[str, bool]]) -> C
         _of_both(each, metric, (lambda side: side.undisturbed) if at_full_speed else (lambda side: side.numbers))
         for each, (metric, at_full_speed) in zip(sides, metrics, strict=True)
     ]
-    return sides[0].design.ratio(*map(_geometric_means, zip(*both, strict=True)))
+    return sides[0].matching.ratio(*map(_geometric_means, zip(*both, strict=True)))
 
 
 def _geometric_means(of_case: Sequence[Mapping[int, float]]) -> dict[int, float]:

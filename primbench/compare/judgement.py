@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
-ONE_RUN = "not run in turns, and one run tells of no difference"
+ONE_RUN = "not interleaved, and one run tells of no difference"
 TOO_BUSY = "too busy to tell"
 
 _Key = tuple[int, bytes, str]

@@ -13,7 +13,7 @@ from primbench.compare.differing import differing
 from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.explain import explained
 from primbench.compare.judgement import judge
-from primbench.compare.pairing import WHILE_LOOKING, Design, paired, unpaired
+from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
 from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.compare.verdicts import against, verdicts
@@ -35,7 +35,7 @@ CHOSEN = (
 ALL_USED = (
     "All samples are used: too few are left without these, or one of the places is slowed down more than the other"
 )
-PAIRED = Design(paired)
+PAIRED = Matching(paired)
 
 
 def compare(results: Results, baseline: str | None = None) -> Comparison:
@@ -53,7 +53,7 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
         raise InvalidField(f"baseline={baseline}: the arms are {', '.join(sides)}")
     again = sides.get(first.name + AGAIN)
     others = [side for side in sides.values() if side not in (first, again)]
-    return _compared(first, others, again, Design(paired, WHILE_LOOKING) if _was_looked_at(results) else PAIRED)
+    return _compared(first, others, again, Matching(paired, WHILE_LOOKING) if _was_looked_at(results) else PAIRED)
 
 
 def _was_looked_at(results: Results) -> bool:
@@ -75,9 +75,13 @@ def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[
     """
     baseline, side = (side_of(runs, name) for runs, name in zip((one, other), names, strict=True))
     runs = min(len(one), len(other))
-    found = _compared(baseline, [side], None, Design(unpaired, is_one_run=runs == 1))
+    found = _compared(baseline, [side], None, Matching(unpaired, is_one_run=runs == 1))
     arms = [replace(arm, effect=None) for arm in found.arms] if runs == 1 else found.arms
-    few = "; of one run a side, which has the moods of its time, no difference is certain" if runs == 1 else ""
+    few = (
+        "; of one run a side no difference is certain, as a machine is not equally fast at all times"
+        if runs == 1
+        else ""
+    )
     note = f"{names[0]} and {names[1]} are unpaired{few}: {how_to_pair(baseline, side)}"
     return replace(found, arms=arms, paired=False, runs=runs, notes=[*found.notes, note])
 
@@ -89,10 +93,10 @@ def successive(results: Results) -> list[tuple[str, ArmComparison]]:
     return list(zip([side.name for side in sides], judge(steps, None), strict=False))
 
 
-def _compared(baseline: Side, others: Sequence[Side], again: Side | None, design: Design) -> Comparison:
+def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching) -> Comparison:
     every = [baseline, *others, *([again] if again else [])]
     notes = [note for side in others for note in check_same_cases(baseline, side)] + _lacks(every)
-    found = verdicts(baseline, others, again, design)
+    found = verdicts(baseline, others, again, matching)
     itself = found.itself and _told_apart(found.itself, baseline, again or baseline)
     arms = [_told_apart(arm, baseline, side) for arm, side in zip(found.arms, others, strict=True)]
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]

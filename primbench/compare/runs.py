@@ -1,6 +1,6 @@
-"""Places that were not run in turns: runs of each, at their own times, whose unit is the run.
+"""Places that were not interleaved: runs of each, at their own times, whose unit is the run.
 
-A machine has moods that last as long as a run: of one place, two runs of many processes each differ for certain in one
+A machine is faster at one time and slower at another, for as long as a run: of one place, two runs of many processes each differ for certain in one
 of eight cases. So a single run a side shows where two of them are alike, and never that the places differ.
 """
 
@@ -63,14 +63,14 @@ def _of_run(record: Record, run: int, first_worker: int) -> Record:
 
 
 def how_to_pair(baseline: Side, side: Side) -> str:
-    """The command that runs two places in turns; of one place at two times, what does instead."""
+    """The command that interleaves two places; of one place at two times, what does instead."""
     arms = [_most_like(each) for each in (baseline, side)]
     if arms[0] == arms[1]:
-        return "run each several times, in turns, and compare two folders of runs"
+        return "run each several times, one now and the other next, and compare two folders of runs"
     primitives = dict.fromkeys(record.case.primitive for record in baseline.records)
     words = [*(("--arm", arm) for arm in arms), *(("--primitive", primitive) for primitive in primitives)]
     command = shlex.join(["primbench", "study", *(word for pair in words for word in pair)])
-    return f"`{command}` runs the places in turns, pair by pair"
+    return f"`{command}` interleaves the places, pair by pair"
 
 
 def _most_like(side: Side) -> str:

@@ -14,7 +14,7 @@ SURE_ENOUGH = 0.005
 """The q at which a difference ends a study that looks at its verdicts after every pair.
 
 Simulated, 5 to 40 pairs of equal arms whose processes scatter by 2 %, margin 1 %: with verdicts as they stand at each
-look, 23 % end with a difference; with this, 5 %, as a single look has. Equivalence has ``pairing.WHILE_LOOKING``.
+look, 23 % end with a difference; with this, 5 %, as a single look has. Equivalence has ``matching.WHILE_LOOKING``.
 """
 
 

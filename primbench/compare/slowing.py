@@ -11,7 +11,7 @@ from primbench.results.cpu_speed import SLOWED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from primbench.compare.pairing import Ratio
+    from primbench.compare.matching import Ratio
     from primbench.compare.sides import Side
     from primbench.results.cpu_speed import Speed
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from primbench.compare.comparison import ArmComparison
 from primbench.compare.estimates import compare_case, mean_of
 from primbench.compare.judgement import judge
-from primbench.compare.pairing import Design, Twin
+from primbench.compare.matching import Matching, Twin
 from primbench.compare.sides import identity
 
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ class Judged(NamedTuple):
     itself: ArmComparison | None
 
 
-def verdicts(baseline: Side, others: Sequence[Side], again: Side | None, design: Design) -> Judged:
+def verdicts(baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching) -> Judged:
     """All arms against the baseline. again: the baseline run once more, which is part of it where the two agree."""
     itself = None
     if again is not None:
-        (itself,) = judge([against(baseline, again, design)], None)
-        design = replace(design, twin=Twin(again, _agreed(itself)))
-    return Judged(judge([against(baseline, side, design) for side in others], itself), itself)
+        (itself,) = judge([against(baseline, again, matching)], None)
+        matching = replace(matching, twin=Twin(again, _agreed(itself)))
+    return Judged(judge([against(baseline, side, matching) for side in others], itself), itself)
 
 
-def against(baseline: Side, side: Side, design: Design) -> ArmComparison:
+def against(baseline: Side, side: Side, matching: Matching) -> ArmComparison:
     """One arm against the baseline: ratios alone, as verdicts depend on all arms and cases."""
-    cases = [compare_case(baseline, side, key, design) for key in baseline.cases if key in side.cases]
-    mean = mean_of(baseline, side, cases, design)
+    cases = [compare_case(baseline, side, key, matching) for key in baseline.cases if key in side.cases]
+    mean = mean_of(baseline, side, cases, matching)
     return ArmComparison(name=side.name, arm=side.arm, effect=None, differences={}, cases=cases, mean=mean)
 
 

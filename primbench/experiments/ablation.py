@@ -165,7 +165,7 @@ def refusal_of(arm: Arm, start: Start) -> str | None:
     """Why a worker does not start in an arm, None where one has."""
     try:
         worker = WorkerProcess(start, arm=arm)
-        assert worker.ready
+        _ = worker.ready
         worker.end()
     except PrimbenchError as error:
         return str(error).removeprefix(f"arm {arm.name}: ")

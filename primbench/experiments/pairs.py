@@ -1,7 +1,7 @@
 """The processes of a pair: in turn, sample by sample, where they can, else one after the other.
 
-In turn they find the machine in the same mood, in which CPUs and clocks stay for a second or two: beside an H200 the
-ratio of two processes' launch times scattered by 2 % then, and by 20 % where the processes followed one another.
+In turn they find CPUs and clocks in the same state, which lasts a second or two where others share the machine: beside
+an H200 the ratio of two processes' launch times scattered by 3 %, and by 14 % where the processes followed one another.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def run(
     tell: is given a sentence of each such arm, at its first case; another one only for another reason. announce: is
     shown each case before it runs, admit each worker; where admit raises a PrimbenchError, the arm has no worker.
     """
-    running = _Running(session, study, tell, announce, admit)
+    pairs = _Pairs(session, study, tell, announce, admit)
     for block in blocks:
-        yield from running.block(block)
+        yield from pairs.block(block)
 
 
 @dataclass
-class _Running:
+class _Pairs:
     """A place is an arm with a backend and device. workers: the last one of each place. absent: why nothing runs there.
 
     alone: why the processes of a pair cannot take turns, by backend and device.

@@ -127,7 +127,7 @@ def measure_on(
     before = host_counters.start()
     timed = Measurement()
     if not method.dry_run:
-        with garbage_kept(), pace.in_place(calls):
+        with garbage_kept(), pace.in_place(calls, backend.device):
             timed = timed_on(backend, problem, calls, steps[0], method, pace=pace, copies=copies)
     turned = pace.turns()
     host = host_counters.since(before, turned)

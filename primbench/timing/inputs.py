@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from primbench.spec.method import Method
 
 MAX_SETS = 4096
-PLACES = 16  # of which the median moves by 0.7 % from one process to another, where one place moves by 3 %
+PLACES = 16  # of which the median moves by 0.7 % from one process to another, where one place moves by 2 %
 ELSEWHERE_S = 0.3  # in which a tuned set-up makes as many as it can
 
 
@@ -45,7 +45,7 @@ def set_up(
 def elsewhere(backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method) -> list[Step]:
     """More steps of the same problem, on memory of their own; none where that makes no difference.
 
-    What a GPU's cache holds is as near as it happens to lie: a product of 6 MB took 5.26 to 5.73 us on an H200, on the
+    What a GPU's cache holds is as near as it happens to lie: a product of 6 MB took 5.38 to 5.74 us on an H200, on the
     same memory always the same. Processes that follow one another are given the same memory, those that live side by
     side are not.
     """

@@ -82,7 +82,7 @@ class Pace:
     def begin(self) -> None:
         """A barrier: return in all ranks at the same moment; alone, at once."""
 
-    def in_place(self, calls: Calls) -> AbstractContextManager[None]:
+    def in_place(self, calls: Calls, device: str) -> AbstractContextManager[None]:
         """Where calls are made from inside."""
         return nullcontext()
 

@@ -26,7 +26,7 @@ GiveAway = Callable[[bool], bool]
 
 TURN_NS = 2_000_000
 THREADED_TURN_NS = 100_000_000  # where threads take as long to fall asleep
-MIN_TURNS = 6  # of a metric; of fewer, one that falls into another mood of the machine counts too much
+MIN_TURNS = 6  # of a metric; of fewer, one in which the machine was slower counts too much
 UNCOUNTED_NS = 500_000  # a GPU takes 100 us to change processes, a core some 200 us to fill its caches
 BUSY = 0.05  # of a CPU; threads that take more are awake
 LOOK_S, MAX_LOOKS = 5e-3, 100
@@ -70,13 +70,13 @@ class InTurn(Pace):
         return False
 
     @contextlib.contextmanager
-    def in_place(self, calls: Calls) -> Iterator[None]:
+    def in_place(self, calls: Calls, device: str) -> Iterator[None]:
         """This thread on the CPU that all processes call from, unless calls are shared out to other threads.
 
         Those would be woken on the same CPU, and have to wait for it.
         """
         before = os.sched_getaffinity(0)
-        if self._cpu is not None and _are_shared_out(calls):
+        if self._cpu is not None and device == "cpu" and _are_shared_out(calls):
             self._cpu = None
         if self._cpu is not None:
             os.sched_setaffinity(0, {self._cpu})

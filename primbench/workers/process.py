@@ -126,7 +126,7 @@ class WorkerProcess:
         self._child.write(protocol.encode(message) + b"\n")
 
     def _ask(self, message: Task | Go, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0) -> _Answer:
-        assert self.ready
+        _ = self.ready  # it speaks of that before any case
         try:
             self._say(message)
         except BrokenPipeError:

@@ -127,14 +127,12 @@ class Session:
 
         cpu: on which all of them call, None for any.
         """
-        running = [self._running[case.arm, "time"] for case in cases]
         started = _now()
-        players = [(each.worker, case) for each, case in zip(running, cases, strict=True)]
+        running = [(self._running[case.arm, "time"], case) for case in cases]
+        ended = take_turns([(each.worker, case) for each, case in running], self._timeout_s, cpu)
         return [
             _record(case, each.number, self._ended(case, outcome), started, active_s)
-            for case, each, (outcome, active_s) in zip(
-                cases, running, take_turns(players, self._timeout_s, cpu), strict=True
-            )
+            for (each, case), (outcome, active_s) in zip(running, ended, strict=True)
         ]
 
     def _outcome(self, case: Case) -> Generator[Worker, None, tuple[int | None, Outcome]]:

@@ -143,8 +143,8 @@ def _add_kernels(files: Mapping[str, str]) -> None:
             ""
             if inside == "host"
             else (
-                f"; {inside} shares other folders with the host, if any: put it there, or install it in the image as a "
-                "package with an entry point primbench.kernels"
+                f"; {inside} shares other folders with the host, if any, and has a /tmp of its own: put it there, or "
+                "install it in the image as a package with an entry point primbench.kernels"
             )
         )
         raise BackendUnavailable(f"{error}{way_out}") from None

@@ -36,7 +36,7 @@ ARMS += ["overlay root", "no new privileges", "CPU quota"]
 def runc(work: Path) -> Any:
     """Where primbench finds it. The filters are of one architecture."""
     if platform.machine() != "x86_64":
-        pytest.skip("the filters of Docker and Podman are of the architecture x86-64")
+        pytest.skip("needs a machine of the architecture x86-64: the filters of Docker and Podman are of that")
     program("runc", "apt-get install runc", SYSTEM)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", SYSTEM)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from primbench.compare.comparison import WITHIN_MARGIN, CaseComparison
-from primbench.compare.pairing import WHILE_LOOKING, Design, paired, unpaired
+from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
 from primbench.compare.settled import is_settled_case
 from primbench.compare.sides import Side, Values, identity, sides_of
 from primbench.compare.verdicts import verdicts
@@ -118,12 +118,12 @@ def side(name: str, cases: Mapping[bytes, Case], processes: Sequence[Mapping[byt
     return Known(name=name, records=(), workers={}, of=cases, processes=processes)
 
 
-def judged(study: Study, design: Design, *, twice: bool = False) -> list[CaseComparison]:
+def judged(study: Study, matching: Matching, *, twice: bool = False) -> list[CaseComparison]:
     """The second arm against the first. twice: the third is the first once more."""
     arms = [
         side(str(number), study.cases, processes) for number, processes in enumerate(zip(*study.pairs, strict=True))
     ]
-    return verdicts(arms[0], arms[1:2], arms[2] if twice else None, design).arms[0].cases
+    return verdicts(arms[0], arms[1:2], arms[2] if twice else None, matching).arms[0].cases
 
 
 # --- what was recorded
@@ -196,7 +196,7 @@ def relabelled(
     )
 
 
-PAIRED = Design(paired)
+PAIRED = Matching(paired)
 
 
 class Equal(NamedTuple):
@@ -243,7 +243,7 @@ def settled(study: Study, dice: np.random.Generator, studies: int, factor: float
         alone = Study({key: study.cases[key]}, study.pairs)
         whole = relabelled(alone, dice, pairs=LOOKS[-1], factor=factor, again=True)
         for look in LOOKS:
-            (case,) = judged(Study(whole.cases, whole.pairs[:look]), Design(paired, WHILE_LOOKING))
+            (case,) = judged(Study(whole.cases, whole.pairs[:look]), Matching(paired, WHILE_LOOKING))
             if is_settled_case(case):
                 break
         found[case.verdict] += 1
@@ -292,7 +292,7 @@ def moody(dice: np.random.Generator, processes: int = 8) -> CaseComparison:
         mood = math.exp(dice.normal(0, 0.02))
         times = [{key: Process({"batch_s": 1e-3 * mood * math.exp(dice.normal(0, 0.004))})} for _ in range(processes)]
         arms.append(side(name, {key: GEMM}, times))
-    return verdicts(arms[0], arms[1:], None, Design(unpaired, is_one_run=True)).arms[0].cases[0]
+    return verdicts(arms[0], arms[1:], None, Matching(unpaired, is_one_run=True)).arms[0].cases[0]
 
 
 def about_the_margin(dice: np.random.Generator, pairs: int = 16) -> CaseComparison:

@@ -179,7 +179,7 @@ def test_two_files(invoke: Invoke, written: Callable[..., Path]) -> None:
     other = written(1.2, 0.001, "b.jsonl", arms=["podman"])
     result = invoke("compare", one, other)
     assert (1, True) == (result.exit_code, f"{other} against {one}" in result.stdout)
-    assert "inconclusive: not run in turns, and one run tells of no difference\n" in result.stdout
+    assert "inconclusive: not interleaved, and one run tells of no difference\n" in result.stdout
     assert "slower" not in result.stdout
     assert " effect" not in result.stdout
     alike = written(1.0, 0.001, "c.jsonl", arms=["podman"])
@@ -291,7 +291,7 @@ def test_one_run_a_side_does_not_pass_what_it_cannot_tell(
     paths = [save(made_study(["host"], cases, of(each)), tmp_path / f"{each}.jsonl") for each in (0.9999, scale)]
     result = invoke("compare", paths[1], "--against", paths[0], "--fail-above", "5%")
     assert (code, code) == (result.exit_code, result.stderr.count("\n"))
-    assert bool(code) == (": inconclusive: not run in turns, and one run tells of no difference" in result.stderr)
+    assert bool(code) == (": inconclusive: not interleaved, and one run tells of no difference" in result.stderr)
 
 
 def test_a_baseline_that_cannot_be_is_refused(refusal: Refusal, invoke: Invoke, baseline: Path) -> None:

@@ -510,9 +510,12 @@ def test_two_places_are_run_in_turns_by_what_tells_them_apart(made_study: MadeSt
     run = a_run(made_study, 1.0)
     placed = [replace(each, case=replace(each.case, placement=Placement(threads=1))) for each in run.records]
     (note,) = compare_runs([run], [replace(run, records=placed)], ("a", "b")).notes
-    assert "`primbench study --arm host --arm host:threads=1 --primitive gemm` runs the places in turns" in note
+    assert (
+        "`primbench study --arm host --arm host:threads=1 --primitive gemm` interleaves the places, pair by pair"
+        in note
+    )
     (note,) = compare_runs([run], [run], ("a", "b")).notes
-    assert note.endswith("run each several times, in turns, and compare two folders of runs")
+    assert note.endswith("run each several times, one now and the other next, and compare two folders of runs")
 
 
 def test_several_runs_a_side_are_what_a_verdict_is_by(made_study: MadeStudy) -> None:

@@ -136,7 +136,7 @@ def test_all_call_from_one_cpu_and_are_put_back_whatever_happens() -> None:
     pace = InTurn(lambda done: done, cpu)
 
     def call() -> None:
-        with pace.in_place(Calls([lambda: None])):
+        with pace.in_place(Calls([lambda: None]), "cpu"):
             assert {cpu} == os.sched_getaffinity(0)
             raise RuntimeError
 
@@ -147,5 +147,5 @@ def test_all_call_from_one_cpu_and_are_put_back_whatever_happens() -> None:
 
 def test_without_a_cpu_each_stays_where_it_is() -> None:
     before = os.sched_getaffinity(0)
-    with InTurn(lambda done: done).in_place(Calls([lambda: None])):
+    with InTurn(lambda done: done).in_place(Calls([lambda: None]), "cpu"):
         assert before == os.sched_getaffinity(0)

@@ -55,10 +55,10 @@ class Twin:
 
 
 @dataclass(frozen=True)
-class Design:
+class Matching:
     """How sides were run. level: of tests of equivalence. twin: None where the baseline was run once.
 
-    is_one_run: the places were not run in turns, and one of them once: what differs between runs is not known.
+    is_one_run: the places were not interleaved, and one of them once: what differs between runs is not known.
     """
 
     ratio: Ratio
