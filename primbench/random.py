@@ -28,8 +28,34 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
         pool = rng.integers(-127, 128, drawn, dtype=np.int32).astype(numpy_dtype(dtype))
     else:
         # Drawn as float64 where that is wanted: a float32 would leave half of each significand zero.
-        pool = (rng.random(drawn, np.float64 if dtype == "float64" else np.float32) * 2 - 1).astype(numpy_dtype(dtype))
-    return np.resize(pool, shape)
+        wide = rng.random(drawn, np.float64 if dtype == "float64" else np.float32)
+        wide *= 2
+        wide -= 1
+        pool = wide.astype(numpy_dtype(dtype), copy=False)
+    return repeated(pool, shape)
+
+
+def repeated(pool: Array, shape: tuple[int, ...]) -> Array:
+    """An array of this shape that holds the pool over and over, as np.resize() gives it.
+
+    Threads fill it where it is large: most of the time goes into touching new memory.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+
+    total = int(np.prod(shape, dtype=np.int64))
+    if total <= POOL_SIZE:
+        return np.resize(pool, shape)
+    flat = np.empty(total, pool.dtype)
+
+    def fill(first: int) -> None:
+        part = flat[first : first + len(pool)]
+        part[:] = pool[: len(part)]
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(fill, range(0, total, len(pool))))
+    return flat.reshape(shape)
 
 
 def sample(rng: np.random.Generator, size: int, count: int) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from primbench.kernels.conv._geometry import Axis, Geometry
     from primbench.problem import Array
 
-MAX_PRODUCTS = 2**22  # about 0.06 s
+MAX_PRODUCTS = 2**22  # about 0.06 s of one CPU
 MIN_ELEMENTS = 32
 PART_PRODUCTS = 2**16  # half a MiB in float64, of which a few are alive at a time: what a core's cache holds
 
@@ -27,11 +28,14 @@ def sampled(
     total = math.prod(shape)
     flat = sample(rng, total, count)
     products = {"forward": _forward, "bwd_data": _bwd_data, "bwd_weights": _bwd_weights}[conv.direction]
-    sums, norms = [], []
-    for part in np.array_split(flat, max(1, min(len(flat), len(flat) * conv.terms // PART_PRODUCTS))):
+
+    def summed(part: Array) -> tuple[Array, Array]:
         each = products(conv, first, second, np.unravel_index(part, shape)).reshape(len(part), -1)
-        sums.append(each.sum(axis=1))
-        norms.append(np.sqrt(np.einsum("et,et->e", each, each)))
+        return each.sum(axis=1), np.sqrt(np.einsum("et,et->e", each, each))
+
+    parts = np.array_split(flat, max(1, min(len(flat), len(flat) * conv.terms // PART_PRODUCTS)))
+    with ThreadPoolExecutor() as threads:
+        sums, norms = zip(*threads.map(summed, parts), strict=True)
     return np.unravel_index(flat, shape), np.concatenate(sums), np.concatenate(norms)
 
 

@@ -10,7 +10,7 @@ from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
 from primbench.errors import InvalidField
 from primbench.kernels.rnn._operands import Operands
 from primbench.problem import Problem, Reference, option, size
-from primbench.random import POOL_SIZE, random_array, sample
+from primbench.random import POOL_SIZE, random_array, repeated, sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,11 +138,10 @@ class Rnn(Problem, name="rnn"):
 
     def _weight(self, rng: np.random.Generator, *shape: int) -> Array:
         """Scaled and rounded before it repeats, as random_array() does: that is most of the work."""
-        import numpy as np
 
         bound = (VANILLA_GAIN if self.cell == "vanilla" else 1.0) / math.sqrt(self.hidden_size)
         drawn = bound * random_array(rng, (min(math.prod(shape), POOL_SIZE),), "float32")
-        return np.resize(drawn.astype(numpy_dtype(self.dtype)), shape)
+        return repeated(drawn.astype(numpy_dtype(self.dtype)), shape)
 
     def operands(self, inputs: Sequence[Any]) -> Operands:
         """The inputs by name; None for those that this problem does not have."""

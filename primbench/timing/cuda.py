@@ -24,6 +24,9 @@ STREAM_ROUND_S = 5e-3  # shorter: a wait of 20 us between rounds lets no clock r
 LOAD_S = 10e-3  # work under which clocks and power are read
 ENQUEUE_CALLS = 64
 ENQUEUE_S = 2e-3  # a batch, so that there are several of calls that take long to launch
+LONG_S = 1e-3  # a call of which one says what several say
+WARM_UP_S = 50e-3  # in which a GPU that reaches its power limit has begun to slow down
+ENERGY_S = 1.0  # the counter moves on every 0.1 s
 
 
 def measure(
@@ -50,21 +53,26 @@ def measure(
     device = device_sampler(backend, [calls, *copies], rough_s, pace, missing)
     device_s, gpu = _device(backend, device, method, pace) if device else (None, GpuReading())
     stream_s = _stream(calls, stream, rough_s, secondary, pace, settle_s=method.max_time_s / 100)
-    wall_s, single_s = _round_trip(backend, calls, secondary, pace)
+    wall_s, single_s = _round_trip(backend, calls, rough_s, secondary, pace)
     gpu = gpu_counters.since(before, gpu)
     places = device.places if device else 1
     timed = Measurement(places=places, wall_s=wall_s, stream_s=stream_s, device_s=device_s, gpu=gpu, missing=missing)
     if device is None or device_s is None:
         waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), missing["device_s"])
         return replace(timed, missing=missing | waits)
-    enqueue_s = _enqueue(backend, calls, (device_s.median_s, rough_s), secondary, pace, nodes=device.nodes_per_call)
+    count = _queueable(max(device_s.median_s, rough_s), nodes=device.nodes_per_call)
+    if count > 1:
+        enqueue_s = _enqueue(backend, calls, count, secondary, pace)
+    else:  # the round trips' calls were enqueued one by one
+        enqueue_s = replace(single_s, loops_s=wall_s.loops_s)
     return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
 
 
 def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: Pace) -> tuple[Samples, GpuReading]:
     """device_s, with the energy it took and the clocks it ran at."""
-    warm_up(sampler.take, pace.now, window_s=method.min_time_s, max_time_s=method.max_time_s / 2)
-    (before_j, reason), start = gpu_counters.energy_j(backend.device), pace.clock()
+    window_s = method.min_time_s if pace.has_others else max(method.min_time_s, WARM_UP_S)
+    warm_up(sampler.take, pace.now, window_s=window_s, max_time_s=method.max_time_s / 2)
+    (before_j, reason), start = _energy_j(backend.device, method, pace), pace.clock()
     device_s = collect(
         sampler.take,
         main_rule(method),
@@ -73,13 +81,20 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
         taken_by=sampler.taken_by,
         uncounted=nothing if sampler.leads_in else None,
     )
-    (after_j, _), energy_time_s = gpu_counters.energy_j(backend.device), (pace.clock() - start) / 1e9
+    (after_j, _), energy_time_s = _energy_j(backend.device, method, pace), (pace.clock() - start) / 1e9
     gpu = _load(backend, sampler, device_s.median_s)
-    if pace.has_others:
-        before_j, reason = None, "the board counts the energy of all processes that took turns"
     if before_j is None or after_j is None:
         return device_s, replace(gpu, missing=gpu.missing | {"energy_j": reason or "the counter vanished"})
     return device_s, replace(gpu, energy_j=after_j - before_j, energy_time_s=energy_time_s)
+
+
+def _energy_j(device: str, method: Method, pace: Pace) -> tuple[float | None, str | None]:
+    """The board's counter, or None and why it says nothing of these calls."""
+    if pace.has_others:
+        return None, "the board counts the energy of all processes that took turns"
+    if method.min_time_s < ENERGY_S:
+        return None, f"the board's counter moves on every 0.1 s: sample for {ENERGY_S:g} s or longer (--min-time)"
+    return gpu_counters.energy_j(device)
 
 
 def _stream(
@@ -93,26 +108,19 @@ def _stream(
 
 
 def _rough_time_s(calls: Calls, stream: int, pace: Pace) -> float:
-    event_pair(calls, stream, 1)
-    (call_s,) = pace.slowest([event_pair(calls, stream, 3)])
+    (call_s,) = pace.slowest([event_pair(calls, stream, 1)])
+    if call_s < LONG_S:
+        (call_s,) = pace.slowest([event_pair(calls, stream, 3)])
     return max(call_s, 1e-7)
 
 
-def _enqueue(
-    backend: CudaBackend,
-    calls: Calls,
-    call_s: tuple[float, float],
-    secondary: StoppingRule,
-    pace: Pace,
-    *,
-    nodes: float | None,
-) -> Samples:
-    """Host time of calls that never find the queue full, each batch starting from an idle stream.
+def _queueable(call_s: float, *, nodes: float | None) -> int:
+    """How many calls make a batch that never finds the queue full. nodes: of a call; None is unknown."""
+    return max(1, int(min(ENQUEUE_CALLS, MAX_QUEUED / max(1.0, nodes or 8.0), ENQUEUE_S / call_s)))
 
-    call_s: of one call on the GPU alone, and of one with its launches.
-    """
-    queueable = MAX_QUEUED / max(1.0, nodes or 8.0)
-    count = max(1, int(min(ENQUEUE_CALLS, queueable, ENQUEUE_S / max(call_s))))
+
+def _enqueue(backend: CudaBackend, calls: Calls, count: int, secondary: StoppingRule, pace: Pace) -> Samples:
+    """Host time of ``count`` calls, each batch starting from an idle stream."""
     timed = pace.host_timed(calls, count)
 
     def take() -> list[float]:
@@ -123,7 +131,9 @@ def _enqueue(
     return collect(take, secondary, pace, calls_per_sample=count, taken_by="host clock", loop=pace.loop)
 
 
-def _round_trip(backend: CudaBackend, calls: Calls, secondary: StoppingRule, pace: Pace) -> tuple[Samples, Samples]:
+def _round_trip(
+    backend: CudaBackend, calls: Calls, call_s: float, secondary: StoppingRule, pace: Pace
+) -> tuple[Samples, Samples]:
     """One call and a wait, from an idle stream, and within it the time until the call returned."""
     singles: list[float] = []
     clock = pace.clock
@@ -144,7 +154,7 @@ def _round_trip(backend: CudaBackend, calls: Calls, secondary: StoppingRule, pac
         take()
         singles.pop()
 
-    for _ in range(3):
+    for _ in range(3 if call_s < LONG_S else 1):
         uncounted()
     wall_s = collect(
         take, secondary, pace, calls_per_sample=1, taken_by="host clock", loop=pace.loop, uncounted=uncounted

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from primbench.cuda import driver
 from primbench.errors import UnsupportedCase
+from primbench.timing.sampling import MIN_SAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
 ROUND_S = 20e-3  # work queued at once between two looks at the clock
+LONG_ROUND_S = 0.1  # of calls that take long: at the beginning of each round goes one that is not timed
 MAX_GRAPH_CALLS = 4096
 MAX_COPIED_CALLS = 8192  # in graphs on other memory: to make these takes 10 us a call
 MIN_QUEUED = 4  # a first call begins some us after the event: another engine may have to be told
 MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
+MAX_ROUND_SAMPLES = 100
 HELD_TRIES = 3
 
 
@@ -78,9 +81,11 @@ def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> t
     """A graph of enough calls for one sample; captured again when launches had hidden how short a call is."""
     count = _graph_calls(stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
-    take = chained(graph.launch, backend.stream_handle, count, ROUND_S, pace)
-    take()
-    needed = _graph_calls(min(take()), calls.sets)
+    take = chained(graph.launch, backend.stream_handle, count, 0.0, pace)
+    (least_s,) = take()
+    if least_s * count < ROUND_S:  # else what a first launch costs is lost in it
+        (least_s,) = take()
+    needed = _graph_calls(least_s, calls.sets)
     if needed > 1.5 * count:
         return _captured(backend, calls, needed, pace), needed
     return graph, count
@@ -141,8 +146,8 @@ def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: i
 def chained(enqueue: Callable[[], None], stream: int, count: int, round_s: float, pace: Pace) -> Take:
     """Samples of ``enqueue``, which makes ``count`` calls, one behind the other with an event between each two.
 
-    One more is queued ahead of the first event, so that no sample waits for the host to begin, and rounds last long
-    enough that clocks do not recover in between.
+    One more is queued ahead of the first event, so that no sample waits for the host to begin, and rounds last
+    ``round_s``, long enough that clocks do not recover in between. round_s: 0 is one sample.
     """
     events = [driver.Event(), driver.Event()]
 
@@ -154,11 +159,19 @@ def chained(enqueue: Callable[[], None], stream: int, count: int, round_s: float
                 enqueue()
         driver.synchronize(stream)
         samples = pace.slowest([before.seconds_until(after) / count for before, after in itertools.pairwise(events)])
-        while len(events) <= min(100, round_s / (samples[-1] * count)):
+        while len(events) <= _round_samples(samples[-1] * count, round_s, pace):
             events.append(driver.Event())
         return samples
 
     return take
+
+
+def _round_samples(sample_s: float, round_s: float, pace: Pace) -> float:
+    """How many fill a round; alone, as many as a median takes, in a round that is not too long for that."""
+    fitting = round_s / sample_s
+    if round_s and not pace.has_others:
+        fitting = max(fitting, min(MIN_SAMPLES, LONG_ROUND_S / sample_s))
+    return min(MAX_ROUND_SAMPLES, fitting)
 
 
 def _rotated(enqueue: Sequence[Callable[[], None]], stream: int, count: int, pace: Pace) -> Take:

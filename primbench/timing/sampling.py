@@ -27,7 +27,7 @@ Take = Callable[[], list[float]]
 
 CLOCK: Clock = time.perf_counter_ns
 MIN_SAMPLES = 6  # the fewest for which a 95 % interval of the median exists
-HALVES = 5  # fewest samples in each of the two halves that warm-up compares
+HALVES = 3  # fewest samples in each of the two halves that warm-up compares
 HALVES_AGREE = 0.01
 SECONDARY_MIN_SHARE, SECONDARY_MAX_SHARE = 0.03, 0.01  # of min_time_s and max_time_s: 3 to 20 ms
 TAIL_SAMPLES = 10_000  # ten of them lie beyond p99.9
@@ -155,7 +155,7 @@ class Calls:
 def warm_up(take: Take, clock: Clock, *, window_s: float, max_time_s: float) -> None:
     """Take samples, and forget them, until two halves of the recent ones agree within 1 %, as pyperf does.
 
-    The halves together last at least ``window_s`` and hold at least 10 samples. A GPU that reaches its power limit
+    The halves together last at least ``window_s`` and hold at least 6 samples. A GPU that reaches its power limit
     takes 0.1 s to slow down: halves of a few milliseconds each would agree long before.
     """
     start = clock()

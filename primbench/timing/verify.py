@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from primbench.dtypes import poison_host
 from primbench.errors import VerificationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.backends import Backend
     from primbench.problem import Array, Problem, Reference, Step
 
@@ -90,11 +93,17 @@ def count_unwritten(host: Array) -> int:
     flat = host.reshape(-1)
     limit = _INFINITY_BITS.get(host.dtype.name)
     if limit is None:
-        return sum(int(np.count_nonzero(np.isnan(block))) for block in _blocks(flat))
-    bits = flat.view(f"u{host.dtype.itemsize}")
+        return _sum_of_blocks(flat, np.isnan)
     magnitude = (1 << (8 * host.dtype.itemsize - 1)) - 1
-    return sum(int(np.count_nonzero((block & magnitude) > limit)) for block in _blocks(bits))
+    return _sum_of_blocks(flat.view(f"u{host.dtype.itemsize}"), lambda bits: (bits & magnitude) > limit)
 
 
-def _blocks(flat: Array) -> list[Array]:
-    return [flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK)]
+def _sum_of_blocks(flat: Array, is_counted: Callable[[Array], Array]) -> int:
+    """How many elements are counted, by threads that each take blocks which a cache holds."""
+    import numpy as np
+
+    def count(start: int) -> int:
+        return int(np.count_nonzero(is_counted(flat[start : start + _BLOCK])))
+
+    with ThreadPoolExecutor() as threads:
+        return sum(threads.map(count, range(0, flat.size, _BLOCK)))
