@@ -95,6 +95,6 @@ def _picked(array: Array, i: Array, j: Array, rows: Array, columns: Array) -> Ar
     rows, columns = rows[:, None, :, None], columns[:, None, None, :]
     inside = (rows >= 0) & (columns >= 0)
     places = np.where(inside, rows * steps[2] + columns * steps[3], 0)
-    values = memory[(i * steps[0] + j * steps[1])[..., None, None] + places].astype(np.float64)
+    values = memory.take((i * steps[0] + j * steps[1])[..., None, None] + places).astype(np.float64)
     picked: Array = values * inside
     return picked

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this
 STREAM_ROUND_S = 5e-3  # shorter: a wait of 20 us between rounds lets no clock recover
-LOAD_S = 10e-3  # work under which clocks and power are read
+LOAD_S = 5e-3  # work under which clocks and power are read
 ENQUEUE_CALLS = 64
 ENQUEUE_S = 2e-3  # a batch, so that there are several of calls that take long to launch
 LONG_S = 1e-3  # a call of which one says what several say

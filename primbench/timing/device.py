@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from primbench.timing.sampling import Calls, Pace, Take
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
-ROUND_S = 20e-3  # work queued at once between two looks at the clock
+ROUND_S = 10e-3  # work queued at once between two looks at the clock
 LONG_ROUND_S = 0.1  # of calls that take long: at the beginning of each round goes one that is not timed
 MAX_GRAPH_CALLS = 4096
 MAX_COPIED_CALLS = 8192  # in graphs on other memory: to make these takes 10 us a call
