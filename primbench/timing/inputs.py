@@ -49,7 +49,9 @@ def elsewhere(backend: Backend, problem: Problem, inputs: Sequence[Array], metho
     same memory always the same. Processes that follow one another are given the same memory, those that live side by
     side are not.
     """
-    if backend.device == "cpu" or method.cache != "hot" or problem.memory_bytes() > last_level_cache_bytes(backend):
+    if backend.device == "cpu" or method.cache != "hot" or problem.bytes_moved() is None:
+        return []
+    if problem.memory_bytes() > last_level_cache_bytes(backend):
         return []
     try:
         check_memory(backend, problem, PLACES)

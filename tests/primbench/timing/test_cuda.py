@@ -9,7 +9,8 @@ import pytest
 
 from primbench.cuda import driver
 from primbench.problem import described
-from primbench.timing import device
+from primbench.spec.method import Method
+from primbench.timing import cuda, device
 from primbench.timing.sampling import CLOCK, Calls, Pace
 
 
@@ -70,3 +71,43 @@ def test_a_call_that_waits_is_tried_once(held: list[int], monkeypatch: pytest.Mo
     assert found is None
     assert [1] == held
     assert "waits for the GPU itself" in missing["device_s"]
+
+
+class WithOthers(Pace):
+    def __init__(self) -> None:
+        super().__init__(CLOCK)
+        self.has_others = True
+
+
+@pytest.mark.parametrize(
+    ("sample_s", "round_s", "alone", "in_turn"),
+    [
+        (1e-3, 10e-3, 10, 10),
+        (1e-6, 10e-3, device.MAX_ROUND_SAMPLES, device.MAX_ROUND_SAMPLES),
+        (8e-3, 10e-3, 6, 1.25),  # alone, a call that is not timed ahead of six, not ahead of each
+        (50e-3, 10e-3, 2, 0.2),
+        (8e-3, 0.0, 0, 0),
+    ],
+)
+def test_a_round_of_long_calls_has_as_many_as_a_median_takes(
+    sample_s: float, round_s: float, alone: float, in_turn: float
+) -> None:
+    found = [device._round_samples(sample_s, round_s, pace) for pace in (Pace(CLOCK), WithOthers())]
+    assert [pytest.approx(alone), pytest.approx(in_turn)] == found
+
+
+@pytest.mark.parametrize(
+    ("call_s", "nodes", "expected"), [(1e-6, 1.0, 64), (1e-6, None, 50), (1e-6, 1000.0, 1), (1e-3, 1.0, 2), (1, 1.0, 1)]
+)
+def test_a_batch_of_enqueued_calls_finds_the_queue_with_room(call_s: float, nodes: float | None, expected: int) -> None:
+    assert expected == cuda._queueable(call_s, nodes=nodes)
+
+
+def test_energy_is_not_told_of_less_than_what_the_counter_can_tell() -> None:
+    energy_j, reason = cuda._energy_j("cuda:0", Method(min_time_s=0.1), Pace(CLOCK))
+    assert energy_j is None
+    assert "every 0.1 s" in str(reason)
+    assert "--min-time" in str(reason)
+    energy_j, reason = cuda._energy_j("cuda:0", Method(min_time_s=1.0), WithOthers())
+    assert energy_j is None
+    assert "took turns" in str(reason)
