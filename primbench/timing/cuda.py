@@ -11,7 +11,7 @@ from primbench.cuda import driver
 from primbench.measurement import GpuReading, Measurement, Samples
 from primbench.timing import gpu_counters
 from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair, nothing
-from primbench.timing.sampling import Calls, Pace, StoppingRule, collect, main_rule, warm_up
+from primbench.timing.sampling import MIN_TURNS, Calls, Pace, StoppingRule, collect, main_rule, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ ENQUEUE_CALLS = 64
 ENQUEUE_S = 2e-3  # a batch, so that there are several of calls that take long to launch
 LONG_S = 1e-3  # a call of which one says what several say
 WARM_UP_S = 50e-3  # in which a GPU that reaches its power limit has begun to slow down
+DEVICE_TURNS = 3  # fewer than other metrics have: what slows a CPU is not in it
 ENERGY_S = 1.0  # the counter moves on every 0.1 s
 
 
@@ -80,6 +81,7 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
         calls_per_sample=sampler.calls_per_sample,
         taken_by=sampler.taken_by,
         uncounted=nothing if sampler.leads_in else None,
+        least_turns=DEVICE_TURNS if sampler.leads_in else MIN_TURNS,
     )
     (after_j, _), energy_time_s = _energy_j(backend.device, method, pace), (pace.clock() - start) / 1e9
     gpu = _load(backend, sampler, device_s.median_s)

@@ -30,6 +30,7 @@ MIN_SAMPLES = 6  # the fewest for which a 95 % interval of the median exists
 HALVES = 3  # fewest samples in each of the two halves that warm-up compares
 HALVES_AGREE = 0.01
 SECONDARY_MIN_SHARE, SECONDARY_MAX_SHARE = 0.03, 0.01  # of min_time_s and max_time_s: 3 to 20 ms
+MIN_TURNS = 6  # of a metric, where processes take turns; of fewer, one in which the machine was slower counts too much
 TAIL_SAMPLES = 10_000  # ten of them lie beyond p99.9
 TAIL_TIMES = 2.5  # times min_time_s, in which there is time for TAIL_SAMPLES of 25 us
 
@@ -86,8 +87,11 @@ class Pace:
         """Where calls are made from inside."""
         return nullcontext()
 
-    def meet(self, uncounted: Callable[[], object]) -> None:
-        """Before a metric: wait until all processes that take turns are there; alone, go on at once."""
+    def meet(self, uncounted: Callable[[], object], least_turns: int) -> None:
+        """Before a metric: wait until all processes that take turns are there; alone, go on at once.
+
+        least_turns: that the metric has of each process.
+        """
 
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
         """Whether sampling ends here. stopped: what would end it, were this process alone.
@@ -195,15 +199,16 @@ def collect(
     taken_by: str,
     loop: Loop | None = None,
     uncounted: Callable[[], object] | None = None,
+    least_turns: int = MIN_TURNS,
 ) -> Samples:
     """Sample until the rule says stop; every sample is kept.
 
     loop: tells beside each sample how fast the CPU is; for times in which the host has a part. uncounted: what is
-    called at the beginning of a turn, where not ``take``.
+    called at the beginning of a turn, where not ``take``. least_turns: where processes take turns.
     """
     samples: list[float] = []
     loops: list[tuple[int, float]] = []
-    pace.meet(uncounted or take)
+    pace.meet(uncounted or take, least_turns)
     start, look_at = pace.now(), MIN_SAMPLES
     stopped: Stopped | None = None
     is_over = False

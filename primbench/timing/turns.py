@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from primbench.measurement import Turns
 from primbench.timing import host_counters
-from primbench.timing.sampling import CLOCK, Clock, Pace
+from primbench.timing.sampling import CLOCK, MIN_TURNS, Clock, Pace
 
 if TYPE_CHECKING:
     from primbench.timing.sampling import Calls, Stopped
@@ -26,7 +26,6 @@ GiveAway = Callable[[bool], bool]
 
 TURN_NS = 2_000_000
 THREADED_TURN_NS = 100_000_000  # where threads take as long to fall asleep
-MIN_TURNS = 6  # of a metric; of fewer, one in which the machine was slower counts too much
 UNCOUNTED_NS = 500_000  # a GPU takes 100 us to change processes, a core some 200 us to fill its caches
 BUSY = 0.05  # of a CPU; threads that take more are awake
 LOOK_S, MAX_LOOKS = 5e-3, 100
@@ -46,16 +45,17 @@ class InTurn(Pace):
         self._began_ns = self._last_ns = clock()
         self._others_ns = _cpu_of_others_ns()
         self._turns = self._of_metric = 1
+        self._least_turns = MIN_TURNS
         self._waited_ns = self._uncounted_ns = 0
         self._queued_s = 0.0
 
     def own(self) -> int:
         return self.clock() - self._waited_ns - self._uncounted_ns
 
-    def meet(self, uncounted: Callable[[], object]) -> None:
+    def meet(self, uncounted: Callable[[], object], least_turns: int) -> None:
         while not self._wait(done=True):
             pass
-        self._turn_ns, self._of_metric = TURN_NS, 1
+        self._turn_ns, self._of_metric, self._least_turns = TURN_NS, 1, least_turns
         self._call_uncounted(uncounted)
 
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
@@ -63,7 +63,7 @@ class InTurn(Pace):
         sample_ns, self._last_ns = now - self._last_ns, now
         if now - self._began_ns < self._turn_ns:
             return False
-        if self._wait(done=stopped is not None and self._of_metric >= MIN_TURNS):
+        if self._wait(done=stopped is not None and self._of_metric >= self._least_turns):
             return True
         if sample_ns < LONG_NS:
             self._call_uncounted(uncounted)

@@ -10,8 +10,8 @@ import pytest
 
 from primbench.measurement import Samples
 from primbench.timing import host_counters
-from primbench.timing.sampling import MIN_SAMPLES, Calls, StoppingRule, collect, warm_up
-from primbench.timing.turns import LONG_NS, MIN_TURNS, TURN_NS, UNCOUNTED_NS, InTurn
+from primbench.timing.sampling import MIN_SAMPLES, MIN_TURNS, Calls, StoppingRule, collect, warm_up
+from primbench.timing.turns import LONG_NS, TURN_NS, UNCOUNTED_NS, InTurn
 
 OTHERS_NS = 7_000_000  # what a turn of the others takes
 
@@ -84,7 +84,7 @@ def test_the_clock_of_a_process_stands_still_while_others_have_their_turn() -> N
     others = Others(done_after=4)
     pace = InTurn(others.give_away, clock=others.clock)
     before = pace.own()
-    pace.meet(taker(others, 100_000, []))
+    pace.meet(taker(others, 100_000, []), MIN_TURNS)
     assert before == pace.own() == pace.now()
     assert 5 * [True] == others.said, "it has nothing to do until all are there"
 
@@ -103,6 +103,17 @@ def test_calls_that_are_long_need_none_ahead_of_them_and_have_six_turns_as_well(
     found, pace = sampled(others, LONG_NS, QUICK, uncounted_ns=LONG_NS)
     assert MIN_SAMPLES == MIN_TURNS == len(found.samples_s)
     assert LONG_NS / 1e9 == pace.turns().uncounted_s, "those of the first turn, before it is known"
+
+
+def test_what_the_cpu_has_no_part_in_may_have_fewer_turns() -> None:
+    others = Others()
+    pace = InTurn(others.give_away, 3, others.clock)
+    take = taker(others, 500_000, [])
+    found = collect(
+        take, QUICK, pace, calls_per_sample=1, taken_by="graph", uncounted=taker(others, 100_000, []), least_turns=3
+    )
+    assert 3 * TURN_NS // 500_000 == len(found.samples_s)
+    assert [True, False, False, True] == others.said
 
 
 def test_a_call_that_does_not_count_is_in_no_sample() -> None:
