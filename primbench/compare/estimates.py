@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from primbench import stats
+from primbench.compare import moments
 from primbench.compare.busy import are_too_busy, waited
 from primbench.compare.comparison import CaseComparison, Estimate, LeftOut, Mean, Slowed
 from primbench.compare.criteria import margin_of, metrics_of
+from primbench.compare.matching import paired
 from primbench.compare.sides import identity
 from primbench.compare.slowing import slowed
 from primbench.results.metrics import METRICS
@@ -23,27 +27,37 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side, Values
     from primbench.stats import LogRatio
 
+MEDIAN = 0.5
 FEWEST_PAIRS = 3  # in which the CPU ran at full speed
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """One case on both sides. slowed: of their CPUs."""
+    """One case on both sides."""
 
     baseline: Side
     arm: Side
     key: bytes
     matching: Matching
-    slowed: Slowed | None
+
+    @cached_property
+    def in_turn(self) -> bool:
+        """Whether a load, or a slow CPU, has fallen on both alike."""
+        took_turns = self.baseline.took_turns(self.key) and self.arm.took_turns(self.key)
+        return took_turns and self.matching.ratio is paired
+
+    @cached_property
+    def slowed(self) -> Slowed | None:
+        """How often their CPUs were slow; None where that is of no matter."""
+        return None if self.in_turn else slowed(self.baseline, self.arm, self.key, self.matching.ratio)
 
 
 def compare_case(baseline: Side, arm: Side, key: bytes, matching: Matching) -> CaseComparison:
     """Estimates without q, outcome and verdict: these depend on all other cases."""
     case = baseline.cases[key][0].case
     here, there = waited(baseline, key), waited(arm, key)
-    in_turn = baseline.took_turns(key) and arm.took_turns(key)  # a load, or a slow CPU, has fallen on both alike
-    host_is_busy = not in_turn and are_too_busy(here, there)
-    sides = _Sides(baseline, arm, key, matching, None if in_turn else slowed(baseline, arm, key, matching.ratio))
+    sides = _Sides(baseline, arm, key, matching)
+    host_is_busy = not sides.in_turn and are_too_busy(here, there)
     estimates = _estimates(sides, case.primitive, host_is_busy=host_is_busy)
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
     if not estimates:
@@ -122,7 +136,7 @@ def _chosen(sides: _Sides, metric: str) -> _Chosen | None:
     where one of the places is slowed down more than the other, which may be its own doing.
     """
     everything = _of_both(sides, metric, lambda side: side.numbers)
-    found = sides.matching.ratio(*everything)
+    found = sides.matching.ratio(*_in_step(sides, metric, *everything))
     if found is None:
         return None
     quiet = _of_both(sides, metric, lambda side: side.undisturbed)
@@ -140,6 +154,21 @@ def _of_both(
     """The numbers of the arm and of the baseline."""
     of_baseline = sides.matching.of_baseline(sides.baseline, sides.key, metric, of)
     return of(sides.arm).get(sides.key, {}).get(metric, {}), of_baseline
+
+
+def _in_step(
+    sides: _Sides, metric: str, arm: Mapping[int, float], baseline: Mapping[int, float]
+) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """The numbers; where both sides took turns, medians of the arm as they stand to the baseline's by ``moments``."""
+    if not sides.in_turn or METRICS[metric].quantile != MEDIAN:
+        return arm, baseline
+    own = sides.arm.samples_s(sides.key, metric)
+    runs = [each.samples_s(sides.key, metric) for each in sides.matching.baselines(sides.baseline, sides.key, metric)]
+    ratios = {
+        process: [found for run in runs if process in run and (found := moments.ratio(own[process], run[process]))]
+        for process in arm.keys() & baseline.keys()
+    }
+    return {process: baseline[process] * geometric_mean(each) for process, each in ratios.items() if each}, baseline
 
 
 def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted | None:
@@ -170,7 +199,7 @@ def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], matching
     timed = _timed(cases)
     if not timed:
         return None
-    sides = [_Sides(baseline, arm, key, matching, None) for key, _ in timed]
+    sides = [_Sides(baseline, arm, key, matching) for key, _ in timed]
     metrics = [(found.metric, found.at_full_speed) for _, found in timed]
     of_all = _of_means(sides, [(metric, False) for metric, _ in metrics])
     as_judged = _if_enough(_of_means(sides, metrics), of_all)
@@ -196,7 +225,9 @@ def _timed(cases: Sequence[CaseComparison]) -> list[tuple[bytes, Estimate]]:
 def _of_means(sides: Sequence[_Sides], metrics: Sequence[tuple[str, bool]]) -> Counted | None:
     """metrics: of each case the one that judges it, and whether by samples at full speed."""
     both = [
-        _of_both(each, metric, (lambda side: side.undisturbed) if at_full_speed else (lambda side: side.numbers))
+        _of_both(each, metric, lambda side: side.undisturbed)
+        if at_full_speed
+        else _in_step(each, metric, *_of_both(each, metric, lambda side: side.numbers))
         for each, (metric, at_full_speed) in zip(sides, metrics, strict=True)
     ]
     return sides[0].matching.ratio(*map(_geometric_means, zip(*both, strict=True)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from primbench import stats
@@ -66,16 +66,16 @@ class Matching:
     is_one_run: bool = False
     twin: Twin | None = None
 
+    def baselines(self, side: Side, key: bytes, metric: str) -> list[Side]:
+        """The runs of the baseline that count as such: its twin, too, where they agree."""
+        return [side] if self.twin is None or (key, metric) not in self.twin.agreed else [side, self.twin.side]
+
     def of_baseline(
         self, side: Side, key: bytes, metric: str, of: Callable[[Side], Mapping[bytes, Values]]
     ) -> Mapping[int, float]:
         """Process -> value, the geometric mean of both runs where they agree. of: which values of a side."""
-        own = of(side).get(key, {}).get(metric, {})
-        if self.twin is None or (key, metric) not in self.twin.agreed:
+        own, *again = (of(each).get(key, {}).get(metric, {}) for each in self.baselines(side, key, metric))
+        if not again:
             return own
-        other = of(self.twin.side).get(key, {}).get(metric, {})
-        both = {**other, **own}
-        return {
-            process: math.sqrt(own.get(process, one)) * math.sqrt(other.get(process, one))
-            for process, one in both.items()
-        }
+        both = own | again[0]
+        return {process: geometric_mean([run[process] for run in (own, *again) if process in run]) for process in both}

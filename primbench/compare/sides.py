@@ -75,13 +75,20 @@ class Side:
         """Identity -> how fast the CPU was, where that is known. By the arm's own loops: slower CPUs are slower."""
         return {key: found for key, loops_s in self.loops_s.items() if (found := speed(loops_s)) is not None}
 
+    def samples_s(self, key: bytes, metric: str) -> dict[int, list[float]]:
+        """Process -> what it sampled, in that order, of those that have the metric."""
+        processes = _by_process([record for record in self.cases.get(key, []) if record.status == "ok"])
+        found = {process: _samples(METRICS[metric], records) for process, records in processes.items()}
+        return {
+            process: [time_s for each in taken for time_s in each.samples_s]
+            for process, taken in found.items()
+            if taken
+        }
+
     def slowed(self, key: bytes) -> dict[int, float]:
         """Process -> the share of its timed loops that the CPU ran slowly."""
         full_s = self.speeds[key].full_s
-        by_process: dict[int, list[Record]] = {}
-        for record in self.cases[key]:
-            by_process.setdefault(record.case.process, []).append(record)
-        loops_s = {process: _loops_s(records) for process, records in by_process.items()}
+        loops_s = {process: _loops_s(records) for process, records in _by_process(self.cases[key]).items()}
         return {process: slowed_fraction(found, full_s) for process, found in loops_s.items() if found}
 
     @property
@@ -175,15 +182,18 @@ def identity(case: Case) -> bytes:
 
 def _values(records: Sequence[Record], value_of: Callable[[Metric, Sequence[Record]], float | None]) -> Values:
     """Metric -> process -> its one value, in the metric's unit. A time of 0 tells nothing and is left out."""
-    by_process: dict[int, list[Record]] = {}
-    for record in records:
-        if record.status == "ok":
-            by_process.setdefault(record.case.process, []).append(record)
     found: Values = {}
-    for process, its_records in by_process.items():
+    for process, its_records in _by_process([record for record in records if record.status == "ok"]).items():
         for metric in METRICS.values():
             if metric.is_compared and (value := value_of(metric, its_records)):
                 found.setdefault(metric.name, {})[process] = value
+    return found
+
+
+def _by_process(records: Sequence[Record]) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.case.process, []).append(record)
     return found
 
 

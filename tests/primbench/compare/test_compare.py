@@ -119,6 +119,24 @@ def test_processes_that_took_turns_are_compared_by_all_samples_and_on_a_busy_mac
     assert not any("the CPU was slow" in note for note in comparison.notes)
 
 
+@pytest.mark.parametrize(("scale", "verdict"), [(1.0, "equivalent"), (1.03, "slower")])
+def test_a_load_that_comes_and_goes_falls_on_processes_that_took_turns_at_the_same_moments(
+    made_study: MadeStudy, scale: float, verdict: str
+) -> None:
+    """Half of the time all calls take twice as long: which kind the median of a process is of is chance."""
+    turns, dice = Turns(count=60, cpu=1, waited_s=0.1, queued_s=None, uncounted_s=0.01), np.random.default_rng(7)
+    loaded = {pair: dice.permutation([1, 2] * 15) for pair in range(8)}  # thirty moments
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        factor, count = (scale, 58) if name == "podman" else (1.0, 60)
+        times_s = factor * 1e-3 * np.exp(dice.normal(0, 0.02, count)) * loaded[pair][30 * np.arange(count) // count]
+        return Measurement(batch_s=replace(samples(1.0), samples_s=times_s.tolist()), turns=turns)
+
+    found = only(compare(made_study(["host", "host (again)", "podman"], [case()], measured)))
+    assert (verdict, 8) == (found.outcome, found.pairs)
+    assert scale == pytest.approx(found.ratio, rel=0.006)
+
+
 def test_a_cpu_that_is_slow_in_most_processes_leaves_all_samples(made_study: MadeStudy) -> None:
     busy = shared_core(1.0, lambda name, pair: 0 if pair == 0 else 40)
     found = only(compare(made_study(["host", "podman"], [case()], busy)))
