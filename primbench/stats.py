@@ -192,6 +192,11 @@ def pairs_needed(deviation: float, margin: float, log_ratio: float = 0.0, level:
     return math.ceil(z**2 * (deviation / room) ** 2) + 2 if room else None
 
 
+def pairs_for_width(deviation: float, width: float) -> int:
+    """Pairs whose 95 % interval is about so wide, in logarithms: (2 z(0.975) s / width)^2, and 2 more as above."""
+    return math.ceil((2 * _Z95 * deviation / width) ** 2) + 2
+
+
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
     """For each p the least false-discovery rate at which it is called a discovery among them, in the order given.
 

@@ -9,8 +9,8 @@ import click
 
 from primbench.baselines.named import place_of, runs_of
 from primbench.cli.echo import say
-from primbench.cli.option_types import FILE, PERCENT
-from primbench.cli.options import GroupedCommand, export_options, grouped
+from primbench.cli.option_types import FILE
+from primbench.cli.options import GroupedCommand, export_options, fail_above, grouped
 from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.compare.gate import SLOWER, FailOn, Gate
 from primbench.compare.pairs import compare, compare_runs
@@ -100,9 +100,7 @@ def gate_options() -> list[click.Option]:
         grouped("Output", "--fail-on", type=click.Choice(get_args(FailOn)), default="slower", show_default=True,
                 help="Exit with 1 where a case is slower, different in any way, or not told, and, but for never, where "
                      "it fails on one side more often, or nothing could be told."),
-        grouped("Output", "--fail-above", type=PERCENT, metavar="PERCENT",
-                help="Instead where a metric is longer for certain by more than this: the whole 95 % interval of its "
-                     "ratio lies above."),
+        fail_above("Output"),
     ]  # fmt: skip
 
 

@@ -220,7 +220,16 @@ def versus_options() -> list[click.Option]:
                help="Measure here and in another place, such as podman:cpus=2, interleaved, and compare; repeatable."),
         option("--pairs", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
                help=f"Fresh processes in each of the two places. Default: {VERSUS_PAIRS}."),
+        fail_above("Compare"),
     ]  # fmt: skip
+
+
+def fail_above(group: str) -> click.Option:
+    return grouped(
+        group, "--fail-above", type=PERCENT, metavar="PERCENT",
+        help="Exit with 1, instead of where a case is slower, where a metric is longer for certain by more than this: "
+             "the whole 95 % interval of its ratio lies above.",
+    )  # fmt: skip
 
 
 def method_of(values: Mapping[str, Any], *, seed: int | None = None, max_time_s: float | None = None) -> Method:

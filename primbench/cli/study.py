@@ -62,6 +62,8 @@ DEFAULT_SIZES = "small"
 
 ALONE = ("processes", "dry_run", "roof", "against", "save_as", "time_unit")
 """Options of measuring in one place, which mean nothing where several are compared."""
+OF_PLACES = ("pairs", "fail_above")
+"""The other way round."""
 PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus", "threads")
 """Options that arms have instead."""
 BEGUN_WITH = {
@@ -89,8 +91,9 @@ def _run(suite: str | None, **values: Any) -> None:
 def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
     """Measure here alone or, with ``--versus``, also in those arms. Exits as measure_and_report() or `study` do."""
     if not values["versus"]:
-        if values["pairs"]:
-            raise InvalidRequest("--pairs: of processes here and in another arm: name that with --versus")
+        for name in OF_PLACES:
+            if values[name] is not None:
+                raise InvalidRequest(f"--{name.replace('_', '-')}: of two places: name the other one with --versus")
         measure_and_report(entries, values)
         return
     for name in ALONE:
@@ -222,7 +225,7 @@ def study_options() -> list[click.Option]:
                 help="Begin no pair that would end later than this."),
         grouped("Compare", "--pairing", type=click.Choice(get_args(Pairing)), default=IN_TURN, show_default=True,
                 help="in-turn: the processes of a pair take turns sample by sample, so that what the machine does "
-                     "falls on all alike; where they cannot (several ranks or threads, a CPU quota, no CPU or not "
+                     "falls on all alike; where they cannot (several ranks, a CPU quota, no CPU or not "
                      "memory enough for all) they follow one another, and the record says why."),
         grouped("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
                 shell_complete=complete(primitives), help="This primitive only; repeatable."),

@@ -179,16 +179,22 @@ def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted
 
 
 def _pairs_needed(found: _Chosen, margin: float, level: float) -> int | None:
-    """About how many pairs would show equivalence; None where no number would.
+    """About how many pairs would tell; None where no number would.
 
-    Computed for a ratio of 1; where as many pairs were run already, for the ratio that was measured.
+    Of equivalence, computed for a ratio of 1, and where as many pairs were run already for the one that was measured.
+    Where the interval excludes 1: on which side of the margin that is, or that it is about the margin.
     """
-    if found.ratio.error is None:
+    interval = found.ratio.interval()
+    if found.ratio.error is None or interval is None:
         return None
     deviation = found.ratio.error * math.sqrt(found.pairs)
     needed = stats.pairs_needed(deviation, margin, level=level)
-    if needed is not None and needed <= found.pairs:
+    differs = not interval[0] <= 1 <= interval[1]
+    if differs or (needed is not None and needed <= found.pairs):
         needed = stats.pairs_needed(deviation, margin, found.ratio.log, level)
+    if differs:
+        narrow = stats.pairs_for_width(deviation, math.log1p(margin))
+        needed = min(needed or narrow, narrow)
     if needed is None or needed <= found.pairs:
         return None
     return math.ceil(needed * found.of_pairs / found.pairs)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict, replace
+
 from primbench.compare.gate import SLOWER, Gate
 from primbench.compare.sides import identity
 from primbench.report import plain, table
 from primbench.report.checks import checks
 from primbench.report.comparison import flat
 from primbench.report.document import Document
+from primbench.report.headline import headline
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_estimate, shown_ratio, telling
 from primbench.units import format_time
@@ -25,9 +28,8 @@ OTHERS = ("stack effect", "machine effect")
 
 
 def text(found: Waterfall) -> str:
-    """The waterfall as text for a terminal."""
-    notes = (f"{plain.printable(note)}\n" for note in _notes(found))
-    return "\n".join([*(table.text(each) for each in tables(found)), *notes])
+    """The waterfall as text for a terminal, the answer first."""
+    return "\n".join(part if isinstance(part, str) else table.text(part) for part in _parts(found))
 
 
 def document(found: Waterfall, gate: Gate = SLOWER) -> Document:
@@ -37,10 +39,24 @@ def document(found: Waterfall, gate: Gate = SLOWER) -> Document:
     """
     return Document(
         rows=lambda: _flat(found),
-        parts=lambda: [*tables(found), *(f"{plain.printable(note)}\n" for note in _notes(found))],
+        parts=lambda: _parts(found),
         checks=lambda: checks(found.comparison, gate),
-        value=found,
+        value={"headline": _answer(found)} | asdict(found),
     )
+
+
+def _parts(found: Waterfall) -> list[Table | str]:
+    notes = (f"{plain.printable(note)}\n" for note in _notes(found))
+    return [f"{plain.printable(_answer(found))}\n", *tables(found), *notes]
+
+
+def _answer(found: Waterfall) -> str:
+    """In which ingredient something is slower than in the one before it; of a single pair, what was seen at most."""
+    whole = found.comparison
+    if not any(each.interval for each in whole.estimates):
+        return headline(whole)
+    arms = [step.arm if (step := _step(found, arm)) else arm for arm in whole.arms]
+    return f"{headline(replace(whole, arms=arms))} Each is set against the one before it."
 
 
 def _flat(found: Waterfall) -> list[dict[str, object]]:

@@ -296,8 +296,10 @@ VERSUS = ("--versus", "host:env.OMP_NUM_THREADS=1,name=one thread", "--device", 
 
 def test_versus_sets_the_host_against_another_arm(invoke: Invoke, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    done = invoke("gemm", "-m", 4, "-n", 4, "-k", 4, *VERSUS, "--threads", 1, "--pairs", 1, "-o", path)
-    assert done.exit_code in (0, 1), done.stderr  # 1 is slower
+    size = ("-m", 4, "-n", 4, "-k", 4)
+    done = invoke("gemm", *size, *VERSUS, "--threads", 1, "--pairs", 1, "--fail-above", "50%", "-o", path)
+    assert done.exit_code == 1, done.stderr
+    assert "Failed by --fail-above 50.0%: gemm m=4 n=4 k=4" in done.stderr, "one process a side cannot decide"
     assert "one thread against host" in done.stdout
     found = results_file.read(path)
     assert {"host", "one thread"} == {each.case.arm for each in found.records}
@@ -325,7 +327,8 @@ REFUSED = [
     (("study", "quick", *ARMS, "--pairs", "0"), "Invalid value for '--pairs'"),
     (("study", "quick", *ARMS, "--time-budget", "0s"), "Invalid value for '--time-budget'"),
     (("study", "quick", *ARMS, "-o", "x", "--json", "x"), "asked to hold two things"),
-    (("gemm", "--pairs", "3"), "--pairs: of processes here and in another arm: name that with --versus"),
+    (("gemm", "--pairs", "3"), "--pairs: of two places: name the other one with --versus"),
+    (("gemm", "--fail-above", "5%"), "--fail-above: of two places: name the other one with --versus"),
     (("gemm", *VERSUS, "--processes", "3"), "--processes and --versus: it means nothing where places are compared"),
     (("gemm", *VERSUS, "--roof"), "--roof and --versus"),
     (("gemm", *VERSUS, "--resume", "x"), "--resume and --versus: go on with `primbench study --resume`"),

@@ -214,6 +214,31 @@ def test_verdict(made_study: MadeStudy, scale: float, scatter: float, verdict: s
     assert (found.pairs_needed is None) == (verdict != "inconclusive")
 
 
+@pytest.mark.parametrize(
+    ("scale", "scatter", "needed"),
+    [
+        (1.0, 0.05, 221),  # of equivalence
+        (1.06, 0.05, 12),  # its side of the margin
+        (1.0085, 0.009, 15),  # that it is about the margin
+    ],
+)
+def test_pairs_are_those_that_tell_what_there_seems_to_be(
+    made_study: MadeStudy, scale: float, scatter: float, needed: int
+) -> None:
+    """Among so many cases without a difference none is certain of a q of 5 %."""
+    cases = [case(parameters={"m": size}) for size in range(1, 21)]
+    offsets = [scatter * each for each in (-1.5, -1, -0.5, -0.2, 0.2, 0.5, 1, 1.5)]
+
+    def measured(name: str, each: Case, pair: int) -> Measurement:
+        longer = scale if each == cases[0] else 1.0
+        return Measurement(batch_s=samples(1e-3 * (longer * math.exp(offsets[pair]) if name == "podman" else 1.0)))
+
+    found = first(compare(made_study(["host", "podman"], cases, measured))).cases[0]
+    assert found.primary is not None
+    assert "inconclusive" == found.verdict
+    assert needed == found.primary.pairs_needed
+
+
 def test_the_numbers_are_those_of_the_paired_t(made_study: MadeStudy) -> None:
     results = made_study(["host", "podman"], [case()], scattered(1.03, 0.01))
     times = {

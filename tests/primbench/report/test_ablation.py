@@ -65,7 +65,12 @@ def lines(found: Waterfall) -> list[str]:
 
 
 def test_a_row_an_ingredient_and_the_whole_at_the_end(made_study: MadeStudy) -> None:
-    title, columns, host, namespaces, seccomp, also, quota, mean, whole, and_quota, *rest = lines(made(made_study, 64))
+    answer, _, title, columns, host, namespaces, seccomp, also, quota, mean, whole, and_quota, *rest = lines(
+        made(made_study, 64)
+    )
+    assert answer.startswith("Slower in seccomp: gemm, by 20.0% [")
+    assert "; slower in CPU quota: gemm, by 50.0% [" in answer
+    assert answer.endswith("in gemm m=64 n=64 k=64 float32 on numpy cpu. Each is set against the one before it.")
     assert (
         "gemm m=64 n=64 k=64 float32 on numpy cpu docker by runc (8 pairs; ratio of times, with its 95 % interval)"
         == title
