@@ -112,8 +112,8 @@ def main() -> None:
             "never",
         ]
         subprocess.run([*map(str, words), *options, "-o", str(path)], check=True)
-        (against,) = compare(results_file.read(path)).arms
-        told = Counter(case.verdict or "not compared" for case in against.cases)
+        (again,) = compare(results_file.read(path)).all_arms
+        told = Counter(case.verdict or "not compared" for case in again.cases)
     print(f"{sum(told.values())} cases: {', '.join(f'{count} {verdict}' for verdict, count in told.most_common())}")
 
 
