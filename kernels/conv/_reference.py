@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +13,11 @@ if TYPE_CHECKING:
     from primbench.kernels.conv._geometry import Axis, Geometry
     from primbench.problem import Array
 
-MAX_PRODUCTS = 2**22  # about 0.06 s of one CPU
+    Part = tuple[tuple[Array, ...], Array, Array]  # index, and the rows and columns whose products are summed
+
+MAX_PRODUCTS = 2**22  # about 0.06 s
 MIN_ELEMENTS = 32
+SIDE, MIN_SIDE, MAX_SIDE_TERMS = 64, 6, 2**20  # of the part of a matrix product that is summed
 PART_PRODUCTS = 2**16  # half a MiB in float64, of which a few are alive at a time: what a core's cache holds
 
 
@@ -24,19 +26,68 @@ def sampled(
 ) -> tuple[tuple[Array, ...], Array, Array]:
     """Index (axes n c h w), sum, and root of the summed squares of all elements or of a sample; inputs as n c h w."""
     shape = conv.computed
-    count = max(MIN_ELEMENTS, MAX_PRODUCTS // conv.terms)
     total = math.prod(shape)
-    flat = sample(rng, total, count)
+    if conv.groups == 1 and total * conv.terms > MAX_PRODUCTS:
+        return _in_part(conv, rng, first, second)
+    flat = sample(rng, total, max(MIN_ELEMENTS, MAX_PRODUCTS // conv.terms))
     products = {"forward": _forward, "bwd_data": _bwd_data, "bwd_weights": _bwd_weights}[conv.direction]
-
-    def summed(part: Array) -> tuple[Array, Array]:
+    sums, norms = [], []
+    for part in np.array_split(flat, max(1, min(len(flat), len(flat) * conv.terms // PART_PRODUCTS))):
         each = products(conv, first, second, np.unravel_index(part, shape)).reshape(len(part), -1)
-        return each.sum(axis=1), np.sqrt(np.einsum("et,et->e", each, each))
-
-    parts = np.array_split(flat, max(1, min(len(flat), len(flat) * conv.terms // PART_PRODUCTS)))
-    with ThreadPoolExecutor() as threads:
-        sums, norms = zip(*threads.map(summed, parts), strict=True)
+        sums.append(each.sum(axis=1))
+        norms.append(np.sqrt(np.einsum("et,et->e", each, each)))
     return np.unravel_index(flat, shape), np.concatenate(sums), np.concatenate(norms)
+
+
+def _in_part(
+    conv: Geometry, rng: np.random.Generator, first: Array, second: Array
+) -> tuple[tuple[Array, ...], Array, Array]:
+    """The same of some rows times some columns of the matrix product that a convolution without groups amounts to.
+
+    Rows are places in the output, or filters; columns are its channels, or taps of the filters.
+    """
+    side = min(SIDE, max(MIN_SIDE, MAX_SIDE_TERMS // conv.terms))
+    operands = {"forward": _rows_forward, "bwd_data": _rows_bwd_data, "bwd_weights": _rows_bwd_weights}
+    index, rows, columns = operands[conv.direction](conv, rng, side, first, second)
+    return index, rows @ columns.T, np.sqrt(rows**2 @ (columns**2).T)
+
+
+def _rows_forward(conv: Geometry, rng: np.random.Generator, side: int, x: Array, w: Array) -> Part:
+    down, across = conv.axes
+    n, p, q = _drawn(rng, side, conv.n, down.outputs, across.outputs)
+    k = sample(rng, conv.k, side)
+    rows, columns = _pixels(down, p[:, None], _taps(down)), _pixels(across, q[:, None], _taps(across))
+    patches = _picked(x, n[:, None], np.arange(conv.c), rows, columns)
+    return (n[:, None], k, p[:, None], q[:, None]), _matrix(patches), _matrix(w[k])
+
+
+def _rows_bwd_data(conv: Geometry, rng: np.random.Generator, side: int, dy: Array, w: Array) -> Part:
+    down, across = conv.axes
+    n, h, col = _drawn(rng, side, conv.n, down.image, across.image)
+    c = sample(rng, conv.c, side)
+    rows, columns = _outputs(down, h[:, None], _taps(down)), _outputs(across, col[:, None], _taps(across))
+    patches = _picked(dy, n[:, None], np.arange(conv.k), rows, columns)
+    return (n[:, None], c, h[:, None], col[:, None]), _matrix(patches), _matrix(w[:, c].swapaxes(0, 1))
+
+
+def _rows_bwd_weights(conv: Geometry, rng: np.random.Generator, side: int, dy: Array, x: Array) -> Part:
+    down, across = conv.axes
+    k = sample(rng, conv.k, side)
+    c, r, s = _drawn(rng, side, conv.c, down.taps, across.taps)
+    rows, columns = (
+        _pixels(down, np.arange(down.outputs), r[:, None]),
+        _pixels(across, np.arange(across.outputs), s[:, None]),
+    )
+    shifted = _picked(x, np.arange(conv.n)[None], c[:, None], rows, columns)
+    return (k[:, None], c, r, s), _matrix(dy[:, k].swapaxes(0, 1)), _matrix(shifted)
+
+
+def _drawn(rng: np.random.Generator, count: int, *shape: int) -> tuple[Array, ...]:
+    return np.unravel_index(sample(rng, math.prod(shape), count), shape)
+
+
+def _matrix(array: Array) -> Array:
+    return array.reshape(len(array), -1).astype(np.float64, copy=False)
 
 
 def _forward(conv: Geometry, x: Array, w: Array, index: tuple[Array, ...]) -> Array:
@@ -95,6 +146,6 @@ def _picked(array: Array, i: Array, j: Array, rows: Array, columns: Array) -> Ar
     rows, columns = rows[:, None, :, None], columns[:, None, None, :]
     inside = (rows >= 0) & (columns >= 0)
     places = np.where(inside, rows * steps[2] + columns * steps[3], 0)
-    values = memory.take((i * steps[0] + j * steps[1])[..., None, None] + places).astype(np.float64)
+    values = memory[(i * steps[0] + j * steps[1])[..., None, None] + places].astype(np.float64)
     picked: Array = values * inside
     return picked

@@ -69,8 +69,11 @@ class CudaBackend(Backend, Protocol):
 
     stream_handle: int
 
-    def capture(self, enqueue: Callable[[], None]) -> Graph:
-        """Capture what ``enqueue`` puts on the stream. Raises an exception where the framework refuses."""
+    def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> Graph:
+        """Capture what ``enqueue`` puts on the stream. Raises an exception where the framework refuses.
+
+        instances: of the graph, which its launches take in turn; None is as many as help.
+        """
 
 
 def names() -> list[str]:

@@ -98,10 +98,10 @@ class Cupy:
                 found[library] = version()
         return found
 
-    def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
+    def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> driver.Graph:
         from primbench.cuda import driver
 
-        return driver.capture(self.stream_handle, enqueue)
+        return driver.capture(self.stream_handle, enqueue, instances)
 
     @functools.cached_property
     def workspace(self) -> Any:

@@ -99,8 +99,8 @@ class TorchCuda(TorchCpu):
         for owner, name, value in self._flags:
             setattr(owner, name, value)
 
-    def capture(self, enqueue: Callable[[], None]) -> TorchGraph:
-        return TorchGraph(self._torch, self.stream_handle, enqueue)
+    def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> TorchGraph:
+        return TorchGraph(self._torch, self.stream_handle, enqueue, instances)
 
     def versions(self) -> dict[str, str]:
         torch = self._torch
@@ -136,7 +136,7 @@ class TorchGraph:
     launch: Callable[[], None]
     replay: Callable[[], None]
 
-    def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None]) -> None:
+    def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None], instances: int | None) -> None:
         from primbench.cuda import driver
 
         try:
@@ -153,7 +153,7 @@ class TorchGraph:
         if hasattr(self._graph, "raw_cuda_graph"):
             from ctypes import c_void_p
 
-            self.launch = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream).launch
+            self.launch = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream, instances).launch
 
 
 def open(device: str) -> TorchCpu:  # noqa: A001 - the name every backend file has

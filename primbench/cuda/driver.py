@@ -114,11 +114,11 @@ class Graph:
     one GRU of 375 kernels lay between 1359 and 1422 us on an H200, each by itself within 0.1 %, in every process anew.
     """
 
-    def __init__(self, graph: c_void_p, stream: int) -> None:
+    def __init__(self, graph: c_void_p, stream: int, instances: int | None = None) -> None:
         self._stream = c_void_p(stream)
         self._instances: list[c_void_p] = []
         self.nodes = _count_nodes(graph)
-        for _ in range(max(1, min(_INSTANCES, _INSTANCES_NODES // max(1, self.nodes)))):
+        for _ in range(max(1, min(instances or _INSTANCES, _INSTANCES_NODES // max(1, self.nodes)))):
             self._instances.append(instantiate(graph))
             call("cuGraphUpload", self._instances[-1], self._stream)
         self._next = itertools.cycle(self._instances).__next__
@@ -136,10 +136,13 @@ class Graph:
         call("cuGraphLaunch", self._next(), self._stream)
 
 
-def capture(stream: int, enqueue: Callable[[], None]) -> Graph:
-    """Capture what ``enqueue`` puts on the stream. Its exception passes through, with the capture ended."""
+def capture(stream: int, enqueue: Callable[[], None], instances: int | None = None) -> Graph:
+    """Capture what ``enqueue`` puts on the stream. Its exception passes through, with the capture ended.
+
+    instances: of the graph; None is as many as help.
+    """
     with captured(stream, enqueue) as graph:
-        return Graph(graph, stream)
+        return Graph(graph, stream, instances)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ _SAMPLE_S, _SAMPLES, _MAX_CALLS = 0.3e-3, 3, 50
 def device_s(call: Callable[[], object], stream_handle: int) -> float:
     """The least of some samples, each a graph of calls: else launching them would be what is timed.
 
-    Of a call that is longer than all samples together one says as much.
+    Of a long call two samples are enough; a graph's first launch may be slower.
     """
     call()  # kernels are loaded at their first call
     driver.synchronize(stream_handle)
@@ -31,7 +31,7 @@ def device_s(call: Callable[[], object], stream_handle: int) -> float:
         launch = driver.capture(stream_handle, several).launch
     except PrimbenchError:  # what cannot be captured is timed as it is called
         launch = several
-    samples = _SAMPLES if once_s < _SAMPLES * _SAMPLE_S else 1
+    samples = _SAMPLES if calls > 1 else 2
     return min(_elapsed_s(launch, stream_handle) for _ in range(samples)) / calls
 
 

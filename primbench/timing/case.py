@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -27,13 +26,10 @@ from primbench.timing.verify import check_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from concurrent.futures import Future
 
     from primbench.numa.pages import Extent
     from primbench.problem import Array, Reference
     from primbench.timing.turns import InTurn
-
-    Expected = tuple[tuple[Array, ...], Reference]  # the inputs of the check and what they make
 
 
 def measure(
@@ -167,7 +163,6 @@ class Alone:
         self._backend, self._problem, self._method = backend, problem, method
         self._rng = np.random.default_rng(method.seed + 1)
         self._inputs: tuple[Array, ...] = ()
-        self._expected: Future[Expected] | None = None
         self._reference: Reference | None = None
         self.missing = {"trace": "--trace was not given"}
 
@@ -188,24 +183,15 @@ class Alone:
         return self._inputs
 
     def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[Extent]]:
-        """For a GPU, which is what is waited for, a thread works out meanwhile what its output is to be."""
-        if self._method.check and self._backend.device != "cpu":
-            threads = ThreadPoolExecutor(1)
-            self._expected = threads.submit(self._expect)
-            threads.shutdown(wait=False)
-        try:
-            return set_up(self._backend, self._problem, inputs, self._method)
-        except Exception:
-            if self._expected:
-                self._expected.exception()  # or it would go on beside the next case
-            raise
+        return set_up(self._backend, self._problem, inputs, self._method)
 
     def check(self, step: Step) -> float | None:
         """The error of one call; None where there is nothing to compare it with, or that was not asked for."""
         if not self._method.check:
             return None
+        checked = self._problem.check_inputs(self._rng, self._inputs)
         try:
-            checked, self._reference = self._expected.result() if self._expected else self._expect()
+            self._reference = self._problem.reference(self._rng, *checked)
         except Unverifiable as reason:
             self.missing["verified"] = str(reason)
             return None
@@ -213,10 +199,6 @@ class Alone:
             kernel = setup_of(self._problem.primitive, self._backend.name)
             step = kernel(self._backend, self._problem, *map(self._backend.put, checked))
         return check_output(self._backend, self._problem, step, self._reference)
-
-    def _expect(self) -> Expected:
-        checked = self._problem.check_inputs(self._rng, self._inputs)
-        return checked, self._problem.reference(self._rng, *checked)
 
     def check_again(self, step: Step) -> float | None:
         """The error of a call after all that were timed, for problems that ask for it."""

@@ -25,7 +25,7 @@ LOAD_S = 5e-3  # work under which clocks and power are read
 ENQUEUE_CALLS = 64
 ENQUEUE_S = 2e-3  # a batch, so that there are several of calls that take long to launch
 LONG_S = 1e-3  # a call of which one says what several say
-WARM_UP_S = 50e-3  # in which a GPU that reaches its power limit has begun to slow down
+WARM_UP_S = 0.1  # until the power limit of an idle GPU is felt: its power is averaged over as long
 DEVICE_TURNS = 3  # fewer than other metrics have: what slows a CPU is not in it
 ENERGY_S = 1.0  # the counter moves on every 0.1 s
 
@@ -71,8 +71,12 @@ def measure(
 
 def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: Pace) -> tuple[Samples, GpuReading]:
     """device_s, with the energy it took and the clocks it ran at."""
-    window_s = method.min_time_s if pace.has_others else max(method.min_time_s, WARM_UP_S)
-    warm_up(sampler.take, pace.now, window_s=window_s, max_time_s=method.max_time_s / 2)
+    warm_up(
+        sampler.take,
+        pace.now,
+        window_s=max(method.min_time_s, WARM_UP_S),
+        max_time_s=max(method.max_time_s / 2, WARM_UP_S),
+    )
     (before_j, reason), start = _energy_j(backend.device, method, pace), pace.clock()
     device_s = collect(
         sampler.take,

@@ -56,7 +56,8 @@ def device_sampler(
         return _without_graph(backend, calls, call_s, pace, missing, why="its time is taken on a stream")
     try:
         graph, count = _graph(backend, calls, call_s, pace)
-        graphs = [graph, *(_captured(backend, each, count, pace) for each in copies[1 : MAX_COPIED_CALLS // count])]
+        others = copies[1 : MAX_COPIED_CALLS // count]
+        graphs = [graph, *(_captured(backend, each, count, pace, instances=1) for each in others)]
     except Exception as refusal:  # each framework has its own error for "not while capturing"
         driver.synchronize(backend.stream_handle)
         return _without_graph(backend, calls, call_s, pace, missing, why=f"{type(refusal).__name__}: {refusal}"[:300])
@@ -91,10 +92,10 @@ def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> t
     return graph, count
 
 
-def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace) -> Graph:
+def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace, instances: int | None = None) -> Graph:
     """Raises where the framework refuses, in every process where it does so in one."""
     try:
-        graph = backend.capture(lambda: calls(count))
+        graph = backend.capture(lambda: calls(count), instances)
     except Exception:
         pace.slowest([1.0])
         raise

@@ -10,7 +10,7 @@ import pytest
 
 from primbench.backends import open_backend
 from primbench.errors import InvalidRequest
-from primbench.kernels.conv import Conv
+from primbench.kernels.conv import Conv, _reference
 from primbench.kernels.conv._geometry import Axis
 from primbench.registry import setup_of
 
@@ -100,6 +100,22 @@ def test_a_large_reference_is_sampled_inside_the_output(direction: str) -> None:
     output = setup_of("conv", "numpy")(open_backend("numpy", "cpu"), conv, *inputs)()
     np.testing.assert_allclose(output[reference.index], reference.expected, rtol=0, atol=1e-2)
     assert np.abs(reference.expected).max() > 5  # so two elements in the wrong order would differ
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_part_of_the_reference_is_that_part_of_it_all(
+    monkeypatch: pytest.MonkeyPatch, direction: str, layout: str
+) -> None:
+    conv = Conv(3, 20, 17, 13, 24, 3, 5, pad_h=1, stride_h=2, dilation_w=2, direction=direction, layout=layout)
+    inputs = [conv.as_nchw(each) for each in conv.inputs(np.random.default_rng(0))]
+    monkeypatch.setattr(_reference, "MAX_PRODUCTS", 2**30)
+    _, sums, norms = _reference.sampled(conv.geometry, np.random.default_rng(1), *inputs)
+    monkeypatch.setattr(_reference, "MAX_PRODUCTS", 0)
+    index, part, norms_of_part = _reference.sampled(conv.geometry, np.random.default_rng(1), *inputs)
+    assert part.size < sums.size
+    np.testing.assert_allclose(sums.reshape(conv.geometry.computed)[index], part, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(norms.reshape(conv.geometry.computed)[index], norms_of_part, rtol=1e-12)
 
 
 def test_an_output_of_padding_alone_has_a_scale() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +18,7 @@ from primbench.measurement import Measurement, Samples
 from primbench.problem import Reference, Step, described
 from primbench.spec.method import Method
 from primbench.system import memory
-from primbench.timing.case import Alone, measure, setup
+from primbench.timing.case import measure, setup
 from primbench.timing.cpu import calls_per_batch
 from primbench.timing.feasibility import check_affordable
 from primbench.timing.sampling import Calls, Pace
@@ -206,25 +205,6 @@ def test_a_problem_may_be_checked_on_other_inputs_than_it_is_timed_on(
     monkeypatch.setattr(Gemm, "check_inputs", lambda problem, rng, inputs: tuple(2 * each for each in inputs))
     assert measured_on_numpy(replace(QUICK, dry_run=True)).verified
     assert 1 + 2 == len(set_up)
-
-
-def test_what_a_gpu_is_to_give_is_worked_out_while_it_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = open_backend("numpy", "cpu")
-    monkeypatch.setattr(backend, "device", "cuda:0")  # in name alone: no GPU is needed for the order of things
-    problem, by = Gemm(16, 16, 16), []
-    reference = Gemm.reference
-
-    def noted(self: Gemm, *given: Any) -> Reference:
-        by.append(threading.get_ident())
-        return reference(self, *given)
-
-    monkeypatch.setattr(Gemm, "reference", noted)
-    case = Alone(backend, problem, QUICK)
-    steps, _ = case.set_up(case.inputs())
-    error = case.check(steps[0])
-    assert error is not None
-    assert len(by) == 1
-    assert by[0] != threading.get_ident()
 
 
 def test_what_cannot_be_verified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
