@@ -15,7 +15,7 @@ from primbench.compare.criteria import problem_of
 from primbench.compare.differing import placement, set_variables
 from primbench.compare.effects import changes_of
 from primbench.compare.filters import filters
-from primbench.doctor.against import by_rule, in_words
+from primbench.doctor.against import by_rule, in_words, short
 from primbench.doctor.checks import examine
 from primbench.doctor.place import Place
 from primbench.environment.comparable import meaning_of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from primbench.doctor.rules import Rule
     from primbench.environment.difference import Change, Difference
     from primbench.numa.placement import EffectivePlacement
+    from primbench.results.record import Worker
     from primbench.system.nvml import Gpu
 
 MOST_CHANGES = 4
@@ -58,7 +59,7 @@ def causes(
         *_memory(parts, case, baseline, side),
         *_placed_otherwise(parts, differing, baseline, side),
         *_not_placed(baseline, side),
-        *_found_in_one_alone(parts, case, baseline, side),
+        *_found_in_one_alone(parts, case, differing, baseline, side),
     ]
     ratios = [each.ratio for each in case.estimates if each.has_moved]
     return _fitting(found, ratios) if ratios else ([each.words for each in found], None)
@@ -137,7 +138,10 @@ def _by_changes(rule: Rule, changes: Sequence[Change], baseline: Side, side: Sid
     first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
     words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
     title = _title(rule, changes, side)
-    return Cause(f"{title}: {words}{f'; and {more} more' if more > 0 else ''}", *_bounds(rule, changes), title)
+    told = f"{title}: {words}{f'; and {more} more' if more > 0 else ''}"
+    if rule.name == "variables":
+        title = f"{title}: {', '.join(short(each.field) for each in first)}"  # else nobody knows which
+    return Cause(told, *_bounds(rule, changes), title)
 
 
 def _concerns(rule: Rule, case: CaseComparison) -> bool:
@@ -217,11 +221,17 @@ def _memory_of(placement: EffectivePlacement) -> str:
     return f"{how[placement.rung]}{f' of nodes {nodes}' if nodes else ''}"
 
 
-def _found_in_one_alone(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+def _found_in_one_alone(
+    parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
+) -> Iterator[Cause]:
     """What `doctor` finds in one of the places and not in the other, and what it can move is what moved."""
-    one, other = (_findings(each, case) for each in (baseline, side))
-    yield from (_alone(side.name, alike) for alike in _only_here(parts, other, one))
-    yield from (_alone(baseline.name, alike).of_baseline() for alike in _only_here(parts, one, other))
+    one, other = (_findings(each, case, differing) for each in (baseline, side))
+    yield from (_alone(side.name, alike) for alike in _only_here(parts, other, one) if _lasts(alike, side, case))
+    yield from (
+        _alone(baseline.name, alike).of_baseline()
+        for alike in _only_here(parts, one, other)
+        if _lasts(alike, baseline, case)
+    )
 
 
 def _only_here(parts: Sequence[Part], here: Sequence[Finding], there: Sequence[Finding]) -> list[list[Finding]]:
@@ -245,11 +255,26 @@ def _alone(name: str, alike: Sequence[Finding]) -> Cause:
     )
 
 
-def _findings(side: Side, case: CaseComparison) -> list[Finding]:
-    """What `doctor` finds wrong in the place of the worker that ran the case; unknowns left out."""
+def _findings(side: Side, case: CaseComparison, differing: Difference | None) -> list[Finding]:
+    """What `doctor` finds wrong in the place of the worker that ran the case; without unknowns and told differences."""
     worker = side.worker_of(case.case.backend, case.case.device)
-    found = examine(Place(environment=worker.environment)) if worker else []
+    told = (
+        {f"{short(each.field)} is set" for each in changes_of({"": differing}, "stack", "limits")} if differing else ()
+    )
+    return [each for each in _wrong_with(worker) if each.summary.partition(":")[0] not in told] if worker else []
+
+
+def _wrong_with(worker: Worker) -> list[Finding]:
+    found = examine(Place(environment=worker.environment))
     return [each for each in found if each.severity not in ("ok", "unknown") and each.check not in _TOLD_AS_DIFFERENCE]
+
+
+def _lasts(alike: Sequence[Finding], side: Side, case: CaseComparison) -> bool:
+    """Whether what was read is so in all processes of a place: one that began beside others read slower clocks."""
+    if alike[0].reading is None:
+        return True
+    workers = [worker for _, worker in side.workers_of(case.case.backend, case.case.device)]
+    return all(any(each.check == alike[0].check for each in _wrong_with(worker)) for worker in workers)
 
 
 def _is_same(one: Finding, other: Finding) -> bool:

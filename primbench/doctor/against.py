@@ -54,9 +54,7 @@ def by_rule(found: Difference) -> list[tuple[Rule, list[Change]]]:
 
 def in_words(change: Change, one: str, other: str) -> str:
     """A difference as a sentence. one, other: names of the two places, such as "here"."""
-    return (
-        f"{_short(change.field)} is {_word(change.field, change.a)} {one} and {_word(change.field, change.b)} {other}"
-    )
+    return f"{short(change.field)} is {_word(change.field, change.a)} {one} and {_word(change.field, change.b)} {other}"
 
 
 def nothing_differs(name: str) -> Finding:
@@ -71,7 +69,7 @@ def nothing_differs(name: str) -> Finding:
 def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
     lines = [in_words(change, "here", f"in {name}") for change in changes]
     if len(lines) > 1:
-        fields = ", ".join(_short(change.field) for change in changes)
+        fields = ", ".join(short(change.field) for change in changes)
         summary = f"{len(lines)} things differ between here and {name}: {fields}"
     else:
         summary = lines[0]
@@ -85,7 +83,7 @@ def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
     )
 
 
-def _short(field: str) -> str:
+def short(field: str) -> str:
     """The field's name without its group: "limits.cpu_quota" is "cpu_quota"."""
     group, _, inner = field.partition(".")
     if not inner or group.endswith("]"):

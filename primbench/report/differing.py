@@ -26,7 +26,7 @@ def effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
         yield f"a difference is a {arm.effect}: the libraries are of the same builds"
     else:
         own, *too = _layers(arm)
-        yield f"a difference is a {arm.effect}, none of the container alone; {_changes(arm, comparison, own)}"
+        yield f"a difference is a {arm.effect}, none of the place alone; {_changes(arm, comparison, own)}"
         yield from (f"the machines differ, too; {_changes(arm, comparison, layer)}" for layer in too)
 
 

@@ -965,6 +965,21 @@ def test_a_cause_works_the_way_that_was_seen_and_comes_last_where_it_cannot_do_s
     assert [] == told("podman", 0.5)
 
 
+def test_a_clock_that_some_processes_read_slowly_is_no_cause(made_study: MadeStudy) -> None:
+    """As while others began beside them."""
+    quick = replace(HERE.machine, architecture="x86_64", clocksource="tsc", clock_s=1e-7)
+    environments = {"host": place(machine=quick), "podman": place("podman", machine=replace(quick, clock_s=5e-7))}
+    results = made_study(["host", "podman"], [case()], scattered(1.2), environments=environments)
+    last = next(each for each in reversed(results.workers) if each.arm and each.arm.name == "podman")
+    changed = replace(last, environment=place("podman", machine=quick))
+    workers = [changed if each is last else each for each in results.workers]
+    clock = "in podman alone: the clock is read from tsc, at 500 ns a reading (clock)"
+    for of_study, causes in ((results.workers, [clock]), (workers, [])):
+        (found,) = first(compare(replace(results, workers=of_study))).cases
+        assert found.explanation
+        assert causes == [cause for cause in found.explanation.causes if "clock" in cause]
+
+
 def causes_of(made_study: MadeStudy, ratio: float, one: dict[str, Any], other: dict[str, Any], **how: Any) -> list[str]:
     """one, other: what of the software, or by "limits" and "machine" of these, is other than here."""
 
@@ -1067,6 +1082,16 @@ def test_the_machine_comes_before_its_cpus_and_these_before_their_threads(made_s
     assert "another machine: cpu_model is Xeon in host and EPYC in podman" == found[0]
     assert "fewer CPUs in podman: cpus_allowed is 0-1 in host and 3 in podman" == found[1]
     assert found[2].startswith("fewer threads in podman: ")
+
+
+def test_a_variable_that_doctor_knows_is_told_once_and_by_its_name(made_study: MadeStudy) -> None:
+    environments = {
+        "host": place(software={"variables": {}}),
+        "podman": place("podman", software={"variables": {"PYTHONMALLOC": "debug"}}),
+    }
+    found = explained(made_study, [case()], scattered(1.2), environments=environments)["gemm"]
+    assert ["other variables: PYTHONMALLOC is none in host and debug in podman"] == found.causes
+    assert "other variables: PYTHONMALLOC" == found.likely
 
 
 def test_a_variable_that_one_arm_sets_and_no_library_reads_is_named_without_its_value(made_study: MadeStudy) -> None:

@@ -321,7 +321,7 @@ def test_effects_are_called_what_they_are() -> None:
         found
     )
     (line,) = [line for line in lines(found) if "stack effect" in line]
-    assert "a difference is a stack effect, none of the container alone; host | podman:" in line
+    assert "a difference is a stack effect, none of the place alone; host | podman:" in line
     assert "software.packages.a 2.0 | 1.0" in line
     assert line.endswith("; and 2 more")
 
