@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side, Values
     from primbench.stats import LogRatio
 
-MEDIAN = 0.5
 FEWEST_PAIRS = 3  # in which the CPU ran at full speed
 
 
@@ -160,10 +159,12 @@ def _in_step(
     sides: _Sides, metric: str, arm: Mapping[int, float], baseline: Mapping[int, float]
 ) -> tuple[Mapping[int, float], Mapping[int, float]]:
     """The numbers; where both sides took turns, medians of the arm as they stand to the baseline's by ``moments``."""
-    if not sides.in_turn or METRICS[metric].quantile != MEDIAN:
+    if not sides.in_turn or not METRICS[metric].is_median:
         return arm, baseline
-    own = sides.arm.samples_s(sides.key, metric)
-    runs = [each.samples_s(sides.key, metric) for each in sides.matching.baselines(sides.baseline, sides.key, metric)]
+    own, *runs = (
+        each.moments[sides.key].get(metric, {})
+        for each in (sides.arm, *sides.matching.baselines(sides.baseline, sides.key, metric))
+    )
     ratios = {
         process: [found for run in runs if process in run and (found := moments.ratio(own[process], run[process]))]
         for process in arm.keys() & baseline.keys()

@@ -18,19 +18,21 @@ if TYPE_CHECKING:
 MOST = 200  # moments; more of them tell no more, and take longer to sort
 
 
+def moments(samples_s: Sequence[float], count: int = MOST) -> list[float]:
+    """The medians of so many equal parts, or the samples where there are no more of them."""
+    if len(samples_s) <= count:
+        return list(samples_s)
+    bounds = [number * len(samples_s) // count for number in range(count + 1)]
+    return [stats.quantile(samples_s[begin:end], 0.5) for begin, end in pairwise(bounds)]
+
+
 def ratio(arm_s: Sequence[float], baseline_s: Sequence[float]) -> float | None:
     """The median over moments of the ratio there; None where no time is above 0.
 
-    Both sampled from the same beginning to the same end, in equally long turns, so that equal shares of their samples
-    are of the same moments: a sample each, or the median of several.
+    Both sampled from the same beginning to the same end, in equally long turns, so that equal shares of what they
+    sampled are of the same moments.
     """
-    count = min(len(arm_s), len(baseline_s), MOST)
-    both = zip(_medians(arm_s, count), _medians(baseline_s, count), strict=True)
+    count = min(len(arm_s), len(baseline_s))
+    both = zip(moments(arm_s, count), moments(baseline_s, count), strict=True)
     logs = [math.log(one / other) for one, other in both if one > 0 and other > 0]
     return math.exp(stats.quantile(logs, 0.5)) if logs else None
-
-
-def _medians(samples_s: Sequence[float], count: int) -> list[float]:
-    """Of so many parts, as equal as can be."""
-    bounds = [number * len(samples_s) // count for number in range(count + 1)]
-    return [stats.quantile(samples_s[begin:end], 0.5) for begin, end in pairwise(bounds)]

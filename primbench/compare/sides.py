@@ -9,12 +9,13 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from primbench import stats
+from primbench.compare.moments import moments
 from primbench.errors import InvalidRequest
 from primbench.results.cpu_speed import FEWEST, Speed, slowed_fraction, speed, undisturbed
 from primbench.results.metrics import METRICS, SAMPLED, Metric
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
 
+Value = TypeVar("Value")
 Values = dict[str, dict[int, float]]
 """Metric -> process -> seconds."""
 Turn = tuple[int, int]
@@ -66,6 +68,13 @@ class Side:
         return {key: _values(records, self._at_full_speed) for key, records in self.cases.items()}
 
     @cached_property
+    def moments(self) -> dict[bytes, dict[str, dict[int, list[float]]]]:
+        """As ``numbers``, what medians are of by ``moments.moments``; of processes that took turns."""
+        return {
+            key: _values(records, _of_moments) if self.took_turns(key) else {} for key, records in self.cases.items()
+        }
+
+    @cached_property
     def loops_s(self) -> dict[bytes, list[float]]:
         """Identity -> seconds of every loop of Python that was timed between the samples, all processes together."""
         return {key: _loops_s(records) for key, records in self.cases.items()}
@@ -74,16 +83,6 @@ class Side:
     def speeds(self) -> dict[bytes, Speed]:
         """Identity -> how fast the CPU was, where that is known. By the arm's own loops: slower CPUs are slower."""
         return {key: found for key, loops_s in self.loops_s.items() if (found := speed(loops_s)) is not None}
-
-    def samples_s(self, key: bytes, metric: str) -> dict[int, list[float]]:
-        """Process -> what it sampled, in that order, of those that have the metric."""
-        processes = _by_process([record for record in self.cases.get(key, []) if record.status == "ok"])
-        found = {process: _samples(METRICS[metric], records) for process, records in processes.items()}
-        return {
-            process: [time_s for each in taken for time_s in each.samples_s]
-            for process, taken in found.items()
-            if taken
-        }
 
     def slowed(self, key: bytes) -> dict[int, float]:
         """Process -> the share of its timed loops that the CPU ran slowly."""
@@ -180,9 +179,11 @@ def identity(case: Case) -> bytes:
     return replace(case, arm="", process=0, placement=Placement()).key()
 
 
-def _values(records: Sequence[Record], value_of: Callable[[Metric, Sequence[Record]], float | None]) -> Values:
+def _values(
+    records: Sequence[Record], value_of: Callable[[Metric, Sequence[Record]], Value | None]
+) -> dict[str, dict[int, Value]]:
     """Metric -> process -> its one value, in the metric's unit. A time of 0 tells nothing and is left out."""
-    found: Values = {}
+    found: dict[str, dict[int, Value]] = {}
     for process, its_records in _by_process([record for record in records if record.status == "ok"]).items():
         for metric in METRICS.values():
             if metric.is_compared and (value := value_of(metric, its_records)):
@@ -205,6 +206,12 @@ def _samples(metric: Metric, records: Sequence[Record]) -> list[Samples]:
 
 def _of_all(metric: Metric, records: Sequence[Record]) -> float | None:
     return metric.of(_samples(metric, records))
+
+
+def _of_moments(metric: Metric, records: Sequence[Record]) -> list[float] | None:
+    return (
+        moments([each for found in _samples(metric, records) for each in found.samples_s]) if metric.is_median else None
+    )
 
 
 def check_same_cases(one: Side, other: Side) -> list[str]:

@@ -60,6 +60,10 @@ class Metric:
         return self.quantile is None
 
     @property
+    def is_median(self) -> bool:
+        return self.quantile == 0.5
+
+    @property
     def is_tail(self) -> bool:
         return self.quantile is not None and self.quantile > 0.5
 

@@ -1,8 +1,8 @@
 """Whether a study finds products that one place makes 3 % longer, while a load comes and goes, and names the cause.
 
-Nothing of primbench is told: one arm has a folder on PYTHONPATH, of which the sitecustomize makes numpy.matmul go on
-computing for a share of the time that it took. The load is 1 or 2 busy processes for 1 to 8 seconds, then none for as
-long, drawn by a seed. The last row of a case is the host against itself. Takes the time budget.
+Nothing of primbench is told: one arm has a folder on PYTHONPATH, of which the sitecustomize makes numpy.matmul, or
+torch.mm, go on computing for a share of the time that it took. The load is 1 or 2 busy processes for 1 to 8 seconds,
+then none for as long, drawn by a seed. The last rows are of the host against itself. Takes the time budget.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Slower(PathFinder):  # numpy is not imported here: it would have its threa
 
             def exec_module(module):
                 load(module)
-                module.matmul = longer(module.matmul)
+                module.{product} = longer(module.{product})
 
             spec.loader.exec_module = exec_module
         return spec
@@ -66,6 +66,7 @@ gemm = [
     { m = 1536, n = 1536, k = 1536 },
 ]
 """
+PRODUCTS = {"numpy": "matmul", "torch": "mm"}
 LOADS = ("while True: pass", "a = bytearray(1 << 26)\nwhile True: bytes(a)")
 
 
@@ -94,7 +95,9 @@ def load_that_comes_and_goes(seed: int) -> Iterator[None]:
 def study(folder: Path, asked: argparse.Namespace) -> Path:
     slower, suite, path = folder / "slower", folder / "suite.toml", asked.output or folder / "study.jsonl"
     slower.mkdir()
-    (slower / "sitecustomize.py").write_text(SLOWER.format(share=asked.share, backend=asked.backend))
+    (slower / "sitecustomize.py").write_text(
+        SLOWER.format(share=asked.share, backend=asked.backend, product=PRODUCTS[asked.backend])
+    )
     suite.write_text(SUITE)
     threads = f":threads={asked.threads}" if asked.threads else ""
     arms = [f"host{threads}", f"host{threads or ':'}{',' * bool(threads)}name=slower,env.PYTHONPATH={slower}"]
@@ -112,19 +115,19 @@ def rows(arm: ArmComparison) -> Iterator[str]:
         size = "x".join(str(case.case.parameters[each]) for each in "mnk")
         deciding = case.deciding
         if deciding is None or deciding.interval is None:
-            yield f"{arm.name:9} {size:14} not compared: {case.reason}"
+            yield f"{arm.name:12} {size:14} not compared: {case.reason}"
             continue
         low, high = deciding.interval
         ratio = f"{deciding.metric} {deciding.ratio:.3f} [{low:.3f}, {high:.3f}]"
-        likely = f"likely: {case.explanation.likely}" if case.explanation else ""
-        yield f"{arm.name:9} {size:14} {format_time(deciding.baseline_s):8} {ratio:30} {case.verdict}  {likely}"
+        likely = f"likely: {case.explanation.likely}" if case.explanation and case.explanation.likely else ""
+        yield f"{arm.name:12} {size:14} {format_time(deciding.baseline_s):8} {ratio:30} {case.verdict}  {likely}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=0.03)
     parser.add_argument("--threads", type=int, help="of each process; all CPUs where it is not given")
-    parser.add_argument("--backend", choices=["numpy", "torch"], default="numpy")
+    parser.add_argument("--backend", choices=[*PRODUCTS], default="numpy")
     parser.add_argument("--budget", default="10min")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="keep the study's results file")
@@ -133,8 +136,9 @@ def main() -> None:
         with load_that_comes_and_goes(asked.seed):
             path = study(Path(folder), asked)
         found = compare(results_file.read(path))
-    for arm in found.all_arms:
-        print(*rows(arm), sep="\n")
+    for arm in (*found.arms, found.again):
+        if arm:
+            print(*rows(arm), sep="\n")
 
 
 if __name__ == "__main__":
