@@ -73,7 +73,8 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU around a case. Clocks, power and reasons are read while the case's own work runs on it.
 
-    energy_j: by the board's counter, over ``energy_time_s``, the time in which the main metric was sampled.
+    energy_j: by the board's counter, over ``energy_time_s``, the time in which the main metric was sampled; of a second
+    and more, since the counter moves on every 0.1 s. power_w, too, is up to 0.1 s old.
     clocks_event_reasons: NVML's names of what holds the clocks back; [] is nothing.
     foreign_processes: those that held the GPU before or after the case was timed, but for the case's own.
     held_back_s: policy of the driver ("power", "thermal", "sync boost") -> time in which it held the clocks down while

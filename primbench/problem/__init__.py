@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.problem.definition import KERNELS, PROBLEMS, Bound, Problem, Reference, Work, fields_of, kernel
+from primbench.problem.definition import KERNELS, PROBLEMS, Bound, Exact, Problem, Reference, Work, fields_of, kernel
 from primbench.problem.fields import Value, option, size
 from primbench.problem.steps import Description, Setup, Step, described, description_of
 
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
     from primbench.dtypes import Array as Array  # the type of inputs and references
 
 __all__ = [
-    "KERNELS", "PROBLEMS", "Bound", "Description", "Problem", "Reference", "Setup", "Step", "Value", "Work",
+    "KERNELS", "PROBLEMS", "Bound", "Description", "Exact", "Problem", "Reference", "Setup", "Step", "Value", "Work",
     "described", "description_of", "fields_of", "kernel", "option", "size",
 ]  # fmt: skip

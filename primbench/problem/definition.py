@@ -35,6 +35,12 @@ class Reference(NamedTuple):
     scale: Array
 
 
+class Exact(NamedTuple):
+    """An output of which no element may differ. expected: in its type, once, where it repeats that."""
+
+    expected: Array
+
+
 class Bound(NamedTuple):
     """What a problem cannot be faster than. rate: of Measurement, that is limited.
 
@@ -139,7 +145,7 @@ class Problem(ABC):
         return inputs
 
     @abstractmethod
-    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference | Exact:
         """The output in float64, or a sample of it drawn with ``rng`` where all of it is too slow.
 
         Raises Unverifiable where a call leaves nothing behind that could be compared.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.numa.pages import Extent
-    from primbench.problem import Array, Reference
+    from primbench.problem import Array, Exact, Reference
     from primbench.timing.turns import InTurn
 
 
@@ -163,7 +163,7 @@ class Alone:
         self._backend, self._problem, self._method = backend, problem, method
         self._rng = np.random.default_rng(method.seed + 1)
         self._inputs: tuple[Array, ...] = ()
-        self._reference: Reference | None = None
+        self._reference: Reference | Exact | None = None
         self.missing = {"trace": "--trace was not given"}
 
     def pace(self, clock: Clock) -> Pace:

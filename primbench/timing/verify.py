@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from primbench.dtypes import poison_host
 from primbench.errors import VerificationError
+from primbench.problem import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ _INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float8_e4m3fn": 0x7E}
 _BLOCK = 1 << 20
 
 
-def check_output(backend: Backend, problem: Problem, step: Step, reference: Reference) -> float:
+def check_output(backend: Backend, problem: Problem, step: Step, reference: Reference | Exact) -> float:
     """Run ``step`` on an output poisoned with NaN and return the largest |output - expected| / scale.
 
     Raises VerificationError where it exceeds the problem's tolerance or an element was not written.
@@ -28,7 +29,9 @@ def check_output(backend: Backend, problem: Problem, step: Step, reference: Refe
     unwritten = count_unwritten(host)
     if unwritten:
         raise VerificationError(f"{unwritten} of {host.size} elements of the output were never written, or are NaN")
-    error = _largest_error(host, reference)
+    if isinstance(reference, Exact):
+        return _no_error(host, reference.expected)
+    error = _largest_error(host, reference.index, reference.expected, reference.scale)
     if not error <= problem.tolerance():
         raise VerificationError(
             f"wrong result: error {error:.3g} of the natural size, tolerance {problem.tolerance():.3g}"
@@ -72,15 +75,30 @@ def _is_host_array(output: Any) -> TypeGuard[Array]:
     return isinstance(output, np.ndarray)
 
 
-def _largest_error(host: Array, reference: Reference) -> float:
+def _no_error(host: Array, expected: Array) -> float:
+    """0, for an output that is as expected, once or several times over."""
+    if host.dtype != expected.dtype or host.size % expected.size:
+        raise VerificationError(
+            f"the output is {host.dtype.name}[{host.size}], expected {expected.dtype.name}[{expected.size}] repeated"
+        )
+    wrong = sum(
+        _sum_of_blocks(part, expected.reshape(-1), is_counted=lambda block, right: block != right)
+        for part in host.reshape(-1, expected.size)
+    )
+    if wrong:
+        raise VerificationError(f"wrong result: {wrong} of {host.size} elements differ from what they are to be")
+    return 0.0
+
+
+def _largest_error(host: Array, index: Any, expected: Array, scale: Array) -> float:
     import numpy as np
 
-    found = host[reference.index].astype(np.float64)
-    if found.shape != reference.expected.shape:
-        raise VerificationError(f"the output has shape {found.shape}, expected {reference.expected.shape}")
-    difference = np.abs(found - reference.expected)
+    found = host[index].astype(np.float64)
+    if found.shape != expected.shape:
+        raise VerificationError(f"the output has shape {found.shape}, expected {expected.shape}")
+    difference = np.abs(found - expected)
     with np.errstate(divide="ignore"):
-        relative = np.divide(difference, reference.scale, out=np.zeros_like(difference), where=difference > 0)
+        relative = np.divide(difference, scale, out=np.zeros_like(difference), where=difference > 0)
     return float(relative.max())
 
 
@@ -88,22 +106,24 @@ def count_unwritten(host: Array) -> int:
     """How many elements still are what poisoning leaves: NaN, in integers the smallest value."""
     import numpy as np
 
-    if host.dtype.kind == "i":
-        return int(np.count_nonzero(host == np.iinfo(host.dtype).min))
     flat = host.reshape(-1)
+    if host.dtype.kind == "i":
+        return _sum_of_blocks(flat, is_counted=lambda block: block == np.iinfo(host.dtype).min)
     limit = _INFINITY_BITS.get(host.dtype.name)
     if limit is None:
-        return _sum_of_blocks(flat, np.isnan)
+        return _sum_of_blocks(flat, is_counted=np.isnan)
     magnitude = (1 << (8 * host.dtype.itemsize - 1)) - 1
-    return _sum_of_blocks(flat.view(f"u{host.dtype.itemsize}"), lambda bits: (bits & magnitude) > limit)
+    return _sum_of_blocks(flat.view(f"u{host.dtype.itemsize}"), is_counted=lambda bits: (bits & magnitude) > limit)
 
 
-def _sum_of_blocks(flat: Array, is_counted: Callable[[Array], Array]) -> int:
-    """How many elements are counted, by threads that each take blocks which a cache holds."""
+def _sum_of_blocks(*flat: Array, is_counted: Callable[..., Array]) -> int:
+    """How many elements are counted, of arrays of one length, by threads that each take blocks which a cache holds."""
     import numpy as np
 
     def count(start: int) -> int:
-        return int(np.count_nonzero(is_counted(flat[start : start + _BLOCK])))
+        return int(np.count_nonzero(is_counted(*(each[start : start + _BLOCK] for each in flat))))
 
+    if flat[0].size <= _BLOCK:
+        return count(0)
     with ThreadPoolExecutor() as threads:
-        return sum(threads.map(count, range(0, flat.size, _BLOCK)))
+        return sum(threads.map(count, range(0, flat[0].size, _BLOCK)))

@@ -108,7 +108,17 @@ def test_every_time_of_a_gemm_is_there(backend: str) -> None:
     assert measured.nodes_per_call is not None
     assert measured.nodes_per_call >= 1
     assert measured.gpu is not None
+    assert ["energy_j"] == list(measured.gpu.missing), "of so short a time the board's counter tells nothing"
+
+
+@needs_cupy
+def test_energy_is_counted_over_a_second_and_more() -> None:
+    measured = measure(Gemm(2048, 2048, 2048), backend="cupy", device="cuda:0", method=Method(min_time_s=1))
+    assert measured.gpu is not None
     assert {} == measured.gpu.missing
+    assert measured.gpu.energy_j is not None
+    assert measured.gpu.energy_time_s is not None
+    assert 50 < measured.gpu.energy_j / measured.gpu.energy_time_s < 1500, "watts of a board"
 
 
 def test_a_cold_cache_rotates_among_sets_beyond_twice_the_l2() -> None:
