@@ -93,7 +93,10 @@ def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
     if not values["versus"]:
         for name in OF_PLACES:
             if values[name] is not None:
-                raise InvalidRequest(f"--{name.replace('_', '-')}: of two places: name the other one with --versus")
+                raise InvalidRequest(
+                    f"--{name.replace('_', '-')}: of two places: name the other one with --versus; runs that were kept "
+                    "are set side by side by `primbench compare`"
+                )
         measure_and_report(entries, values)
         return
     for name in ALONE:
