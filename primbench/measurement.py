@@ -149,7 +149,8 @@ class Turns(msgspec.Struct, frozen=True, kw_only=True):
 
     count: its turns. cpu: the one on which all of them called; None where each was where the kernel put it. waited_s:
     while others had theirs; queued_s: of that, for the CPU with its next turn already there, None where the kernel does
-    not count it; uncounted_s: what calls took at the beginning of turns, that are in no sample.
+    not count it; uncounted_s: what calls took at the beginning of turns, that are in no sample. shares_s: metric -> how
+    long it was worth sampling by what the first pairs told; it was sampled as long where its rule allows it.
     """
 
     count: Whole
@@ -157,6 +158,7 @@ class Turns(msgspec.Struct, frozen=True, kw_only=True):
     waited_s: Seconds
     queued_s: Seconds | None
     uncounted_s: Seconds
+    shares_s: dict[str, Seconds] = {}
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,7 @@ from primbench.compare.pairs import compare
 from primbench.compare.settled import is_settled
 from primbench.errors import InvalidRequest
 from primbench.experiments.pairs import run
+from primbench.experiments.sharing import Sharing
 from primbench.experiments.study import LEAST_PAIRS, check_build, to_run, whole_pairs
 from primbench.registry import primitives
 from primbench.results.file import Results
@@ -132,9 +133,11 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
     )
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
 
+    share = Sharing(found.records)
+
     def lines(shown: Progress) -> Iterator[Worker | Record]:
         admit = partial(check_build, study, found)
-        return run(session, study, blocks, tell=shown.tell, announce=shown.announce, admit=admit)
+        return run(session, study, blocks, tell=shown.tell, announce=shown.announce, admit=admit, share=share)
 
     with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(lines, total, session, writer=writer, found=found, values=values)

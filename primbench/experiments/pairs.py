@@ -19,6 +19,7 @@ from primbench.spec.study import IN_TURN
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+    from primbench.experiments.sharing import Shares
     from primbench.experiments.study import Block
     from primbench.spec.case import Case
     from primbench.spec.study import Study
@@ -35,6 +36,7 @@ def run(
     tell: Callable[[str], None],
     announce: Callable[[Case], None] = lambda case: None,
     admit: Callable[[Worker], None] = lambda worker: None,
+    share: Callable[[Case], Shares] = lambda case: {},
 ) -> Iterator[Worker | Record]:
     """What becomes of the blocks. Where an arm lacks a backend or device, its cases there are skipped, others go on.
 
@@ -42,8 +44,9 @@ def run(
 
     tell: is given a sentence of each such arm, at its first case; another one only for another reason. announce: is
     shown each case before it runs, admit each worker; where admit raises a PrimbenchError, the arm has no worker.
+    share: says how long processes that take turns sample which metrics of a case.
     """
-    pairs = _Pairs(session, study, tell, announce, admit)
+    pairs = _Pairs(session, study, tell, announce, admit, share)
     for block in blocks:
         yield from pairs.block(block)
 
@@ -60,6 +63,7 @@ class _Pairs:
     tell: Callable[[str], None]
     announce: Callable[[Case], None]
     admit: Callable[[Worker], None]
+    share: Callable[[Case], Shares]
     workers: dict[tuple[str, str, str], Worker] = field(default_factory=dict)
     absent: dict[tuple[str, str, str], str] = field(default_factory=dict)
     alone: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -158,7 +162,7 @@ class _Pairs:
                 yield self._refused(case, refusal)
         if not ready:
             return
-        records = self.session.run_in_turn(ready, self._cpu(ready))
+        records = self.session.run_in_turn(ready, self._cpu(ready), self.share(ready[0]))
         is_possible = any(record.status == "ok" for record in records)
         for record in records:
             if record.status == "skipped" and is_possible:

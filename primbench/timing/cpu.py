@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primbench.measurement import Measurement
 from primbench.timing.sampling import Calls, Pace, StoppingRule, collect, main_rule, warm_up
@@ -21,11 +21,12 @@ def measure_cpu(calls: Calls, method: Method, secondary: StoppingRule, pace: Pac
     per_batch = calls_per_batch(calls, pace)
     take = pace.host_timed(calls, per_batch)
     warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
-    batch_s = collect(take, main_rule(method), pace, calls_per_sample=per_batch, taken_by="host clock", loop=pace.loop)
+    by: dict[str, Any] = {"taken_by": "host clock", "loop": pace.loop}
+    batch_s = collect(take, main_rule(method), pace, calls_per_sample=per_batch, metric="batch_s", **by)
     if per_batch == 1:
         return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
     single = pace.host_timed(calls, 1)
-    wall_s = collect(single, secondary, pace, calls_per_sample=1, taken_by="host clock", loop=pace.loop)
+    wall_s = collect(single, secondary, pace, calls_per_sample=1, metric="wall_s", **by)
     return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
 
 

@@ -84,6 +84,7 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
         pace,
         calls_per_sample=sampler.calls_per_sample,
         taken_by=sampler.taken_by,
+        metric="device_s",
         uncounted=nothing if sampler.leads_in else None,
         least_turns=DEVICE_TURNS if sampler.leads_in else MIN_TURNS,
     )
@@ -110,7 +111,9 @@ def _stream(
     count = math.ceil(BATCH_S / call_s)
     take = chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace)
     warm_up(take, pace.now, window_s=0.0, max_time_s=settle_s)
-    return collect(take, secondary, pace, calls_per_sample=count, taken_by="event pair", uncounted=nothing)
+    return collect(
+        take, secondary, pace, calls_per_sample=count, taken_by="event pair", metric="stream_s", uncounted=nothing
+    )
 
 
 def _rough_time_s(calls: Calls, stream: int, pace: Pace) -> float:
@@ -134,7 +137,9 @@ def _enqueue(backend: CudaBackend, calls: Calls, count: int, secondary: Stopping
         return timed()
 
     take()
-    return collect(take, secondary, pace, calls_per_sample=count, taken_by="host clock", loop=pace.loop)
+    return collect(
+        take, secondary, pace, calls_per_sample=count, taken_by="host clock", metric="enqueue_s", loop=pace.loop
+    )
 
 
 def _round_trip(
@@ -163,7 +168,14 @@ def _round_trip(
     for _ in range(3 if call_s < LONG_S else 1):
         uncounted()
     wall_s = collect(
-        take, secondary, pace, calls_per_sample=1, taken_by="host clock", loop=pace.loop, uncounted=uncounted
+        take,
+        secondary,
+        pace,
+        calls_per_sample=1,
+        taken_by="host clock",
+        metric="wall_s",
+        loop=pace.loop,
+        uncounted=uncounted,
     )
     single_s = replace(wall_s, samples_s=singles, loops_s=[])
     return wall_s, single_s

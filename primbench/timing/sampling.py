@@ -87,6 +87,10 @@ class Pace:
         """Where calls are made from inside."""
         return nullcontext()
 
+    def shared(self, metric: str, rule: StoppingRule) -> StoppingRule:
+        """The rule, or another one where a study has found out how long this metric is worth sampling."""
+        return rule
+
     def meet(self, uncounted: Callable[[], object], least_turns: int) -> None:
         """Before a metric: wait until all processes that take turns are there; alone, go on at once.
 
@@ -197,17 +201,21 @@ def collect(
     *,
     calls_per_sample: int,
     taken_by: str,
+    metric: str = "",
     loop: Loop | None = None,
     uncounted: Callable[[], object] | None = None,
     least_turns: int = MIN_TURNS,
 ) -> Samples:
     """Sample until the rule says stop; every sample is kept.
 
+    metric: its name in Measurement, by which processes that take turns may be told how long it is worth sampling.
+
     loop: tells beside each sample how fast the CPU is; for times in which the host has a part. uncounted: what is
     called at the beginning of a turn, where not ``take``. least_turns: where processes take turns.
     """
     samples: list[float] = []
     loops: list[tuple[int, float]] = []
+    rule = pace.shared(metric, rule)
     pace.meet(uncounted or take, least_turns)
     start, look_at = pace.now(), MIN_SAMPLES
     stopped: Stopped | None = None

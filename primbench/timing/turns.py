@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from primbench.measurement import Turns
@@ -19,7 +20,9 @@ from primbench.timing import host_counters
 from primbench.timing.sampling import CLOCK, MIN_TURNS, Clock, Pace
 
 if TYPE_CHECKING:
-    from primbench.timing.sampling import Calls, Stopped
+    from collections.abc import Mapping
+
+    from primbench.timing.sampling import Calls, Stopped, StoppingRule
 
 GiveAway = Callable[[bool], bool]
 """Gives the turn away, and returns at the next one. Told whether this process is done, it tells whether all are."""
@@ -35,11 +38,19 @@ LONG_NS = 10_000_000  # a sample so long that what a change costs is lost in it
 class InTurn(Pace):
     """The clock stands still while others have their turn, and a metric ends in all processes at once."""
 
-    def __init__(self, give_away: GiveAway, cpu: int | None = None, clock: Clock = CLOCK) -> None:
-        """cpu: that all processes are to call from; None is any."""
+    def __init__(
+        self,
+        give_away: GiveAway,
+        cpu: int | None = None,
+        clock: Clock = CLOCK,
+        *,
+        shares_s: Mapping[str, float] | None = None,
+    ) -> None:
+        """cpu: that all processes are to call from; None is any. shares_s: how long metrics are worth sampling."""
         super().__init__(clock)
         self.has_others = True
         self._cpu = cpu
+        self._shares_s = dict(shares_s or {})
         self._turn_ns = TURN_NS
         self._give_away = give_away
         self._began_ns = self._last_ns = clock()
@@ -51,6 +62,12 @@ class InTurn(Pace):
 
     def own(self) -> int:
         return self.clock() - self._waited_ns - self._uncounted_ns
+
+    def shared(self, metric: str, rule: StoppingRule) -> StoppingRule:
+        if (share_s := self._shares_s.get(metric)) is None:
+            return rule
+        lasting_s = min(share_s, rule.max_time_s)
+        return replace(rule, min_time_s=lasting_s, max_time_s=lasting_s)
 
     def meet(self, uncounted: Callable[[], object], least_turns: int) -> None:
         while not self._wait(done=True):
@@ -92,6 +109,7 @@ class InTurn(Pace):
             waited_s=self._waited_ns / 1e9,
             queued_s=None if math.isnan(self._queued_s) else self._queued_s,
             uncounted_s=self._uncounted_ns / 1e9,
+            shares_s=self._shares_s,
         )
 
     def _wait(self, *, done: bool) -> bool:

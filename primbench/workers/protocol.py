@@ -66,11 +66,15 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """in_turn: with workers of other arms that time the same case. cpu: on which all of them call; None for any."""
+    """in_turn: with workers of other arms that time the same case. cpu: on which all of them call; None for any.
+
+    shares_s: metric -> how long each samples it.
+    """
 
     case: Case
     in_turn: bool = False
     cpu: int | None = None
+    shares_s: dict[str, float] = {}
 
 
 class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag=True):

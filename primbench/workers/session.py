@@ -122,14 +122,14 @@ class Session:
         self._end_all_but(self._arms, case.process)
         yield from self._started(case)
 
-    def run_in_turn(self, cases: Sequence[Case], cpu: int | None) -> list[Record]:
+    def run_in_turn(self, cases: Sequence[Case], cpu: int | None, shares_s: dict[str, float]) -> list[Record]:
         """The records of one case in several arms, whose workers run since open() and take turns now.
 
-        cpu: on which all of them call, None for any.
+        cpu: on which all of them call, None for any. shares_s: metric -> how long each samples it.
         """
         started = _now()
         running = [(self._running[case.arm, "time"], case) for case in cases]
-        ended = take_turns([(each.worker, case) for each, case in running], self._timeout_s, cpu)
+        ended = take_turns([(each.worker, case) for each, case in running], self._timeout_s, cpu, shares_s)
         return [
             _record(case, each.number, self._ended(case, outcome), started, active_s)
             for (each, case), (outcome, active_s) in zip(running, ended, strict=True)

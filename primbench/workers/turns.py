@@ -42,16 +42,18 @@ class _Turns:
 
 
 def take_turns(
-    workers: Sequence[tuple[WorkerProcess, Case]], timeout_s: float, cpu: int | None
+    workers: Sequence[tuple[WorkerProcess, Case]], timeout_s: float, cpu: int | None, shares_s: dict[str, float]
 ) -> list[tuple[Outcome, float]]:
-    """What each worker makes of its case, and the seconds of its turns. cpu: on which all call, None for any.
+    """What each worker makes of its case, and the seconds of its turns.
+
+    cpu: on which all call, None for any. shares_s: metric -> how long each samples it.
 
     Each begins alone, until it is about to sample. Then they sample in turn, in their order, until all have enough
     samples of a metric; one whose case has a metric less, or has ended, holds up nobody.
     """
     started = [_Turns(worker) for worker, _ in workers]
     for each, (_, case) in zip(started, workers, strict=True):
-        each.next(Task(case=case, in_turn=True, cpu=cpu), timeout_s)
+        each.next(Task(case=case, in_turn=True, cpu=cpu, shares_s=shares_s), timeout_s)
     while going_on := [each for each in started if each.outcome is None]:
         _round(going_on, timeout_s)
     return [(each.outcome, each.active_s) for each in started if each.outcome is not None]

@@ -216,7 +216,7 @@ def run(
         if start.purpose == "trace":
             return Outcome(status="ok", trace=trace_on(backend, problem, case.method))
         group.tell(case)
-        turns = InTurn(give_away, task.cpu) if task.in_turn and give_away else None
+        turns = InTurn(give_away, task.cpu, shares_s=task.shares_s) if task.in_turn and give_away else None
         measured = measure_on(backend, problem, case.method, group, page_nodes=page_nodes, turns=turns)
         return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from primbench.experiments import pairs
 from primbench.experiments.pairs import run
+from primbench.experiments.sharing import Shares
 from primbench.experiments.study import Block, check_build, plan
 from primbench.measurement import Turns
 from primbench.results import file as results_file
@@ -78,6 +79,7 @@ def ran(
     count: int = 1,
     blocks: Callable[[Sequence[Block]], Iterable[Block]] = iter,
     admit: Callable[[Ran, Worker], None] = lambda ran, worker: None,
+    share: Callable[[Case], Shares] = lambda case: {},
     **fields: Any,
 ) -> Ran:
     """A study of so many pairs, by real workers. blocks: what is done with those planned. fields: Study's."""
@@ -91,6 +93,7 @@ def ran(
             tell=done.told.append,
             announce=done.announced.append,
             admit=lambda worker: admit(done, worker),
+            share=share,
         )
         for line in lines:
             done.found.add(line)
@@ -117,6 +120,17 @@ def test_arms_take_turns_case_by_case_in_an_order_that_is_mirrored(in_turn: Ran)
     orders = [[each.case.arm for each in in_turn.records if each.case.process == pair] for pair in range(2)]
     assert [["here", "there"] * 2, ["there", "here"] * 2] == orders
     assert [] == in_turn.told
+
+
+def test_what_a_metric_is_worth_is_what_all_processes_sample_it() -> None:
+    long = replace(LAUNCH, method=replace(LAUNCH.method, max_time_s=0.2, min_time_s=0.15, max_noise=0.9))
+    found = ran([HERE, THERE], [long], share=lambda case: {"batch_s": 0.03})
+    for each in found.records:
+        assert {"batch_s": 0.03} == turns_of(each).shares_s
+        assert each.measurement is not None
+        assert each.measurement.batch_s is not None
+        samples = each.measurement.batch_s
+        assert sum(samples.samples_s) * samples.calls_per_sample < 0.1 < long.method.min_time_s
 
 
 def test_a_record_says_how_its_process_took_turns_and_on_which_cpu(in_turn: Ran) -> None:
@@ -146,7 +160,7 @@ def test_it_is_kept_in_a_results_file(in_turn: Ran, tmp_path: Path) -> None:
 
 @two_cpus
 def test_pairs_are_not_all_on_the_same_cpu(in_turn: Ran) -> None:
-    found = pairs._Pairs(None, in_turn.found.header.study, print, print, print)  # type: ignore[arg-type]
+    found = pairs._Pairs(None, in_turn.found.header.study, print, print, print, dict)  # type: ignore[arg-type]
     found.workers = {("here", "numpy", "cpu"): in_turn.found.workers[0]}
     cpus = [found._cpu([replace(LAUNCH, arm="here", process=pair)]) for pair in range(40)]
     assert set(CPUS[:2]) <= set(cpus) or len(CPUS) > 2 < len(set(cpus))

@@ -1,0 +1,113 @@
+"""How long a process of a study samples each metric: by how its scatter divides, once some pairs are known.
+
+More samples make the median of a process more certain, and say nothing of the next process. Per second, most is learnt
+where a process samples for sqrt(c V / B) seconds: c are the seconds that it spends on the case besides, V the variance
+that a second of sampling leaves to the logarithm of its median, B the variance of that from process to process
+(Kalibera & Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013, section 6.1, for two levels).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from primbench import stats
+from primbench.compare.sides import identity
+from primbench.measurement import Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from primbench.measurement import Measurement
+    from primbench.results.record import Record
+    from primbench.spec.case import Case
+
+LEAST_PAIRS = 3  # by fewer a variance is off by more than the time that sharing saves
+PARTS = 8  # of what a process samples: neighbours are alike, so that single samples tell too little
+METRICS = ("batch_s", "enqueue_s", "wall_s", "stream_s", "device_s")
+
+Shares = dict[str, float]
+"""Metric -> seconds."""
+
+
+class Sharing:
+    """Learns once, from the first pairs of each case, and says the same ever after."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        """records: of all pairs so far; grows meanwhile."""
+        self._records = records
+        self._learnt: dict[bytes, Shares] = {}
+
+    def __call__(self, case: Case) -> Shares:
+        """How long a process samples a metric, as far as that is known; no longer than its rule says in any case."""
+        key = identity(case)
+        if key not in self._learnt:
+            pairs = _pairs(record for record in self._records if identity(record.case) == key)
+            if len(pairs) < LEAST_PAIRS:
+                return {}
+            self._learnt[key] = shares(case, pairs)
+        return self._learnt[key]
+
+
+def _pairs(records: Iterable[Record]) -> list[list[Record]]:
+    """Those in which two processes or more took turns."""
+    found: dict[int, list[Record]] = {}
+    for record in records:
+        if record.measurement is not None and record.measurement.turns is not None:
+            found.setdefault(record.case.process, []).append(record)
+    return [pair for pair in found.values() if len(pair) > 1]
+
+
+def shares(case: Case, pairs: Sequence[Sequence[Record]]) -> Shares:
+    """Of the metrics of a case that it can be told of.
+
+    pairs: its records. What the processes of a pair have in common is no scatter to a study.
+    """
+    found = {name: _share_s(name, pairs) for name in METRICS if not _has_tail(case, name)}
+    return {name: share_s for name, share_s in found.items() if share_s is not None}
+
+
+def _has_tail(case: Case, metric: str) -> bool:
+    """Whether rare slow calls are judged as well, which takes all the samples there are."""
+    problem = case.known_problem()
+    return metric == "wall_s" and problem is not None and problem.has_tails
+
+
+def _share_s(metric: str, pairs: Sequence[Sequence[Record]]) -> float | None:
+    """None where a metric is missing somewhere, has too few samples to tell, or no scatter between processes."""
+    taken = [[_samples(record.measurement, metric) for record in pair] for pair in pairs]
+    known = [[each for each in pair if each is not None and len(each.samples_s) >= 2 * PARTS] for pair in taken]
+    if any(len(found) < len(pair) for found, pair in zip(known, taken, strict=True)):
+        return None
+    sampled_s = statistics.fmean(_lasted_s(each) for pair in known for each in pair)
+    per_second = sampled_s / PARTS * statistics.fmean(map(_variance_of_parts, known))
+    in_all = statistics.fmean(statistics.variance(math.log(each.median_s) for each in pair) for pair in known)
+    between = in_all - per_second / sampled_s
+    if between <= 0 or per_second == 0:
+        return None
+    besides_s = statistics.fmean(record.duration_s for pair in pairs for record in pair) - sampled_s
+    return math.sqrt(max(0.0, besides_s) * per_second / between)
+
+
+def _samples(measurement: Measurement | None, metric: str) -> Samples | None:
+    found = getattr(measurement, metric, None)
+    return found if isinstance(found, Samples) and min(found.samples_s) > 0 else None
+
+
+def _lasted_s(samples: Samples) -> float:
+    return sum(samples.samples_s) * samples.calls_per_sample
+
+
+def _variance_of_parts(pair: Sequence[Samples]) -> float:
+    """Of the logarithms of the medians of equal parts of what each took, about what all took in the same part."""
+    logs = [_parts(each.samples_s) for each in pair]
+    common = [statistics.fmean(same) for same in zip(*logs, strict=True)]
+    own = [[one - all_s for one, all_s in zip(each, common, strict=True)] for each in logs]
+    return statistics.fmean(map(statistics.variance, own)) * len(pair) / (len(pair) - 1)
+
+
+def _parts(samples_s: Sequence[float]) -> list[float]:
+    bounds = [number * len(samples_s) // PARTS for number in range(PARTS + 1)]
+    return [math.log(stats.quantile(samples_s[begin:end], 0.5)) for begin, end in pairwise(bounds)]
