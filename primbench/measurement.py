@@ -150,7 +150,7 @@ class Turns(msgspec.Struct, frozen=True, kw_only=True):
     count: its turns. cpu: the one on which all of them called; None where each was where the kernel put it. waited_s:
     while others had theirs; queued_s: of that, for the CPU with its next turn already there, None where the kernel does
     not count it; uncounted_s: what calls took at the beginning of turns, that are in no sample. shares_s: metric -> how
-    long it was worth sampling by what the first pairs told; it was sampled as long where its rule allows it.
+    long it was worth sampling by what the first pairs told, and was sampled where its rule allows it.
     """
 
     count: Whole

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from primbench import stats
+from primbench.compare.moments import MOST, moments
 from primbench.compare.sides import identity
 from primbench.measurement import Samples
 
@@ -77,37 +78,55 @@ def _has_tail(case: Case, metric: str) -> bool:
 
 def _share_s(metric: str, pairs: Sequence[Sequence[Record]]) -> float | None:
     """None where a metric is missing somewhere, has too few samples to tell, or no scatter between processes."""
-    taken = [[_samples(record.measurement, metric) for record in pair] for pair in pairs]
-    known = [[each for each in pair if each is not None and len(each.samples_s) >= 2 * PARTS] for pair in taken]
-    if any(len(found) < len(pair) for found, pair in zip(known, taken, strict=True)):
+    records = [record for pair in pairs for record in pair]
+    known = {id(record): found for record in records if (found := _samples(record.measurement, metric)) is not None}
+    if len(known) < len(records):
         return None
-    sampled_s = statistics.fmean(_lasted_s(each) for pair in known for each in pair)
-    per_second = sampled_s / PARTS * statistics.fmean(map(_variance_of_parts, known))
-    in_all = statistics.fmean(statistics.variance(math.log(each.median_s) for each in pair) for pair in known)
-    between = in_all - per_second / sampled_s
-    if between <= 0 or per_second == 0:
+    own = [_about_the_pair([known[id(record)] for record in pair]) for pair in pairs]
+    sampled_s = statistics.fmean(map(_lasted_s, known.values()))
+    per_second = sampled_s / PARTS * statistics.fmean(map(_variance_of_parts, own))
+    between = statistics.fmean(map(_variance_of_processes, own)) - per_second / sampled_s
+    besides_s = statistics.fmean(record.duration_s for record in records) - sampled_s
+    if min(between, per_second, besides_s) <= 0:
         return None
-    besides_s = statistics.fmean(record.duration_s for pair in pairs for record in pair) - sampled_s
-    return math.sqrt(max(0.0, besides_s) * per_second / between)
+    return math.sqrt(besides_s * per_second / between)
 
 
 def _samples(measurement: Measurement | None, metric: str) -> Samples | None:
+    """None, too, of samples that tell one place in memory from another, and nothing of time."""
     found = getattr(measurement, metric, None)
-    return found if isinstance(found, Samples) and min(found.samples_s) > 0 else None
+    if measurement is None or (metric == "device_s" and measurement.places > 1):
+        return None
+    is_telling = isinstance(found, Samples) and len(found.samples_s) >= 2 * PARTS and min(found.samples_s) > 0
+    return found if is_telling else None
 
 
 def _lasted_s(samples: Samples) -> float:
     return sum(samples.samples_s) * samples.calls_per_sample
 
 
-def _variance_of_parts(pair: Sequence[Samples]) -> float:
-    """Of the logarithms of the medians of equal parts of what each took, about what all took in the same part."""
-    logs = [_parts(each.samples_s) for each in pair]
+def _about_the_pair(pair: Sequence[Samples]) -> list[list[float]]:
+    """Of each process the logarithms of what it took from moment to moment, about their mean over all of the pair."""
+    count = min(MOST, *(len(each.samples_s) for each in pair))
+    logs = [list(map(math.log, moments(each.samples_s, count))) for each in pair]
     common = [statistics.fmean(same) for same in zip(*logs, strict=True)]
-    own = [[one - all_s for one, all_s in zip(each, common, strict=True)] for each in logs]
-    return statistics.fmean(map(statistics.variance, own)) * len(pair) / (len(pair) - 1)
+    return [[one - all_s for one, all_s in zip(each, common, strict=True)] for each in logs]
 
 
-def _parts(samples_s: Sequence[float]) -> list[float]:
-    bounds = [number * len(samples_s) // PARTS for number in range(PARTS + 1)]
-    return [math.log(stats.quantile(samples_s[begin:end], 0.5)) for begin, end in pairwise(bounds)]
+def _variance_of_processes(own: Sequence[Sequence[float]]) -> float:
+    return statistics.variance(map(_median, own))
+
+
+def _variance_of_parts(own: Sequence[Sequence[float]]) -> float:
+    """Of the medians of equal parts of the time, in a pair of as many processes."""
+    found = [statistics.variance(_median(part) for part in _parts(each)) for each in own]
+    return statistics.fmean(found) * len(own) / (len(own) - 1)  # their mean was taken from them
+
+
+def _parts(values: Sequence[float]) -> list[Sequence[float]]:
+    bounds = [number * len(values) // PARTS for number in range(PARTS + 1)]
+    return [values[begin:end] for begin, end in pairwise(bounds)]
+
+
+def _median(values: Sequence[float]) -> float:
+    return stats.quantile(values, 0.5)

@@ -85,6 +85,18 @@ def test_too_few_samples_tell_nothing_and_neither_do_times_of_0(times_s: list[fl
     assert {} == shares(GEMM, pairs)
 
 
+def test_rounds_over_places_in_memory_have_no_share() -> None:
+    pairs = study(10, within=0.1, between=0.03)
+    for places, expected in ((1, ["device_s"]), (16, [])):
+        on_gpu = [[replace(each, measurement=_on_gpu(each, places)) for each in pair] for pair in pairs]
+        assert expected == list(shares(GEMM, on_gpu))
+
+
+def _on_gpu(found: Record, places: int) -> Measurement:
+    assert found.measurement is not None
+    return Measurement(device_s=found.measurement.batch_s, places=places, turns=TURNS)
+
+
 def test_it_is_learnt_from_the_first_pairs_and_kept() -> None:
     pairs, records = study(LEAST_PAIRS + 1, within=0.1, between=0.03), list[Record]()
     share, found = Sharing(records), []
