@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING
 from primbench import stats
 from primbench.compare.moments import MOST, moments
 from primbench.compare.sides import identity
-from primbench.measurement import Samples
+from primbench.measurement import Measurement
+from primbench.results.metrics import METRICS, SAMPLED, main_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from primbench.measurement import Measurement
+    from primbench.measurement import Samples
+    from primbench.results.metrics import Metric
     from primbench.results.record import Record
     from primbench.spec.case import Case
 
 LEAST_PAIRS = 3  # by fewer a variance is off by more than the time that sharing saves
+TIMED = [metric for metric in SAMPLED if metric.is_compared and metric.name in Measurement.__struct_fields__]
 PARTS = 8  # of what a process samples: neighbours are alike, so that single samples tell too little
-METRICS = ("batch_s", "enqueue_s", "wall_s", "stream_s", "device_s")
 
 Shares = dict[str, float]
 """Metric -> seconds."""
@@ -42,7 +44,7 @@ class Sharing:
         self._learnt: dict[bytes, Shares] = {}
 
     def __call__(self, case: Case) -> Shares:
-        """How long a process samples a metric, as far as that is known; no longer than its rule says in any case."""
+        """How long a process samples a metric, as far as that is known; its rule's longest time holds in any case."""
         key = identity(case)
         if key not in self._learnt:
             pairs = _pairs(record for record in self._records if identity(record.case) == key)
@@ -66,17 +68,25 @@ def shares(case: Case, pairs: Sequence[Sequence[Record]]) -> Shares:
 
     pairs: its records. What the processes of a pair have in common is no scatter to a study.
     """
-    found = {name: _share_s(name, pairs) for name in METRICS if not _has_tail(case, name)}
-    return {name: share_s for name, share_s in found.items() if share_s is not None}
+    main = main_of(pairs[0][0].measurement)
+    tailed = _with_tails(case)
+    found = {metric: _share_s(metric, pairs) for metric in TIMED if metric.name not in tailed}
+    return {
+        metric.name: max(share_s, case.method.min_time_s) if metric == main else share_s
+        for metric, share_s in found.items()
+        if share_s is not None
+    }
 
 
-def _has_tail(case: Case, metric: str) -> bool:
-    """Whether rare slow calls are judged as well, which takes all the samples there are."""
+def _with_tails(case: Case) -> set[str]:
+    """Metrics whose rare slow calls are judged as well, which takes all the samples there are."""
     problem = case.known_problem()
-    return metric == "wall_s" and problem is not None and problem.has_tails
+    if problem is None or not problem.has_tails:
+        return set()
+    return {metric.samples_of for metric in METRICS.values() if metric.is_tail}
 
 
-def _share_s(metric: str, pairs: Sequence[Sequence[Record]]) -> float | None:
+def _share_s(metric: Metric, pairs: Sequence[Sequence[Record]]) -> float | None:
     """None where a metric is missing somewhere, has too few samples to tell, or no scatter between processes."""
     records = [record for pair in pairs for record in pair]
     known = {id(record): found for record in records if (found := _samples(record.measurement, metric)) is not None}
@@ -92,13 +102,12 @@ def _share_s(metric: str, pairs: Sequence[Sequence[Record]]) -> float | None:
     return math.sqrt(besides_s * per_second / between)
 
 
-def _samples(measurement: Measurement | None, metric: str) -> Samples | None:
+def _samples(measurement: Measurement | None, metric: Metric) -> Samples | None:
     """None, too, of samples that tell one place in memory from another, and nothing of time."""
-    found = getattr(measurement, metric, None)
-    if measurement is None or (metric == "device_s" and measurement.places > 1):
+    found = metric.samples(measurement)
+    if measurement is None or found is None or (metric.whose == "GPU" and measurement.places > 1):
         return None
-    is_telling = isinstance(found, Samples) and len(found.samples_s) >= 2 * PARTS and min(found.samples_s) > 0
-    return found if is_telling else None
+    return found if len(found.samples_s) >= 2 * PARTS and min(found.samples_s) > 0 else None
 
 
 def _lasted_s(samples: Samples) -> float:

@@ -16,7 +16,8 @@ from primbench.results.record import Record
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 
-GEMM = Case(primitive="gemm", parameters={"m": 8, "n": 8, "k": 8}, backend="numpy", device="cpu")
+QUICK = Method(min_time_s=0.001)
+GEMM = Case(primitive="gemm", parameters={"m": 8, "n": 8, "k": 8}, backend="numpy", device="cpu", method=QUICK)
 CALL_S = 1e-3
 COUNT = 400  # samples of a process, which it takes 0.4 s to take
 BESIDES_S = 0.5
@@ -83,6 +84,12 @@ def test_too_few_samples_tell_nothing_and_neither_do_times_of_0(times_s: list[fl
     pairs = study(10, within=0.1, between=0.03)
     pairs[3][1] = record(3, "there", times_s)
     assert {} == shares(GEMM, pairs)
+
+
+def test_the_main_metric_is_sampled_as_long_as_was_asked_for_at_least() -> None:
+    asked = replace(GEMM, method=Method(min_time_s=0.25))
+    found = shares(asked, study(10, within=0.02, between=0.1))
+    assert 0.25 == found["batch_s"] > found["wall_s"]
 
 
 def test_rounds_over_places_in_memory_have_no_share() -> None:
