@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from primbench.dtypes import poison_host
@@ -125,5 +124,7 @@ def _sum_of_blocks(*flat: Array, is_counted: Callable[..., Array]) -> int:
 
     if flat[0].size <= _BLOCK:
         return count(0)
+    from concurrent.futures import ThreadPoolExecutor  # takes 20 ms, which every worker would pay
+
     with ThreadPoolExecutor() as threads:
         return sum(threads.map(count, range(0, flat[0].size, _BLOCK)))
