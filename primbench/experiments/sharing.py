@@ -50,23 +50,25 @@ class Sharing:
             pairs = _pairs(record for record in self._records if identity(record.case) == key)
             if len(pairs) < LEAST_PAIRS:
                 return {}
-            self._learnt[key] = shares(case, pairs)
+            self._learnt[key] = shares(case, pairs[:LEAST_PAIRS])  # the same where a study goes on with a file
         return self._learnt[key]
 
 
 def _pairs(records: Iterable[Record]) -> list[list[Record]]:
-    """Those in which two processes or more took turns."""
-    found: dict[int, list[Record]] = {}
+    """Those in which every arm took turns that ever did, two or more; arms are in the same order in each."""
+    found: dict[int, dict[str, Record]] = {}
     for record in records:
         if record.measurement is not None and record.measurement.turns is not None:
-            found.setdefault(record.case.process, []).append(record)
-    return [pair for pair in found.values() if len(pair) > 1]
+            found.setdefault(record.case.process, {})[record.case.arm] = record
+    arms = sorted(set[str]().union(*found.values()))
+    return [[pair[arm] for arm in arms] for pair in found.values() if len(pair) == len(arms) > 1]
 
 
 def shares(case: Case, pairs: Sequence[Sequence[Record]]) -> Shares:
     """Of the metrics of a case that it can be told of.
 
-    pairs: its records. What the processes of a pair have in common is no scatter to a study.
+    pairs: its records, of the same arms in the same order. What the processes of a pair have in common is no scatter to
+    a study, and neither is what an arm differs by in every pair.
     """
     main = main_of(pairs[0][0].measurement)
     tailed = _with_tails(case)
@@ -95,7 +97,7 @@ def _share_s(metric: Metric, pairs: Sequence[Sequence[Record]]) -> float | None:
     own = [_about_the_pair([known[id(record)] for record in pair]) for pair in pairs]
     sampled_s = statistics.fmean(map(_lasted_s, known.values()))
     per_second = sampled_s / PARTS * statistics.fmean(map(_variance_of_parts, own))
-    between = statistics.fmean(map(_variance_of_processes, own)) - per_second / sampled_s
+    between = _variance_of_processes(own) - per_second / sampled_s
     besides_s = statistics.fmean(record.duration_s for record in records) - sampled_s
     if min(between, per_second, besides_s) <= 0:
         return None
@@ -122,14 +124,20 @@ def _about_the_pair(pair: Sequence[Samples]) -> list[list[float]]:
     return [[one - all_s for one, all_s in zip(each, common, strict=True)] for each in logs]
 
 
-def _variance_of_processes(own: Sequence[Sequence[float]]) -> float:
-    return statistics.variance(map(_median, own))
+def _variance_of_processes(pairs: Sequence[Sequence[Sequence[float]]]) -> float:
+    """Over the pairs, of each arm by itself."""
+    by_arm = zip(*(map(_median, own) for own in pairs), strict=True)
+    return _of_whole_processes(map(statistics.variance, by_arm), len(pairs[0]))
 
 
 def _variance_of_parts(own: Sequence[Sequence[float]]) -> float:
     """Of the medians of equal parts of the time, in a pair of as many processes."""
-    found = [statistics.variance(_median(part) for part in _parts(each)) for each in own]
-    return statistics.fmean(found) * len(own) / (len(own) - 1)  # their mean was taken from them
+    return _of_whole_processes((statistics.variance(map(_median, _parts(each))) for each in own), len(own))
+
+
+def _of_whole_processes(variances: Iterable[float], arms: int) -> float:
+    """Their mean, made good for the mean over a pair, which was taken from each process."""
+    return statistics.fmean(variances) * arms / (arms - 1)
 
 
 def _parts(values: Sequence[float]) -> list[Sequence[float]]:

@@ -67,6 +67,20 @@ def test_what_processes_of_a_pair_have_in_common_is_no_scatter() -> None:
     assert quiet["batch_s"] == pytest.approx(waves["batch_s"], rel=0.3)
 
 
+@pytest.mark.parametrize("slower", [0.03, 0.3])
+def test_what_an_arm_differs_by_in_every_pair_is_no_scatter(slower: float) -> None:
+    pairs = study(20, within=0.1, between=0.01)
+    slowed = [[here, _slowed(there, 1 + slower)] for here, there in pairs]
+    assert shares(GEMM, slowed)["wall_s"] == pytest.approx(shares(GEMM, pairs)["wall_s"], rel=slower)  # seconds grow
+
+
+def _slowed(found: Record, times: float) -> Record:
+    assert found.measurement is not None
+    assert found.measurement.batch_s is not None
+    samples_s = [times * each for each in found.measurement.batch_s.samples_s]
+    return record(found.case.process, found.case.arm, samples_s)
+
+
 def test_what_differs_no_more_from_process_to_process_than_within_is_sampled_longer() -> None:
     share_s = shares(GEMM, study(40, within=0.5, between=0.0)).get("batch_s", math.inf)
     assert share_s > CALL_S * COUNT
@@ -113,7 +127,16 @@ def test_it_is_learnt_from_the_first_pairs_and_kept() -> None:
     assert LEAST_PAIRS * [{}] == found[:LEAST_PAIRS]
     assert shares(GEMM, pairs[:LEAST_PAIRS]) == found[LEAST_PAIRS] == share(GEMM)
     assert found[LEAST_PAIRS]
+    assert found[LEAST_PAIRS] == Sharing(records)(GEMM), "a study that goes on with its file"
     assert {} == share(replace(GEMM, method=Method(max_time_s=3))), "another case"
+
+
+def test_pairs_in_which_an_arm_failed_do_not_count_and_their_order_does_not_matter() -> None:
+    whole = study(LEAST_PAIRS, within=0.1, between=0.03)
+    mirrored = [pair[:: -1 if pair[0].case.process % 2 else 1] for pair in whole]
+    lacking = record(LEAST_PAIRS, "here", [CALL_S] * COUNT)
+    for pairs in ([*mirrored, [lacking]], [[lacking], *mirrored]):
+        assert shares(GEMM, whole) == Sharing([each for pair in pairs for each in pair])(GEMM)
 
 
 def test_pairs_in_which_fewer_than_two_took_turns_do_not_count() -> None:
