@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from primbench.experiments.sharing import LEAST_PAIRS, Sharing
 from primbench.experiments.study import plan
 from primbench.results import file as results_file
 from primbench.results.file import Results
@@ -93,6 +94,19 @@ def test_what_the_arms_differ_in_is_shown(begun: Any) -> None:
     assert "(2 pairs; " in shown
     assert "host" in shown.splitlines()[2], "below the answer the baseline against itself comes first"
     assert shown.count("gemm m=4 n=4 k=8 ") >= 1
+
+
+def test_a_study_shares_its_time_by_its_first_pairs(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
+    path = tmp_path / "shared.jsonl"
+    assert 0 == invoke(*on_cpu(suite, "--arm", "host", "--self", "--pairs", LEAST_PAIRS + 1, "-o", path)).exit_code
+    records = results_file.read(path).records
+    learnt = Sharing([each for each in records if each.case.process < LEAST_PAIRS])
+    assert 2 * 2 * (LEAST_PAIRS + 1) == len(records)
+    for each in records:
+        assert each.measurement is not None
+        assert each.measurement.turns is not None
+        expected = learnt(each.case) if each.case.process == LEAST_PAIRS else {}
+        assert pytest.approx(expected) == each.measurement.turns.shares_s
 
 
 def test_a_study_goes_on_with_what_its_file_says(invoke: Invoke, begun: Any, tmp_path: Path) -> None:
