@@ -57,10 +57,6 @@ class UnsupportedCase(PrimbenchError):
     pass
 
 
-class Unverifiable(PrimbenchError):
-    """A call leaves nothing behind that could be compared; the message says why."""
-
-
 class VerificationError(PrimbenchError):
     pass
 

@@ -172,7 +172,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit.
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
     nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured.
-    phases_s: what the case spent its time on, from the inputs to the last sample.
+    phases_s: what the case spent its time on, from inputs to the last sample; on a GPU a check includes the warm-up.
     places: in memory, of inputs and outputs, on which device_s was sampled.
     turns: with the processes of other arms; None, with the reason in ``missing``, where it was timed alone.
     pages: of host buffers; None, with the reason in ``missing``, where the case times none or they cannot be seen.

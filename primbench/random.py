@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from primbench.dtypes import Array
 
 # A prime, so that the rows of a matrix never line up with the repeats.
-POOL_SIZE = 1_048_573
+POOL_SIZE = 262_139
+FILLED_BY_ONE = 1 << 20  # elements, below which threads would not pay
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Uniform in [-1, 1), or every int8 value but -128. Zeros and constants would let a GPU run cooler and faster.
 
-    Beyond a million elements the draw repeats: drawing 10^8 numbers takes seconds, copying them does not.
+    Beyond some 10^5 elements the draw repeats: drawing 10^8 numbers takes seconds, copying them does not.
     """
     import numpy as np
 
@@ -45,7 +46,7 @@ def repeated(pool: Array, shape: tuple[int, ...]) -> Array:
     import numpy as np
 
     total = int(np.prod(shape, dtype=np.int64))
-    if total <= POOL_SIZE:
+    if total <= FILLED_BY_ONE:
         return np.resize(pool, shape)
     flat = np.empty(total, pool.dtype)
 

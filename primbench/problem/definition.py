@@ -146,10 +146,11 @@ class Problem(ABC):
 
     @abstractmethod
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference | Exact:
-        """The output in float64, or a sample of it drawn with ``rng`` where all of it is too slow.
+        """The output in float64, or a sample of it drawn with ``rng`` where all of it is too slow."""
 
-        Raises Unverifiable where a call leaves nothing behind that could be compared.
-        """
+    def why_unverifiable(self) -> str | None:
+        """Why a call leaves nothing behind that could be compared; None where it does."""
+        return None
 
     @abstractmethod
     def tolerance(self) -> float:

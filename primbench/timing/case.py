@@ -10,25 +10,25 @@ from msgspec.structs import replace
 
 from primbench.backends import Backend, CudaBackend, best_available
 from primbench.distributed.group import ALONE, Group
-from primbench.errors import Unverifiable
 from primbench.measurement import Measurement
 from primbench.problem import Problem, Step, description_of
 from primbench.registry import backends_of, setup_of
 from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
 from primbench.timing.collective import Together
-from primbench.timing.cpu import measure_cpu
+from primbench.timing.cpu import CpuTimer
 from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import elsewhere, first_calls, set_up
 from primbench.timing.phases import Phases
 from primbench.timing.sampling import CLOCK, Calls, Clock, Pace, garbage_kept, secondary_rule, tail_rule
-from primbench.timing.verify import check_output
+from primbench.timing.verify import check_output, error_of, on_host, rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.numa.pages import Extent
     from primbench.problem import Array, Exact, Reference
+    from primbench.timing.cuda import CudaTimer
     from primbench.timing.turns import InTurn
 
 
@@ -121,14 +121,14 @@ def measure_on(
     calls = Calls(steps)
     copies = elsewhere(backend, problem, inputs, method) if pace.has_others else []
     phases.end("setup")
-    error = case.check(steps[0])
+    compare = case.check(steps[0])
+    timer = timer_on(backend, calls, method, pace, copies)
+    error = timer.settle(compare) if timer else compare()
     phases.end("check")
     watched = pages.watch(steps, extents, page_nodes)
     before = host_counters.start()
-    timed = Measurement()
-    if not method.dry_run:
-        with garbage_kept(), pace.in_place(calls, backend.device):
-            timed = timed_on(backend, problem, calls, steps[0], method, pace=pace, copies=copies)
+    with garbage_kept(), pace.in_place(calls, backend.device):
+        timed = timed_by(timer, problem, steps[0], method, pace) if timer else Measurement()
     turned = pace.turns()
     host = host_counters.since(before, turned)
     seen, why_no_pages = pages.pages_since(watched)
@@ -185,20 +185,30 @@ class Alone:
     def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[Extent]]:
         return set_up(self._backend, self._problem, inputs, self._method)
 
-    def check(self, step: Step) -> float | None:
-        """The error of one call; None where there is nothing to compare it with, or that was not asked for."""
+    def check(self, step: Step) -> Callable[[], float | None]:
+        """Make a call, and return what compares its output, which may go on beside further calls.
+
+        It returns the error; None where there is nothing to compare with, or that was not asked for.
+        """
         if not self._method.check:
-            return None
+            return lambda: None
+        if reason := self._problem.why_unverifiable():
+            self.missing["verified"] = reason
+            return lambda: None
         checked = self._problem.check_inputs(self._rng, self._inputs)
-        try:
-            self._reference = self._problem.reference(self._rng, *checked)
-        except Unverifiable as reason:
-            self.missing["verified"] = str(reason)
-            return None
         if checked is not self._inputs:  # then checked by a step set up for these inputs
             kernel = setup_of(self._problem.primitive, self._backend.name)
             step = kernel(self._backend, self._problem, *map(self._backend.put, checked))
-        return check_output(self._backend, self._problem, step, self._reference)
+        output = rewritten(self._backend, step)
+        host = on_host(self._backend, output)
+        if host is not output:
+            return lambda: self._error(host, checked)
+        error = self._error(host, checked)  # at once, as the next call writes there
+        return lambda: error
+
+    def _error(self, host: Array, checked: Sequence[Array]) -> float:
+        self._reference = self._problem.reference(self._rng, *checked)
+        return error_of(host, self._problem, self._reference)
 
     def check_again(self, step: Step) -> float | None:
         """The error of a call after all that were timed, for problems that ask for it."""
@@ -207,29 +217,22 @@ class Alone:
         return check_output(self._backend, self._problem, step, self._reference)
 
 
-def timed_on(
-    backend: Backend,
-    problem: Problem,
-    calls: Calls,
-    step: Step,
-    method: Method,
-    *,
-    pace: Pace,
-    copies: Sequence[Step] = (),
-) -> Measurement:
-    """The times of every call, and what the step itself knows how to take: others, refused_calls.
-
-    copies: of the step on other memory, for a GPU's own time.
-    """
-    secondary = tail_rule(method) if problem.has_tails else secondary_rule(method)
+def timer_on(
+    backend: Backend, calls: Calls, method: Method, pace: Pace, copies: Sequence[Step]
+) -> CpuTimer | CudaTimer | None:
+    """None where nothing is to be timed. copies: of the step on other memory, for a GPU's own time."""
+    if method.dry_run:
+        return None
     if backend.device == "cpu":
-        timed = measure_cpu(calls, method, secondary, pace)
-    else:
-        from primbench.timing import cuda as cuda_timing
+        return CpuTimer(calls, method, pace)
+    from primbench.timing.cuda import CudaTimer
 
-        timed = cuda_timing.measure(
-            cast("CudaBackend", backend), calls, method, secondary, pace, copies=[Calls([each]) for each in copies]
-        )
+    return CudaTimer(cast("CudaBackend", backend), calls, method, pace, copies=[Calls([each]) for each in copies])
+
+
+def timed_by(timer: CpuTimer | CudaTimer, problem: Problem, step: Step, method: Method, pace: Pace) -> Measurement:
+    """The times of every call, and what the step itself knows how to take: others, refused_calls."""
+    timed = timer.measure(tail_rule(method) if problem.has_tails else secondary_rule(method))
     described = description_of(step)
     others = {name: take(method, pace) for name, take in described.others.items()}
     take_refused = described.refused_calls

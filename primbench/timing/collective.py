@@ -10,10 +10,10 @@ from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import input_sets
 from primbench.timing.pages import extents_of
 from primbench.timing.sampling import CLOCK, Clock, Pace
-from primbench.timing.verify import rewritten
+from primbench.timing.verify import on_host, rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from primbench.backends import Backend
     from primbench.distributed.group import Group
@@ -99,18 +99,21 @@ class Together:
             group.agree()
         return steps, [extent for arrays in given for extent in extents_of(backend, arrays)]
 
-    def check(self, step: Step) -> float | None:
+    def check(self, step: Step) -> Callable[[], float | None]:
+        """What returns the error, at once: ranks agree on it, and they do nothing else meanwhile."""
+        error = self.check_again(step)
+        return lambda: error
+
+    def check_again(self, step: Step) -> float | None:
         """The error, 0; None where no check was asked for. Raises VerificationError on all ranks where one is wrong."""
         if not self._method.check:
             return None
-        found = rewritten(self._backend, step)
+        found = on_host(self._backend, rewritten(self._backend, step))
         mine = [cast("Collective", self._problem).count_wrong(found, self._method.seed), int(found.size)]
         wrong, of = self._group.agree(mine, _summed)
         if wrong:
             raise VerificationError(f"wrong result: {wrong} of {of} elements on {self._group.size} ranks")
         return 0.0
-
-    check_again = check
 
 
 def _summed(of_ranks: list[list[int]]) -> list[int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from primbench.measurement import Measurement
 from primbench.timing.sampling import Calls, Pace, StoppingRule, collect, main_rule, warm_up
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.spec.method import Method
+
+Result = TypeVar("Result")
 
 BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
 CPU_MISSING = dict.fromkeys(
@@ -16,18 +20,32 @@ CPU_MISSING = dict.fromkeys(
 )
 
 
-def measure_cpu(calls: Calls, method: Method, secondary: StoppingRule, pace: Pace) -> Measurement:
-    """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch."""
-    per_batch = calls_per_batch(calls, pace)
-    take = pace.host_timed(calls, per_batch)
-    warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
-    by: dict[str, Any] = {"taken_by": "host clock", "loop": pace.loop}
-    batch_s = collect(take, main_rule(method), pace, calls_per_sample=per_batch, metric="batch_s", **by)
-    if per_batch == 1:
-        return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
-    single = pace.host_timed(calls, 1)
-    wall_s = collect(single, secondary, pace, calls_per_sample=1, metric="wall_s", **by)
-    return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
+class CpuTimer:
+    """Of calls that return when they are done."""
+
+    def __init__(self, calls: Calls, method: Method, pace: Pace) -> None:
+        self._calls, self._method, self._pace = calls, method, pace
+
+    def settle(self, meanwhile: Callable[[], Result]) -> Result:
+        """What ``meanwhile`` returns: a CPU does nothing beside it."""
+        return meanwhile()
+
+    def measure(self, secondary: StoppingRule) -> Measurement:
+        """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch.
+
+        secondary: when to stop sampling what is not batch_s.
+        """
+        calls, method, pace = self._calls, self._method, self._pace
+        per_batch = calls_per_batch(calls, pace)
+        take = pace.host_timed(calls, per_batch)
+        warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
+        by: dict[str, Any] = {"taken_by": "host clock", "loop": pace.loop}
+        batch_s = collect(take, main_rule(method), pace, calls_per_sample=per_batch, metric="batch_s", **by)
+        if per_batch == 1:
+            return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
+        single = pace.host_timed(calls, 1)
+        wall_s = collect(single, secondary, pace, calls_per_sample=1, metric="wall_s", **by)
+        return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
 
 
 def calls_per_batch(calls: Calls, pace: Pace) -> int:

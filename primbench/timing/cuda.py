@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -14,10 +15,12 @@ from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_s
 from primbench.timing.sampling import MIN_TURNS, Calls, Pace, StoppingRule, collect, main_rule, warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from primbench.backends import CudaBackend
     from primbench.spec.method import Method
+
+Result = TypeVar("Result")
 
 BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this
 STREAM_ROUND_S = 5e-3  # shorter: a wait of 20 us between rounds lets no clock recover
@@ -30,53 +33,69 @@ DEVICE_TURNS = 3  # fewer than other metrics have: what slows a CPU is not in it
 ENERGY_S = 1.0  # the counter moves on every 0.1 s
 
 
-def measure(
-    backend: CudaBackend,
-    calls: Calls,
-    method: Method,
-    secondary: StoppingRule,
-    pace: Pace,
-    *,
-    copies: Sequence[Calls] = (),
-) -> Measurement:
-    """The times of a case whose kernels have all run before.
+class CudaTimer:
+    """Of a case whose kernels have all run before.
 
-    secondary: when to stop sampling what is not device_s. copies: the same calls on other memory; where graphs can be
-    made, device_s is sampled on all of them.
-
-    device_s comes first, after a warm-up in which clocks and power settle, and stream_s right behind it: a large
+    device_s is sampled first, after a warm-up in which clocks and power settle, and stream_s right behind it: a large
     product runs 10 % faster in its first milliseconds than once the board has reached its power limit.
     """
-    before = gpu_counters.start(backend.device)
-    stream = backend.stream_handle
-    rough_s = _rough_time_s(calls, stream, pace)
-    missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
-    device = device_sampler(backend, [calls, *copies], rough_s, pace, missing)
-    device_s, gpu = _device(backend, device, method, pace) if device else (None, GpuReading())
-    stream_s = _stream(calls, stream, rough_s, secondary, pace, settle_s=method.max_time_s / 100)
-    wall_s, single_s = _round_trip(backend, calls, rough_s, secondary, pace)
-    gpu = gpu_counters.since(before, gpu)
-    places = device.places if device else 1
-    timed = Measurement(places=places, wall_s=wall_s, stream_s=stream_s, device_s=device_s, gpu=gpu, missing=missing)
-    if device is None or device_s is None:
-        waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), missing["device_s"])
-        return replace(timed, missing=missing | waits)
-    count = _queueable(max(device_s.median_s, rough_s), nodes=device.nodes_per_call)
-    if count > 1:
-        enqueue_s = _enqueue(backend, calls, count, secondary, pace)
-    else:  # the round trips' calls were enqueued one by one
-        enqueue_s = replace(single_s, loops_s=wall_s.loops_s)
-    return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
+
+    def __init__(
+        self, backend: CudaBackend, calls: Calls, method: Method, pace: Pace, *, copies: Sequence[Calls] = ()
+    ) -> None:
+        """copies: the same calls on other memory; where graphs can be made, device_s is sampled on all of them."""
+        self._backend, self._calls, self._method, self._pace = backend, calls, method, pace
+        self._before = gpu_counters.start(backend.device)
+        self._missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
+        self._rough_s = _rough_time_s(calls, backend.stream_handle, pace)
+        self._device = device_sampler(backend, [calls, *copies], self._rough_s, pace, self._missing)
+
+    def settle(self, meanwhile: Callable[[], Result]) -> Result:
+        """Warm up, and return what ``meanwhile`` does, which a thread works out on the host at the same time.
+
+        The GPU is kept at work until that is done: what it is to be warm for comes next.
+        """
+        if self._device is None:
+            return meanwhile()
+        pace, method = self._pace, self._method
+        with ThreadPoolExecutor(1) as thread:
+            result = thread.submit(meanwhile)
+            warm_up(
+                self._device.take,
+                pace.now,
+                window_s=max(method.min_time_s, WARM_UP_S),
+                max_time_s=max(method.max_time_s / 2, WARM_UP_S),
+                is_enough=lambda: not any(pace.slowest([float(not result.done())])),
+            )
+            return result.result()
+
+    def measure(self, secondary: StoppingRule) -> Measurement:
+        """All times. secondary: when to stop sampling what is not device_s."""
+        backend, calls, pace, device = self._backend, self._calls, self._pace, self._device
+        device_s, gpu = _device(backend, device, self._method, pace) if device else (None, GpuReading())
+        stream_s = _stream(calls, backend.stream_handle, self._rough_s, secondary, pace)
+        wall_s, single_s = _round_trip(backend, calls, self._rough_s, secondary, pace)
+        timed = Measurement(
+            places=device.places if device else 1,
+            wall_s=wall_s,
+            stream_s=stream_s,
+            device_s=device_s,
+            gpu=gpu_counters.since(self._before, gpu),
+            missing=self._missing,
+        )
+        if device is None or device_s is None:
+            waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), self._missing["device_s"])
+            return replace(timed, missing=self._missing | waits)
+        count = _queueable(max(device_s.median_s, self._rough_s), nodes=device.nodes_per_call)
+        if count > 1:
+            enqueue_s = _enqueue(backend, calls, count, secondary, pace)
+        else:  # the round trips' calls were enqueued one by one
+            enqueue_s = replace(single_s, loops_s=wall_s.loops_s)
+        return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
 
 
 def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: Pace) -> tuple[Samples, GpuReading]:
     """device_s, with the energy it took and the clocks it ran at."""
-    warm_up(
-        sampler.take,
-        pace.now,
-        window_s=max(method.min_time_s, WARM_UP_S),
-        max_time_s=max(method.max_time_s / 2, WARM_UP_S),
-    )
     (before_j, reason), start = _energy_j(backend.device, method, pace), pace.clock()
     device_s = collect(
         sampler.take,
@@ -104,13 +123,12 @@ def _energy_j(device: str, method: Method, pace: Pace) -> tuple[float | None, st
     return gpu_counters.energy_j(device)
 
 
-def _stream(
-    calls: Calls, stream: int, call_s: float, secondary: StoppingRule, pace: Pace, *, settle_s: float
-) -> Samples:
-    """The period of back-to-back calls, launched as they come. settle_s: the most that the warm-up takes."""
+def _stream(calls: Calls, stream: int, call_s: float, secondary: StoppingRule, pace: Pace) -> Samples:
+    """The period of back-to-back calls, launched as they come."""
     count = math.ceil(BATCH_S / call_s)
-    take = chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace)
-    warm_up(take, pace.now, window_s=0.0, max_time_s=settle_s)
+    take = chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace, sample_s=count * call_s)
+    if call_s < LONG_S:
+        take()
     return collect(
         take, secondary, pace, calls_per_sample=count, taken_by="event pair", metric="stream_s", uncounted=nothing
     )

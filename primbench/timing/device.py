@@ -62,8 +62,10 @@ def device_sampler(
         driver.synchronize(backend.stream_handle)
         return _without_graph(backend, calls, call_s, pace, missing, why=f"{type(refusal).__name__}: {refusal}"[:300])
     stream = backend.stream_handle
-    one, several = graph.launch, [each.launch for each in graphs]
-    take = _rotated(several, stream, count, pace) if graphs[1:] else chained(one, stream, count, ROUND_S, pace)
+    if graphs[1:]:
+        take = _rotated([each.launch for each in graphs], stream, count, pace)
+    else:
+        take = chained(graph.launch, stream, count, ROUND_S, pace, sample_s=count * call_s)
     (nodes_per_call,) = pace.slowest([graph.nodes / count])
     return DeviceSampler(take, graph.launch, count, "graph", nodes_per_call, leads_in=True, places=len(graphs))
 
@@ -82,7 +84,7 @@ def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> t
     """A graph of enough calls for one sample; captured again when launches had hidden how short a call is."""
     count = _graph_calls(stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
-    take = chained(graph.launch, backend.stream_handle, count, 0.0, pace)
+    take = chained(graph.launch, backend.stream_handle, count, 0.0, pace, sample_s=count * stream_s)
     (least_s,) = take()
     if least_s * count < ROUND_S:  # else what a first launch costs is lost in it
         (least_s,) = take()
@@ -144,13 +146,16 @@ def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: i
     return None if early else sample_s
 
 
-def chained(enqueue: Callable[[], None], stream: int, count: int, round_s: float, pace: Pace) -> Take:
+def chained(
+    enqueue: Callable[[], None], stream: int, count: int, round_s: float, pace: Pace, *, sample_s: float
+) -> Take:
     """Samples of ``enqueue``, which makes ``count`` calls, one behind the other with an event between each two.
 
     One more is queued ahead of the first event, so that no sample waits for the host to begin, and rounds last
-    ``round_s``, long enough that clocks do not recover in between. round_s: 0 is one sample.
+    ``round_s``, long enough that clocks do not recover in between. round_s: 0 is one sample. sample_s: about what the
+    first will take, as later ones are known by those before.
     """
-    events = [driver.Event(), driver.Event()]
+    events = [driver.Event() for _ in range(1 + max(1, int(_round_samples(sample_s, round_s, pace))))]
 
     def take() -> list[float]:
         enqueue()

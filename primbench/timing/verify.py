@@ -20,11 +20,15 @@ _BLOCK = 1 << 20
 
 
 def check_output(backend: Backend, problem: Problem, step: Step, reference: Reference | Exact) -> float:
-    """Run ``step`` on an output poisoned with NaN and return the largest |output - expected| / scale.
+    """Run ``step`` on an output poisoned with NaN, and check that. Raises as error_of() does."""
+    return error_of(on_host(backend, rewritten(backend, step)), problem, reference)
+
+
+def error_of(host: Array, problem: Problem, reference: Reference | Exact) -> float:
+    """The largest |output - expected| / scale of a poisoned output that was written again.
 
     Raises VerificationError where it exceeds the problem's tolerance or an element was not written.
     """
-    host = rewritten(backend, step)
     unwritten = count_unwritten(host)
     if unwritten:
         raise VerificationError(f"{unwritten} of {host.size} elements of the output were never written, or are NaN")
@@ -38,14 +42,14 @@ def check_output(backend: Backend, problem: Problem, step: Step, reference: Refe
     return error
 
 
-def rewritten(backend: Backend, step: Step) -> Array:
-    """The output, in host memory, of a call that found it poisoned: what it did not write shows."""
+def rewritten(backend: Backend, step: Step) -> Any:
+    """The output of a call that found it poisoned: what it did not write shows."""
     output = step()
     backend.synchronize()
     poison(backend, output)
     output = step()
     backend.synchronize()
-    return on_host(backend, output)
+    return output
 
 
 def poison(backend: Backend, output: Any) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from primbench.backends import Backend, devices_of, missing, names, open_backend
 from primbench.environment.devices import has_gpu_node
-from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable
+from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
 from primbench.problem import Exact, Problem, Reference, fields_of
 from primbench.registry import backends_of, build, primitives, setup_of
 from primbench.timing.verify import check_output
@@ -75,10 +75,7 @@ def inputs_of(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
 @functools.cache  # the backends of a kind of device have the same problems
 def reference_of(problem: Problem) -> Reference | Exact | None:
     rng = np.random.default_rng(7)
-    try:
-        return problem.reference(rng, *inputs_of(problem, rng))
-    except Unverifiable:
-        return None
+    return None if problem.why_unverifiable() else problem.reference(rng, *inputs_of(problem, rng))
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from primbench import problem as problem_file
 from primbench import registry
 from primbench.backends import open_backend
-from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, Unverifiable, VerificationError
+from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, VerificationError
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
-from primbench.problem import Reference, Step, described
+from primbench.problem import Step, described
 from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.case import measure, setup
@@ -208,10 +208,7 @@ def test_a_problem_may_be_checked_on_other_inputs_than_it_is_timed_on(
 
 
 def test_what_cannot_be_verified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reference(*ignored: object) -> Reference:
-        raise Unverifiable("it leaves nothing behind")
-
-    monkeypatch.setattr(Gemm, "reference", reference)
+    monkeypatch.setattr(Gemm, "why_unverifiable", lambda problem: "it leaves nothing behind")
     measured = measured_on_numpy()
     assert (None, "it leaves nothing behind") == (measured.verified, measured.missing["verified"])
     assert measured.batch_s is not None
