@@ -40,7 +40,7 @@ from primbench.cli.outputs import check_outputs
 from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
-from primbench.compare.settled import is_settled
+from primbench.compare.settled import unsettled
 from primbench.errors import InvalidRequest
 from primbench.experiments.pairs import run
 from primbench.experiments.sharing import Sharing
@@ -128,7 +128,7 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
     blocks = to_run(
         study,
         found,
-        is_settled=lambda found: is_settled(_compared(study, found)),
+        unsettled=lambda found: unsettled(_compared(study, found), study.cases),
         time_budget_s=values.get("time_budget"),
     )
     total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
@@ -226,7 +226,7 @@ def study_options() -> list[click.Option]:
                      f"Default: {DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself. "
                      f"With --resume: as many as before, or at most {MOST_UNTIL} more where these are done."),
         grouped("Compare", "--until", type=click.Choice(["settled"]),
-                help=f"End once no verdict is inconclusive; not before {LEAST_PAIRS} pairs."),
+                help=f"End once no verdict is inconclusive: after {LEAST_PAIRS} pairs, run only cases that are."),
         grouped("Compare", "--time-budget", type=TIMEOUT, metavar="DURATION",
                 help="Begin no pair that would end later than this."),
         grouped("Compare", "--pairing", type=click.Choice(get_args(Pairing)), default=IN_TURN, show_default=True,

@@ -59,11 +59,11 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
 def _was_looked_at(results: Results) -> bool:
     """Whether a study ended by its verdicts, or went on beyond the pairs that it was begun with, likely for them."""
     study = results.header.study
-    if study is None:
-        return False
+    if study is None or study.until_settled:
+        return study is not None
     records = Counter(record.case.process for record in results.records)
-    whole = sum(count >= len(study.arms) * len(study.cases) for count in records.values())
-    return study.until_settled or whole > study.pairs
+    whole = sorted(pair for pair, count in records.items() if count >= len(study.arms) * len(study.cases))
+    return len(whole) >= study.pairs and max(records) > whole[study.pairs - 1]
 
 
 def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str]) -> Comparison:

@@ -20,7 +20,7 @@ from primbench.spec.defaults import ALL
 from primbench.spec.placement import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from primbench.results.file import Results
     from primbench.results.record import Record, Worker
@@ -104,41 +104,70 @@ def _in_arm(arm: Arm, case: Case, pair: int) -> Case:
 def whole_pairs(study: Study, records: Iterable[Record]) -> list[int]:
     """The pairs of which every arm has run every case, whatever became of it.
 
-    The others were cut off. Their arms are not run to their end later: they would be hours apart.
+    The others were cut off. Their arms are not run to their end later: they would be hours apart. After LEAST_PAIRS,
+    a study that ends by its verdicts leaves out the cases that are settled; then every arm has run as many.
     """
-    found = Counter(record.case.process for record in records)
-    return sorted(pair for pair, count in found.items() if count >= len(study.arms) * len(study.cases))
+    ran = _cases_run(records)
+    whole = [pair for pair, by_arm in ran.items() if by_arm.total() >= len(study.arms) * len(study.cases)]
+    if not study.until_settled or len(whole) < LEAST_PAIRS:
+        return whole
+    last = whole[LEAST_PAIRS - 1]
+    return [pair for pair in ran if pair in whole or (pair > last and _is_even(ran[pair], study.arms))]
+
+
+def _cases_run(records: Iterable[Record]) -> dict[int, Counter[str]]:
+    """Pair -> arm -> how many cases, the first pair first."""
+    found: dict[int, Counter[str]] = {}
+    for record in records:
+        found.setdefault(record.case.process, Counter())[record.case.arm] += 1
+    return dict(sorted(found.items()))
+
+
+def _is_even(by_arm: Counter[str], arms: Sequence[Arm]) -> bool:
+    return len({by_arm[arm.name] for arm in arms}) == 1
 
 
 def to_run(
     study: Study,
     found: Results,
     *,
-    is_settled: Callable[[Results], bool],
+    unsettled: Callable[[Results], Sequence[Case]],
     time_budget_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Block]:
     """The blocks that are left, made as they are asked for: whether there is another pair is told at the end of one.
 
-    found: grows by what is measured meanwhile. is_settled: asked where the study is to end then, with LEAST_PAIRS and
-    more. time_budget_s: no pair is begun that would end later than this, by the longest so far; one is always run.
-    No pair follows one in which fewer than two arms ran at all, or where the baseline never did since it goes
-    on: of the others alone nothing could be compared.
+    found: grows by what is measured meanwhile. unsettled: asked for the cases of the next pair, where the study is to
+    end by its verdicts, with LEAST_PAIRS and more. time_budget_s: no pair is begun that would end later than this, by
+    the longest so far of as many cases; one is always run. No pair follows one in which fewer than two arms ran at all,
+    or where the baseline never did since it goes on: of the others alone nothing could be compared.
     """
-    began, longest_s, held = clock(), 0.0, len(found.records)
+    began, held = clock(), len(found.records)
+    longest_s: dict[int, float] = {}
     whole = len(whole_pairs(study, found.records))
     pair = 1 + max((record.case.process for record in found.records), default=-1)
     while whole < study.pairs:
-        if study.until_settled and whole >= LEAST_PAIRS and is_settled(found):
-            return
+        is_looked_at = study.until_settled and whole >= LEAST_PAIRS
+        cases = unsettled(found) if is_looked_at else study.cases
         started = clock()
-        if time_budget_s is not None and longest_s and started + longest_s > began + time_budget_s:
+        if not cases or (time_budget_s is not None and _ends_after(began + time_budget_s, started, longest_s, cases)):
             return
-        yield from plan(study.arms, study.cases, [pair], study.seed)
+        yield from plan(study.arms, cases, [pair], study.seed)
         if not _is_comparable(study, found.records[held:], pair):
             return
-        longest_s = max(longest_s, clock() - started)
+        longest_s[len(cases)] = max(longest_s.get(len(cases), 0.0), clock() - started)
         pair, whole = pair + 1, whole + 1
+
+
+def _ends_after(end: float, started: float, longest_s: Mapping[int, float], cases: Sequence[Case]) -> bool:
+    """Whether a pair of these cases would, by those of as many or the next larger number; the first one never does.
+
+    longest_s: by the number of cases.
+    """
+    if not longest_s:
+        return False
+    as_many = [count for count in longest_s if count >= len(cases)]
+    return started + longest_s[min(as_many, default=max(longest_s))] > end
 
 
 def _is_comparable(study: Study, records: Sequence[Record], pair: int) -> bool:

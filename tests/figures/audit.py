@@ -22,7 +22,7 @@ import numpy as np
 
 from primbench.compare.comparison import WITHIN_MARGIN, CaseComparison
 from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
-from primbench.compare.settled import is_settled_case
+from primbench.compare.settled import is_settled
 from primbench.compare.sides import Side, Values, identity, sides_of
 from primbench.compare.verdicts import verdicts
 from primbench.registry import build
@@ -244,7 +244,7 @@ def settled(study: Study, dice: np.random.Generator, studies: int, factor: float
         whole = relabelled(alone, dice, pairs=LOOKS[-1], factor=factor, again=True)
         for look in LOOKS:
             (case,) = judged(Study(whole.cases, whole.pairs[:look]), Matching(paired, WHILE_LOOKING))
-            if is_settled_case(case):
+            if is_settled(case):
                 break
         found[case.verdict] += 1
         pairs += look

@@ -13,6 +13,7 @@ import pytest
 from primbench import Method, Results, load, measure
 from primbench.backends import missing
 from primbench.environment.devices import has_gpu_node
+from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +110,13 @@ def test_every_time_of_a_gemm_is_there(backend: str) -> None:
     assert measured.nodes_per_call >= 1
     assert measured.gpu is not None
     assert ["energy_j"] == list(measured.gpu.missing), "of so short a time the board's counter tells nothing"
+
+
+@needs_cupy
+def test_a_wrong_result_is_found_beside_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gemm, "tolerance", lambda problem: 0.0)
+    with pytest.raises(VerificationError, match=r"^wrong result: error "):
+        measure(Gemm(256, 256, 256), backend="cupy", device="cuda:0", method=Method(min_time_s=0.005, max_time_s=0.05))
 
 
 @needs_cupy

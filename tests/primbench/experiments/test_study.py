@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
 from primbench.compare.judgement import decided
-from primbench.compare.settled import is_settled
+from primbench.compare.settled import unsettled
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.experiments.study import LEAST_PAIRS, Block, check_arms, check_build, plan, to_run, whole_pairs
 from primbench.results.file import Results
@@ -188,14 +188,15 @@ def run_all(blocks: Iterator[Block], found: Results, absent: str | None = None) 
     return ran
 
 
-def never(found: Results) -> bool:
-    return False
+def all_of(found: Results) -> list[Case]:
+    assert found.header.study is not None
+    return found.header.study.cases
 
 
 def test_all_pairs_are_run() -> None:
     asked = study(3)
     found = nothing(asked)
-    assert plan(asked.arms, asked.cases, range(3), 0) == run_all(to_run(asked, found, is_settled=never), found)
+    assert plan(asked.arms, asked.cases, range(3), 0) == run_all(to_run(asked, found, unsettled=all_of), found)
 
 
 def test_a_study_goes_on_where_it_stopped_and_leaves_the_pair_that_was_cut_off() -> None:
@@ -204,36 +205,58 @@ def test_a_study_goes_on_where_it_stopped_and_leaves_the_pair_that_was_cut_off()
     for case in one_by_one(plan(asked.arms, asked.cases, range(2), 0))[:-1]:
         found.add(ended(case))
     assert [0] == whole_pairs(asked, found.records)
-    rest = run_all(to_run(asked, found, is_settled=never), found)
+    rest = run_all(to_run(asked, found, unsettled=all_of), found)
     assert plan(asked.arms, asked.cases, [2, 3], 0) == rest
     assert [0, 2, 3] == whole_pairs(asked, found.records)
-    assert [] == run_all(to_run(asked, found, is_settled=never), found)
+    assert [] == run_all(to_run(asked, found, unsettled=all_of), found)
 
 
 def test_it_ends_when_it_is_settled_and_not_before_there_are_pairs_enough() -> None:
     asked = study(40, until_settled=True)
     found, looks = nothing(asked), []
 
-    def settled(so_far: Results) -> bool:
+    def unsettled(so_far: Results) -> list[Case]:
         looks.append(len(whole_pairs(asked, so_far.records)))
-        return looks[-1] == 7
+        return asked.cases[: 7 - looks[-1]]
 
-    run_all(to_run(asked, found, is_settled=settled), found)
+    run_all(to_run(asked, found, unsettled=unsettled), found)
     assert [LEAST_PAIRS, 6, 7] == looks
     assert list(range(7)) == whole_pairs(asked, found.records)
+
+
+def test_only_what_is_not_settled_goes_on() -> None:
+    asked = study(40, until_settled=True)
+    found = nothing(asked)
+    run_all(to_run(asked, found, unsettled=lambda found: [gemm(32)] if len(found.records) < 7 * 4 else []), found)
+    counts = Counter((record.case.parameters["m"], record.case.arm) for record in found.records)
+    assert {(16, "host"): 5, (16, "podman"): 5, (32, "host"): 9, (32, "podman"): 9} == counts
+    assert list(range(9)) == whole_pairs(asked, found.records)
+    found.records.pop()
+    assert list(range(8)) == whole_pairs(asked, found.records), "the last one was cut off"
+    assert list(range(5)) == whole_pairs(replace(asked, until_settled=False), found.records)
+
+
+def test_a_pair_of_fewer_cases_is_begun_where_it_ends_in_time() -> None:
+    asked = study(40, until_settled=True)
+    found, now = nothing(asked), [0.0]
+    blocks = to_run(asked, found, unsettled=lambda found: [gemm(32)], time_budget_s=75.0, clock=lambda: now[0])
+    for block in blocks:
+        run_all(iter([block]), found)
+        now[0] += 5 * len(block.by_arm[0])
+    assert 50 + 5 * 5 == now[0]
 
 
 def test_it_never_runs_more_pairs_than_were_asked_for() -> None:
     asked = study(6, until_settled=True)
     found = nothing(asked)
-    run_all(to_run(asked, found, is_settled=never), found)
+    run_all(to_run(asked, found, unsettled=all_of), found)
     assert list(range(6)) == whole_pairs(asked, found.records)
 
 
 def test_no_pair_is_begun_that_would_outlast_the_budget() -> None:
     asked = study(40)
     found, now = nothing(asked), [0.0]
-    for block in to_run(asked, found, is_settled=never, time_budget_s=35.0, clock=lambda: now[0]):
+    for block in to_run(asked, found, unsettled=all_of, time_budget_s=35.0, clock=lambda: now[0]):
         run_all(iter([block]), found)
         now[0] += 10  # one block a pair
     assert [0, 1, 2] == whole_pairs(asked, found.records)
@@ -242,7 +265,7 @@ def test_no_pair_is_begun_that_would_outlast_the_budget() -> None:
 def test_one_pair_is_run_whatever_the_budget() -> None:
     asked = study(40)
     found, now = nothing(asked), [0.0]
-    for block in to_run(asked, found, is_settled=never, time_budget_s=1.0, clock=lambda: now[0]):
+    for block in to_run(asked, found, unsettled=all_of, time_budget_s=1.0, clock=lambda: now[0]):
         run_all(iter([block]), found)
         now[0] += 10
     assert [0] == whole_pairs(asked, found.records)
@@ -251,14 +274,14 @@ def test_one_pair_is_run_whatever_the_budget() -> None:
 def test_with_one_arm_left_there_is_no_further_pair() -> None:
     asked = study(8)
     found = nothing(asked)
-    run_all(to_run(asked, found, is_settled=never), found, absent="podman")
+    run_all(to_run(asked, found, unsettled=all_of), found, absent="podman")
     assert [0] == whole_pairs(asked, found.records)
 
 
 def test_without_the_baseline_there_is_no_further_pair() -> None:
     asked = study(8, arms=3)
     found = nothing(asked)
-    run_all(to_run(asked, found, is_settled=never), found, absent=HOST.name)
+    run_all(to_run(asked, found, unsettled=all_of), found, absent=HOST.name)
     assert [0] == whole_pairs(asked, found.records)
 
 
@@ -267,14 +290,14 @@ def test_without_the_baseline_a_study_is_not_gone_on_with() -> None:
     found = nothing(asked)
     for case in one_by_one(plan(asked.arms, asked.cases, range(2), 0)):
         found.add(ended(case))
-    run_all(to_run(asked, found, is_settled=never), found, absent=HOST.name)
+    run_all(to_run(asked, found, unsettled=all_of), found, absent=HOST.name)
     assert [0, 1, 2] == whole_pairs(asked, found.records)
 
 
 def test_a_baseline_that_fails_once_ends_nothing() -> None:
     asked = study(3, arms=3)
     found = nothing(asked)
-    for case in (case for block in to_run(asked, found, is_settled=never) for case in one_by_one([block])):
+    for case in (case for block in to_run(asked, found, unsettled=all_of) for case in one_by_one([block])):
         found.add(ended(case, None if (case.arm, case.process) == (HOST.name, 1) else 0))
     assert [0, 1, 2] == whole_pairs(asked, found.records)
 
@@ -282,7 +305,7 @@ def test_a_baseline_that_fails_once_ends_nothing() -> None:
 def test_the_others_go_on_without_an_arm() -> None:
     asked = study(4, arms=3)
     found = nothing(asked)
-    run_all(to_run(asked, found, is_settled=never), found, absent="podman")
+    run_all(to_run(asked, found, unsettled=all_of), found, absent="podman")
     assert [0, 1, 2, 3] == whole_pairs(asked, found.records)
 
 
@@ -395,4 +418,5 @@ def test_a_difference_settles_only_what_would_be_so_after_many_looks(
     cases: list[CaseComparison], settled: bool
 ) -> None:
     arm = ArmComparison(name="podman", arm=PODMAN, effect=None, differences={}, cases=cases, mean=None)
-    assert settled == is_settled(Comparison(baseline="host", paired=True, arms=[arm]))
+    comparison = Comparison(baseline="host", paired=True, arms=[arm])
+    assert settled == (not unsettled(comparison, [gemm(16)]))
