@@ -29,6 +29,7 @@ ENQUEUE_CALLS = 64
 ENQUEUE_S = 2e-3  # a batch, so that there are several of calls that take long to launch
 LONG_S = 1e-3  # a call of which one says what several say
 WARM_UP_S = 0.1  # until the power limit of an idle GPU is felt: its power is averaged over as long
+AWAKE_S = 0.03  # in which the threads of a BLAS go on looking for work
 DEVICE_TURNS = 3  # fewer than other metrics have: what slows a CPU is not in it
 ENERGY_S = 1.0  # the counter moves on every 0.1 s
 
@@ -58,16 +59,31 @@ class CudaTimer:
         if self._device is None:
             return meanwhile()
         pace, method = self._pace, self._method
+        start = pace.now()
         with ThreadPoolExecutor(1) as thread:
             result = thread.submit(meanwhile)
-            warm_up(
-                self._device.take,
-                pace.now,
-                window_s=max(method.min_time_s, WARM_UP_S),
-                max_time_s=max(method.max_time_s / 2, WARM_UP_S),
-                is_enough=lambda: not any(pace.slowest([float(not result.done())])),
-            )
-            return result.result()
+            self._work_until(self._device, lambda: not any(pace.slowest([float(not result.done())])))
+        warm_s = (pace.now() - start) / 1e9
+        warm_up(
+            self._device.take,
+            pace.now,
+            window_s=max(AWAKE_S, max(method.min_time_s, WARM_UP_S) - warm_s),
+            max_time_s=max(method.max_time_s / 2, WARM_UP_S),
+        )
+        return result.result()
+
+    def _work_until(self, device: DeviceSampler, is_over: Callable[[], bool]) -> None:
+        """Keep the GPU at work, asleep: a BLAS that has all CPUs would wait for the one on which this thread spins."""
+        samples = max(1, math.ceil(LOAD_S / (self._rough_s * device.calls_per_sample)))
+        ahead: driver.Event | None = None
+        while not is_over():
+            for _ in range(samples):
+                device.enqueue()
+            queued = driver.Event(sleeps=True)
+            queued.record(self._backend.stream_handle)
+            if ahead is not None:
+                ahead.wait()
+            ahead = queued
 
     def measure(self, secondary: StoppingRule) -> Measurement:
         """All times. secondary: when to stop sampling what is not device_s."""

@@ -160,14 +160,11 @@ class Calls:
             step()
 
 
-def warm_up(
-    take: Take, clock: Clock, *, window_s: float, max_time_s: float, is_enough: Callable[[], bool] = lambda: True
-) -> None:
+def warm_up(take: Take, clock: Clock, *, window_s: float, max_time_s: float) -> None:
     """Take samples, and forget them, until two halves of the recent ones agree within 1 %, as pyperf does.
 
     The halves together last at least ``window_s`` and hold at least 6 samples. A GPU that reaches its power limit
-    takes 0.1 s to slow down: halves of a few milliseconds each would agree long before. is_enough: for what else it
-    goes on, however long that takes.
+    takes 0.1 s to slow down: halves of a few milliseconds each would agree long before.
     """
     start = clock()
     ended: list[tuple[int, float]] = []
@@ -175,9 +172,9 @@ def warm_up(
         samples = take()
         now = clock()
         ended += [(now, sample) for sample in samples]
-        spent_s = (now - start) / 1e9
-        is_warm = spent_s >= window_s and _halves_agree(_recent(ended, now - round(window_s * 1e9)))
-        if (is_warm or spent_s >= max_time_s) and is_enough():
+        if (now - start) / 1e9 >= max_time_s:
+            return
+        if (now - start) / 1e9 >= window_s and _halves_agree(_recent(ended, now - round(window_s * 1e9))):
             return
 
 
