@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-STUDY = ROOT / "suites/reference/studies/h200-launch-docker-podman-cupy.jsonl.xz"
+STUDY = ROOT / "tests/primbench/fixtures/launches-one-after-the-other.jsonl.xz"
 CHECK = '''"""A check of its own."""
 
 from primbench.doctor.finding import Finding

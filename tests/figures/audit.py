@@ -32,7 +32,7 @@ from primbench.results.record import Record
 from primbench.spec.case import Case
 
 ROOT = Path(__file__).parents[2]
-LAUNCHES = ROOT / "suites/reference/studies/h200-launch-docker-podman-cupy.jsonl.xz"
+LAUNCHES = ROOT / "tests/primbench/fixtures/launches-one-after-the-other.jsonl.xz"
 SAME_HOST = ROOT / "tests/primbench/fixtures/same-host.json"
 LOOKS = range(5, 41)  # the pairs after which a study may end by itself
 SHAPE = {"m": 64, "n": 64, "k": 64}

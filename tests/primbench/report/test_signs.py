@@ -15,7 +15,7 @@ import pytest
 from primbench.compare.comparison import Verdict
 from primbench.report.signs import SIGNS
 
-STUDY = Path(__file__).parents[3] / "suites/reference/studies/h200-launch-docker-podman-cupy.jsonl.xz"
+STUDY = Path(__file__).parents[1] / "fixtures/launches-one-after-the-other.jsonl.xz"
 COMMAND = [sys.executable, "-m", "primbench", "compare", str(STUDY)]
 
 
