@@ -172,7 +172,7 @@ def _title(rule: Rule, changes: Sequence[Change], side: Side) -> str:
 
 def _bounds(rule: Rule, changes: Sequence[Change]) -> tuple[float, float]:
     """So many threads save no more than their number, but for larger caches; in each other's way they cost any time."""
-    if any(meaning_of(each.field).less_is_slower for each in changes):
+    if any(map(_is_amount, changes)):
         return _bounds_of_amounts(changes)
     if rule.name != "threads":
         return 0.0, math.inf
@@ -181,12 +181,25 @@ def _bounds(rule: Rule, changes: Sequence[Change]) -> tuple[float, float]:
     return (0.0 if lost > 1 else gained), (math.inf if gained < 1 else lost)
 
 
+def _is_amount(change: Change) -> bool:
+    meaning = meaning_of(change.field)
+    return meaning.less_is_slower or meaning.more_is_slower
+
+
 def _bounds_of_amounts(changes: Sequence[Change]) -> tuple[float, float]:
     """Less of what is limited makes nothing faster; what else differs beside it, such as its nodes, can."""
-    amounts = [(each.a or math.inf, each.b or math.inf) for each in changes if meaning_of(each.field).less_is_slower]
-    if len(amounts) < len(changes):
+    amounts = [_amounts(each) for each in changes if _is_amount(each)]
+    is_less = {other < one for one, other in amounts}
+    if len(amounts) < len(changes) or len(is_less) > 1:
         return 0.0, math.inf
-    return (1.0, math.inf) if all(other < one for one, other in amounts) else (0.0, 1.0)
+    return (1.0, math.inf) if is_less == {True} else (0.0, 1.0)
+
+
+def _amounts(change: Change) -> tuple[float, float]:
+    """Of what is wanted, in the two places; None is no limit."""
+    if meaning_of(change.field).more_is_slower:
+        return -(change.a or 0), -(change.b or 0)
+    return change.a or math.inf, change.b or math.inf
 
 
 def _variables(differing: Difference | None, baseline: Side, side: Side) -> Iterator[Cause]:

@@ -86,6 +86,14 @@ RULES = (
         upstream=5,
     ),
     Rule(
+        "priority",
+        "warning",
+        [*CPU_PARTS, "copy", "collective"],
+        "where other programs want the same CPUs, these go first on one side",
+        cause="another priority",
+        upstream=5,
+    ),
+    Rule(
         "memory",
         "note",
         ["copy", "everything on the CPU"],

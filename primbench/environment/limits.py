@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
+_USUAL_WEIGHT, _USUAL_SHARES = 100, 1024  # of a control group, in v2 and in v1
+_POLICIES = {
+    os.SCHED_OTHER: "other",
+    os.SCHED_BATCH: "batch",
+    os.SCHED_IDLE: "idle",
+    os.SCHED_FIFO: "fifo",
+    os.SCHED_RR: "rr",
+}
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +34,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     cpus_allowed, memory_nodes_allowed: by affinity and cpuset together. cpu_quota: CPUs' worth of time that the control
     groups grant, the smallest of those above this process; cpu_period_s: its period. memory_limit_bytes: likewise.
+    cpu_weight: against other control groups that want a CPU, the smallest of those above if it is below the usual 100,
+    which 1024 shares of v1 are. scheduling: the policy; niceness: within it, from -20 to 19, the last to come.
     cgroup_version: "v1", "v2" or "hybrid", as mounted here.
     throttled_periods, throttled_s: since the control group was made, of the one that was held back most; periods: in
     which it ran. out_of_memory_kills: likewise.
@@ -40,6 +50,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit_bytes: Annotated[
         Whole | None, Meaning("limits", "memory", less_is_slower=True, set_by="memory_bytes")
     ] = None
+    cpu_weight: Annotated[Whole | None, Meaning("limits", "priority", less_is_slower=True)] = None
+    niceness: Annotated[int | None, Meaning("limits", "priority", more_is_slower=True)] = None
+    scheduling: Annotated[str | None, Meaning("limits", "priority")] = None
     cgroup_version: Annotated[str | None, Meaning("limits")] = None
     periods: Annotated[Whole | None, NOTHING] = None
     throttled_periods: Annotated[Whole | None, NOTHING] = None
@@ -92,6 +105,21 @@ def _quota_of(folder: Path) -> tuple[float, float] | None:
     if quota.strip() in ("max", "-1"):
         return None
     return whole_number(quota, folder) / whole_number(period, folder), whole_number(period, folder) / 1e6
+
+
+def _cpu_weight(root: Path) -> int | None:
+    shares = (round(_USUAL_WEIGHT * each / _USUAL_SHARES) for each in _limits(root, "cpu", "cpu.shares"))
+    weights = [*_limits(root, "cpu", "cpu.weight"), *shares]
+    return min((each for each in weights if each < _USUAL_WEIGHT), default=None)
+
+
+def _niceness(root: Path) -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _scheduling(root: Path) -> str:
+    policy = os.sched_getscheduler(0)
+    return _POLICIES.get(policy, str(policy))
 
 
 def _memory_limit_bytes(root: Path) -> int | None:
@@ -174,6 +202,9 @@ READERS = {
     "cpu_quota": Reader("control group: cpu.max or cpu.cfs_quota_us", _cpu_quota),
     "cpu_period_s": Reader("control group: cpu.max or cpu.cfs_period_us", _cpu_period_s),
     "memory_limit_bytes": Reader("control group: memory.max or memory.limit_in_bytes", _memory_limit_bytes),
+    "cpu_weight": Reader("control group: cpu.weight or cpu.shares", _cpu_weight),
+    "niceness": Reader("getpriority()", _niceness),
+    "scheduling": Reader("sched_getscheduler()", _scheduling),
     "cgroup_version": Reader("/proc/self/mountinfo", cgroup_version),
     "periods": Reader("control group: cpu.stat nr_periods", _periods),
     "throttled_periods": Reader("control group: cpu.stat nr_throttled", _throttled_periods),

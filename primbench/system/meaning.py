@@ -20,7 +20,8 @@ class Meaning(NamedTuple):
     rule: of `doctor --against`, which says what a difference does to results; None where it is not known to do any.
     varies: worth a look, but no reason not to compare: measured anew each time, or only a name of what is compared.
     by_doctor: the doctor tells of it in one place by itself, so that it is no cause of its own.
-    counts: a number, or a list as long, of threads or CPUs. less_is_slower: less of it makes nothing faster.
+    counts: a number, or a list as long, of threads or CPUs. less_is_slower: less of it makes nothing faster;
+    more_is_slower: more of it.
     late: of what a library brings, and so only there once that is loaded; beside: no matter where one place alone has
     it, since the library that it comes with is told by itself, or does no work.
     by_cpu: chosen for the CPU that is found, and so the machine's doing where the machines differ.
@@ -37,6 +38,7 @@ class Meaning(NamedTuple):
     by_doctor: bool = False
     counts: bool = False
     less_is_slower: bool = False
+    more_is_slower: bool = False
     late: bool = False
     beside: bool = False
     by_cpu: bool = False

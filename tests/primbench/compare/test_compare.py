@@ -1034,6 +1034,15 @@ def test_less_memory_makes_nothing_faster(made_study: MadeStudy) -> None:
     assert len(causes_of(made_study, 0.5, {}, other_node)) == 1
 
 
+def test_who_comes_last_is_not_the_faster_for_it(made_study: MadeStudy) -> None:
+    niced: tuple[dict[str, Any], ...] = ({"limits": {"niceness": 0}}, {"limits": {"niceness": 10}})
+    assert ["another priority: niceness is 0 in host and 10 in podman"] == causes_of(made_study, 1.5, *niced)
+    assert [] == causes_of(made_study, 0.5, *niced)
+    assert [] == causes_of(made_study, 1.5, *reversed(niced))
+    batch: dict[str, Any] = {"limits": {"niceness": 0, "scheduling": "batch"}}
+    assert 1 == len(causes_of(made_study, 0.5, niced[1], batch))
+
+
 def test_a_cause_that_suffices_comes_before_threads_that_do_not(made_study: MadeStudy) -> None:
     blas, threads = causes_of(made_study, 17.0, TWO_THREADS | OPENBLAS, ONE_THREAD | REFERENCE_BLAS)
     assert blas == (

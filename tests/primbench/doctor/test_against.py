@@ -73,6 +73,8 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ),
     ({"limits.cpu_quota": 0.5}, "against-cpus", "warning", "cpu_quota is none here and 0.5 in other.json"),
     ({"limits.cpus_allowed": list(range(512))}, "against-cpus", "warning", "is 0-1,4-5 here and 0-511 in other.json"),
+    ({"limits.niceness": 10}, "against-priority", "warning", "niceness is none here and 10 in other.json"),
+    ({"limits.cpu_weight": 39}, "against-priority", "warning", "cpu_weight is none here and 39 in other.json"),
     ({"limits.memory_limit_bytes": 2**30}, "against-memory", "note", "is none here and 1 GiB in other.json"),
     ({"confinement.set_mempolicy": "EPERM"}, "against-memory", "note", "is allowed here and EPERM in other.json"),
     ({"limits.shm_bytes": 2**26}, "against-shared-memory", "note", "is 64 GiB here and 64 MiB in other.json"),

@@ -19,7 +19,7 @@ from primbench.environment.fingerprint import Environment
 Place = Callable[..., Path]
 # None without a reason means "no limit", or that the control group counts no such thing.
 NO_LIMIT = {
-    "cpu_quota", "cpu_period_s", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
+    "cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
     "out_of_memory_kills", "memlock_bytes", "open_files", "processes_max",
 }  # fmt: skip
 

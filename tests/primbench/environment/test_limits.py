@@ -12,7 +12,7 @@ from primbench.environment.fingerprint import Environment
 
 Look = Callable[..., Environment]
 CGROUPS = {
-    "cpu_quota", "cpu_period_s", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
+    "cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
     "out_of_memory_kills", "processes_max",
 }  # fmt: skip
 
@@ -25,6 +25,9 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
         "memory_nodes_allowed": [0],
         "cpu_quota": 3.0,
         "cpu_period_s": 0.05,
+        "cpu_weight": 39,
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "scheduling": "other",
         "memory_limit_bytes": 8589934592,
         "cgroup_version": "v2",
         "periods": 40,
@@ -52,6 +55,7 @@ def test_v1_and_hybrid(look: Look, v1: dict[str, str], extra: str, version: str)
     expected = {
         "cpu_quota": 0.5,
         "cpu_period_s": 0.1,
+        "cpu_weight": 50,
         "memory_limit_bytes": 2**30,
         "cgroup_version": version,
         "periods": 12,
@@ -66,8 +70,9 @@ def test_v1_and_hybrid(look: Look, v1: dict[str, str], extra: str, version: str)
 
 def test_no_limit_is_none_without_a_reason(look: Look) -> None:
     group = "sys/fs/cgroup/job"
-    found = look({f"{group}/cpu.max": "max 100000", f"{group}/memory.max": "max", f"{group}/pids.max": "max"}).limits
-    nothing = ("cpu_quota", "cpu_period_s", "memory_limit_bytes", "processes_max")
+    files = {"cpu.max": "max 100000", "step/cpu.weight": "100", "memory.max": "max", "pids.max": "max"}
+    found = look({f"{group}/{name}": text for name, text in files.items()}).limits
+    nothing = ("cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "processes_max")
     assert {None} == {getattr(found, name) for name in nothing}
     assert {} == found.missing
 
