@@ -55,6 +55,7 @@ HEALTHY = Place(
             shm_bytes=2**36,
             shm_free_bytes=2**36,
             memlock_bytes=2**20,
+            open_files=2**16,
         ),
         confinement=Confinement(
             runtime=Runtime(name="host", in_container=False, evidence=["/ is a plain file system"]),

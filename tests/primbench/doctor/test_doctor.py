@@ -65,6 +65,11 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"machine.clock_resolution_s": 1e-5}, "clock", "warning", ["10.0 us"]),
     ({"software.variables": {"OMP_NUM_THREADS": "16"}}, "threads", "warning", ["=16", "set it to 4"]),
     ({"software.variables": {"MKL_NUM_THREADS": "5,2"}}, "threads", "warning", ["=5"]),
+    ({"limits.niceness": 10}, "priority", "warning", ["niceness 10", "without nice"]),
+    ({"limits.scheduling": "idle"}, "priority", "warning", ["policy idle"]),
+    ({"limits.cpu_weight": 39, "limits.niceness": 19}, "priority", "warning", ["niceness 19 and a", "weight 39"]),
+    ({"limits.open_files": 256}, "open-files", "warning", ["256 files", "ulimit -n 65536"]),
+    ({"limits.open_files": 2**30, "runtime": "docker"}, "open-files", "note", ["1073741824", "--ulimit nofile="]),
     # memory
     ({"confinement.set_mempolicy": "EPERM"}, "memory-policy", "warning", ["set_mempolicy: EPERM"]),
     (
@@ -327,6 +332,8 @@ UNKNOWN = {
     "cpus-allowed": ("topology", "packages"),
     "cpu-kinds": ("machine", "cpu_kinds"),
     "cpu-contention": ("contention", "waiting_fraction"),
+    "priority": ("limits", "niceness"),
+    "open-files": ("limits", "open_files"),
     "cpu-frequency": ("machine", "governor"),
     "clock": ("machine", "clock_s"),
     "memory-policy": ("confinement", "set_mempolicy"),
