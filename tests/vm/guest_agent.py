@@ -3,8 +3,8 @@
 A request: argv, timeout_s, and cgroup: file -> text for the control group that every command has of its own, and with
 which all that it started ends. The answer: returncode (null: it ran into timeout_s), stdout and stderr.
 
-Commands of primbench itself are forked from this process, which has imported their modules: emulated, that takes longer
-than most of them. What they start is started anew.
+Commands of primbench itself, and programs given as text, are forked from this process, which has imported what they
+need: emulated, that takes longer than most of them. What they start is started anew.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import primbench.__main__
 import primbench.cli.study  # noqa: F401 - which brings what most commands need
 
 ALL = Path("/sys/fs/cgroup")
 GROUP = ALL / "command"
-PRIMBENCH = [sys.executable, "-P", "-m", "primbench"]
+PYTHON = [sys.executable, "-P"]
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -55,18 +54,26 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def begin(argv: Sequence[str]) -> None:
-    """In the new process: join the group; it goes on as the program that argv names, or here and now as primbench."""
+    """In the new process: join the group; it goes on as the program that argv names, or here and now in Python."""
     (GROUP / "cgroup.procs").write_text("0")
-    if argv[:4] == PRIMBENCH:
+    code = code_of(argv)
+    if code is not None:
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # one of these would tell the agent that a program was started
-        os._exit(status_of(argv[4:]))
+        os._exit(status_of(code, ["-c", *argv[4:]]))
 
 
-def status_of(arguments: Sequence[str]) -> int:
-    """The exit status of a command of primbench, with which this process ends."""
-    sys.argv = ["primbench", *arguments]
+def code_of(argv: Sequence[str]) -> str | None:
+    """What this Python is asked to run: a text, or the module of a command of primbench."""
+    if argv[:4] == [*PYTHON, "-m", "primbench"]:
+        return "from primbench.__main__ import main; main()"
+    return argv[3] if argv[:3] == [*PYTHON, "-c"] else None
+
+
+def status_of(code: str, argv: list[str]) -> int:
+    """The exit status of a program, with which this process ends."""
+    sys.argv = argv
     try:
-        primbench.__main__.main()
+        exec(code, {"__name__": "__main__"})
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:

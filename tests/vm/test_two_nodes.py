@@ -48,12 +48,13 @@ print(json.dumps({
 }))
 """
 
-# Holds a CPU for a second, then becomes the command that follows.
-BUSY_SECOND = """
-import os, sys, time
+# Holds a CPU for a second, then goes on as the doctor.
+DOCTOR_AFTER_A_BUSY_SECOND = """
+import time
+from primbench.__main__ import main
 while time.process_time() < 1:
     pass
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+main()
 """
 
 
@@ -208,7 +209,7 @@ def test_the_place_is_read_without_an_error(primbench: Run) -> None:
 
 def test_a_quota_and_what_it_held_back(on_two_nodes: Run) -> None:
     """All in one control group: a busy second, and the doctor, who comes after it."""
-    doctor = (sys.executable, "-P", "-c", BUSY_SECOND, "-P", "-m", "primbench", "doctor", "--json", "-")
+    doctor = (sys.executable, "-P", "-c", DOCTOR_AFTER_A_BUSY_SECOND, "doctor", "--json", "-")
     said = json.loads(on_two_nodes(*doctor, cgroup=HALF_A_CPU).stdout)
     limits = said["place"]["environment"]["limits"]
     assert ("v2", 0.5, 0.1) == tuple(limits[field] for field in ("cgroup_version", "cpu_quota", "cpu_period_s"))
