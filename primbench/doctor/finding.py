@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Severity = Literal["ok", "note", "warning", "problem", "unknown"]
 
 
-Part = Literal["launch", "copy", "kernel", "collective", "start-up", "everything on the CPU"]
+Part = Literal["launch", "copy", "kernel", "collective", "start-up", "data loading", "everything on the CPU"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

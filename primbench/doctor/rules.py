@@ -109,6 +109,7 @@ RULES = (
         "each makes system calls, branches or loads dearer; a process mitigated for its filter takes 15 to 50 % longer",
     ),
     Rule("filters", "note", ["start-up"], "they look at each system call, of which launches in steady state make none"),
+    Rule("files", "note", ["start-up", "data loading"], "what is read and kept there takes another way"),
     Rule("runtime", "note", [], "that may be what is to be compared"),
     Rule("clock", "warning", ["launch"], "every short time has the clock's cost in it"),
     Rule("frequency", "warning", CPU_PARTS, "CPUs run at other clocks and wake in another time"),

@@ -94,10 +94,15 @@ def configuration_files(root: Path) -> dict[str, str]:
     return found
 
 
+def cache_names() -> dict[str, str]:
+    """Variable -> the folder that it names or that is used without it, "~" in it; none where no cache is kept."""
+    folders = {name: os.environ.get(name) or usual for name, usual in _CACHES.items()}
+    return {name: folder for name, folder in folders.items() if folder is not None}
+
+
 def cache_folders(root: Path) -> dict[str, str]:
     """Variable -> "writable" or why not; none where no cache is kept."""
-    folders = {name: os.environ.get(name) or usual for name, usual in _CACHES.items()}
-    found = {name: _writable(root, folder) for name, folder in folders.items() if folder is not None}
+    found = {name: _writable(root, folder) for name, folder in cache_names().items()}
     if os.environ.get("CUDA_CACHE_DISABLE") == "1":
         found["CUDA_CACHE_PATH"] = "disabled by CUDA_CACHE_DISABLE"
     return found

@@ -12,6 +12,7 @@ import msgspec
 
 from primbench.environment import container
 from primbench.environment.container import Runtime
+from primbench.environment.filesystems import filesystems
 from primbench.environment.reading import Reader, read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Seconds, Whole
@@ -44,7 +45,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     lsm_profile: of this process; "none" where no security module at work gives any.
     namespaces: kind -> the kernel's identity of it, such as "mnt:[4026531841]", equal where two processes share it.
     root_user: whether it is root in its user namespace; user_map: as /proc/self/uid_map has it.
-    root_filesystem: type of what is mounted on /.
+    root_filesystem: type of what is mounted on /. filesystems: by what a folder is for, such as "home", the type of
+    what holds it and where that is mounted: "9p on /mnt/c".
     transparent_hugepage_disabled: for this process alone, by prctl.
     set_mempolicy, mbind, move_pages: "allowed" or the name of the error, by a call that changes nothing.
     system_call_s: cost of a cheap one (getppid through ctypes), which a filter makes dearer.
@@ -62,6 +64,9 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     root_user: Annotated[bool | None, Meaning("confinement")] = None
     user_map: Annotated[list[str] | None, Meaning("confinement")] = None
     root_filesystem: Annotated[str | None, Meaning("confinement")] = None
+    filesystems: Annotated[
+        dict[str, str] | None, Meaning("confinement", "files", entry=Meaning("confinement", "files"))
+    ] = None
     transparent_hugepage_disabled: Annotated[bool | None, Meaning("confinement", "huge-pages")] = None
     set_mempolicy: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
     mbind: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
@@ -186,6 +191,7 @@ READERS = {
     "root_user": Reader(f"{_STATUS} Uid", _root_user),
     "user_map": Reader("/proc/self/uid_map", _user_map),
     "root_filesystem": Reader("/proc/self/mountinfo", _root_filesystem),
+    "filesystems": Reader("/proc/self/mountinfo, and which folders are used", filesystems),
     "transparent_hugepage_disabled": Reader("prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled),
     "set_mempolicy": Reader("set_mempolicy(), refused before it changes anything", _permission("set_mempolicy")),
     "mbind": Reader("mbind(), refused before it changes anything", _permission("mbind")),

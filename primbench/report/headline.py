@@ -21,6 +21,7 @@ OF_PARTS: dict[Part, str] = {
     "kernel": "kernels",
     "collective": "collectives",
     "start-up": "start-up",
+    "data loading": "data loading",
 }
 
 BESIDE: dict[Verdict, str] = {

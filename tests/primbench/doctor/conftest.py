@@ -66,6 +66,7 @@ HEALTHY = Place(
             lsm_profile="unconfined",
             namespaces={"ipc": "ipc:[1]", "net": "net:[2]", "uts": "uts:[3]"},
             root_filesystem="ext4",
+            filesystems={"home": "ext4 on /", "CUDA_CACHE_PATH": "ext4 on /"},
             transparent_hugepage_disabled=False,
             set_mempolicy="allowed",
             mbind="allowed",

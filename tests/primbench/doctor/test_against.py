@@ -86,6 +86,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ),
     ({"machine.mitigations": {"spectre_v2": "Vulnerable"}}, "against-mitigations", "warning", "Vulnerable in other"),
     ({"confinement.seccomp": "filter"}, "against-filters", "note", "is disabled here and filter in other.json"),
+    ({"confinement.filesystems": {"home": "nfs on ~"}}, "against-files", "note", "is ext4 on / here and nfs on ~ in"),
     ({"runtime": "docker"}, "against-runtime", "note", "host"),
     ({"machine.clocksource": "hpet"}, "against-clock", "warning", "is tsc here and hpet in other.json"),
     ({"machine.governor": "powersave"}, "against-frequency", "warning", "is performance here and powersave in"),

@@ -132,6 +132,15 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"machine.mitigations": {"spectre_v2": "Vulnerable"}}, "mitigations", "note", ["spectre_v2"]),
     ({"confinement.root_filesystem": "overlay"}, "root-filesystem", "note", ["overlay"]),
     ({"confinement.root_filesystem": "fuse.squashfuse_ll"}, "root-filesystem", "note", ["fuse"]),
+    # files
+    ({"confinement.filesystems": {"working folder": "9p on /mnt/c"}}, "filesystems", "warning", ["9p on /mnt/c"]),
+    ({"confinement.filesystems": {"home": "nfs4 on ~", "Python": "xfs on /"}}, "filesystems", "warning", ["home: not"]),
+    (
+        {"confinement.filesystems": {"CUDA_CACHE_PATH": "overlay on /"}, "runtime": "docker"},
+        "filesystems",
+        "note",
+        ["CUDA_CACHE_PATH: kept in the container's own layer", "docker run -v"],
+    ),
     # GPUs
     (
         {"devices.gpus": None, "devices.missing": {"gpus": "nvmlInit: NVMLError_Unknown (999)"}, "runtime": "docker"},
@@ -351,6 +360,7 @@ UNKNOWN = {
     "kernel-parameters": ("machine", "kernel_parameters"),
     "mitigations": ("machine", "mitigations"),
     "root-filesystem": ("confinement", "root_filesystem"),
+    "filesystems": ("confinement", "filesystems"),
     "gpu-files": ("devices", "gpu_files"),
     "gpu-setup of cuda:0": ("devices.gpus.0", "ecc"),
     "gpu-node": ("topology", "gpus"),

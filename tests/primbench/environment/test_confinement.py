@@ -30,12 +30,33 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
     }
     assert expected == {name: getattr(found, name) for name in expected}
     assert {} == found.missing
+    assert {"overlay on /"} == set((found.filesystems or {}).values())
     asked = {
-        "runtime", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages", "system_call_s", "missing",
+        "runtime", "filesystems", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages",
+        "system_call_s", "missing",
     }  # fmt: skip
     assert set(found.__struct_fields__) == {*expected, *asked}
     assert found.runtime is not None
     assert found.runtime.in_container
+
+
+def test_a_folder_lies_in_the_deepest_mount_and_of_those_at_one_point_in_the_last(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = {"/": "ext4", "/data": "nfs4", "/data/near": "xfs", "/home": "ext4", "/tmp": "tmpfs"}
+    lines = [f"2{n} 1 0:{n} / {point} rw - {kind} x rw\n" for n, (point, kind) in enumerate(mounts.items())]
+    lines.append("30 1 0:30 / /home rw - 9p x rw\n")
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("TMPDIR", "/data/nearby")
+    monkeypatch.setenv("CUDA_CACHE_PATH", "/data/near")
+    monkeypatch.setenv("TRITON_CACHE_DIR", "~/cache")
+    found = look({"proc/self/mountinfo": "".join(lines)}).confinement.filesystems
+    assert found is not None
+    expected = {
+        "home": "9p on /home", "temporary files": "nfs4 on /data", "CUDA_CACHE_PATH": "xfs on /data/near",
+        "TRITON_CACHE_DIR": "9p on /home",
+    }  # fmt: skip
+    assert expected == {name: found[name] for name in expected}
 
 
 def test_system_calls_answer(look: Look) -> None:
