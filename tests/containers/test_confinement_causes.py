@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -56,7 +55,7 @@ def test_a_filter_on_what_is_timed_makes_it_slower_and_is_named(
     runtime: str, folder: Path, traces: Callable[[], list[str]]
 ) -> None:
     path = profile(folder, *(_on_getppid(number) for number in range(RULES)))
-    done = study(folder, "--pairs", 6, "--arm", "host", "--arm", in_words(runtime, f"seccomp={path}", "name=filtered"))
+    done = study(folder, "--pairs", 3, "--arm", "host", "--arm", in_words(runtime, f"seccomp={path}", "name=filtered"))
     assert (0, "") == (done.returncode, done.stderr)
     found = compared(folder)
     told = (
@@ -74,19 +73,3 @@ def _on_getppid(number: int) -> dict[str, Any]:
         "op": "SCMP_CMP_MASKED_EQ",
     }
     return {"names": ["getppid"], "action": "SCMP_ACT_ERRNO", "args": [other]}
-
-
-@pytest.mark.parametrize("runtime", OCI, indirect=True)
-def test_a_filter_that_denies_binding_is_one_line_with_the_call_and_the_way_out(
-    runtime: str, folder: Path, traces: Callable[[], list[str]]
-) -> None:
-    path = profile(folder, {"names": ["sched_setaffinity"], "action": "SCMP_ACT_ERRNO"})
-    cpu = min(os.sched_getaffinity(0))
-    denied = in_words(runtime, f"seccomp={path}", f"bind-cpus={cpu}", "name=denied")
-    done = study(folder, "--pairs", 1, "--arm", "host", "--arm", denied)
-    told = (
-        f"denied runs nothing with numpy on cpu: bind-cpus={cpu}: sched_setaffinity is refused with EPERM (Operation "
-        "not permitted): a seccomp filter stands before this process: allow the call in its profile, or use "
-        "seccomp=unconfined"
-    )
-    assert [told] == done.stderr.splitlines()

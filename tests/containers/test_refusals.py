@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -126,6 +127,36 @@ def test_an_arm_that_cannot_be_had_is_one_line_that_says_how_to_mend(
     assert expected.keys() == told.keys()
     for name, (_, sentence) in expected.items():
         assert re.match(sentence, told[name]), told[name]
+
+
+@pytest.mark.parametrize("runtime", OCI, indirect=True)
+def test_a_filter_that_denies_binding_is_one_line_with_the_call_and_the_way_out(
+    runtime: str, tmp_path_factory: pytest.TempPathFactory, traces: Callable[[], list[str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("study")
+    path, cpu = folder / "profile.json", min(os.sched_getaffinity(0))
+    rule = {"names": ["sched_setaffinity"], "action": "SCMP_ACT_ERRNO"}
+    path.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]}))
+    arms = ["host", in_words(runtime, f"seccomp={path}", f"bind-cpus={cpu}", "name=denied")]
+    done, _ = study(folder, "--pairs", 1, *options(arms))
+    told = (
+        f"denied runs nothing with numpy on cpu: bind-cpus={cpu}: sched_setaffinity is refused with EPERM (Operation "
+        "not permitted): a seccomp filter stands before this process: allow the call in its profile, or use "
+        "seccomp=unconfined"
+    )
+    assert [told] == done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("runtime", ["docker"], indirect=True)
+def test_a_refused_memory_policy_is_told_of_its_arm_alone(
+    runtime: str, tmp_path_factory: pytest.TempPathFactory, traces: Callable[[], list[str]]
+) -> None:
+    arms = ["host", in_words(runtime, "numa-node=0", "name=on node 0")]
+    done, _ = study(tmp_path_factory.mktemp("study"), "--pairs", 1, *options(arms))
+    assert (0, "") == (done.returncode, done.stderr)
+    told = "\non node 0 was not placed as asked: memory is where it was first touched: set_mempolicy: "
+    assert 1 == done.stdout.count(told)
+    assert "host was not placed as asked" not in done.stdout
 
 
 @pytest.mark.parametrize("runtime", ["host"], indirect=True)
