@@ -105,11 +105,11 @@ def with_slow_malloc(plain: Path, work: Path) -> Path:
     return tree
 
 
-def study(folder: Path, suite: str, *arms: str) -> ArmComparison:
-    """The second arm against the first."""
+def study(folder: Path, suite: str, *arms: str, pairs: int) -> ArmComparison:
+    """The second arm against the first. pairs: where it is slower many times over, three are far from any doubt."""
     (folder / "suite.toml").write_text(suite)
     words = [word for arm in arms for word in ("--arm", arm)]
-    command = ["study", folder / "suite.toml", *words, "--pairs", 5, *QUICK, "-o", folder / "results.jsonl"]
+    command = ["study", folder / "suite.toml", *words, "--pairs", pairs, *QUICK, "-o", folder / "results.jsonl"]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "primbench", *map(str, command)],
         cwd="/", capture_output=True, text=True, timeout=240, check=False,
@@ -131,7 +131,7 @@ def test_another_blas_makes_a_stack_effect_and_is_named(
 ) -> None:
     trees = (plain, with_other_blas)  # of one thread each: two of OpenBLAS that share a CPU take turns of 4 ms
     arms = [in_words(runtime, f"image={tree}", "threads=1", f"name={tree.name}") for tree in trees]
-    arm = study(folder, LESSER_PRODUCT, *arms)
+    arm = study(folder, LESSER_PRODUCT, *arms, pairs=3)
     assert "stack effect" == arm.effect
     told = first_cause(arm.cases[0])
     assert re.match(r"another BLAS: NumPy's gemm is /\S+/numpy.libs/libscipy_openblas64_-", told)
@@ -143,7 +143,7 @@ def test_a_slow_malloc_makes_a_stack_effect_and_is_named(
     runtime: str, plain: Path, with_slow_malloc: Path, folder: Path, traces: Callable[[], list[str]]
 ) -> None:
     arms = [in_words(runtime, f"image={tree}", f"name={tree.name}") for tree in (plain, with_slow_malloc)]
-    arm = study(folder, SMALL_PRODUCT, *arms)
+    arm = study(folder, SMALL_PRODUCT, *arms, pairs=3)
     assert "stack effect" == arm.effect
     told = first_cause(arm.cases[0])
     assert "/etc/ld.so.preload is none in plain and libpatient.so.1, build id " in told
@@ -170,7 +170,7 @@ def test_threads_that_an_image_sets_are_named(
     arms = [in_words(runtime, f"image={with_one_thread}", *more) for more in (
         (f"env.OMP_NUM_THREADS={os.cpu_count()}", "name=all"), ("name=one",)
     )]  # fmt: skip
-    arm = study(folder, PRODUCT, *arms)
+    arm = study(folder, PRODUCT, *arms, pairs=5)
     assert "container effect" == arm.effect
     told = f"fewer threads in one: threads.openblas is {os.cpu_count()} in all and 1 in one"
     assert first_cause(arm.cases[0]).startswith(told)
@@ -180,7 +180,7 @@ def test_threads_that_an_image_sets_are_named(
 def test_a_cpuset_of_one_cpu_is_named(runtime: str, folder: Path, traces: Callable[[], list[str]]) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     arms = [in_words(runtime, "name=all"), in_words(runtime, f"cpuset={cpus[0]}", "name=one")]
-    arm = study(folder, PRODUCT, *arms)
+    arm = study(folder, PRODUCT, *arms, pairs=5)
     assert "container effect" == arm.effect
     told = f"fewer CPUs in one: cpus_allowed is {format_cpu_list(cpus)} in all and {cpus[0]} in one"
     assert told == first_cause(arm.cases[0])
