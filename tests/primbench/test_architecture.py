@@ -6,6 +6,7 @@ Read from the source, imports inside functions and for type checking included.
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,8 +49,14 @@ def modules() -> dict[str, Path]:
     return found
 
 
-MODULES = {name: ast.parse(path.read_bytes()) for name, path in modules().items()}
+MODULES = modules()
 OUTER = {"primbench", "primbench.__main__"}  # what users import, each name from its module, and what a shell starts
+
+
+@functools.cache
+def parsed(name: str) -> ast.Module:
+    """Only once a test asks for it: every process that collects tests imports this file."""
+    return ast.parse(MODULES[name].read_bytes())
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -64,7 +71,7 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 def imported_modules(name: str) -> set[str]:
     """The modules that a module imports, or imports something from."""
-    found = {each if each in MODULES else each.rpartition(".")[0] for each, _ in imports(MODULES[name])}
+    found = {each if each in MODULES else each.rpartition(".")[0] for each, _ in imports(parsed(name))}
     return found & set(MODULES) - OUTER
 
 
@@ -127,7 +134,7 @@ def test_heavy_modules_are_imported_inside_functions() -> None:
     wrong = [
         f"{name}, line {line}: {imported}"
         for name in sorted(set(MODULES) - PRIVATE_KERNELS)
-        for statement in at_import(MODULES[name])
+        for statement in at_import(parsed(name))
         if isinstance(statement, ast.Import | ast.ImportFrom)
         for imported, line in imports(statement)
         if imported.split(".")[0] in HEAVY
@@ -169,4 +176,4 @@ def test_scalings_are_found() -> None:
 
 def test_only_units_scales_values_for_people() -> None:
     people = [name for name in MODULES if package_of(name) not in EXCHANGERS and name != "primbench.units"]
-    assert [] == [f"{name}, {found}" for name in people for found in scalings(MODULES[name])]
+    assert [] == [f"{name}, {found}" for name in people for found in scalings(parsed(name))]
