@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from primbench.system.nvml import Gpu
 
 MOST_CHANGES = 4
-_TOLD_AS_DIFFERENCE = {"preloads"}
+_TOLD_AS_DIFFERENCE = {"preloads", "priority"}
 _OF_CPUS: set[Part] = {"copy", "collective", "everything on the CPU", "launch"}
 _OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
 ALIKE = 1.5  # two readings of one quantity within this factor are taken to be the same

@@ -1,4 +1,4 @@
-"""The interpreter, the libraries loaded, the variables they read and the caches they keep.
+"""The interpreter, the libraries loaded, and the caches they keep.
 
 Libraries are those of the process that looked: `doctor` itself loads few. A results file tells what a worker loaded,
 and `doctor --against results.jsonl` looks at these.
@@ -7,13 +7,14 @@ and `doctor --against results.jsonl` looks at these.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, Part, Severity, listed, unseen
+from primbench.doctor.finding import Finding, listed, unseen
 from primbench.environment.libraries import is_at_work, is_c_library
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from primbench.doctor.place import Place
     from primbench.environment.software import Software
 
@@ -128,90 +129,3 @@ def caches(place: Place) -> Iterator[Finding]:
                 engine="-v $HOME/.nv:/root/.nv",
             ),
         )
-
-
-VariableRule = tuple[Callable[[str], bool], Severity, list[Part], str]
-
-_EITHER_WAY = re.compile(r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*")
-"""What can make things faster, too."""
-
-_ON = {"1", "true", "yes", "on", "y"}
-
-
-def _on(value: str) -> bool:
-    return value.strip().lower() in _ON
-
-
-def _any(value: str) -> bool:
-    return bool(value.strip())
-
-
-_VARIABLES: dict[str, VariableRule] = {
-    "CUDA_LAUNCH_BLOCKING": (_on, "problem", ["launch"], "every launch waits for its kernel to end"),
-    "CUDA_MODULE_LOADING": (
-        lambda value: value.strip().upper() == "EAGER",
-        "note",
-        ["start-up"],
-        "all kernels of a library are loaded when it is first used",
-    ),
-    "CUDA_CACHE_DISABLE": (_on, "warning", ["start-up"], "what is compiled for the GPU is not kept"),
-    "CUDA_FORCE_PTX_JIT": (_on, "warning", ["start-up", "kernel"], "kernels are compiled anew, not taken as shipped"),
-    "CUDA_DISABLE_PTX_JIT": (_on, "note", ["start-up"], "kernels not built for this GPU are refused"),
-    "CUDA_DEVICE_MAX_CONNECTIONS": (_any, "note", ["launch", "kernel"], "the number of hardware queues is set"),
-    "CUDA_SCALE_LAUNCH_QUEUES": (_any, "note", ["launch"], "the length of the launch queue is set"),
-    "CUDA_LOG_FILE": (_any, "note", ["launch"], "the driver writes a log"),
-    "CUBLAS_WORKSPACE_CONFIG": (_any, "note", ["kernel"], "cuBLAS may choose other kernels than by default"),
-    "CUBLAS_LOGINFO_DBG": (_on, "warning", ["launch"], "cuBLAS writes a log of every call"),
-    "CUBLASLT_LOG_LEVEL": (
-        lambda value: value.strip() not in ("", "0"),
-        "warning",
-        ["launch"],
-        "cuBLASLt writes a log",
-    ),
-    "CUDNN_LOGINFO_DBG": (_on, "warning", ["launch"], "cuDNN writes a log of every call"),
-    "NVIDIA_TF32_OVERRIDE": (
-        _any,
-        "warning",
-        ["kernel"],
-        "libraries are told to use TF32, or not to, whatever is asked",
-    ),
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": (_on, "warning", ["kernel"], "torch uses TF32 for float32"),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": (_on, "problem", ["launch"], "torch asks the driver for memory at every call"),
-    "CUPY_TF32": (_on, "warning", ["kernel"], "CuPy uses TF32 for float32"),
-    "NUMBA_DISABLE_JIT": (
-        _on,
-        "problem",
-        ["kernel", "everything on the CPU"],
-        "Numba interprets what it should compile",
-    ),
-    "NUMBA_ENABLE_CUDASIM": (_on, "problem", ["kernel"], "Numba simulates the GPU in Python"),
-    "NUMBA_CUDA_LOG_LEVEL": (
-        lambda value: value.strip().upper() in ("DEBUG", "INFO"),
-        "warning",
-        ["launch"],
-        "Numba logs",
-    ),
-    "PYTHONMALLOC": (
-        lambda value: value.strip() in ("debug", "malloc_debug", "pymalloc_debug", "malloc"),
-        "warning",
-        ["launch", "everything on the CPU"],
-        "Python allocates in a slower way",
-    ),
-}
-
-
-def variables(place: Place) -> Iterator[Finding]:
-    """Whether variables change how CUDA and frameworks work. Apptainer and Charliecloud pass the host's on."""
-    given = place.environment.software.variables
-    for name, (holds, severity, distorts, what) in _VARIABLES.items():
-        if name in given and holds(given[name]):
-            yield Finding(
-                check="variables",
-                severity=severity,
-                summary=f"{name} is set: {what}",
-                evidence=[f"{name}={given[name]}"],
-                distorts=distorts,
-                at_least=0.0 if _EITHER_WAY.fullmatch(name) else 1.0,
-                advice="unset it, unless it is what is to be measured",
-                fix=[f"unset {name}"],
-            )

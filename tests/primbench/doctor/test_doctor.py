@@ -70,6 +70,12 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"limits.cpu_weight": 39, "limits.niceness": 19}, "priority", "warning", ["niceness 19 and a", "weight 39"]),
     ({"limits.open_files": 256}, "open-files", "warning", ["256 files", "ulimit -n 65536"]),
     ({"limits.open_files": 2**30, "runtime": "docker"}, "open-files", "note", ["1073741824", "--ulimit nofile="]),
+    ({"software.variables": {"OMP_NUM_THREADS": "1"}}, "threads", "warning", ["one thread of the 4 CPUs", "to 4"]),
+    ({"software.variables": {"KMP_AFFINITY": "granularity=fine"}}, "variables", "warning", ["on the same"]),
+    ({"software.variables": {"CUDA_INJECTION64_PATH": "/t.so"}}, "variables", "warning", ["sees every call"]),
+    ({"software.variables": {"PYTHONDONTWRITEBYTECODE": "1"}}, "variables", "note", [".pyc"]),
+    ({"software.variables": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}, "variables", "warning", ["collective"]),
+    ({"software.variables": {"MALLOC_ARENA_MAX": "1"}}, "variables", "note", ["another way"]),
     # memory
     ({"confinement.set_mempolicy": "EPERM"}, "memory-policy", "warning", ["set_mempolicy: EPERM"]),
     (
@@ -297,6 +303,8 @@ CONTENT: list[tuple[Mapping[str, Any], str]] = [
     ({"software.variables": {"CUDA_VISIBLE_DEVICES": "0"}}, "visible-devices"),
     ({"software.variables": {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_MODULE_LOADING": "LAZY"}}, "variables"),
     ({"software.variables": {"NCCL_P2P_DISABLE": "0", "NCCL_NVLS_ENABLE": "1"}}, "nccl-variables"),
+    ({"software.variables": {"OMP_PROC_BIND": "false", "KMP_AFFINITY": "disabled"}}, "variables"),
+    ({"software.variables": {"OMP_NUM_THREADS": "1"}, "limits.cpu_quota": 2.0}, "threads"),
     ({"software.python_implementation": "pypy", "software.python_build": "GCC"}, "python-build"),
 ]
 

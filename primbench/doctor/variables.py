@@ -1,0 +1,144 @@
+"""Variables of the environment that change how Python, CUDA and frameworks work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from primbench.doctor.finding import Finding, Part, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.place import Place
+
+RANK = 7
+
+VariableRule = tuple[Callable[[str], bool], Severity, list[Part], str]
+
+_EITHER_WAY = re.compile(r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*")
+"""What can make things faster, too."""
+
+_ON = {"1", "true", "yes", "on", "y"}
+
+
+def _on(value: str) -> bool:
+    return value.strip().lower() in _ON
+
+
+def _any(value: str) -> bool:
+    return bool(value.strip())
+
+
+def _pins(value: str) -> bool:
+    return value.strip().lower() not in ("", "0", "false", "none", "disabled", "no")
+
+
+def _is_detailed(value: str) -> bool:
+    return value.strip().upper() in ("INFO", "DETAIL", "DEBUG", "TRACE")
+
+
+_CPU: list[Part] = ["launch", "everything on the CPU"]
+_PINNED: VariableRule = (
+    _pins,
+    "warning",
+    ["everything on the CPU", "data loading"],
+    "threads stay on their CPUs, and those of other processes that have it, too, such as of data loaders, on the same",
+)
+_TOOL: VariableRule = (_any, "warning", ["launch", "kernel"], "a tool is loaded into the process and sees every call")
+_OTHER_MALLOC: VariableRule = (_any, "note", ["everything on the CPU"], "the C library works in another way")
+
+_VARIABLES: dict[str, VariableRule] = {
+    "OMP_PROC_BIND": _PINNED,
+    "GOMP_CPU_AFFINITY": _PINNED,
+    "KMP_AFFINITY": _PINNED,
+    "CUDA_INJECTION64_PATH": _TOOL,
+    "CUDA_INJECTION32_PATH": _TOOL,
+    "LD_AUDIT": (_any, "warning", [*_CPU, "start-up"], "a library is asked at each symbol that is looked up"),
+    "LD_BIND_NOW": (_any, "note", ["start-up"], "all functions of a library are looked up when it is loaded"),
+    "GLIBC_TUNABLES": _OTHER_MALLOC,
+    "MALLOC_ARENA_MAX": _OTHER_MALLOC,
+    "MALLOC_MMAP_THRESHOLD_": _OTHER_MALLOC,
+    "MALLOC_TRIM_THRESHOLD_": _OTHER_MALLOC,
+    "MALLOC_TOP_PAD_": _OTHER_MALLOC,
+    "MALLOC_CHECK_": (_pins, "warning", _CPU, "malloc checks what it gives and takes"),
+    "MALLOC_PERTURB_": (_pins, "warning", _CPU, "malloc fills what it gives and takes"),
+    "PYTHONDEVMODE": (_any, "warning", [*_CPU, "start-up"], "Python checks what it is given and allocates slowly"),
+    "PYTHONTRACEMALLOC": (_pins, "warning", [*_CPU, "start-up"], "Python notes where all memory comes from"),
+    "PYTHONDONTWRITEBYTECODE": (
+        _any,
+        "note",
+        ["start-up"],
+        "modules that came without .pyc files are compiled by every process",
+    ),
+    "TORCH_DISTRIBUTED_DEBUG": (_is_detailed, "warning", ["collective"], "torch checks or logs each collective"),
+    "TORCH_CPP_LOG_LEVEL": (_is_detailed, "note", ["launch", "collective"], "torch logs"),
+    "CUDA_LAUNCH_BLOCKING": (_on, "problem", ["launch"], "every launch waits for its kernel to end"),
+    "CUDA_MODULE_LOADING": (
+        lambda value: value.strip().upper() == "EAGER",
+        "note",
+        ["start-up"],
+        "all kernels of a library are loaded when it is first used",
+    ),
+    "CUDA_CACHE_DISABLE": (_on, "warning", ["start-up"], "what is compiled for the GPU is not kept"),
+    "CUDA_FORCE_PTX_JIT": (_on, "warning", ["start-up", "kernel"], "kernels are compiled anew, not taken as shipped"),
+    "CUDA_DISABLE_PTX_JIT": (_on, "note", ["start-up"], "kernels not built for this GPU are refused"),
+    "CUDA_DEVICE_MAX_CONNECTIONS": (_any, "note", ["launch", "kernel"], "the number of hardware queues is set"),
+    "CUDA_SCALE_LAUNCH_QUEUES": (_any, "note", ["launch"], "the length of the launch queue is set"),
+    "CUDA_LOG_FILE": (_any, "note", ["launch"], "the driver writes a log"),
+    "CUBLAS_WORKSPACE_CONFIG": (_any, "note", ["kernel"], "cuBLAS may choose other kernels than by default"),
+    "CUBLAS_LOGINFO_DBG": (_on, "warning", ["launch"], "cuBLAS writes a log of every call"),
+    "CUBLASLT_LOG_LEVEL": (
+        lambda value: value.strip() not in ("", "0"),
+        "warning",
+        ["launch"],
+        "cuBLASLt writes a log",
+    ),
+    "CUDNN_LOGINFO_DBG": (_on, "warning", ["launch"], "cuDNN writes a log of every call"),
+    "NVIDIA_TF32_OVERRIDE": (
+        _any,
+        "warning",
+        ["kernel"],
+        "libraries are told to use TF32, or not to, whatever is asked",
+    ),
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": (_on, "warning", ["kernel"], "torch uses TF32 for float32"),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": (_on, "problem", ["launch"], "torch asks the driver for memory at every call"),
+    "CUPY_TF32": (_on, "warning", ["kernel"], "CuPy uses TF32 for float32"),
+    "NUMBA_DISABLE_JIT": (
+        _on,
+        "problem",
+        ["kernel", "everything on the CPU"],
+        "Numba interprets what it should compile",
+    ),
+    "NUMBA_ENABLE_CUDASIM": (_on, "problem", ["kernel"], "Numba simulates the GPU in Python"),
+    "NUMBA_CUDA_LOG_LEVEL": (
+        lambda value: value.strip().upper() in ("DEBUG", "INFO"),
+        "warning",
+        ["launch"],
+        "Numba logs",
+    ),
+    "PYTHONMALLOC": (
+        lambda value: value.strip() in ("debug", "malloc_debug", "pymalloc_debug", "malloc"),
+        "warning",
+        ["launch", "everything on the CPU"],
+        "Python allocates in a slower way",
+    ),
+}
+
+
+def variables(place: Place) -> Iterator[Finding]:
+    """Whether variables change how CUDA and frameworks work. Apptainer and Charliecloud pass the host's on."""
+    given = place.environment.software.variables
+    for name, (holds, severity, distorts, what) in _VARIABLES.items():
+        if name in given and holds(given[name]):
+            yield Finding(
+                check="variables",
+                severity=severity,
+                summary=f"{name} is set: {what}",
+                evidence=[f"{name}={given[name]}"],
+                distorts=distorts,
+                at_least=0.0 if _EITHER_WAY.fullmatch(name) else 1.0,
+                advice="unset it, unless it is what is to be measured",
+                fix=[f"unset {name}"],
+            )
