@@ -21,6 +21,8 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     stopped: what ended the sampling: "noise" (quiet enough), "max time", or "count" (a fixed number was asked).
     loops_s: what the same loop of Python took, which tells how fast the CPU was, each with the index of the sample that
     came next; none where the host has no part in the time, or several processes have.
+    queued_s: for each of loops_s, how long threads of this process waited for a CPU from then until the next loop, or
+    the end: in every turn the one that waited longest. None at all where the kernel does not count it.
     """
 
     samples_s: Annotated[list[Time], msgspec.Meta(min_length=1)]
@@ -28,6 +30,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     taken_by: str
     stopped: Literal["noise", "max time", "count"]
     loops_s: list[tuple[Whole, Time]] = []
+    queued_s: list[Time] = []
 
     @property
     def median_s(self) -> float:

@@ -32,7 +32,8 @@ FAR = 0.1
 
 
 class Slowed(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the CPU was slow beside a case: shares of the loops timed between samples, means over processes.
+    """How often the CPU was slow beside a case, or, in LeftOut of processes in turn, one of its threads waited for one:
+    shares of the loops timed between samples, means over processes.
 
     may_be_alike: the speeds are, and so are the shares as far as Student's t tells at 1 %; else it may be a place's own
     doing, which is not to be left out. are_alike: the shares are shown to be.
@@ -67,8 +68,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     pairs_needed: about so many would settle it; None where it is settled, where so many there were already, and where
     it is not the scatter of the pairs that keeps it open.
     noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
-    at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed. left_out: what
-    the others say.
+    at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed; where processes
+    took turns, beside which none of their threads waited for a CPU. left_out: what the others say.
     is_one_run: the places were not interleaved, and one of them once, so that no difference is certain.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
     """

@@ -17,7 +17,7 @@ from primbench.compare.comparison import CaseComparison, Estimate, LeftOut, Mean
 from primbench.compare.criteria import margin_of, metrics_of
 from primbench.compare.matching import paired
 from primbench.compare.sides import identity
-from primbench.compare.slowing import slowed
+from primbench.compare.slowing import held_up, slowed
 from primbench.results.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ class _Sides:
     def slowed(self) -> Slowed | None:
         """How often their CPUs were slow; None where that is of no matter."""
         return None if self.in_turn else slowed(self.baseline, self.arm, self.key, self.matching.ratio)
+
+    @cached_property
+    def left_out(self) -> Slowed | None:
+        """What share of each side's samples may be left out; None where none may be.
+
+        Those beside a slow CPU; of processes that took turns, which were slow alike, those that were held up.
+        """
+        return held_up(self.baseline, self.arm, self.key, self.matching.ratio) if self.in_turn else self.slowed
 
 
 def compare_case(baseline: Side, arm: Side, key: bytes, matching: Matching) -> CaseComparison:
@@ -131,19 +139,19 @@ class _Chosen(NamedTuple):
 def _chosen(sides: _Sides, metric: str) -> _Chosen | None:
     """Values at full CPU speed where half of the pairs, and FEWEST_PAIRS, have them, else those of all samples.
 
-    Samples are chosen by the loop beside them alone, never by what they are, and by the loop of their own arm; and not
-    where one of the places is slowed down more than the other, which may be its own doing.
+    Samples are chosen by the loop beside them, or what the kernel counted, never by what they are, and by that of their
+    own arm; and not where one of the places is slowed down more than the other, which may be its own doing.
     """
     everything = _of_both(sides, metric, lambda side: side.numbers)
-    found = sides.matching.ratio(*_in_step(sides, metric, *everything))
+    found = sides.matching.ratio(*_of_all(sides, metric))
     if found is None:
         return None
-    quiet = _of_both(sides, metric, lambda side: side.undisturbed)
+    quiet = _at_full_speed(sides, metric)
     at_full_speed = _if_enough(sides.matching.ratio(*quiet), found)
-    if at_full_speed is None or sides.slowed is None or not sides.slowed.may_be_alike:
+    if at_full_speed is None or sides.left_out is None or not sides.left_out.may_be_alike:
         return _Chosen(*everything, *found, found[1], left_out=None)
     of_all, pairs = found
-    left_out = LeftOut(slowed=sides.slowed, ratio=of_all.ratio, interval=of_all.interval())
+    left_out = LeftOut(slowed=sides.left_out, ratio=of_all.ratio, interval=of_all.interval())
     return _Chosen(*quiet, *at_full_speed, pairs, left_out=left_out)
 
 
@@ -155,10 +163,9 @@ def _of_both(
     return of(sides.arm).get(sides.key, {}).get(metric, {}), of_baseline
 
 
-def _in_step(
-    sides: _Sides, metric: str, arm: Mapping[int, float], baseline: Mapping[int, float]
-) -> tuple[Mapping[int, float], Mapping[int, float]]:
-    """The numbers; where both sides took turns, medians of the arm as they stand to the baseline's by ``moments``."""
+def _of_all(sides: _Sides, metric: str) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """The numbers by all samples; of an arm in turn, as they stand to the baseline's by ``moments``."""
+    arm, baseline = _of_both(sides, metric, lambda side: side.numbers)
     if not sides.in_turn or not METRICS[metric].is_median:
         return arm, baseline
     own, *runs = (
@@ -170,6 +177,11 @@ def _in_step(
         for process in arm.keys() & baseline.keys()
     }
     return {process: baseline[process] * geometric_mean(each) for process, each in ratios.items() if each}, baseline
+
+
+def _at_full_speed(sides: _Sides, metric: str) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """The numbers by those samples that no other program made longer."""
+    return _of_both(sides, metric, lambda side: side.alone if sides.in_turn else side.undisturbed)
 
 
 def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted | None:
@@ -232,9 +244,7 @@ def _timed(cases: Sequence[CaseComparison]) -> list[tuple[bytes, Estimate]]:
 def _of_means(sides: Sequence[_Sides], metrics: Sequence[tuple[str, bool]]) -> Counted | None:
     """metrics: of each case the one that judges it, and whether by samples at full speed."""
     both = [
-        _of_both(each, metric, lambda side: side.undisturbed)
-        if at_full_speed
-        else _in_step(each, metric, *_of_both(each, metric, lambda side: side.numbers))
+        _at_full_speed(each, metric) if at_full_speed else _of_all(each, metric)
         for each, (metric, at_full_speed) in zip(sides, metrics, strict=True)
     ]
     return sides[0].matching.ratio(*map(_geometric_means, zip(*both, strict=True)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from primbench.compare.comparison import Slowed
 from primbench.results.cpu_speed import SLOWED
 
@@ -29,13 +31,24 @@ def slowed(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> Slowed | None
     """None where no loop was timed on one side."""
     if key not in baseline.speeds or key not in arm.speeds:
         return None
-    here, there = (side.slowed(key) for side in (baseline, arm))
+    found = _shares(baseline.slowed(key), arm.slowed(key), ratio)
+    if found is None or _are_as_fast(baseline.speeds[key], arm.speeds[key]):
+        return found
+    return replace(found, may_be_alike=False, are_alike=False)
+
+
+def held_up(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> Slowed | None:
+    """As ``slowed``, by the shares in which another program held the process up; None where one side does not know."""
+    return _shares(baseline.held_up(key), arm.held_up(key), ratio)
+
+
+def _shares(here: Mapping[int, float], there: Mapping[int, float], ratio: Ratio) -> Slowed | None:
     found = ratio(_as_ratios(there), _as_ratios(here))
     if found is None:
         return None
     difference, _ = found
     p = difference.p()
-    may_be_alike = _are_as_fast(baseline.speeds[key], arm.speeds[key]) and (p is None or p > UNLIKE)
+    may_be_alike = p is None or p > UNLIKE
     are_alike = may_be_alike and bool(difference.is_within(math.expm1(ALIKE)))
     return Slowed(baseline=_mean(here), arm=_mean(there), may_be_alike=may_be_alike, are_alike=are_alike)
 

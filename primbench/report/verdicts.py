@@ -75,20 +75,21 @@ def shown_verdict(case: CaseComparison) -> str:
         return "not compared"
     by = "" if found.primary else ", by the mean" if METRICS[found.metric].is_mean else f", by {heading(found.metric)}"
     if case.verdict in WITHIN_MARGIN:
-        return f"{in_words(case.verdict)}, within {format_percent(found.margin)}{_of_all(found)}"
+        return f"{in_words(case.verdict)}, within {format_percent(found.margin)}{_of_all(found, case)}"
     if case.verdict == "different-about-the-margin":
         return f"{in_words(case.verdict)} of {format_percent(found.margin)}{by}"
     return f"{case.verdict}{by}: {why(case)}" if case.verdict == "inconclusive" else f"{case.verdict}{by}"
 
 
-def _of_all(estimate: Estimate) -> str:
+def _of_all(estimate: Estimate, case: CaseComparison) -> str:
     """What the samples say that were left out, where they may say something else."""
     if estimate.left_out is None or not estimate.holds_at_full_speed_alone:
         return ""
     slowed, of_all = estimate.left_out.slowed, estimate.left_out
     shares = f"{format_percent(slowed.baseline)} | {format_percent(slowed.arm)}"
     ratio = f"{shown_ratio(of_all.ratio)} {shown_interval(of_all.interval)}"
-    return f" (the CPU slow beside {shares} of samples; with these {ratio})"
+    how = "the CPU slow" if case.slowed else "a thread waiting for a CPU"
+    return f" ({how} beside {shares} of samples; with these {ratio})"
 
 
 def shown_outcome(estimate: Estimate) -> str:

@@ -2,10 +2,14 @@
 
 Another program or another virtual machine on the other hyperthread of a core makes everything on this one 1.5 to 2
 times as slow, and its clock may move; no counter of the kernel tells. The time of a loop does, whatever is measured.
+
+Another program on the same CPU makes a thread wait, and all that wait for that thread. That the kernel counts.
 """
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 SLOWED = 1.15  # on the machine that this was made on, loops of an idle core lie within 12 %
 QUICK = 0.05  # of all loops, those that show the CPU as fast as it gets
+HELD_UP = 0.02  # of its time, which a thread waited for a CPU; ten times what one does that is woken on an idle machine
 FEWEST = 6  # samples for which an interval of the median exists
 
 
@@ -53,3 +58,25 @@ def undisturbed(samples: Samples, full_s: float) -> list[float]:
         if is_quick and then
         for each in samples.samples_s[begin:end]
     ]
+
+
+def held_up(samples: Samples) -> list[bool]:
+    """Whether a thread waited for a CPU for a notable part of the time, from one loop to the next; [] where unknown."""
+    if not samples.queued_s:
+        return []
+    taken_s = [samples.calls_per_sample * math.fsum(samples.samples_s[begin:end]) for begin, end in _laps(samples)]
+    return [queued_s > HELD_UP * lap_s for queued_s, lap_s in zip(samples.queued_s, taken_s, strict=True)]
+
+
+def not_held_up(samples: Samples) -> list[float]:
+    """The samples while which no thread waited so; none where it is not known."""
+    return [
+        each
+        for (begin, end), is_held_up in zip(_laps(samples), held_up(samples), strict=False)
+        if not is_held_up
+        for each in samples.samples_s[begin:end]
+    ]
+
+
+def _laps(samples: Samples) -> list[tuple[int, int]]:
+    return list(pairwise([*(begin for begin, _ in samples.loops_s), len(samples.samples_s)]))

@@ -6,7 +6,7 @@ Schema history
 1: first version. Added since: Measurement.others, Measurement.refused_calls, Case.arm, Worker.arm, Header.study,
 Study.other_builds, Samples.loops_s, HostReading.quota_periods, HostReading.throttled_periods, HostReading.slow_cpus,
 Node.initiators, Placement.cpu_kind, Machine.cpu_kinds, Machine.last_level_caches, Arm.passed, Header.kernels,
-Measurement.turns, Measurement.places, Study.pairing.
+Measurement.turns, Measurement.places, Study.pairing, Samples.queued_s.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class CudaTimer:
         if count > 1:
             enqueue_s = _enqueue(backend, calls, count, secondary, pace)
         else:  # the round trips' calls were enqueued one by one
-            enqueue_s = replace(single_s, loops_s=wall_s.loops_s)
+            enqueue_s = replace(single_s, loops_s=wall_s.loops_s, queued_s=wall_s.queued_s)
         return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
 
 
@@ -211,7 +211,7 @@ def _round_trip(
         loop=pace.loop,
         uncounted=uncounted,
     )
-    single_s = replace(wall_s, samples_s=singles, loops_s=[])
+    single_s = replace(wall_s, samples_s=singles, loops_s=[], queued_s=[])
     return wall_s, single_s
 
 

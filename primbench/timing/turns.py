@@ -80,11 +80,12 @@ class InTurn(Pace):
         sample_ns, self._last_ns = now - self._last_ns, now
         if now - self._began_ns < self._turn_ns:
             return False
-        if self._wait(done=stopped is not None and self._of_metric >= self._least_turns):
-            return True
-        if sample_ns < LONG_NS:
+        self.queue.pause()
+        is_over = self._wait(done=stopped is not None and self._of_metric >= self._least_turns)
+        if not is_over and sample_ns < LONG_NS:
             self._call_uncounted(uncounted)
-        return False
+        self.queue.resume()
+        return is_over
 
     @contextlib.contextmanager
     def in_place(self, calls: Calls, device: str) -> Iterator[None]:

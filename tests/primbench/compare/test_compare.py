@@ -137,6 +137,54 @@ def test_a_load_that_comes_and_goes_falls_on_processes_that_took_turns_at_the_sa
     assert scale == pytest.approx(found.ratio, rel=0.006)
 
 
+def held_up(
+    scale: float, share: Callable[[str, int], float], seed: int = 7, moments: int = 60
+) -> Callable[[str, Case, int], Measurement]:
+    """In turn; while a share of the moments of a process, which are its own, a thread waits 1 to 20 times a call."""
+    turns, dice = Turns(count=60, cpu=1, waited_s=0.1, queued_s=None, uncounted_s=0.01), np.random.default_rng(seed)
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        queued_s = 1e-3 * dice.uniform(1, 20, moments) * (dice.random(moments) < share(name, pair))
+        times_s = (scale if name == "podman" else 1.0) * 1e-3 * np.exp(dice.normal(0, 0.02, moments)) + queued_s
+        loops_s = [(index, FULL_S) for index in range(moments)]
+        batch_s = replace(samples(1.0), samples_s=times_s.tolist(), loops_s=loops_s, queued_s=queued_s.tolist())
+        return Measurement(batch_s=batch_s, turns=turns)
+
+    return measured
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(1.0, "equivalent-at-full-speed"), (1.03, "slower")])
+def test_processes_in_turn_are_compared_by_what_others_did_not_hold_up(
+    made_study: MadeStudy, scale: float, verdict: str
+) -> None:
+    loaded = np.random.default_rng(3).random(100)
+
+    def share(name: str, pair: int) -> float:
+        return float(loaded[2 * pair + (name == "podman")])
+
+    comparison = compare(made_study(["host", "podman"], [case()], held_up(scale, share)))
+    found = only(comparison)
+    assert (verdict, True) == (found.outcome, found.at_full_speed)
+    assert scale == pytest.approx(found.ratio, rel=0.005)
+    assert found.baseline_s == pytest.approx(1e-3, rel=0.05)
+    assert found.left_out is not None
+    assert found.left_out.interval is not None
+    low, high = found.left_out.interval
+    assert high > 1.5 * low, "all samples tell nothing"
+
+
+def test_a_place_that_is_held_up_more_is_compared_by_all_samples(made_study: MadeStudy) -> None:
+    """It may be its own doing: too few CPUs for its threads."""
+    measured = held_up(1.0, lambda name, pair: 0.7 if name == "podman" else 0.1)
+    found = only(compare(made_study(["host", "podman"], [case()], measured)))
+    assert (False, "slower") == (found.at_full_speed, found.outcome)
+
+
+def test_processes_of_which_most_were_held_up_all_the_time_are_compared_by_all_samples(made_study: MadeStudy) -> None:
+    measured = held_up(1.0, lambda name, pair: 0.5 if pair < 3 else 1.0)
+    assert not only(compare(made_study(["host", "podman"], [case()], measured))).at_full_speed
+
+
 def test_a_cpu_that_is_slow_in_most_processes_leaves_all_samples(made_study: MadeStudy) -> None:
     busy = shared_core(1.0, lambda name, pair: 0 if pair == 0 else 40)
     found = only(compare(made_study(["host", "podman"], [case()], busy)))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from primbench.measurement import Samples
-from primbench.results.cpu_speed import speed, undisturbed
-from primbench.timing.cpu_probe import EVERY_S, Loop
+from primbench.results.cpu_speed import held_up, not_held_up, speed, undisturbed
+from primbench.timing.cpu_probe import EVERY_S, Loop, Queue
 
 
 def test_a_loop_takes_time_and_is_timed_now_and_then() -> None:
@@ -65,3 +69,78 @@ def test_samples_between_quick_loops_are_undisturbed(loops_s: list[tuple[int, fl
     taken = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     samples = Samples(samples_s=taken, calls_per_sample=1, taken_by="host clock", stopped="count", loops_s=loops_s)
     assert kept == undisturbed(samples, 1.0)
+
+
+@pytest.fixture
+def one_cpu() -> Iterator[None]:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    yield
+    os.sched_setaffinity(0, before)
+
+
+def work(times: int = 1) -> None:
+    hashlib.pbkdf2_hmac("sha256", b"", b"", times * 200_000)  # without Python's lock
+
+
+@pytest.mark.usefixtures("one_cpu")
+def test_it_is_counted_how_long_another_thread_waits_for_a_cpu_unless_paused() -> None:
+    def counted() -> float:
+        other = threading.Thread(target=work, args=(2,))
+        other.start()
+        queue = Queue()
+        try:
+            work()
+            found = queue.lap_s()
+            queue.pause()
+            work()
+            queue.resume()
+            paused_s = queue.lap_s()
+        finally:
+            other.join()
+            queue.close()
+        if found is None or paused_s is None:
+            pytest.skip("this kernel does not count how long threads wait")
+        assert paused_s < found
+        return found
+
+    assert counted() > 0
+
+
+def test_threads_that_are_asleep_are_not_looked_at_again() -> None:
+    is_over = threading.Event()
+    sleepers = [threading.Thread(target=is_over.wait, daemon=True) for _ in range(3)]
+    for each in sleepers:
+        each.start()
+    time.sleep(0.05)  # until they sleep
+    queue = Queue()
+    if queue.lap_s() is None:
+        pytest.skip("this kernel does not count how long threads wait")
+    all_threads = queue.looked_at
+    queue.watch()
+    assert 1 <= queue.looked_at <= all_threads - len(sleepers)
+    is_over.set()
+    queue.close()
+    assert queue.lap_s() is None
+
+
+@pytest.mark.parametrize(
+    ("begins", "queued_s", "kept"),
+    [
+        ([0], [], None),
+        ([0], [0.0], [0, 1, 2, 3]),
+        ([0, 2], [0.0, 0.1], [0, 1]),
+        ([0, 2], [0.021, 0.1], [0, 1]),  # of 2 samples of 2 calls of 0.5 s
+        ([0, 2], [0.05, 0.0], [2, 3]),
+        ([1, 2], [0.0, 0.1], [1]),
+    ],
+)
+def test_samples_while_which_a_thread_waited_are_held_up(
+    begins: list[int], queued_s: list[float], kept: list[int] | None
+) -> None:
+    samples = Samples(
+        samples_s=[0.50, 0.51, 0.52, 0.53], calls_per_sample=2, taken_by="host clock", stopped="count",
+        loops_s=[(begin, 25e-6) for begin in begins], queued_s=queued_s,
+    )  # fmt: skip
+    assert (kept is None) == (held_up(samples) == [])
+    assert [samples.samples_s[index] for index in kept or []] == not_held_up(samples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from primbench.measurement import Samples
-from primbench.timing import host_counters
+from primbench.timing import cpu_probe, host_counters
 from primbench.timing.sampling import MIN_SAMPLES, MIN_TURNS, Calls, StoppingRule, collect, warm_up
 from primbench.timing.turns import LONG_NS, TURN_NS, UNCOUNTED_NS, InTurn
 
@@ -160,3 +161,14 @@ def test_without_a_cpu_each_stays_where_it_is() -> None:
     before = os.sched_getaffinity(0)
     with InTurn(lambda done: done).in_place(Calls([lambda: None]), "cpu"):
         assert before == os.sched_getaffinity(0)
+
+
+def test_what_threads_wait_while_others_have_their_turn_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has counted a second more each time that a turn of the others ends."""
+    others, ran = Others(), itertools.count()
+    monkeypatch.setattr(cpu_probe, "_counted_ns", lambda file: (next(ran), len(others.said) * 1_000_000_000))
+    pace = InTurn(others.give_away, 3, others.clock)
+    found = collect(taker(others, 100_000, []), QUICK, pace, calls_per_sample=1, taken_by="host clock", loop=pace.loop)
+    assert found.loops_s
+    assert [0.0] * len(found.loops_s) == found.queued_s
+    assert len(others.said) > MIN_TURNS
