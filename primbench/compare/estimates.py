@@ -168,20 +168,34 @@ def _of_all(sides: _Sides, metric: str) -> tuple[Mapping[int, float], Mapping[in
     arm, baseline = _of_both(sides, metric, lambda side: side.numbers)
     if not sides.in_turn or not METRICS[metric].is_median:
         return arm, baseline
-    own, *runs = (
-        each.moments[sides.key].get(metric, {})
-        for each in (sides.arm, *sides.matching.baselines(sides.baseline, sides.key, metric))
-    )
-    ratios = {
-        process: [found for run in runs if process in run and (found := moments.ratio(own[process], run[process]))]
-        for process in arm.keys() & baseline.keys()
-    }
-    return {process: baseline[process] * geometric_mean(each) for process, each in ratios.items() if each}, baseline
+    return _in_step(sides, metric, baseline, lambda side: side.moments, moments.ratio), baseline
 
 
 def _at_full_speed(sides: _Sides, metric: str) -> tuple[Mapping[int, float], Mapping[int, float]]:
     """The numbers by those samples that no other program made longer."""
-    return _of_both(sides, metric, lambda side: side.alone if sides.in_turn else side.undisturbed)
+    if not sides.in_turn:
+        return _of_both(sides, metric, lambda side: side.undisturbed)
+    _, baseline = _of_both(sides, metric, lambda side: side.alone)
+    return _in_step(sides, metric, baseline, lambda side: side.moments_alone, moments.ratio_alone), baseline
+
+
+def _in_step(
+    sides: _Sides,
+    metric: str,
+    baseline: Mapping[int, float],
+    of: Callable[[Side], Mapping[bytes, Mapping[str, Mapping[int, Sequence[float]]]]],
+    ratio_of: Callable[[Sequence[float], Sequence[float]], float | None],
+) -> Mapping[int, float]:
+    """Medians of the arm as they stand to the baseline's by the moments that both have. of: the moments of a side."""
+    own, *runs = (
+        of(each)[sides.key].get(metric, {})
+        for each in (sides.arm, *sides.matching.baselines(sides.baseline, sides.key, metric))
+    )
+    ratios = {
+        process: [found for run in runs if process in run and (found := ratio_of(own[process], run[process]))]
+        for process in own.keys() & baseline.keys()
+    }
+    return {process: baseline[process] * geometric_mean(each) for process, each in ratios.items() if each}
 
 
 def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted | None:

@@ -1,7 +1,7 @@
 """The processes of one arm or file: which cases they ran, and one number of each process, case and metric.
 
-Where a loop was timed beside the samples there are two: of all, and of those beside which the CPU was at full speed, or,
-of processes in turn, no thread waited for a CPU.
+Where a loop was timed beside the samples there are two: of all, and of those beside which the CPU was at full speed,
+or, of processes in turn, no thread waited for one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench import stats
-from primbench.compare.moments import moments
+from primbench.compare.moments import medians, moments
 from primbench.errors import InvalidRequest
-from primbench.results.cpu_speed import FEWEST, Speed, held_up, not_held_up, slowed_fraction, speed, undisturbed
+from primbench.results.cpu_speed import FEWEST, Speed, not_held_up, slowed_fraction, speed, undisturbed
 from primbench.results.metrics import METRICS, SAMPLED, Metric
 from primbench.spec.placement import Placement
 
@@ -76,15 +76,14 @@ class Side:
         }
 
     @cached_property
-    def alone(self) -> dict[bytes, Values]:
-        """As ``numbers``, by samples that no other program held up, of processes that took turns."""
+    def moments_alone(self) -> dict[bytes, dict[str, dict[int, list[float]]]]:
+        """As ``moments``, nan where another program held the process up."""
         return {key: _values(records, _of_alone) if self.took_turns(key) else {} for key, records in self.cases.items()}
 
-    def held_up(self, key: bytes) -> dict[int, float]:
-        """Process -> the share of what was timed between loops in which another program held it up."""
-        sampled = {process: _sampled(records) for process, records in _by_process(self.cases[key]).items()}
-        laps = {process: [each for of in found for each in held_up(of)] for process, found in sampled.items()}
-        return {process: sum(each) / len(each) for process, each in laps.items() if each}
+    @cached_property
+    def alone(self) -> dict[bytes, Values]:
+        """As ``numbers``, of what counts in ``moments_alone``."""
+        return {key: {metric: medians(of) for metric, of in found.items()} for key, found in self.moments_alone.items()}
 
     @cached_property
     def loops_s(self) -> dict[bytes, list[float]]:
@@ -226,9 +225,9 @@ def _of_moments(metric: Metric, records: Sequence[Record]) -> list[float] | None
     )
 
 
-def _of_alone(metric: Metric, records: Sequence[Record]) -> float | None:
+def _of_alone(metric: Metric, records: Sequence[Record]) -> list[float] | None:
     kept = [each for found in _samples(metric, records) for each in not_held_up(found)]
-    return stats.quantile(kept, 0.5) if metric.is_median and len(kept) >= FEWEST else None
+    return moments(kept) if metric.is_median else None
 
 
 def check_same_cases(one: Side, other: Side) -> list[str]:
@@ -261,12 +260,9 @@ def _check_comparable(one: Side, here: Sequence[Case], other: Side, there: Seque
 
 
 def _loops_s(records: Sequence[Record]) -> list[float]:
-    return [loop_s for each in _sampled(records) for _, loop_s in each.loops_s]
-
-
-def _sampled(records: Sequence[Record]) -> list[Samples]:
     ok = [record for record in records if record.status == "ok"]
-    return [each for metric in SAMPLED for each in _samples(metric, ok)]
+    found = [each for metric in SAMPLED for each in _samples(metric, ok)]
+    return [loop_s for each in found for _, loop_s in each.loops_s]
 
 
 def _problem(case: Case) -> tuple[str, bytes]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from primbench.compare.comparison import Slowed
+from primbench.results import cpu_speed
 from primbench.results.cpu_speed import SLOWED
+from primbench.results.metrics import SAMPLED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +41,18 @@ def slowed(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> Slowed | None
 
 def held_up(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> Slowed | None:
     """As ``slowed``, by the shares in which another program held the process up; None where one side does not know."""
-    return _shares(baseline.held_up(key), arm.held_up(key), ratio)
+    return _shares(_held_up(baseline, key), _held_up(arm, key), ratio)
+
+
+def _held_up(side: Side, key: bytes) -> dict[int, float]:
+    """Process -> the share of the time from loop to loop in which another program held it up."""
+    laps: dict[int, list[bool]] = {}
+    for record in side.cases[key]:
+        sampled = [metric.distinct_samples(record.measurement) for metric in SAMPLED if record.measurement]
+        laps.setdefault(record.case.process, []).extend(
+            lap for each in sampled if each for lap in cpu_speed.held_up(each)
+        )
+    return {process: sum(each) / len(each) for process, each in laps.items() if each}
 
 
 def _shares(here: Mapping[int, float], there: Mapping[int, float], ratio: Ratio) -> Slowed | None:

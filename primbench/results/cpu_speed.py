@@ -69,11 +69,10 @@ def held_up(samples: Samples) -> list[bool]:
 
 
 def not_held_up(samples: Samples) -> list[float]:
-    """The samples while which no thread waited so; none where it is not known."""
+    """The samples, nan for those while which a thread waited so; none where it is not known."""
     return [
-        each
+        math.nan if is_held_up else each
         for (begin, end), is_held_up in zip(_laps(samples), held_up(samples), strict=False)
-        if not is_held_up
         for each in samples.samples_s[begin:end]
     ]
 

@@ -94,6 +94,28 @@ class Queue:
         self._files = {}
 
 
+class Beside:
+    """What is read between the samples of one metric, as Samples has it. loop: None reads nothing."""
+
+    def __init__(self, loop: Loop | None, queue: Queue) -> None:
+        self._loop, self._queue = loop, queue
+        self.loops_s: list[tuple[int, float]] = []
+        self.queued_s: list[float] = []
+        if loop:
+            queue.watch()
+
+    def look(self, samples: int) -> None:
+        """Before the sample of this number."""
+        if self._loop and (loop_s := self._loop(self._queue.every_s)) is not None:
+            self.end()
+            self.loops_s.append((samples, loop_s))
+
+    def end(self) -> None:
+        queued_s = self._queue.lap_s()
+        if self.loops_s and queued_s is not None:
+            self.queued_s.append(queued_s)
+
+
 def _threads() -> list[str]:
     try:
         return os.listdir(TASKS)

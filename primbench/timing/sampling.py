@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from primbench import stats
 from primbench.measurement import Samples, Turns
 from primbench.problem import Step, description_of
-from primbench.timing.cpu_probe import Loop, Queue
+from primbench.timing.cpu_probe import Beside, Loop, Queue
 
 if TYPE_CHECKING:
     from primbench.spec.method import Method
@@ -215,19 +215,14 @@ def collect(
     called at the beginning of a turn, where not ``take``. least_turns: where processes take turns.
     """
     samples: list[float] = []
-    loops: list[tuple[int, float]] = []
-    queued: list[float | None] = []
+    beside = Beside(loop, pace.queue)
     rule = pace.shared(metric, rule)
     pace.meet(uncounted or take, least_turns)
     start, look_at = pace.now(), MIN_SAMPLES
     stopped: Stopped | None = None
     is_over = False
-    if loop:
-        pace.queue.watch()
     while not is_over:
-        if loop and (loop_s := loop(pace.queue.every_s)) is not None:
-            loops.append((len(samples), loop_s))
-            queued.append(pace.queue.lap_s())
+        beside.look(len(samples))
         samples += take()
         spent_s = (pace.now() - start) / 1e9
         is_looked_at = spent_s >= rule.min_time_s and len(samples) >= look_at
@@ -236,14 +231,14 @@ def collect(
         stopped = _stopped(samples, rule, spent_s, is_looked_at=is_looked_at) or stopped
         is_over = pace.is_over(stopped, uncounted or take)
     assert stopped is not None
-    queued.append(pace.queue.lap_s())
+    beside.end()
     return Samples(
         samples_s=samples,
         calls_per_sample=calls_per_sample,
         taken_by=taken_by,
         stopped=stopped,
-        loops_s=loops,
-        queued_s=[each for each in queued[1:] if each is not None],
+        loops_s=beside.loops_s,
+        queued_s=beside.queued_s,
     )
 
 
