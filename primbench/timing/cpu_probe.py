@@ -48,6 +48,7 @@ class Queue:
         self._lap_ns = 0
         self.every_s = EVERY_S
         self.watch()
+        self.close()
 
     def watch(self) -> None:
         """Look at this thread, and at those that ran since the last time: not at those that a library keeps asleep."""
@@ -101,8 +102,14 @@ class Beside:
         self._loop, self._queue = loop, queue
         self.loops_s: list[tuple[int, float]] = []
         self.queued_s: list[float] = []
-        if loop:
-            queue.watch()
+
+    def __enter__(self) -> Beside:
+        if self._loop:
+            self._queue.watch()
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        self._queue.close()
 
     def look(self, samples: int) -> None:
         """Before the sample of this number."""

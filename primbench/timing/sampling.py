@@ -215,23 +215,23 @@ def collect(
     called at the beginning of a turn, where not ``take``. least_turns: where processes take turns.
     """
     samples: list[float] = []
-    beside = Beside(loop, pace.queue)
     rule = pace.shared(metric, rule)
-    pace.meet(uncounted or take, least_turns)
-    start, look_at = pace.now(), MIN_SAMPLES
-    stopped: Stopped | None = None
-    is_over = False
-    while not is_over:
-        beside.look(len(samples))
-        samples += take()
-        spent_s = (pace.now() - start) / 1e9
-        is_looked_at = spent_s >= rule.min_time_s and len(samples) >= look_at
-        if is_looked_at:
-            look_at = len(samples) + len(samples) // 10 + 1  # sorting at every sample would cost more than sampling
-        stopped = _stopped(samples, rule, spent_s, is_looked_at=is_looked_at) or stopped
-        is_over = pace.is_over(stopped, uncounted or take)
+    with Beside(loop, pace.queue) as beside:
+        pace.meet(uncounted or take, least_turns)
+        start, look_at = pace.now(), MIN_SAMPLES
+        stopped: Stopped | None = None
+        is_over = False
+        while not is_over:
+            beside.look(len(samples))
+            samples += take()
+            spent_s = (pace.now() - start) / 1e9
+            is_looked_at = spent_s >= rule.min_time_s and len(samples) >= look_at
+            if is_looked_at:
+                look_at = len(samples) + len(samples) // 10 + 1  # sorting at every sample would cost more than sampling
+            stopped = _stopped(samples, rule, spent_s, is_looked_at=is_looked_at) or stopped
+            is_over = pace.is_over(stopped, uncounted or take)
+        beside.end()
     assert stopped is not None
-    beside.end()
     return Samples(
         samples_s=samples,
         calls_per_sample=calls_per_sample,

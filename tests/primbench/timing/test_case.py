@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -205,6 +206,13 @@ def test_a_problem_may_be_checked_on_other_inputs_than_it_is_timed_on(
     monkeypatch.setattr(Gemm, "check_inputs", lambda problem, rng, inputs: tuple(2 * each for each in inputs))
     assert measured_on_numpy(replace(QUICK, dry_run=True)).verified
     assert 1 + 2 == len(set_up)
+
+
+def test_no_file_stays_open() -> None:
+    measured_on_numpy()  # which opens what is opened once
+    before = os.listdir("/proc/self/fd")
+    measured_on_numpy()
+    assert before == os.listdir("/proc/self/fd")
 
 
 def test_what_cannot_be_verified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
