@@ -101,7 +101,7 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
     arms = [_told_apart(arm, baseline, side) for arm, side in zip(found.arms, others, strict=True)]
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
     compared = [*arms, *([itself] if itself else [])]
-    notes += _slowed_cpu(every, compared)
+    notes += _slowed_cpu(every, compared) + _held_up(compared)
     return Comparison(
         baseline=baseline.name,
         paired=True,
@@ -148,4 +148,22 @@ def _slowed_cpu(sides: Sequence[Side], arms: Sequence[ArmComparison]) -> list[st
         f"the CPU was slow beside some samples ({words}): a loop of Python took {format_percent(SLOWED - 1)} longer "
         "than it can, or more. Another load on the same core, or its clock; no counter tells. "
         + (CHOSEN if are_chosen else ALL_USED)
+    ]
+
+
+def _held_up(arms: Sequence[ArmComparison]) -> list[str]:
+    """The same of processes that took turns: where samples were left out while which a thread waited for a CPU."""
+    chosen = [
+        max(each.left_out.slowed.baseline, each.left_out.slowed.arm)
+        for arm in arms
+        for case in arm.cases
+        for each in case.estimates
+        if not case.slowed and each.left_out is not None
+    ]
+    if max(chosen, default=0.0) < NOTABLE_SLOWING:
+        return []
+    return [
+        f"threads waited for a CPU beside up to {format_percent(max(chosen))} of a case's samples: another program had "
+        "it. Medians of batch, enqueue and wall are of the others, where half of the pairs have some and the places are "
+        "not held up unlike; means and tails are of all"
     ]

@@ -171,6 +171,8 @@ def test_processes_in_turn_are_compared_by_what_others_did_not_hold_up(
     assert found.left_out.interval is not None
     low, high = found.left_out.interval
     assert high > 1.5 * low, "all samples tell nothing"
+    (note,) = comparison.notes
+    assert note.startswith("threads waited for a CPU beside up to ")
 
 
 def test_a_place_that_is_held_up_more_is_compared_by_all_samples(made_study: MadeStudy) -> None:
