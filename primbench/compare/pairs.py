@@ -164,6 +164,6 @@ def _held_up(arms: Sequence[ArmComparison]) -> list[str]:
         return []
     return [
         f"threads waited for a CPU beside up to {format_percent(max(chosen))} of a case's samples: another program had "
-        "it. Medians of batch, enqueue and wall are of the others, where half of the pairs have some and the places are "
+        "it. Medians of batch, enqueue and wall are of the others, where half of the pairs have some and places are "
         "not held up unlike; means and tails are of all"
     ]
