@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 RANK = 7
 
+ON_ROOT = " on /"
+
 
 def filesystems(place: Place) -> Iterator[Finding]:
     """Whether data, packages or caches come over a network or through a program, or are lost with the container."""
@@ -27,13 +29,16 @@ def filesystems(place: Place) -> Iterator[Finding]:
 
 
 def _far_away(found: dict[str, str]) -> Iterator[Finding]:
-    far = {what: where for what, where in found.items() if where.startswith(NETWORK_LIKE)}
+    """What is not on the disk of this machine; of / another check tells."""
+    far = {
+        what: where for what, where in found.items() if where.startswith(NETWORK_LIKE) and not where.endswith(ON_ROOT)
+    }
     data: list[Part] = ["data loading"] if WORKING_FOLDER in far else []
     if far:
         yield Finding(
             check="filesystems",
             severity="warning",
-            summary=f"{listed(list(far))}: not on a local file system; each file that is opened is asked for elsewhere",
+            summary=f"{listed(list(far))}: each file that is opened is asked for over a network, or of another program",
             evidence=[f"{what}: {where} (/proc/self/mountinfo)" for what, where in far.items()],
             distorts=["start-up", *data],
             advice="copy what is read often to a local disk or a tmpfs; under WSL2, from /mnt into its own file system",
@@ -46,7 +51,7 @@ def _lost(place: Place, found: dict[str, str]) -> Iterator[Finding]:
     lost = [
         name
         for name, state in caches.items()
-        if state == "writable" and found.get(name, "").startswith(IN_LAYERS) and found[name].endswith(" on /")
+        if state == "writable" and found.get(name, "").startswith(IN_LAYERS) and found[name].endswith(ON_ROOT)
     ]
     if lost:
         yield Finding(

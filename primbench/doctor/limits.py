@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
@@ -9,6 +10,7 @@ from primbench.doctor.finding import Finding, listed, unseen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from primbench.doctor.finding import Part, Severity
     from primbench.doctor.place import Place
 
 RANK = 4
@@ -45,27 +47,33 @@ def open_files(place: Place) -> Iterator[Finding]:
     """Whether enough files may be open at a time, and not so many that closing them all takes long."""
     limits = place.environment.limits
     yield from unseen("open-files", limits, "open_files")
-    many = limits.open_files is None and "open_files" not in limits.missing
-    if many or (limits.open_files or 0) > MANY_FILES:
-        yield Finding(
-            check="open-files",
+    files = math.inf if limits.open_files is None else limits.open_files
+    if "open_files" not in limits.missing and files > MANY_FILES:
+        yield _open_files(
+            place,
             severity="note",
-            summary=f"{'any number of' if many else limits.open_files} files may be open: programs that close all of "
+            summary=f"{'any number of' if files == math.inf else files} files may be open: programs that close all of "
             "them before they start another take long for it",
-            evidence=["getrlimit(RLIMIT_NOFILE)"],
             distorts=["start-up"],
-            advice=place.advice(
-                "set a limit of 65536 before the start (ulimit -n, LimitNOFILE=)", engine="--ulimit nofile=65536"
-            ),
-            fix=["ulimit -n 65536"],
         )
-    elif limits.open_files is not None and limits.open_files < FEW_FILES:
-        yield Finding(
-            check="open-files",
+    elif files < FEW_FILES:
+        yield _open_files(
+            place,
             severity="warning",
-            summary=f"{limits.open_files} files may be open at a time: data loaders and collectives of many ranks fail",
-            evidence=["getrlimit(RLIMIT_NOFILE), the soft limit"],
-            distorts=["collective", "start-up"],
-            advice=place.advice("raise the soft limit to the hard one", engine="--ulimit nofile=65536"),
-            fix=["ulimit -n 65536"],
+            summary=f"{files} files may be open at a time: data loaders and collectives of many ranks fail",
+            distorts=["collective", "start-up", "data loading"],
         )
+
+
+def _open_files(place: Place, *, severity: Severity, summary: str, distorts: list[Part]) -> Finding:
+    return Finding(
+        check="open-files",
+        severity=severity,
+        summary=summary,
+        evidence=["getrlimit(RLIMIT_NOFILE), the soft limit"],
+        distorts=distorts,
+        advice=place.advice(
+            "set another soft limit before the start (LimitNOFILE=, ulimit -n)", engine="--ulimit nofile=65536"
+        ),
+        fix=["ulimit -n 65536"],
+    )

@@ -17,7 +17,10 @@ RANK = 7
 
 VariableRule = tuple[Callable[[str], bool], Severity, list[Part], str]
 
-_EITHER_WAY = re.compile(r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*")
+_EITHER_WAY = re.compile(
+    r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*|.*_AFFINITY|OMP_PROC_BIND"
+    r"|GLIBC_TUNABLES|MALLOC_(ARENA_MAX|.*_THRESHOLD_|TOP_PAD_)"
+)
 """What can make things faster, too."""
 
 _ON = {"1", "true", "yes", "on", "y"}

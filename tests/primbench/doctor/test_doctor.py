@@ -140,7 +140,12 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"confinement.root_filesystem": "fuse.squashfuse_ll"}, "root-filesystem", "note", ["fuse"]),
     # files
     ({"confinement.filesystems": {"working folder": "9p on /mnt/c"}}, "filesystems", "warning", ["9p on /mnt/c"]),
-    ({"confinement.filesystems": {"home": "nfs4 on ~", "Python": "xfs on /"}}, "filesystems", "warning", ["home: not"]),
+    (
+        {"confinement.filesystems": {"home": "nfs4 on ~", "Python": "xfs on /"}},
+        "filesystems",
+        "warning",
+        ["home: each"],
+    ),
     (
         {"confinement.filesystems": {"CUDA_CACHE_PATH": "overlay on /"}, "runtime": "docker"},
         "filesystems",
@@ -303,6 +308,7 @@ CONTENT: list[tuple[Mapping[str, Any], str]] = [
     ({"software.variables": {"CUDA_VISIBLE_DEVICES": "0"}}, "visible-devices"),
     ({"software.variables": {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_MODULE_LOADING": "LAZY"}}, "variables"),
     ({"software.variables": {"NCCL_P2P_DISABLE": "0", "NCCL_NVLS_ENABLE": "1"}}, "nccl-variables"),
+    ({"confinement.filesystems": {"home": "9p on /"}, "confinement.root_filesystem": "9p"}, "filesystems"),
     ({"software.variables": {"OMP_PROC_BIND": "false", "KMP_AFFINITY": "disabled"}}, "variables"),
     ({"software.variables": {"OMP_NUM_THREADS": "1"}, "limits.cpu_quota": 2.0}, "threads"),
     ({"software.python_implementation": "pypy", "software.python_build": "GCC"}, "python-build"),
