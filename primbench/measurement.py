@@ -32,6 +32,11 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     loops_s: list[tuple[Whole, Time]] = []
     queued_s: list[Time] = []
 
+    def __post_init__(self) -> None:
+        """Raises ValueError, which makes a line of a file that is not so be refused."""
+        if self.queued_s and len(self.queued_s) != len(self.loops_s):
+            raise ValueError(f"{len(self.queued_s)} queued_s for {len(self.loops_s)} loops_s")
+
     @property
     def median_s(self) -> float:
         return stats.quantile(self.samples_s, 0.5)

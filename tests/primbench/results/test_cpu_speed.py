@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from primbench.measurement import Samples
@@ -70,6 +71,15 @@ def test_samples_between_quick_loops_are_undisturbed(loops_s: list[tuple[int, fl
     taken = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     samples = Samples(samples_s=taken, calls_per_sample=1, taken_by="host clock", stopped="count", loops_s=loops_s)
     assert kept == undisturbed(samples, 1.0)
+
+
+def test_a_line_with_waits_of_other_loops_is_refused() -> None:
+    samples = Samples(samples_s=[1.0], calls_per_sample=1, taken_by="host clock", stopped="count", loops_s=[(0, 1e-5)])
+    written = msgspec.to_builtins(samples)
+    assert samples == msgspec.convert(written, Samples)
+    for queued_s in ([0.0, 0.0], [0.0] * 3):
+        with pytest.raises(msgspec.ValidationError, match="queued_s for 1 loops_s"):
+            msgspec.convert(written | {"queued_s": queued_s}, Samples)
 
 
 @pytest.fixture
