@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
@@ -60,20 +59,23 @@ def _try_all(backend: Any, problem: Rnn, operands: Operands) -> Step:
     from primbench.kernels.rnn._cudnn import cudnn_step
     from primbench.units import format_time
 
-    best, best_s, tried, refused = None, math.inf, [], []
+    steps, refused = dict[str, Step](), []
     for name in TRIED[:1] if problem.needs_exact_tanh else TRIED:
         try:
-            step = cudnn_step(backend, problem, operands, name)
-            time_s = trial.device_s(step, backend.stream_handle)
+            steps[name] = cudnn_step(backend, problem, operands, name)
         except PrimbenchError as refusal:
             refused.append(f"{name}: {refusal}")
-            continue
-        tried.append(f"{name} {format_time(time_s)}")
-        if time_s < best_s:
-            best, best_s, _fastest[problem, backend.device] = step, time_s, name
-    if best is None:
+    if not steps:
         raise UnsupportedCase(f"cuDNN has no such network: {'; '.join(refused)}")
-    return described(best, algorithm=f"{description_of(best).algorithm} (tried: {', '.join(tried)})")
+    if len(steps) == 1:
+        (best,) = steps
+        told = "no other takes it"
+    else:
+        tried = {name: trial.device_s(step, backend.stream_handle) for name, step in steps.items()}
+        best = min(tried, key=tried.__getitem__)
+        told = f"tried: {', '.join(f'{name} {format_time(time_s)}' for name, time_s in tried.items())}"
+    _fastest[problem, backend.device] = best
+    return described(steps[best], algorithm=f"{description_of(steps[best]).algorithm} ({told})")
 
 
 def _stepwise(backend: Any, problem: Rnn, operands: Operands) -> Step:

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
     from primbench.backends import CudaBackend
     from primbench.spec.method import Method
+    from primbench.timing.sampling import Take
 
 Result = TypeVar("Result")
 
 BATCH_S = 500e-6  # an event's 0.5 us is 0.1 % of this
 STREAM_ROUND_S = 5e-3  # shorter: a wait of 20 us between rounds lets no clock recover
-LOAD_S = 5e-3  # work under which clocks and power are read
+LOAD_S = 2e-3  # work under which clocks and power are read, which takes 0.2 ms
 ENQUEUE_CALLS = 64
 ENQUEUE_S = 2e-3  # a batch, so that there are several of calls that take long to launch
 LONG_S = 1e-3  # a call of which one says what several say
 WARM_UP_S = 0.1  # until the power limit of an idle GPU is felt: its power is averaged over as long
-AWAKE_S = 0.03  # in which the threads of a BLAS go on looking for work
+CHUNK_S = 5e-3  # of warm-up, queued at once
 DEVICE_TURNS = 3  # fewer than other metrics have: what slows a CPU is not in it
 ENERGY_S = 1.0  # the counter moves on every 0.1 s
 
@@ -59,31 +60,41 @@ class CudaTimer:
         if self._device is None:
             return meanwhile()
         pace, method = self._pace, self._method
-        start = pace.now()
         with ThreadPoolExecutor(1) as thread:
             result = thread.submit(meanwhile)
-            self._work_until(self._device, lambda: not any(pace.slowest([float(not result.done())])))
-        warm_s = (pace.now() - start) / 1e9
-        warm_up(
-            self._device.take,
-            pace.now,
-            window_s=max(AWAKE_S, max(method.min_time_s, WARM_UP_S) - warm_s),
-            max_time_s=max(method.max_time_s / 2, WARM_UP_S),
-        )
-        return result.result()
+            warm_up(
+                self._asleep(self._device),
+                pace.now,
+                window_s=max(method.min_time_s, WARM_UP_S),
+                max_time_s=max(method.max_time_s / 2, WARM_UP_S),
+                is_enough=lambda: not any(pace.slowest([float(not result.done())])),
+            )
+            return result.result()
 
-    def _work_until(self, device: DeviceSampler, is_over: Callable[[], bool]) -> None:
-        """Keep the GPU at work, asleep: a BLAS that has all CPUs would wait for the one on which this thread spins."""
-        samples = max(1, math.ceil(LOAD_S / (self._rough_s * device.calls_per_sample)))
-        ahead: driver.Event | None = None
-        while not is_over():
-            for _ in range(samples):
+    def _asleep(self, device: DeviceSampler) -> Take:
+        """Samples of some ms, the next one queued ahead, during which this thread sleeps.
+
+        A BLAS that has all CPUs would wait for the one on which it spun.
+        """
+        stream, pace = self._backend.stream_handle, self._pace
+        several = max(1, math.ceil(CHUNK_S / (self._rough_s * device.calls_per_sample)))
+
+        def end_of(chunks: int) -> driver.Event:
+            for _ in range(chunks * several):
                 device.enqueue()
-            queued = driver.Event(sleeps=True)
-            queued.record(self._backend.stream_handle)
-            if ahead is not None:
-                ahead.wait()
-            ahead = queued
+            event = driver.Event(sleeps=True)
+            event.record(stream)
+            return event
+
+        ends = [end_of(0), end_of(1)]
+
+        def take() -> list[float]:
+            ends.append(end_of(1))
+            before, end = ends.pop(0), ends[0]
+            end.wait()
+            return pace.slowest([before.seconds_until(end) / (several * device.calls_per_sample)])
+
+        return take
 
     def measure(self, secondary: StoppingRule) -> Measurement:
         """All times. secondary: when to stop sampling what is not device_s."""
@@ -151,8 +162,8 @@ def _stream(calls: Calls, stream: int, call_s: float, secondary: StoppingRule, p
 
 
 def _rough_time_s(calls: Calls, stream: int, pace: Pace) -> float:
-    (call_s,) = pace.slowest([event_pair(calls, stream, 1)])
-    if call_s < LONG_S:
+    (call_s,) = pace.slowest([event_pair(calls, stream, 1, ahead=0)])
+    if call_s < LONG_S:  # else what the first launch took is lost in it
         (call_s,) = pace.slowest([event_pair(calls, stream, 3)])
     return max(call_s, 1e-7)
 

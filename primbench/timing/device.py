@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
 ROUND_S = 10e-3  # work queued at once between two looks at the clock
-LONG_ROUND_S = 0.1  # of calls that take long: at the beginning of each round goes one that is not timed
+LONG_ROUND_S = 0.2  # of calls that take long: at the beginning of each round goes one that is not timed
 MAX_GRAPH_CALLS = 4096
 MAX_COPIED_CALLS = 4096  # in graphs on other memory: to make these takes 25 us a call
 MIN_QUEUED = 4  # a first call begins some us after the event: another engine may have to be told
@@ -200,13 +200,13 @@ def nothing() -> None:
     """What goes uncounted before samples that begin with calls of their own which do not count."""
 
 
-def event_pair(calls: Calls, stream: int, count: int) -> float:
-    """Seconds a call by two events around ``count`` calls, with one call queued ahead of the first event.
+def event_pair(calls: Calls, stream: int, count: int, *, ahead: int = 1) -> float:
+    """Seconds a call by two events around ``count`` calls, with ``ahead`` calls queued ahead of the first event.
 
-    The call ahead keeps the stream from waiting for the host after the first event has been reached.
+    These keep the stream from waiting for the host after the first event has been reached.
     """
     before, after = driver.Event(), driver.Event()
-    calls(1)
+    calls(ahead)
     before.record(stream)
     calls(count)
     after.record(stream)

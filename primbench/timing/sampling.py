@@ -161,11 +161,14 @@ class Calls:
             step()
 
 
-def warm_up(take: Take, clock: Clock, *, window_s: float, max_time_s: float) -> None:
+def warm_up(
+    take: Take, clock: Clock, *, window_s: float, max_time_s: float, is_enough: Callable[[], bool] = lambda: True
+) -> None:
     """Take samples, and forget them, until two halves of the recent ones agree within 1 %, as pyperf does.
 
     The halves together last at least ``window_s`` and hold at least 6 samples. A GPU that reaches its power limit
-    takes 0.1 s to slow down: halves of a few milliseconds each would agree long before.
+    takes 0.1 s to slow down: halves of a few milliseconds each would agree long before. is_enough: for what else it
+    goes on, however long that takes.
     """
     start = clock()
     ended: list[tuple[int, float]] = []
@@ -173,9 +176,9 @@ def warm_up(take: Take, clock: Clock, *, window_s: float, max_time_s: float) -> 
         samples = take()
         now = clock()
         ended += [(now, sample) for sample in samples]
-        if (now - start) / 1e9 >= max_time_s:
-            return
-        if (now - start) / 1e9 >= window_s and _halves_agree(_recent(ended, now - round(window_s * 1e9))):
+        spent_s = (now - start) / 1e9
+        is_warm = spent_s >= window_s and _halves_agree(_recent(ended, now - round(window_s * 1e9)))
+        if (is_warm or spent_s >= max_time_s) and is_enough():
             return
 
 

@@ -85,7 +85,7 @@ class WithOthers(Pace):
         (1e-3, 10e-3, 10, 10),
         (1e-6, 10e-3, device.MAX_ROUND_SAMPLES, device.MAX_ROUND_SAMPLES),
         (8e-3, 10e-3, 6, 1.25),  # alone, a call that is not timed ahead of six, not ahead of each
-        (50e-3, 10e-3, 2, 0.2),
+        (50e-3, 10e-3, 4, 0.2),
         (8e-3, 0.0, 0, 0),
     ],
 )

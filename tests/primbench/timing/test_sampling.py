@@ -131,6 +131,20 @@ def test_warm_up_that_never_settles_ends_at_its_cap() -> None:
     assert clock.now_ns / 1e9 < 150
 
 
+@pytest.mark.parametrize("max_time_s", [1e6, 5.0], ids=["warm before", "never warm"])
+def test_warm_up_goes_on_until_what_is_done_meanwhile_is_done(max_time_s: float) -> None:
+    clock = FakeClock()
+    durations = itertools.repeat(0.5) if max_time_s == 1e6 else itertools.accumulate(itertools.repeat(0.1))
+    warm_up(
+        taker(clock, durations.__next__),
+        clock,
+        window_s=0.0,
+        max_time_s=max_time_s,
+        is_enough=lambda: clock.now_ns >= 20e9,
+    )
+    assert 20 <= clock.now_ns / 1e9 <= 23
+
+
 def test_calls_go_round_the_input_sets() -> None:
     made: list[int] = []
     calls = Calls([lambda number=number: made.append(number) for number in range(3)])  # type: ignore[misc]
