@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from primbench.problem import Problem
 from primbench.registry import primitives
 from primbench.results.metrics import BY_PREFERENCE, METRICS, Metric
+
+if TYPE_CHECKING:
+    from primbench.spec.case import Case
 
 OF_HOST = 0.05
 """Differences that do not matter in a time in which the host has a part: launches scatter by as much."""
@@ -21,9 +26,11 @@ def metrics_of(primitive: str) -> list[Metric]:
     return list(dict.fromkeys([*preferred, *(metric for metric in BY_PREFERENCE if metric.is_compared)]))
 
 
-def margin_of(primitive: str, metric: str) -> float:
-    """Share by which a metric may differ without mattering."""
-    return problem_of(primitive).margin if is_its_own(primitive, metric) else OF_HOST
+def margins_of(case: Case) -> dict[str, float]:
+    """Metric -> share by which it may differ without mattering, of all that are compared."""
+    primitive, problem = case.primitive, case.known_problem()
+    own = problem_of(primitive).margin if problem is None else problem.own_margin()
+    return {each.name: own if is_its_own(primitive, each.name) else OF_HOST for each in metrics_of(primitive)}
 
 
 def is_its_own(primitive: str, metric: str) -> bool:

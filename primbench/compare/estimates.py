@@ -14,7 +14,7 @@ from primbench import stats
 from primbench.compare import moments
 from primbench.compare.busy import are_too_busy, waited
 from primbench.compare.comparison import CaseComparison, Estimate, LeftOut, Mean, Slowed
-from primbench.compare.criteria import margin_of, metrics_of
+from primbench.compare.criteria import margins_of
 from primbench.compare.matching import paired
 from primbench.compare.sides import identity
 from primbench.compare.slowing import held_up, slowed
@@ -65,7 +65,7 @@ def compare_case(baseline: Side, arm: Side, key: bytes, matching: Matching) -> C
     here, there = waited(baseline, key), waited(arm, key)
     sides = _Sides(baseline, arm, key, matching)
     host_is_busy = not sides.in_turn and are_too_busy(here, there)
-    estimates = _estimates(sides, case.primitive, host_is_busy=host_is_busy)
+    estimates = _estimates(sides, margins_of(case), host_is_busy=host_is_busy)
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
     if not estimates:
         reasons = reasons or "no pair of processes timed it"
@@ -79,14 +79,14 @@ def compare_case(baseline: Side, arm: Side, key: bytes, matching: Matching) -> C
     )
 
 
-def _estimates(sides: _Sides, primitive: str, *, host_is_busy: bool) -> list[Estimate]:
+def _estimates(sides: _Sides, margins: Mapping[str, float], *, host_is_busy: bool) -> list[Estimate]:
     """Of every metric that both sides have, the primary one first. host_is_busy: so that its times tell nothing."""
     estimates: list[Estimate] = []
-    for metric in metrics_of(primitive):
-        first = estimates[0].metric if estimates else metric.name
-        found = _estimate(sides, primitive, metric.name, first=first)
+    for metric, margin in margins.items():
+        first = estimates[0].metric if estimates else metric
+        found = _estimate(sides, metric, margin, first=first)
         if found is not None:
-            estimates.append(replace(found, is_too_busy=host_is_busy and metric.whose != "GPU"))
+            estimates.append(replace(found, is_too_busy=host_is_busy and METRICS[metric].whose != "GPU"))
     return estimates
 
 
@@ -98,12 +98,11 @@ def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:
     return baseline.name if here > there and share_here > share_there else None
 
 
-def _estimate(sides: _Sides, primitive: str, metric: str, *, first: str) -> Estimate | None:
+def _estimate(sides: _Sides, metric: str, margin: float, *, first: str) -> Estimate | None:
     """The ratio of one metric, arm to baseline; None where a side lacks it. first: the primary metric."""
     found = _chosen(sides, metric)
     if found is None:
         return None
-    margin = margin_of(primitive, metric)
     return Estimate(
         metric=metric,
         primary=metric == first,

@@ -72,7 +72,7 @@ class Problem(ABC):
     """Whether a GPU can take part; where it cannot, a run that names no device is on the CPU."""
     work: ClassVar[Work] = "kernel"
     margin: ClassVar[float] = 0.01
-    """Share by which its own time may differ between two places without mattering; times of the host have another."""
+    """What own_margin() is, unless it depends on the problem's sizes."""
     preferred: ClassVar[tuple[str, ...]] = ()
     """Metrics by which it is compared before all others, the first one that was measured."""
     has_tails: ClassVar[bool] = False
@@ -155,6 +155,10 @@ class Problem(ABC):
     @abstractmethod
     def tolerance(self) -> float:
         """Largest allowed ``|output - expected| / scale``."""
+
+    def own_margin(self) -> float:
+        """Share by which its own time may differ between places without mattering; times of the host have another."""
+        return self.margin
 
     def on(self, device: str) -> Problem:
         """This problem with what it leaves to the kind of device filled in. device: "cpu" or "cuda:N"."""

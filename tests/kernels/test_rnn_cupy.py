@@ -165,7 +165,7 @@ def test_one_chain_of_gradients_stays_where_cudnn_put_it(backend: Any) -> None:
 def test_the_fastest_is_taken_and_taken_again(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     times_s = {"standard": 3e-6, "persist_dynamic": 1e-6}
     monkeypatch.setattr(rnn_cupy, "TRIED", ("standard", "persist_static", "persist_dynamic"))
-    monkeypatch.setattr(trial, "device_s", lambda step, stream: times_s[str(description_of(step).algorithm).split()[1]])
+    monkeypatch.setattr(trial, "device_s", lambda step, *_: times_s[str(description_of(step).algorithm).split()[1]])
     problem = Rnn(5, 2, 3, "gru", math_mode="tf32")
     chosen = "cuDNN persist_dynamic (tried: standard 3.00 us, persist_dynamic 1.00 us)"
     assert chosen == description_of(step_of(backend, problem)).algorithm

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.compare.comparison import ArmComparison, Comparison, Estimate
-from primbench.compare.criteria import OF_HOST, margin_of
+from primbench.compare.criteria import OF_HOST, margins_of
 from primbench.compare.judgement import ITSELF, ONE_RUN, SINGLE, TOO_BUSY, judged
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.settled import unsettled
@@ -318,13 +318,17 @@ def test_the_samples_of_a_process_are_one_number(made_study: MadeStudy) -> None:
 
 def test_margins() -> None:
     bandwidth = 0.02
-    assert (KERNEL, KERNEL) == (margin_of("gemm", "device_s"), margin_of("rnn", "batch_s"))
-    assert (bandwidth, bandwidth) == (margin_of("memcpy", "device_s"), margin_of("memcpy", "stream_s"))
-    assert {OF_HOST} == {margin_of("gemm", name) for name in ("enqueue_s", "stream_s", "wall_s", "wall_p99_s")}
-    assert {OF_HOST} == {margin_of("launch", name) for name in ("enqueue_s", "device_s", "batch_s")}
-    means = margin_of("gemm", "batch_mean_s"), margin_of("memcpy", "batch_mean_s"), margin_of("gemm", "wall_mean_s")
-    assert (KERNEL, bandwidth, OF_HOST) == means
-    assert KERNEL == margin_of("of another installation", "device_s")
+    gemm, launch = (margins_of(case(primitive)) for primitive in ("gemm", "launch"))
+    assert {KERNEL} == {gemm[name] for name in ("device_s", "batch_s", "batch_mean_s")}
+    assert {OF_HOST} == {gemm[name] for name in ("enqueue_s", "stream_s", "wall_s", "wall_p99_s", "wall_mean_s")}
+    assert {OF_HOST} == set(launch.values())
+    assert KERNEL == margins_of(replace(case(), primitive="of another installation"))["device_s"]
+    large, small, within = (
+        margins_of(case("memcpy", parameters={"bytes": size, "direction": direction}))
+        for size, direction in ((2**20, "h2d"), (4096, "d2h"), (4096, "h2h"))
+    )
+    assert {bandwidth} == {large[name] for name in ("device_s", "stream_s", "batch_mean_s")}
+    assert (OF_HOST, bandwidth) == (small["device_s"], within["batch_s"])
 
 
 def on_gpu(enqueue_s: float = 3e-6, device_s: float = 50e-6, wall_s: float = 60e-6, **others: Any) -> Measurement:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver
+from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver, trial
 from primbench.cuda.cudnn_graph import Plan
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.conv import Conv
@@ -213,6 +213,13 @@ def test_a_long_call_is_made_three_times_and_captured_alone(monkeypatch: pytest.
     stream = Stream(call_s=1e-3, launch_s=6e-6)
     assert pytest.approx(1e-3) == cudnn_conv.device_s(stream.take_over(monkeypatch), 0)
     assert 3 == stream.calls
+
+
+def test_what_takes_much_longer_than_another_way_is_called_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(call_s=1e-2, launch_s=6e-6)
+    call = stream.take_over(monkeypatch)
+    assert pytest.approx(1e-2, rel=1e-2) == trial.device_s(lambda: call.function(), 0, other_s=2e-3)
+    assert 2 == stream.calls
 
 
 def test_a_call_that_cannot_be_captured_is_timed_with_its_launch(monkeypatch: pytest.MonkeyPatch) -> None:
