@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PAIRS = 8
 MOST_UNTIL = 40  # pairs of a study that is to end by itself
-MAX_TIME_S = 0.5  # of a metric in a process; what counts is how processes differ
+MIN_TIME_S, MAX_TIME_S = 0.02, 0.1  # of a metric in a process; what counts is how processes differ
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def design_of(
     return Design(
         backends=values["backends"],
         device=values["device"],
-        method=method_of(values, seed=seed, max_time_s=_max_time_s(values)),
+        method=_method(values, seed),
         pairs=pairs or (suite and suite.pairs) or default_pairs,
         until_settled=values.get("until") is not None,
         seed=seed,
@@ -69,10 +69,10 @@ def design_of(
     )
 
 
-def _max_time_s(values: Mapping[str, Any]) -> float:
-    if not is_default("max_time"):
-        return float(values["max_time"])
-    return MAX_TIME_S if is_default("min_time") else max(MAX_TIME_S, values["min_time"])
+def _method(values: Mapping[str, Any], seed: int) -> Method:
+    min_time_s = MIN_TIME_S if is_default("min_time") else float(values["min_time"])
+    max_time_s = max(MAX_TIME_S, min_time_s) if is_default("max_time") else float(values["max_time"])
+    return method_of(dict(values) | {"seed": seed, "min_time": min_time_s, "max_time": max_time_s})
 
 
 def ends_itself(values: Mapping[str, Any]) -> bool:

@@ -232,18 +232,17 @@ def fail_above(group: str) -> click.Option:
     )  # fmt: skip
 
 
-def method_of(values: Mapping[str, Any], *, seed: int | None = None, max_time_s: float | None = None) -> Method:
-    """seed, max_time_s: in place of those of the options. Raises InvalidRequest where the options contradict."""
+def method_of(values: Mapping[str, Any]) -> Method:
+    """Raises InvalidRequest where the options contradict."""
     from primbench.spec.method import Method  # which takes longer to import than --help has
 
-    min_time_s: float = values["min_time"]
-    max_time_s = values["max_time"] if max_time_s is None else max_time_s
+    min_time_s, max_time_s = values["min_time"], values["max_time"]
     return Method(
         cache=values["cache"],
         max_noise=values["max_noise"],
         min_time_s=min(min_time_s, max_time_s) if is_default("min_time") else min_time_s,
         max_time_s=max_time_s,
-        seed=values["seed"] if seed is None else seed,
+        seed=values["seed"],
         check=values["check"],
         dry_run=values.get("dry_run", False),
     )

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from primbench.cli import compare as comparing
 from primbench.cli.compare import gate_of, gate_options
 from primbench.cli.consent import check_own
-from primbench.cli.design import DEFAULT_PAIRS, MAX_TIME_S, MOST_UNTIL, design_of, ends_itself, study_of
+from primbench.cli.design import DEFAULT_PAIRS, MAX_TIME_S, MIN_TIME_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.measuring import (
     Begun,
     Entries,
@@ -210,10 +210,13 @@ def resumed(held: Results, values: Mapping[str, Any]) -> Study:
     return replace(study, pairs=values["pairs"] or study.pairs + more, until_settled=until_settled)
 
 
+LASTING_S = {"min_time": MIN_TIME_S, "max_time": MAX_TIME_S}
+
+
 def _shared() -> Iterator[click.Option]:
     for option in measuring_options():
-        if option.name == "max_time":
-            option.default = f"{MAX_TIME_S:g}s"
+        if option.name in LASTING_S:
+            option.default = f"{LASTING_S[option.name]:g}s"
         if option.name not in (*ALONE, *PLACES):
             yield option
 
