@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from primbench.cli.echo import say
 from primbench.cli.options import is_default, method_of
 from primbench.errors import InvalidRequest
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 DEFAULT_PAIRS = 8
 MOST_UNTIL = 40  # pairs of a study that is to end by itself
-MIN_TIME_S, MAX_TIME_S = 0.02, 0.1  # of a metric in a process; what counts is how processes differ
+LASTING_S = {"cpu": (0.1, 0.5), "cuda": (0.02, 0.1)}
+"""Least and most that a metric is sampled in a process: what counts is how processes differ, and on a CPU, too, whether
+some samples are of moments when nobody else used it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Design:
     backends: tuple[str, ...]
     device: str | None
     method: Method
+    method_on_gpu: Method
     pairs: int
     until_settled: bool
     seed: int
@@ -58,7 +63,8 @@ def design_of(
     return Design(
         backends=values["backends"],
         device=values["device"],
-        method=_method(values, seed),
+        method=_method(values, seed, *LASTING_S["cpu"]),
+        method_on_gpu=_method(values, seed, *LASTING_S["cuda"]),
         pairs=pairs or (suite and suite.pairs) or default_pairs,
         until_settled=values.get("until") is not None,
         seed=seed,
@@ -69,9 +75,10 @@ def design_of(
     )
 
 
-def _method(values: Mapping[str, Any], seed: int) -> Method:
-    min_time_s = MIN_TIME_S if is_default("min_time") else float(values["min_time"])
-    max_time_s = max(MAX_TIME_S, min_time_s) if is_default("max_time") else float(values["max_time"])
+def _method(values: Mapping[str, Any], seed: int, least_s: float, most_s: float) -> Method:
+    """least_s, most_s: how long a metric is sampled where nothing else is asked for."""
+    min_time_s = least_s if is_default("min_time") else float(values["min_time"])
+    max_time_s = max(most_s, min_time_s) if is_default("max_time") else float(values["max_time"])
     return method_of(dict(values) | {"seed": seed, "min_time": min_time_s, "max_time": max_time_s})
 
 
@@ -104,7 +111,7 @@ def study_of(arms: Sequence[Arm], entries: Entries, design: Design, title: str =
     return Study(
         title=title,
         arms=list(arms),
-        cases=cases,
+        cases=[case if case.device == "cpu" else replace(case, method=design.method_on_gpu) for case in cases],
         pairs=design.pairs,
         until_settled=design.until_settled,
         seed=design.seed,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from primbench.spec.placement import Placement
 
 VERSUS_PAIRS = 5
+ALONE = ("processes", "dry_run", "roof", "against", "save_as", "time_unit")
+"""Options of measuring in one place, which mean nothing where several are compared."""
 MOST_PROCESSES = 1000  # every case of every process is listed before the first one runs
 
 

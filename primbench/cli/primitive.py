@@ -38,7 +38,7 @@ def command_of(problem: type[Problem]) -> click.Command:
     )  # fmt: skip
 
     def run(**values: Any) -> None:
-        from primbench.cli.study import measure_or_compare  # after --help, which takes no longer than click itself
+        from primbench.cli.versus import measure_or_compare  # after --help, which takes no longer than click itself
 
         measure_or_compare(entries_of(problem, values), values)
 

@@ -14,7 +14,7 @@ from primbench.cli.options import (
     measuring_options,
     versus_options,
 )
-from primbench.cli.study import measure_or_compare
+from primbench.cli.versus import measure_or_compare
 from primbench.dtypes import ITEMSIZE_BYTES
 from primbench.registry import primitives
 

@@ -13,12 +13,10 @@ from msgspec.structs import replace
 from primbench.cli import compare as comparing
 from primbench.cli.compare import gate_of, gate_options
 from primbench.cli.consent import check_own
-from primbench.cli.design import DEFAULT_PAIRS, MAX_TIME_S, MIN_TIME_S, MOST_UNTIL, design_of, ends_itself, study_of
+from primbench.cli.design import DEFAULT_PAIRS, LASTING_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.measuring import (
     Begun,
-    Entries,
     exit_as,
-    measure_and_report,
     next_worker,
     resuming,
     run_cases,
@@ -26,7 +24,7 @@ from primbench.cli.measuring import (
 )
 from primbench.cli.option_types import TIMEOUT, parsed
 from primbench.cli.options import (
-    VERSUS_PAIRS,
+    ALONE,
     GroupedCommand,
     arm_in_words,
     complete,
@@ -34,7 +32,6 @@ from primbench.cli.options import (
     grouped,
     is_default,
     measuring_options,
-    placement_of,
 )
 from primbench.cli.outputs import check_outputs
 from primbench.compare.comparison import Comparison
@@ -61,10 +58,6 @@ if TYPE_CHECKING:
 
 DEFAULT_SIZES = "small"
 
-ALONE = ("processes", "dry_run", "roof", "against", "save_as", "time_unit")
-"""Options of measuring in one place, which mean nothing where several are compared."""
-OF_PLACES = ("pairs", "fail_above")
-"""The other way round."""
 PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus", "threads")
 """Options that arms have instead."""
 BEGUN_WITH = {
@@ -87,26 +80,6 @@ def _run(suite: str | None, **values: Any) -> None:
         refuse_beside_resume()
     with resuming(values["resume"]) as begun:
         carry_out(resumed(begun.held, values) if begun else _asked(suite, values), begun, values)
-
-
-def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
-    """Measure here alone or, with ``--versus``, also in those arms. Exits as measure_and_report() or `study` do."""
-    if not values["versus"]:
-        for name in OF_PLACES:
-            if values[name] is not None:
-                raise InvalidRequest(
-                    f"--{name.replace('_', '-')}: of two places: name the other one with --versus; runs that were kept "
-                    "are set side by side by `primbench compare`"
-                )
-        measure_and_report(entries, values)
-        return
-    for name in ALONE:
-        if not is_default(name):
-            raise InvalidRequest(f"--{name.replace('_', '-')} and --versus: it means nothing where places are compared")
-    if values["resume"] is not None:
-        raise InvalidRequest("--resume and --versus: go on with `primbench study --resume`")
-    design = design_of(values, placement=placement_of(values), default_pairs=VERSUS_PAIRS)
-    carry_out(study_of([HOST, *values["versus"]], entries, design), None, values)
 
 
 def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show: Show = _show) -> None:
@@ -210,13 +183,12 @@ def resumed(held: Results, values: Mapping[str, Any]) -> Study:
     return replace(study, pairs=values["pairs"] or study.pairs + more, until_settled=until_settled)
 
 
-LASTING_S = {"min_time": MIN_TIME_S, "max_time": MAX_TIME_S}
-
-
 def _shared() -> Iterator[click.Option]:
+    lasting = dict(zip(("min_time", "max_time"), zip(LASTING_S["cpu"], LASTING_S["cuda"], strict=True), strict=True))
     for option in measuring_options():
-        if option.name in LASTING_S:
-            option.default = f"{LASTING_S[option.name]:g}s"
+        if option.name in lasting:
+            on_cpu_s, on_gpu_s = lasting[option.name]
+            option.show_default = f"{on_cpu_s:g}s, on a GPU {on_gpu_s:g}s"
         if option.name not in (*ALONE, *PLACES):
             yield option
 

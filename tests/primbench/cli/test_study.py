@@ -430,3 +430,25 @@ def test_a_backend_that_images_alone_may_have_is_asked_for_there(
     assert study is not None
     assert [*arms, arms[0] + AGAIN] == [arm.name for arm in study.arms]
     assert {("cupy", "cpu")} == {(case.backend, case.device) for case in study.cases}
+
+
+@pytest.mark.usefixtures("no_cupy")
+@pytest.mark.parametrize(
+    ("device", "options", "expected"),
+    [
+        ("cuda:0", (), (0.02, 0.1)),
+        ("cpu", (), (0.1, 0.5)),
+        ("cuda:0", ("--min-time", "1s"), (1.0, 1.0)),
+        ("cuda:0", ("--max-time", "10ms"), (0.01, 0.01)),
+    ],
+)
+def test_a_metric_is_sampled_for_as_long_as_pays_on_the_device_or_as_asked(
+    suite: Path, tmp_path: Path, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch,
+    device: str, options: tuple[str, ...], expected: tuple[float, float],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("PATH", str(tmp_path))
+    arms = ("--arm", "podman:image=a", "--self", "--pairs", 1)
+    invoke("study", suite, *arms, "--backend", "cupy", "--device", device, *options, "-o", tmp_path / "results.jsonl")
+    study = results_file.read(tmp_path / "results.jsonl").header.study
+    assert study is not None
+    assert {expected} == {(case.method.min_time_s, case.method.max_time_s) for case in study.cases}
