@@ -95,15 +95,17 @@ class Gemm(Problem, name="gemm"):
         """
         import numpy as np
 
-        a = inputs[0].T if self.trans_a else inputs[0]
-        b = inputs[1].T if self.trans_b else inputs[1]
+        a, b = inputs[:2]
         index: Any = ...
         if self.flop() > FULL_CHECK_FLOP:
             rows, columns = sample(rng, self.m, SAMPLED), sample(rng, self.n, SAMPLED)
-            index, a, b = np.ix_(rows, columns), a[rows], b[:, columns]
+            index = np.ix_(rows, columns)
+            # From the arrays as they are stored: through a transposed view each element would miss the cache.
+            a, b = a.take(rows, axis=int(self.trans_a)), b.take(columns, axis=int(not self.trans_b))
+        a, b = oriented(self, a, b)
         a, b = a[:, ::-1].astype(np.float64), b[::-1].astype(np.float64)
         expected = self.alpha * (a @ b)
-        summed = abs(self.alpha) * (np.abs(a) @ np.abs(b))
+        summed = abs(self.alpha) * (np.abs(a, out=a) @ np.abs(b, out=b))
         if self.beta:
             added = self.beta * inputs[2][index].astype(np.float64)
             expected, summed = expected + added, summed + np.abs(added)
