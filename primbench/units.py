@@ -77,9 +77,8 @@ def _parse(text: str, units: dict[str, int], kind: str, example: str) -> Fractio
 
     match = re.fullmatch(_QUANTITY, text, re.ASCII)
     if match is None or match[2] not in units:
-        raise InvalidRequest(
-            f"{kind} {text!r}: expected a number and one of the units {', '.join(units)}, as in {example}"
-        )
+        unit = f"one of the units {', '.join(units)}" if len(units) > 1 else next(iter(units))
+        raise InvalidRequest(f"{kind} {text!r}: expected a positive number and {unit}, as in {example}")
     return Fraction(match[1]) * units[match[2]]
 
 

@@ -75,6 +75,9 @@ class Gemm(Problem, name="gemm"):
         """2mnk multiply-adds counted as two: LAPACK Working Note 41, section 3 (alpha and beta left out)."""
         return 2 * self.m * self.n * self.k
 
+    def library_calls(self) -> int:
+        return 1
+
     def bytes_moved(self) -> int:
         inputs = (self.m * self.k + self.k * self.n) * itemsize_bytes(self.dtype)
         outputs = self.m * self.n * itemsize_bytes(self.out_dtype)

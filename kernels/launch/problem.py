@@ -75,6 +75,9 @@ class Launch(Problem, name="launch"):
     def system_calls(self) -> tuple[str, ...]:
         return SYSTEM_CALLS.get(self.call, ())
 
+    def library_calls(self) -> int | None:
+        return None if self.call in ("thread_wake", "process_start") else 1
+
     def memory_bytes(self) -> int:
         return 8 + 4 * self.nodes
 

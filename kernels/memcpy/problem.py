@@ -110,6 +110,9 @@ class Memcpy(Problem, name="memcpy"):
     def copies(self) -> int:
         return self.gpus * (2 if self.direction == "bidirectional" else 1)
 
+    def library_calls(self) -> int:
+        return 1
+
     def bytes_moved(self) -> int:
         """Bytes counted as nvbandwidth and STREAM do (McCalpin 1995, "Counting Bytes and FLOPS"); see the class."""
         return self.bytes * self.gpus * (2 if self.direction in ("d2d", "h2h") else 1)

@@ -120,5 +120,6 @@ command = GroupedCommand(
          "\b\n"
          "primbench ablate --runtime docker --primitive launch --pairs 8 -o ablation.jsonl\n"
          "primbench ablate --runtime podman --cpus 2 --sizes medium --primitive gemm\n"
+         "primbench ablate --primitive files --primitive startup --sizes small --device cpu\n"
          "primbench ablate --resume ablation.jsonl --pairs 20",
 )  # fmt: skip

@@ -46,15 +46,16 @@ def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
         return
     again = ["primbench", "study", "--resume", path, *(word for arm in arms for word in ("--arm", _words(arm)))]
     raise InvalidRequest(
-        f"{path}: images, variables and filters of its arms can have any program run: where they are yours, name them "
-        f"again: {shlex.join(again)}"
+        f"{path}: images, variables, filters and preloads of its arms can have any program run: where they are yours, "
+        f"name them again: {shlex.join(again)}"
     )
 
 
 def _chooses(arm: Arm) -> bool:
     """Whether it has other programs run than those that are here, or changes which ones are."""
     counts = [name in THREAD_VARIABLES and value.isdecimal() for name, value in arm.variables.items()]
-    return arm.image not in (None, HOST_IMAGE) or bool(arm.passed) or not all(counts) or names_a_file(arm.seccomp)
+    files = (arm.preload, arm.fuse_overlay, names_a_file(arm.seccomp))
+    return arm.image not in (None, HOST_IMAGE) or any((arm.passed, *files)) or not all(counts)
 
 
 def _words(arm: Arm) -> str:

@@ -261,7 +261,7 @@ def run_cases(
 ) -> PrimbenchError | SystemExit | None:
     """Add what is measured to ``found``; returns what ended it early, to be raised after the table.
 
-    run: makes the lines of ``total`` cases at most, by the session.
+    run: makes the lines of the cases, by the session. total: how many there are, as far as that is known.
     """
     held_count = len(found.records)
     try:
@@ -269,7 +269,8 @@ def run_cases(
             with signals_unwind(), progress(total, quiet=values["quiet"], verbose=values["verbose"]) as shown:
                 keep_all(session, run(shown), writer, found)
         except (KeyboardInterrupt, SystemExit) as stop:
-            click.echo(f"Stopped after {len(found.records) - held_count} of {total} cases.", err=True)
+            done = len(found.records) - held_count
+            click.echo(f"Stopped after {done}{f' of {total}' if done <= total else ''} cases.", err=True)
             check_kept(writer, found)
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:

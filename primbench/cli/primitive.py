@@ -57,9 +57,9 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     name = field.name.replace("_", "-")
     flag = f"-{name}" if len(name) == 1 else f"--{name}"
     text = field.metadata["help"]
-    shown = "" if field.default in ("", dataclasses.MISSING) else f" [default: {field.default}]"
+    unit = field.metadata.get("unit")
+    shown = "" if field.default in ("", dataclasses.MISSING) else f" [default: {_written(field.default, unit)}]"
     if field.metadata.get("size"):
-        unit = field.metadata["unit"]
         return GroupedOption(
             [flag, field.name],
             group="Problem",
@@ -74,6 +74,12 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     choices = [choice for choice in field.metadata["choices"] if choice]
     kind = click.Choice(choices) if choices else type(field.default)
     return GroupedOption([flag, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
+
+
+def _written(default: Any, unit: str | None) -> str:
+    from primbench.units import format_bytes
+
+    return format_bytes(default) if unit else str(default)
 
 
 def _counts(written: str, unit: Any) -> Any:

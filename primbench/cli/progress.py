@@ -29,7 +29,7 @@ class Progress:
 def progress(total: int, *, quiet: bool, verbose: bool) -> Iterator[Progress]:
     """A line a case where workers write to the same stderr; else a bar where that is a terminal, and nothing in files.
 
-    quiet: sentences alone.
+    total: of the cases, where more may follow as far as that is known. quiet: sentences alone.
     """
     if verbose and not quiet:
         yield Progress(lambda case: _say(_name(case)), _say)
@@ -66,8 +66,9 @@ def _bar(total: int) -> Iterator[Progress]:
 
         def announce(case: Case) -> None:
             nonlocal started
-            bar.update(task, completed=started, description=_name(case), refresh=True)
+            bar.update(task, completed=started, description=_name(case))
             started += 1
+            bar.update(task, total=max(total, started), refresh=True)
 
         yield Progress(announce, lambda sentence: bar.console.print(Text(_one_line(sentence)), soft_wrap=True))
 

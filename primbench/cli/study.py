@@ -104,7 +104,9 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
         unsettled=lambda found: unsettled(_compared(study, found), study.cases),
         time_budget_s=values.get("time_budget"),
     )
-    total = max(0, study.pairs - len(whole_pairs(study, found.records))) * len(study.arms) * len(study.cases)
+    whole = len(whole_pairs(study, found.records))
+    pairs = min(study.pairs, max(LEAST_PAIRS, whole + 1)) if study.until_settled else study.pairs
+    total = max(0, pairs - whole) * len(study.arms) * len(study.cases)
 
     share = Sharing(found.records)
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+LATE = 20
+"""Of what is told after all that rules know of."""
+
 
 class Cause(NamedTuple):
     """at_least, at_most: between which the ratio of the arm to the baseline can come to lie by this cause alone.
 
-    title: the same in few words, where there are more.
+    title: the same in few words, where there are more. upstream, stops: as Rule has them. check: of the doctor, that
+    found it.
     """
 
     words: str
     at_least: float = 0.0
     at_most: float = math.inf
     title: str = ""
+    upstream: int = LATE
+    stops: bool = False
+    check: str = ""
 
     def works_towards(self, ratio: float) -> bool:
         return self.at_most > 1 if ratio > 1 else self.at_least < 1

@@ -9,7 +9,7 @@ from primbench.compare.effects import changes_of
 from primbench.doctor.against import in_words
 from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import is_told_by_what_it_gives
-from primbench.spec.arm import HOST_IMAGE, SETTING_KEYS
+from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, SETTING_KEYS
 from primbench.spec.arm import in_words as setting_in_words
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import Layer
@@ -24,15 +24,19 @@ if TYPE_CHECKING:
 MOST_OF_A_LIST = 4
 _NAMESPACES = "confinement.namespaces."
 _VARIABLES = "software.variables."
+_PRELOADS = "software.preloads."  # named by the variables that put them first
 
 
 def differing(baseline: Side, side: Side, found: Mapping[str, Difference]) -> list[Differing]:
     """found: what the workers saw; then what the arms asked for and nobody saw, and where processes really were."""
     changes = changes_of(found, *get_args(Layer))
-    told = {change.field for change in changes}
+    told = {change.field.replace(_PRELOADS, _VARIABLES) for change in changes}
     return [
         *(_of_change(change, baseline, side) for change in [*changes, *_varying_variables(found, baseline, side)]),
-        *_settings(baseline, side, changes),
+        *(
+            Differing(words=words, is_known=RULE_OF_SETTING[field] is not None)
+            for field, words in settings(baseline, side, changes)
+        ),
         *(Differing(words=words) for name, words in set_variables(baseline, side) if f"{_VARIABLES}{name}" not in told),
         *placement(baseline, side, changes),
     ]
@@ -79,15 +83,17 @@ def _tells(variable: str, told: Collection[str]) -> bool:
     return variable not in told and not is_told_by_what_it_gives(variable) and "CACHE" not in variable
 
 
-def _settings(baseline: Side, side: Side, changes: Sequence[Change]) -> Iterator[Differing]:
-    """What the arms ask for in unequal ways, and no change of what the workers saw tells."""
+def settings(baseline: Side, side: Side, changes: Sequence[Change]) -> Iterator[tuple[str, str]]:
+    """The fields that the arms ask for in unequal ways, and no change of what the workers saw tells, with a sentence
+    each.
+    """
     if baseline.arm is None or side.arm is None:
         return
     told = {"variables", *(meaning_of(change.field).set_by for change in changes)}
     for field, key in SETTING_KEYS.items():
         here, there = (_setting(arm, field) for arm in (baseline.arm, side.arm))
         if field not in told and here != there:
-            yield Differing(words=f"{key} is {here} in {baseline.name} and {there} in {side.name}")
+            yield field, f"{key} is {here} in {baseline.name} and {there} in {side.name}"
 
 
 def _setting(arm: Arm, field: str) -> str:

@@ -209,7 +209,7 @@ def _algorithm(seen: Seen) -> Iterator[str]:
     )
     if one and other and one != other:
         words = [" or ".join(sorted(each)) for each in (other, one)]
-        yield f"the library chose {words[0]} in {seen.other}, {words[1]} in {seen.one}"
+        yield f"done by {words[0]} in {seen.other}, by {words[1]} in {seen.one}"
 
 
 def _pages(seen: Seen) -> Iterator[str]:

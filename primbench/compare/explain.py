@@ -17,7 +17,7 @@ from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
 from primbench.runtimes.table import known
-from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
+from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, Arm, format_arm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,11 +40,17 @@ class Ablation(NamedTuple):
 
 WAITING_PARTS: tuple[Part, ...] = ("launch", "everything on the CPU")
 CPU_PARTS: tuple[Part, ...] = (*WAITING_PARTS, "copy", "collective")
+FILE_PARTS: tuple[Part, ...] = ("start-up", "data loading")
 ABLATIONS = (
     Ablation(CPU_PARTS, "cpus", lambda arm: {"cpus": None}),
     Ablation(CPU_PARTS, "cpuset", lambda arm: {"cpuset": None}),
     Ablation(CPU_PARTS, "mems", lambda arm: {"mems": None}),
     Ablation(CPU_PARTS, "memory_bytes", lambda arm: {"memory_bytes": None}),
+    Ablation((*CPU_PARTS, *FILE_PARTS), "niceness", lambda arm: {"niceness": None}),
+    Ablation((*CPU_PARTS, *FILE_PARTS), "cpu_weight", lambda arm: {"cpu_weight": None}),
+    Ablation((*WAITING_PARTS, *FILE_PARTS), "processes_max", lambda arm: {"processes_max": None}),
+    Ablation(FILE_PARTS, "open_files", lambda arm: {"open_files": None}),
+    Ablation(FILE_PARTS, "read_bytes_per_s", lambda arm: {"read_bytes_per_s": None}),
     Ablation(
         ("collective",), "shm_bytes",
         lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # ipc=host: it cannot be set
@@ -54,11 +60,14 @@ ABLATIONS = (
         ("copy", "everything on the CPU"), "cap_add",
         lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
     ),
+    Ablation(FILE_PARTS, "root", lambda arm: {"root": "bind" if arm.root == "overlay" else arm.root}),
+    Ablation(FILE_PARTS, "tmpfs", lambda arm: {"tmpfs": ()}),
+    Ablation(FILE_PARTS, "fuse_overlay", lambda arm: {"fuse_overlay": ()}),
+    Ablation((*CPU_PARTS, *FILE_PARTS), "preload", lambda arm: {"preload": None}),
     Ablation(("collective",), "ipc", lambda arm: {"ipc": "host", "shm_bytes": None}),
     Ablation(("collective",), "network", lambda arm: {"network": "host"}),
 )  # fmt: skip
 _UNNAMED = "unnamed"
-CONFINES = ("seccomp", "cap_add", "ipc", "network", "shm_bytes")  # settings that the arm `host` does not have
 
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
@@ -77,7 +86,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
         return None
     can_move = parts or WAITING_PARTS
     differing = arm.differences.get(f"{case.case.backend} {case.case.device}")
-    found, likely = causes(can_move, case, differing, baseline, side)
+    found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side)
     return Explanation(
         parts=parts,
         evidence=evidence(case, arm, seen),
@@ -96,6 +105,13 @@ def _parts(case: CaseComparison) -> list[Part]:
     if any(METRICS[metric].explains == "launch" for metric in moved) or not (all(is_own) or found):
         found.append("launch")
     return list(dict.fromkeys(found))
+
+
+def _beside(case: CaseComparison) -> list[Part]:
+    """What a call does beside its work: a CPU that loads data computes, and who starts a program pays for its start."""
+    problem = case.case.known_problem()
+    starts: list[Part] = ["start-up"] if problem and "execve" in problem.system_calls() else []
+    return [*starts, "everything on the CPU"] if _own_part(case) == "data loading" else starts
 
 
 def _own_part(case: CaseComparison) -> Part:
@@ -146,13 +162,11 @@ def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterat
         if not runtime.needs_image:
             yield replace(arm, image=HOST_IMAGE)
         return
-    differing = {
-        meaning_of(change.field).set_by for change in changes_of(compared.differences, "limits", "confinement")
-    }
+    changes = changes_of(compared.differences, "stack", "limits", "confinement")
+    differing = {meaning_of(change.field).set_by for change in changes}
+    differing |= {field for field, rule in RULE_OF_SETTING.items() if rule is not None}  # which no change shows
     for ablation in ABLATIONS:
-        has_setting = runtime.engine is not None or ablation.setting not in CONFINES
-        moves = not set(parts).isdisjoint(ablation.parts)
-        if has_setting and moves and ablation.setting in differing:
+        if ablation.setting in differing & runtime.settings and not set(parts).isdisjoint(ablation.parts):
             yield replace(arm, **ablation.without(arm))
 
 

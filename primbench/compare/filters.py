@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEARER = 1.05  # times as much is another cost of a system call
 MOST_BYTES = 2**20  # the largest profile read; those of engines have 20 kB
+_UPSTREAM = 5  # before what is not timed
 ROOM = 2.0  # factor left for the scatter of the time that a filter adds to a call
 
 
@@ -77,7 +78,7 @@ def _longer_by(calls: Sequence[str], here: Filtered, there: Filtered, case_s: fl
     if ratio > 1:
         cost = f": {_cost(here, there)}" if calls == ("getppid",) else ""
         words = f"in {here.name} a seccomp filter looks at {' and '.join(calls)} ({here.words}){cost}"
-        yield Cause(words, at_least=1.0, at_most=ratio, title=f"the seccomp filter in {here.name}")
+        yield Cause(words, at_least=1.0, at_most=ratio, title=f"the seccomp filter in {here.name}", upstream=_UPSTREAM)
 
 
 def _filtered(case: CaseComparison, side: Side) -> Filtered | None:

@@ -70,13 +70,22 @@ def plans(problem: Convolution, handle: c_void_p, limit_bytes: int) -> list[Plan
         what = f"{problem.direction} {problem.dtype} {problem.math_mode} {problem.layout}"
         hint = "; ask for layout=nhwc, c and k multiples of 4" if problem.dtype == "int8" else ""
         raise UnsupportedCase(f"cuDNN {cudnn.version()} has no conv {what} of these sizes: {reason}{hint}") from None
-    if problem.dtype != "int8":
-        return found
-    # Of cuDNN 9.19's engines for int8, those without tensor cores write wrong int32 sums.
-    right = [plan for plan in found if "tensor cores" in plan.notes]
+    right = [plan for plan in found if not _is_wrong(problem, plan)]
     if not right:
-        raise UnsupportedCase("cuDNN's engines without tensor cores give wrong int8 sums: ask for algo=implicit_gemm")
+        names = ", ".join(plan.name for plan in found)
+        raise UnsupportedCase(f"cuDNN proposes {names} alone, which give wrong sums: ask for algo=implicit_gemm")
     return right
+
+
+def _is_wrong(problem: Convolution, plan: Plan) -> bool:
+    """What cuDNN 9.19 proposes although it is not what was asked for, and no note says so.
+
+    Engines without tensor cores write wrong int32 sums of int8. Engine 17's gradients of 5x5 filters of float32 are
+    1.5 % off, in each of 20 problems on an H200.
+    """
+    if problem.dtype == "int8":
+        return "tensor cores" not in plan.notes
+    return (problem.dtype, problem.direction, plan.name.split()[0]) == ("float32", "bwd_weights", "eng17")
 
 
 def operation(problem: Convolution) -> Descriptor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
+from primbench.environment.filesystems import NETWORK_LIKE
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ RANK = 6
 # The kernel from which a seccomp filter alone no longer switches this mitigation on: Linux 5.16, spec_store_bypass.
 FREE_OF_SECCOMP = (5, 16)
 SLOW_SYSTEM_CALL_S = 1e-6  # getppid through ctypes takes 0.2 to 0.5 us on a bare host
-NETWORK_LIKE = ("fuse", "nfs", "9p", "virtiofs", "lustre", "ceph", "gpfs")
 IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
 
 
@@ -177,5 +177,5 @@ def root_filesystem(place: Place) -> Iterator[Finding]:
             severity="note",
             summary=f"/ is of type {kind}: the first import of a framework is slower than from a local disk",
             evidence=["/proc/self/mountinfo"],
-            distorts=["start-up"],
+            distorts=["start-up"] if kind.startswith(IN_LAYERS) else ["start-up", "data loading"],
         )

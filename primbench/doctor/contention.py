@@ -1,4 +1,4 @@
-"""Whether others use the same CPUs at this moment: a few numbers that no fingerprint holds, for they pass."""
+"""Whether others use the same CPUs or memory at this moment: a few numbers that no fingerprint holds, for they pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.system.files import attempt
-from primbench.system.pressure import cpu_pressure
+from primbench.system.pressure import cpu_pressure, memory_pressure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,10 +17,12 @@ class Contention(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name.
 
     waiting_fraction: of the last 10 s, in which some task of the machine (or of this control group, where that is
-    hidden) waited for a CPU. stolen_fraction: of all CPU time since boot, which the hypervisor gave to others.
+    hidden) waited for a CPU. memory_waiting_fraction: likewise for memory, of this control group where it tells.
+    stolen_fraction: of all CPU time since boot, which the hypervisor gave to others.
     """
 
     waiting_fraction: float | None = None
+    memory_waiting_fraction: float | None = None
     stolen_fraction: float | None = None
     missing: dict[str, str] = {}
 
@@ -29,6 +31,9 @@ def collect(root: Path) -> Contention:
     missing: dict[str, str] = {}
     return Contention(
         waiting_fraction=attempt(missing, "waiting_fraction", lambda: cpu_pressure("avg10", root) / 100),
+        memory_waiting_fraction=attempt(
+            missing, "memory_waiting_fraction", lambda: memory_pressure("avg10", root) / 100
+        ),
         stolen_fraction=attempt(missing, "stolen_fraction", lambda: _stolen_fraction(root)),
         missing=missing,
     )

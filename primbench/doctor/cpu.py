@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
-from primbench.spec.placement import THREAD_VARIABLES
 from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
 
@@ -24,7 +23,6 @@ COARSE_CLOCK_S = 1e-6
 SLOW_WAKE_UP_S = 50e-6  # of the same size as a whole launch and its wait
 CONTENDED_FRACTION = 0.1  # a machine that only runs this program stays below a few percent
 STOLEN_FRACTION = 0.01
-ENOUGH_CPUS = 4  # that a single thread leaves most of them idle
 
 
 def cpu_quota(place: Place) -> Iterator[Finding]:
@@ -229,27 +227,3 @@ def clock(place: Place) -> Iterator[Finding]:
 
 def _exceeds(reading_s: float | None, limit_s: float) -> bool:
     return reading_s is not None and reading_s > limit_s
-
-
-def threads(place: Place) -> Iterator[Finding]:
-    """Whether libraries are told to start more threads than there are CPUs for, or a single one of many."""
-    limits = place.environment.limits
-    granted = max(1, min(len(limits.cpus_allowed), limits.cpu_quota or len(limits.cpus_allowed)))
-    for name in THREAD_VARIABLES:
-        text = place.environment.software.variables.get(name, "").partition(",")[0].strip()
-        asked = int(text[:9]) if text.isascii() and text.isdigit() else None
-        if asked is not None and (asked > granted or (asked == 1 and granted >= ENOUGH_CPUS)):
-            yield _other_threads(name, asked, granted, format_cpu_list(limits.cpus_allowed))
-
-
-def _other_threads(name: str, asked: int, granted: float, cpus: str) -> Finding:
-    what = "more threads than" if asked > granted else "one thread of"
-    return Finding(
-        check="threads",
-        severity="warning",
-        summary=f"{name}={asked} asks for {what} the {granted:g} CPUs granted here",
-        evidence=[f"environment variable {name}", f"CPUs allowed: {cpus}"],
-        distorts=["everything on the CPU"],
-        advice=f"set it to {max(1, int(granted))} or leave it unset",
-        fix=[f"export {name}={max(1, int(granted))}"],
-    )

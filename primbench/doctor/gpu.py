@@ -48,10 +48,7 @@ def gpus_visible(place: Place) -> Iterator[Finding]:
             summary="there are NVIDIA device files, and no GPU behind them can be used",
             evidence=[reason, f"device files: {', '.join(files[:4])}{', ...' if len(files) > 4 else ''}"],
             distorts=["kernel", "start-up"],
-            advice="start the container again if GPUs have gone while it ran (systemctl daemon-reload takes the device "
-            "files' permission away); else see that the driver's libraries are inside (libnvidia-ml.so.1)"
-            if place.in_container
-            else "see that the driver is loaded and its library is found: nvidia-smi, dmesg | grep -i nvrm",
+            advice=_to_use_the_files(place),
         )
     elif driver is not None:
         yield Finding(
@@ -73,6 +70,18 @@ def gpus_visible(place: Place) -> Iterator[Finding]:
             summary="no NVIDIA GPU can be seen here, so that nothing is said of any",
             evidence=[reason],
         )
+
+
+def _to_use_the_files(place: Place) -> str:
+    if not place.in_container:
+        return "see that the driver is loaded and its library is found: nvidia-smi, dmesg | grep -i nvrm"
+    again = (
+        "start the container again if GPUs have gone while it ran (systemctl daemon-reload takes the device files' "
+        "permission away); else see that the driver's libraries are inside (libnvidia-ml.so.1)"
+    )
+    if place.is_rootless:  # NVIDIA/nvidia-container-toolkit#85
+        return f"without root, set no-cgroups = true in the toolkit's config.toml, or use CDI; {again}"
+    return again
 
 
 def gpu_files(place: Place) -> Iterator[Finding]:

@@ -237,6 +237,19 @@ def mps(place: Place) -> Iterator[Finding]:
     """Whether work goes through a multi-process service, which others may use, too."""
     devices = place.environment.devices
     yield from unseen("mps", devices, "mps_control")
+    if devices.mps_of_another:  # NVIDIA/nvidia-docker#1543
+        yield Finding(
+            check="mps",
+            severity="problem",
+            summary="the multi-process service here is another user's and serves that one alone: CUDA fails or hangs",
+            evidence=["the owner of its control pipe is neither root nor this user"],
+            distorts=["start-up", "launch", "kernel"],
+            advice=place.advice(
+                "run as the user who started it, or set CUDA_MPS_PIPE_DIRECTORY to an empty folder",
+                engine="--user of whoever started the service",
+            ),
+        )
+        return
     shared = [f"cuda:{index}" for index, gpu in enumerate(place.gpus) if gpu.mps]
     if devices.mps_control or shared:
         yield Finding(

@@ -120,6 +120,71 @@ def iommu(place: Place) -> Iterator[Finding]:
         )
 
 
+def acs(place: Place) -> Iterator[Finding]:
+    """Whether bridges send what GPUs say to each other up to the root complex and down again."""
+    machine = place.environment.machine
+    if len(place.gpus) < 2:
+        return
+    yield from unseen("acs", machine, "acs_redirect")
+    if machine.acs_redirect:
+        yield Finding(
+            check="acs",
+            severity="warning",
+            summary=f"{len(machine.acs_redirect)} of the bridges above the GPUs redirect what these send each other: "
+            "it takes longer, or never arrives",  # NVIDIA/nccl#2079, aikitoria/open-gpu-kernel-modules#6
+            evidence=[f"ACS control of {listed(machine.acs_redirect[:4])}: request redirect is on (PCI config space)"],
+            distorts=["collective", "copy"],
+            advice="on the host, switch ACS off in the firmware or, as root, for each of them",
+            fix=[f"setpci -s {bridge} ECAP_ACS+0x6.w=0000" for bridge in machine.acs_redirect],
+        )
+
+
+def fabric(place: Place) -> Iterator[Finding]:
+    """Whether the GPUs have joined their NVSwitches, before which CUDA does not start (error 802)."""
+    apart = [gpu for gpu in place.gpu_places if gpu.fabric in ("not started", "in progress")]
+    if apart:
+        yield Finding(
+            check="fabric",
+            severity="problem",
+            summary=f"{listed([gpu.device for gpu in apart])} {'have' if len(apart) > 1 else 'has'} not joined the "
+            "NVSwitches: CUDA fails with 'system not yet initialized' (802)",
+            evidence=[f"NVML, nvmlDeviceGetGpuFabricInfoV: {gpu.device} {gpu.fabric}" for gpu in apart[:8]],
+            distorts=["start-up", "collective", "kernel"],
+            advice="on the host, or in the virtual machine that was given the NVSwitches, run the fabric manager of "
+            "the driver's very version",
+            fix=["systemctl enable --now nvidia-fabricmanager"],
+        )
+
+
+def pci_tree(place: Place) -> Iterator[Finding]:
+    """Whether a hypervisor shows which devices are near each other, by which NCCL chooses its ways."""
+    hypervisor = place.environment.machine.virtualization
+    addresses = [gpu.pci_address for gpu in place.gpus if gpu.pci_address]
+    on_one_bus = len(addresses) > 1 and len({address.rpartition(":")[0] for address in addresses}) == 1
+    if on_one_bus and hypervisor not in (None, "none") and _goes_over_pci(place) and not _is_told_the_tree(place):
+        yield Finding(
+            check="pci-tree",
+            severity="note",
+            summary=f"the hypervisor shows all {len(addresses)} GPUs on one bus: NCCL does not see which are near each "
+            "other, a node or an adapter",  # NVIDIA/nccl#1843, NVIDIA/nccl-tests#256
+            evidence=[f"PCI addresses: {listed(addresses[:8])}", f"virtualization: {hypervisor}", "no NCCL_TOPO_FILE"],
+            distorts=["collective"],
+            advice="tell NCCL the real tree by NCCL_TOPO_FILE, from the host (NCCL_TOPO_DUMP_FILE there) or the maker "
+            "of the virtual machine",
+        )
+
+
+def _goes_over_pci(place: Place) -> bool:
+    """Whether there are adapters to choose, or GPUs that no NVLink joins."""
+    kinds = {link.kind for gpu in place.gpu_places for link in gpu.links or []}
+    return bool(place.environment.machine.infiniband or kinds - {"NV"})
+
+
+def _is_told_the_tree(place: Place) -> bool:
+    software = place.environment.software
+    return "NCCL_TOPO_FILE" in software.variables or any("nccl" in path for path in software.files)
+
+
 def visible_devices(place: Place) -> Iterator[Finding]:
     """Whether a subset of GPUs was chosen in the way that once made launches dearer."""
     chosen = place.environment.software.variables.get("CUDA_VISIBLE_DEVICES")

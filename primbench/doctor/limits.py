@@ -1,4 +1,4 @@
-"""What a process is held to beside CPUs and memory: who goes first on a CPU, and how many files may be open."""
+"""What a process is held to beside CPUs and memory: who goes first on a CPU, open files, reading and writing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 RANK = 4
 
-FEW_FILES = 1024  # the usual soft limit; a data loader of some workers, each with its pipes and files, reaches it
+# A data loader's tensors are a file each until they are taken: 1024, the usual soft limit, is too few for some workers
+# (pytorch/pytorch#973, lightly-ai/lightly#487).
+ENOUGH_FILES, FEW_FILES = 4096, 1024
 MANY_FILES = 2**20  # who starts a process closes all that may be open: over a minute at 2^30 (moby/moby#45060)
 
 
@@ -56,11 +58,12 @@ def open_files(place: Place) -> Iterator[Finding]:
             "them before they start another take long for it",
             distorts=["start-up"],
         )
-    elif files < FEW_FILES:
+    elif files < ENOUGH_FILES:
         yield _open_files(
             place,
-            severity="warning",
-            summary=f"{files} files may be open at a time: data loaders and collectives of many ranks fail",
+            severity="warning" if files < FEW_FILES else "note",
+            summary=f"{files} files may be open at a time: data loaders of many workers and collectives of many ranks "
+            "fail",
             distorts=["collective", "start-up", "data loading"],
         )
 
@@ -77,3 +80,21 @@ def _open_files(place: Place, *, severity: Severity, summary: str, distorts: lis
         ),
         fix=["ulimit -n 65536"],
     )
+
+
+def io_limits(place: Place) -> Iterator[Finding]:
+    """Whether reading from disks and writing to them is held to so many bytes or operations a second."""
+    limits = place.environment.limits
+    yield from unseen("io-limits", limits, "io_limits")
+    if limits.io_limits:
+        yield Finding(
+            check="io-limits",
+            severity="warning",
+            summary=f"reading or writing is limited: {listed(limits.io_limits)} (bytes or operations a second)",
+            evidence=["io.max or blkio.throttle.*_device of the control groups; devices as in /sys/dev/block"],
+            distorts=["start-up", "data loading"],
+            advice=place.advice(
+                "take the limit away (IOReadBandwidthMax= and its like), or read from a tmpfs",
+                engine="without --device-read-bps, --device-read-iops and their like for writing",
+            ),
+        )

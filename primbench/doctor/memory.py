@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
+from primbench.doctor.gpu import WSL_FILE
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
-from primbench.units import format_bytes
+from primbench.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,7 @@ RANK = 5
 
 ENOUGH_SHM_BYTES = 2**30  # NCCL user guide, "Troubleshooting", "Docker": --shm-size=1g
 ENOUGH_MEMLOCK_BYTES = 2**30
+WAITING_FRACTION = 0.1  # a machine with memory to spare has none
 
 
 def memory_policy(place: Place) -> Iterator[Finding]:
@@ -27,14 +29,18 @@ def memory_policy(place: Place) -> Iterator[Finding]:
     denied = {call: answer for call, answer in answers.items() if answer not in (None, "allowed")}
     if not denied:
         return
-    one_node = len(place.nodes) == 1
+    one_node = len(place.nodes) == 1  # NCCL asks everywhere: hiyouga/LlamaFactory#9506
     yield Finding(
         check="memory-policy",
         severity="note" if one_node else "warning",
         summary=f"{listed(list(denied))} denied: memory can be placed by first touch only"
-        + (", which on one node makes no difference" if one_node else ""),
+        + (
+            ", which on one node makes no difference but to NCCL, which shares memory by /dev/shm then"
+            if one_node
+            else ""
+        ),
         evidence=[f"{call}: {answer}" for call, answer in denied.items()],
-        distorts=[] if one_node else ["copy", "everything on the CPU"],
+        distorts=["collective"] if one_node else ["copy", "collective", "everything on the CPU"],
         advice=place.advice(
             "allow both calls in the seccomp profile, or choose CPUs and memory from outside by a cpuset",
             engine="--cap-add SYS_NICE",
@@ -128,9 +134,10 @@ def shared_memory(place: Place) -> Iterator[Finding]:
     yield Finding(
         check="shared-memory",
         severity="problem" if several else "warning",
-        summary=f"/dev/shm holds {format_bytes(size)} only: NCCL fails, or goes a slower way, once it is full",
+        summary=f"/dev/shm holds {format_bytes(size)} only: once it is full, NCCL fails or goes a slower way, and "
+        "data loaders' workers fail",
         evidence=["statvfs of /dev/shm" + (f": {format_bytes(free)} free" if free is not None else "")],
-        distorts=["collective"],
+        distorts=["collective", "data loading"],
         advice=place.advice(
             "mount a larger tmpfs on /dev/shm, as root",
             engine="--shm-size=1g --ulimit memlock=-1",
@@ -160,6 +167,19 @@ def locked_memory(place: Place) -> Iterator[Finding]:
         )
 
 
+def pinned_memory(place: Place) -> Iterator[Finding]:
+    """Whether pinned memory is scarce, as under WSL2: Windows grants it, not Linux (CUDA on WSL User Guide)."""
+    if place.gpus and WSL_FILE in (place.environment.devices.gpu_files or []):
+        yield Finding(
+            check="pinned-memory",
+            severity="note",
+            summary="under WSL2 pinned memory is scarce: allocating it fails at about half of what the machine has",
+            evidence=[f"{WSL_FILE} is here"],  # microsoft/WSL#8447
+            distorts=["copy", "data loading"],
+            advice="pin less, give WSL2 more memory (.wslconfig), or measure under Linux itself",
+        )
+
+
 def memory_limit(place: Place) -> Iterator[Finding]:
     """Whether a limit has ended processes here, or is to be reckoned with."""
     limits, machine = place.environment.limits, place.environment.machine
@@ -186,3 +206,39 @@ def memory_limit(place: Place) -> Iterator[Finding]:
             "and pinned buffers included",
             evidence=["memory.max or memory.limit_in_bytes of the control groups"],
         )
+
+
+def page_cache(place: Place) -> Iterator[Finding]:
+    """Whether files are read again and again since the cache counts in a memory limit, or tasks wait for memory."""
+    limits, waiting = place.environment.limits, place.contention.memory_waiting_fraction or 0.0
+    limit, reread = limits.memory_limit_bytes, limits.reread_bytes or 0
+    if limit is not None:
+        yield from unseen("page-cache", place.contention, "memory_waiting_fraction")
+        yield from unseen("page-cache", limits, "reread_bytes")
+    if limit is not None and reread > limit:
+        yield _short_of_memory(
+            place,
+            f"{format_bytes(reread)} of files were read again, as the memory limit had them taken out of the cache",
+            reread,
+            f"memory.stat workingset_refault_file; limit {format_bytes(limit)}; tasks waited for memory in "
+            f"{format_percent(waiting)} of the last 10 s",
+        )
+    elif waiting > WAITING_FRACTION:
+        summary = f"tasks waited for memory in {format_percent(waiting)} of the last 10 s"
+        yield _short_of_memory(place, summary, waiting, "memory.pressure or /proc/pressure/memory: some avg10")
+
+
+def _short_of_memory(place: Place, summary: str, reading: float, evidence: str) -> Finding:
+    return Finding(
+        check="page-cache",
+        severity="warning",
+        summary=summary,
+        reading=reading,
+        evidence=[evidence],
+        distorts=["data loading", "start-up", "everything on the CPU"],
+        advice=place.advice(
+            "raise the memory limit by what is read over and over: the cache of files counts in it",
+            engine="--memory SIZE with room for the files that are read",
+            kubernetes="a memory limit with room for the files that are read",
+        ),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed
+from primbench.environment.rdma import AMAZON, NOT_FOUND, of_amazon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,4 +73,27 @@ def nccl_files(place: Place) -> Iterator[Finding]:
             evidence=[f"{path}: SHA-256 {place.environment.software.files[path][:16]}..." for path in files],
             distorts=["collective"],
             advice="have the same file in every place that is compared: a container has it only where it is mounted",
+        )
+
+
+def nccl_plugin(place: Place) -> Iterator[Finding]:
+    """Whether the loader finds the network plugin that NCCL is told to take, or that the adapters need."""
+    software = place.environment.software
+    lost = [name for name, where in (software.nccl_plugins or {}).items() if where == NOT_FOUND]
+    needing, asked = of_amazon(place.environment.machine.infiniband_vendors), "NCCL_NET_PLUGIN" in software.variables
+    reasons = [
+        *([f"NCCL_NET_PLUGIN={software.variables['NCCL_NET_PLUGIN']}"] if asked else []),
+        *([f"adapters of Amazon's (vendor {AMAZON}): {listed(needing)}"] if needing else []),
+    ]
+    if lost and reasons:
+        yield Finding(
+            check="nccl-plugin",
+            severity="warning",
+            summary=f"NCCL's network plugin {listed(lost)} is not found: it goes by other ways, to Amazon's adapters "
+            "by sockets, 1 to 5 Gbit/s in place of 100 and more",  # NVIDIA-NeMo/RL#1973
+            evidence=["searched: LD_LIBRARY_PATH, /etc/ld.so.cache, the usual folders", *reasons],
+            distorts=["collective"],
+            advice="install it in the image (aws-ofi-nccl for EFA), put its folder into LD_LIBRARY_PATH, or unset what "
+            "names one that is not there",
+            fix=["unset NCCL_NET_PLUGIN"] if asked else [],
         )

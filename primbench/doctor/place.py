@@ -56,6 +56,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return runtime is not None and runtime.in_container is True
 
     @property
+    def is_rootless(self) -> bool | None:
+        """Whether root in here is another user outside; None where nothing tells."""
+        users = self.environment.confinement.user_map
+        return None if users is None else not any(line.split()[:2] == ["0", "0"] for line in users)
+
+    @property
     def kernel_version(self) -> tuple[int, int] | None:
         found = re.match(r"([0-9]{1,3})\.([0-9]{1,3})", self.environment.machine.kernel)
         return (int(found[1]), int(found[2])) if found else None

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from primbench.doctor.finding import Part, Severity
+    from primbench.problem import Work
 
 CPU_PARTS: list[Part] = ["launch", "everything on the CPU"]
+FILE_PARTS: list[Part] = ["start-up", "data loading"]
 WORK: list[Part] = ["kernel", *CPU_PARTS, "copy", "collective"]
 STACK = "results of the two compare stacks, not places"
 HARDWARE = "results of the two compare machines, not places"
+OF_CODE: Mapping[str, tuple[Work, ...]] = {"": ("kernel",), "numba": ("kernel", "copy", "launch")}
+OF_THREADS: Mapping[str, tuple[Work, ...]] = {"": ("kernel", "copy", "collective"), "numpy": ("kernel",)}
 
 
 class Rule(NamedTuple):
     """name: what Meaning.rule has. cause: what a comparison calls it, None where it is none of what it measures.
 
-    upstream: causes with smaller numbers are told first: who has another CPU has other kernels of the same libraries.
+    upstream: causes with smaller numbers are told first: who has another CPU has other kernels of the same libraries,
+    and who pins threads otherwise has fewer CPUs.
+    works: on a CPU, what a case has to do to be distorted, by its backend, "" for all others; {} is anything.
+    times: so many times as long in one of the places as in the other, at most. a_call_s: so much is added to each call
+    of a library, at most; None is not by the call. source: of these two. stops: threads now and then, which shows in
+    means and tails, and only after long in medians.
+    told_by: checks of the doctor that tell the same of one place, and better; tells: that tell no more than this;
+    checks: that tell of something else which comes under it, too.
     """
 
     name: str
@@ -25,6 +39,14 @@ class Rule(NamedTuple):
     effect: str
     cause: str | None = None
     upstream: int = 0
+    works: Mapping[str, tuple[Work, ...]] = {}
+    times: float = math.inf
+    a_call_s: float | None = None
+    source: str = ""
+    stops: bool = False
+    told_by: tuple[str, ...] = ()
+    tells: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
 
     @property
     def check(self) -> str:
@@ -38,6 +60,9 @@ RULES = (
         "warning",
         ["copy", "collective"],
         "all-reduce has other ranks and other ways between them, and device numbers may mean other boards",
+        cause="other GPUs beside it",
+        upstream=1,
+        told_by=("gpus-visible", "visible-devices"),
     ),
     Rule("gpu", "warning", ["kernel", "copy"], HARDWARE, cause="another GPU", upstream=1),
     Rule("driver", "warning", ["launch", "copy", "kernel"], STACK, cause="another driver", upstream=4),
@@ -46,27 +71,54 @@ RULES = (
         "problem",
         ["launch", "kernel"],
         "with a multi-process service on one side only, programs share a GPU there and take turns on the other",
+        cause="another way to share the GPU",
+        upstream=4,
+        told_by=("mps",),
     ),
-    Rule("blas", "warning", ["everything on the CPU"], STACK, cause="another BLAS", upstream=9),
-    Rule("preloads", "warning", [*CPU_PARTS, "copy"], STACK, cause="other libraries before all others", upstream=10),
-    Rule("libraries", "warning", WORK, STACK, cause="other libraries", upstream=11),
+    Rule("blas", "warning", ["everything on the CPU"], STACK, cause="another BLAS", upstream=11,
+         works={"": (), "numpy": ("kernel",)}),
+    Rule("preloads", "warning", [*CPU_PARTS, "copy", *FILE_PARTS], STACK, cause="other libraries before all others",
+         upstream=11, tells=("preloads",)),
+    Rule("libraries", "warning", [*WORK, *FILE_PARTS], STACK, cause="other libraries", upstream=13),
     Rule(
         "cpu-kernels",
         "warning",
         ["everything on the CPU"],
         "a library takes other code for what it holds to be another CPU",
         cause="other code for the CPU",
-        upstream=12,
+        upstream=10,
+        works=OF_CODE,
+        times=300.0,
+        source="timed: products of float32 by SSE for AVX2 take 5 times as long, a loop without optimization 200 times",
+        tells=("vector-instructions",),
     ),
-    Rule("packages", "warning", WORK, STACK, cause="other packages", upstream=13),
-    Rule("python", "warning", CPU_PARTS, STACK, cause="another Python", upstream=14),
+    Rule("packages", "warning", [*WORK, *FILE_PARTS], STACK, cause="other packages", upstream=15),
+    Rule("python", "warning", [*CPU_PARTS, *FILE_PARTS], STACK, cause="another Python", upstream=16),
     Rule(
         "nccl",
         "warning",
         ["collective"],
         "NCCL chooses other ways and algorithms",
         cause="other settings of NCCL",
-        upstream=15,
+        upstream=17,
+    ),
+    Rule(
+        "pinning",
+        "warning",
+        ["everything on the CPU", "copy", "collective", "data loading"],
+        "threads and what they start stay on other CPUs, or on the same ones",
+        cause="threads pinned otherwise",
+        upstream=5,
+        works={"": (*OF_THREADS[""], "data loading"), "numpy": OF_THREADS["numpy"]},
+    ),
+    Rule(
+        "waiting",
+        "warning",
+        ["everything on the CPU", "copy", "collective"],
+        "threads wait for work by turning round or by sleeping, and wake in another time",
+        cause="threads that wait otherwise",
+        upstream=10,
+        works=OF_THREADS,
     ),
     Rule(
         "threads",
@@ -74,62 +126,145 @@ RULES = (
         ["everything on the CPU", "copy", "collective"],
         "what is computed and copied on the CPU takes turns where there are fewer",
         cause="other threads",
-        upstream=8,
+        upstream=9,
+        works=OF_THREADS,
+        tells=("threads",),
     ),
-    Rule("variables", "warning", WORK, "libraries read them", cause="other variables", upstream=16),
+    Rule(
+        "allocator",
+        "warning",
+        [*CPU_PARTS, "copy", *FILE_PARTS],
+        "memory is taken and given back in another way, and the C library takes other code for the CPU",
+        cause="other tuning of the C library",
+        upstream=11,
+        times=100.0,
+        source="timed: a fresh page of the kernel takes 0.3 to 5 us, and is written in 0.05 us once it is there",
+    ),
+    Rule(
+        "python-settings",
+        "warning",
+        [*CPU_PARTS, *FILE_PARTS],
+        "the interpreter checks, counts or optimizes otherwise",
+        cause="other settings of Python",
+        upstream=11,
+        times=50.0,
+        a_call_s=100e-6,
+        source="timed: a call of NumPy takes 0.08 us more with PYTHONDEVMODE, 8 us with PYTHONTRACEMALLOC=5",
+    ),
+    Rule("bytecode", "note", ["start-up"], "Python compiles modules anew, or reads them from another place",
+         cause="other bytecode of modules", upstream=11, times=10.0,
+         source="15.5 s to 7.1 s once it is kept (topoteretes/cognee#3051); NumPy: 4.9 times", tells=("bytecode",)),
+    Rule("variables", "warning", [*WORK, *FILE_PARTS], "libraries read them", cause="other variables", upstream=18),
     Rule(
         "cpus",
         "warning",
-        [*CPU_PARTS, "copy", "collective"],
+        [*CPU_PARTS, "copy", "collective", *FILE_PARTS],
         "a quota stops threads, and as many are started as there are CPUs",
         cause="other CPUs",
-        upstream=5,
+        upstream=6,
+        stops=True,
+        checks=("cpu-quota",),
+        tells=("few-cpus",),
     ),
     Rule(
         "priority",
         "warning",
-        [*CPU_PARTS, "copy", "collective"],
+        [*CPU_PARTS, "copy", "collective", *FILE_PARTS],
         "where other programs want the same CPUs, these go first on one side",
         cause="another priority",
-        upstream=5,
+        upstream=6,
+        times=350.0,
+        source="weights of tasks: 1024 usually, 15 with nice 19, 3 of the policy idle (Linux, kernel/sched/core.c)",
+        stops=True,
+        tells=("priority",),
     ),
     Rule(
         "memory",
         "note",
-        ["copy", "everything on the CPU"],
+        ["copy", "everything on the CPU", *FILE_PARTS],
         "memory comes from other nodes, or less of it",
         cause="other memory",
-        upstream=6,
+        upstream=7,
+        stops=True,
+        checks=("memory-policy", "page-cache"),
     ),
-    Rule("shared-memory", "note", ["collective"], "ranks share memory in /dev/shm and lock what RDMA sends"),
+    Rule("processes", "note", [*CPU_PARTS, *FILE_PARTS],
+         "threads and workers of data loaders do not start, and what they do waits for others",
+         upstream=8, checks=("processes",)),
+    Rule("open-files", "note", FILE_PARTS, "loaders run out of files, or who starts a program closes very many",
+         upstream=8,
+         source="1024: workers fail (pytorch/pytorch#973); 2^30: over a minute to close them (moby/moby#45060)",
+         checks=("open-files",)),
+    Rule("shared-memory", "note", ["collective", "data loading"],
+         "ranks share memory in /dev/shm and lock what RDMA sends", cause="other shared memory", upstream=8,
+         told_by=("shared-memory", "locked-memory")),
     Rule(
         "mitigations",
         "warning",
-        CPU_PARTS,
+        [*CPU_PARTS, *FILE_PARTS],
         "each makes system calls, branches or loads dearer; a process mitigated for its filter takes 15 to 50 % longer",
+        cause="other mitigations of the CPU",
+        upstream=4,
+        times=2.5,
+        source="20 % (moby/moby#41389) to 2.1 times (PlummersSoftwareLLC/Primes#570)",
+        told_by=("speculation", "mitigations"),
     ),
-    Rule("filters", "note", ["start-up"], "they look at each system call, of which launches in steady state make none"),
-    Rule("files", "note", ["start-up", "data loading"], "what is read and kept there takes another way"),
+    Rule(
+        "filters",
+        "note",
+        ["start-up", "data loading"],
+        "they look at each system call, of which launches in steady state make none",
+        cause="other filters of system calls",
+        upstream=8,
+        times=3.0,
+        source="a cheap system call takes 0.2 us, and with filters of all its arguments several times as long",
+        checks=("system-calls",),
+    ),
+    Rule(
+        "files",
+        "note",
+        FILE_PARTS,
+        "what is read and kept there takes another way",
+        cause="other file systems",
+        upstream=8,
+        times=100.0,
+        source="3.3 GB/s to 90 MB/s (microsoft/WSL#4197), 1 s to 50 s by mmap over a network (Comfy-Org/ComfyUI#2288)",
+        checks=("filesystems", "root-filesystem", "io-uring"),
+    ),
+    Rule("io-limits", "note", FILE_PARTS, "so many bytes or operations a second are read and written at most",
+         cause="other limits of reading and writing", upstream=8, told_by=("io-limits",)),
     Rule("runtime", "note", [], "that may be what is to be compared"),
-    Rule("clock", "warning", ["launch"], "every short time has the clock's cost in it"),
-    Rule("frequency", "warning", CPU_PARTS, "CPUs run at other clocks and wake in another time"),
+    Rule("clock", "warning", ["launch"], "every short time has the clock's cost in it", cause="another clock",
+         upstream=4, a_call_s=4e-6, source="a reading takes 0.03 us from tsc, 0.7 us from acpi_pm and hpet",
+         told_by=("clock",)),
+    Rule("frequency", "warning", CPU_PARTS, "CPUs run at other clocks and wake in another time",
+         cause="other clocks of the CPU", upstream=4, times=10.0, source="from the lowest to the highest frequency",
+         told_by=("cpu-frequency",)),
     Rule(
         "huge-pages",
         "warning",
         ["copy", "everything on the CPU"],
         "pageable copies and large arrays differ",
         cause="other huge pages",
-        upstream=7,
+        upstream=8,
+        times=5.0,
+        source="2 times faster to 5 times slower (ikawrakow/ik_llama.cpp#2010)",
+        told_by=("huge-pages",),
     ),
-    Rule("numa-balancing", "warning", ["launch", "copy"], "moving pages stops threads for milliseconds"),
-    Rule("network", "warning", ["collective"], "without its adapters NCCL uses sockets between machines"),
-    Rule("machine", "warning", ["copy", "everything on the CPU"], HARDWARE, cause="another machine", upstream=2),
+    Rule("numa-balancing", "warning", ["launch", "copy"], "moving pages stops threads for milliseconds",
+         cause="pages moved by the kernel", upstream=7, stops=True, told_by=("numa-balancing",)),
+    Rule("network", "warning", ["collective"], "without its adapters NCCL uses sockets between machines",
+         cause="other network adapters", upstream=8, times=100.0,
+         source="100 to 400 Gbit/s to 1 to 5 a NIC (NVIDIA-NeMo/RL#1973)",
+         checks=("rdma-files", "gpu-direct", "roce-addresses", "acs")),
+    Rule("machine", "warning", ["copy", "everything on the CPU", *FILE_PARTS], HARDWARE, cause="another machine",
+         upstream=2),
     Rule(
         "kernel",
         "note",
-        CPU_PARTS,
+        [*CPU_PARTS, *FILE_PARTS],
         "scheduling and system calls are another kernel's",
         cause="another Linux",
         upstream=3,
     ),
-)
+)  # fmt: skip

@@ -63,7 +63,7 @@ def _other_functions(summary: str, where: str) -> Finding:
         severity="warning",
         summary=summary,
         evidence=[where],
-        distorts=["launch", "copy", "everything on the CPU"],
+        distorts=["start-up", "launch", "copy", "collective", "everything on the CPU"],
         at_least=0.0,
         advice="leave it out, or have it in all places that are compared",
     )

@@ -19,6 +19,8 @@ VariableRule = tuple[Callable[[str], bool], Severity, list[Part], str]
 
 _EITHER_WAY = re.compile(
     r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*|.*_AFFINITY|OMP_PROC_BIND"
+    r"|OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_BLOCKTIME"
+    r"|OPENBLAS_CORETYPE|MKL_ENABLE_INSTRUCTIONS|BLIS_ARCH_TYPE"
     r"|GLIBC_TUNABLES|MALLOC_(ARENA_MAX|.*_THRESHOLD_|TOP_PAD_)"
 )
 """What can make things faster, too."""
@@ -49,13 +51,36 @@ _PINNED: VariableRule = (
     ["everything on the CPU", "data loading"],
     "threads stay on their CPUs, and those of other processes that have it, too, such as of data loaders, on the same",
 )
+_OTHER_WAIT: VariableRule = (
+    _any,
+    "note",
+    ["everything on the CPU"],
+    "threads that wait for work keep their CPUs from others for longer, or take longer to wake",
+)
 _TOOL: VariableRule = (_any, "warning", ["launch", "kernel"], "a tool is loaded into the process and sees every call")
+_OTHER_KERNELS: VariableRule = (
+    _any,
+    "warning",
+    ["everything on the CPU"],
+    "a library takes the kernels of another processor than this one",
+)
 _OTHER_MALLOC: VariableRule = (_any, "note", ["everything on the CPU"], "the C library works in another way")
 
-_VARIABLES: dict[str, VariableRule] = {
+VARIABLES: dict[str, VariableRule] = {
     "OMP_PROC_BIND": _PINNED,
     "GOMP_CPU_AFFINITY": _PINNED,
     "KMP_AFFINITY": _PINNED,
+    "OMP_WAIT_POLICY": _OTHER_WAIT,
+    "GOMP_SPINCOUNT": _OTHER_WAIT,
+    "KMP_BLOCKTIME": _OTHER_WAIT,
+    "OPENBLAS_CORETYPE": _OTHER_KERNELS,
+    "MKL_ENABLE_INSTRUCTIONS": _OTHER_KERNELS,
+    "MKL_CBWR": _OTHER_KERNELS,
+    "BLIS_ARCH_TYPE": _OTHER_KERNELS,
+    "ONEDNN_MAX_CPU_ISA": _OTHER_KERNELS,
+    "DNNL_MAX_CPU_ISA": _OTHER_KERNELS,
+    "ATEN_CPU_CAPABILITY": _OTHER_KERNELS,
+    "NPY_DISABLE_CPU_FEATURES": _OTHER_KERNELS,
     "CUDA_INJECTION64_PATH": _TOOL,
     "CUDA_INJECTION32_PATH": _TOOL,
     "LD_AUDIT": (_any, "warning", [*_CPU, "start-up"], "a library is asked at each symbol that is looked up"),
@@ -69,6 +94,8 @@ _VARIABLES: dict[str, VariableRule] = {
     "MALLOC_PERTURB_": (_pins, "warning", _CPU, "malloc fills what it gives and takes"),
     "PYTHONDEVMODE": (_any, "warning", [*_CPU, "start-up"], "Python checks what it is given and allocates slowly"),
     "PYTHONTRACEMALLOC": (_pins, "warning", [*_CPU, "start-up"], "Python notes where all memory comes from"),
+    "PYTHONPROFILEIMPORTTIME": (_any, "note", ["start-up"], "Python writes a line for each module it imports"),
+    "PYTHONVERBOSE": (_any, "note", ["start-up"], "Python writes lines for each module, where it looks for it, too"),
     "PYTHONDONTWRITEBYTECODE": (
         _any,
         "note",
@@ -133,7 +160,7 @@ _VARIABLES: dict[str, VariableRule] = {
 def variables(place: Place) -> Iterator[Finding]:
     """Whether variables change how CUDA and frameworks work. Apptainer and Charliecloud pass the host's on."""
     given = place.environment.software.variables
-    for name, (holds, severity, distorts, what) in _VARIABLES.items():
+    for name, (holds, severity, distorts, what) in VARIABLES.items():
         if name in given and holds(given[name]):
             yield Finding(
                 check="variables",

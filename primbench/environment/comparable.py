@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import typing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -14,6 +14,9 @@ from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library, is_c_library
 from primbench.environment.software import Blas, Software
 from primbench.system.meaning import Meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 # What is put together here of several fields. kernels: of each library of ``software.blas``, those it chose.
 _KERNELS = Meaning("stack", entry=Meaning("stack", "cpu-kernels", late=True, beside=True, by_cpu=True))
@@ -24,6 +27,8 @@ _ADDED: dict[type, dict[str, Any]] = {
         "cuda_driver_version": Annotated[str | None, Meaning("stack", "driver")],
     },
 }
+
+_OF_LIMITS = ("io_limits", "processes_own_max", "niceness", "scheduling")  # read since one version or shortly before
 
 
 @functools.cache
@@ -85,20 +90,39 @@ def comparable(environment: Environment, other: Environment) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(environment, str_keys=True)
     software = environment.software
     found["software"] |= _loaded(software, other.software)
-    machine = found["machine"]
-    unread = [name for name, value in machine.items() if value is None and name not in machine["missing"]]
-    machine["missing"] |= dict.fromkeys(unread, "the primbench that looked did not read it yet")
+    for group in (found["machine"], found["confinement"], found["devices"]):
+        group["missing"] |= _unread(group, group)
+    if environment.limits.io_limits is None:  # without limits it is []
+        found["limits"]["missing"] |= _unread(found["limits"], _OF_LIMITS)
     runtime = found["confinement"]["runtime"]
     if runtime is not None:
         del runtime["evidence"]
         unsure = [name for name, value in runtime.items() if value is None]
         runtime["missing"] = dict.fromkeys(unsure, "the evidence does not tell")
+    confinement, others = found["confinement"], other.confinement.filesystems or {}
+    if confinement["filesystems"] is not None:
+        confinement["filesystems"] = {
+            what: _mount(where, others.get(what)) for what, where in confinement["filesystems"].items()
+        }
     return found | {"devices": _devices(found["devices"])}
+
+
+def _unread(group: Mapping[str, Any], fields: Iterable[str]) -> dict[str, str]:
+    """Reasons for those of the fields that are None without one, as an older primbench leaves them."""
+    names = [name for name in fields if group[name] is None and name not in group["missing"]]
+    return dict.fromkeys(names, "the primbench that looked did not read it yet")
+
+
+def _mount(where: str, other: str | None) -> str:
+    """The kind of file system alone where it is the same in both places: mounted elsewhere, it is no slower."""
+    kind = where.partition(" on ")[0]
+    return kind if other is not None and other.partition(" on ")[0] == kind else where
 
 
 def _loaded(software: Software, other: Software) -> dict[str, Any]:
     """What is not recorded is not known."""
-    unread = [name for name in ("preloads", "providers", "threads") if getattr(software, name) is None]
+    later = ("preloads", "providers", "threads", "uncompiled", "nccl_plugins")
+    unread = [name for name in later if getattr(software, name) is None]
     missing = dict.fromkeys(unread, "not recorded") | software.missing
     found: dict[str, Any] = {"missing": missing}
     if software.libraries is not None:

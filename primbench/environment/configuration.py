@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from primbench.spec.confidential import hidden
 from primbench.spec.variables import is_for_libraries
 from primbench.system.files import utf8
-from primbench.system.meaning import Layer, Meaning
+from primbench.system.meaning import Meaning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,14 +38,55 @@ _VARIES = re.compile(
     r"CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|(?!TORCH_DISTRIBUTED_|.+_INJECTION).+_(DEBUG|DIR|HOME|PATH)|LD_(AUDIT|LIBRARY_PATH|PRELOAD)|PYTHONPATH"
     r"|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)"
 )
+# Of rules, by the names of the variables that come under them; the first that matches.
+_RULES = {
+    "nccl": r"NCCL_.+",
+    "threads": r".+_NUM_THREADS",
+    "pinning": r"OMP_(PLACES|PROC_BIND)|(GOMP_CPU|KMP|MKL)_AFFINITY",
+    "waiting": r"OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_(BLOCKTIME|LIBRARY)|OPENBLAS_THREAD_TIMEOUT",
+    "cpu-kernels": r"OPENBLAS_CORETYPE|MKL_(CBWR|DEBUG_CPU_TYPE|ENABLE_INSTRUCTIONS)|BLIS_ARCH_TYPE"
+    r"|(ONEDNN|DNNL)_(MAX_CPU_ISA|CPU_ISA_HINTS)|ATEN_CPU_CAPABILITY|NPY_(DIS|EN)ABLE_CPU_FEATURES"
+    r"|NUMBA_(CPU_NAME|CPU_FEATURES|OPT)",
+    "allocator": r"MALLOC_.+|TCMALLOC_.+|GLIBC_TUNABLES|NUMPY_MADVISE_HUGEPAGE",
+    "python-settings": r"PYTHON(DEVMODE|MALLOC|OPTIMIZE|PERFSUPPORT|TRACEMALLOC)|PYTHON_(GIL|JIT)",
+    "bytecode": r"PYTHON(DONTWRITEBYTECODE|PYCACHEPREFIX)",
+    "variables": r".+",
+}
+# Libraries by the beginnings of the variables that they alone read.
+_READERS = {
+    r"(ATEN|PYTORCH|TORCH|TORCHINDUCTOR)_": r"libtorch.*|torch/.+",
+    r"(OPENBLAS|GOTO)_": r"lib(scipy_)?openblas.*",
+    r"MKL_": r"libmkl.*|libtorch.*",
+    r"(ONEDNN|DNNL)_": r"libdnnl.*|libtorch.*",
+    r"BLIS_": r"libblis.*",
+    r"NPY_": r"numpy/.+",
+    r"GOMP_": r"libgomp.*",
+    r"KMP_": r"libi?omp[0-9]?.*",
+    r"OMP_(PLACES|PROC_BIND|WAIT_POLICY|SCHEDULE|STACKSIZE)": r"lib(g|i)?omp[0-9]?.*",
+    r"NUMBA_": r"numba/.+",
+    r"NUMEXPR_": r"numexpr/.+",
+    r"CUPY_": r"cupy.*/.+",
+    r"TRITON_": r"triton/.+|libtorch.*",
+    r"TCMALLOC_": r"libtcmalloc.*",
+    r"(CUBLAS|CUBLASLT|CUDA|CUDNN)_": r"lib(cuda|cublas|cudnn|nv).*",
+    r"NCCL_": r"libnccl.*|libtorch_cuda.*",
+}
+_SLOWS = re.compile(  # if set
+    r"PYTHON(DEVMODE|PERFSUPPORT|PROFILEIMPORTTIME|TRACEMALLOC|VERBOSE)|CUDA_LAUNCH_BLOCKING|MALLOC_(CHECK|PERTURB)_"
+)
 _TOLD_BY_WHAT_IT_GIVES = re.compile(r"LD_.+|CUDA_VISIBLE_DEVICES|(NVIDIA|PRIMBENCH)_.+")  # libraries, GPUs
 
 
 def of_variable(name: str) -> Meaning:
     """What it means that a variable is set otherwise."""
-    rule = "nccl" if name.startswith("NCCL_") else "threads" if name.endswith("_NUM_THREADS") else "variables"
-    layer: Layer = "limits" if _OF_LIMITS.fullmatch(name) else "stack"
-    return Meaning(layer, rule, varies=_VARIES.fullmatch(name) is not None, by_itself=True)
+    return Meaning(
+        "limits" if _OF_LIMITS.fullmatch(name) else "stack",
+        next(rule for rule, names in _RULES.items() if re.fullmatch(names, name)),
+        varies=_VARIES.fullmatch(name) is not None,
+        more_is_slower=_SLOWS.fullmatch(name) is not None,
+        read_by=next((re.compile(libraries) for start, libraries in _READERS.items() if re.match(start, name)), None),
+        by_itself=True,
+    )
 
 
 def is_told_by_what_it_gives(name: str) -> bool:

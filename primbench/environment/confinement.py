@@ -12,7 +12,7 @@ import msgspec
 
 from primbench.environment import container
 from primbench.environment.container import Runtime
-from primbench.environment.filesystems import filesystems
+from primbench.environment.filesystems import far_mounts, filesystems
 from primbench.environment.reading import Reader, read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Seconds, Whole
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SECCOMP = ("disabled", "strict", "filter")  # proc(5)
 _PR_GET_THP_DISABLE = 42  # linux/prctl.h
+_IO_URING_SETUP = 425  # one number on all architectures since Linux 5.1
 _CALLS = 1000  # take 0.2 ms
 _ROUNDS = 5
 
@@ -48,7 +49,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     root_filesystem: type of what is mounted on /. filesystems: by what a folder is for, such as "home", the type of
     what holds it and where that is mounted: "9p on /mnt/c".
     transparent_hugepage_disabled: for this process alone, by prctl.
-    set_mempolicy, mbind, move_pages: "allowed" or the name of the error, by a call that changes nothing.
+    far_mounts: what else is mounted over a network or by a program, such as "/models" -> "nfs4".
+    set_mempolicy, mbind, move_pages, io_uring: "allowed" or the name of the error, by a call that changes nothing.
     system_call_s: cost of a cheap one (getppid through ctypes), which a filter makes dearer.
     """
 
@@ -63,14 +65,19 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: Annotated[dict[str, str] | None, Meaning("confinement", entry=_of_namespace)] = None
     root_user: Annotated[bool | None, Meaning("confinement")] = None
     user_map: Annotated[list[str] | None, Meaning("confinement")] = None
-    root_filesystem: Annotated[str | None, Meaning("confinement")] = None
+    root_filesystem: Annotated[str | None, Meaning("confinement", "files", set_by="root")] = None
     filesystems: Annotated[
-        dict[str, str] | None, Meaning("confinement", "files", entry=Meaning("confinement", "files"))
+        dict[str, str] | None, Meaning("confinement", "files", entry=Meaning("confinement", "files", set_by="root"))
+    ] = None
+    far_mounts: Annotated[
+        dict[str, str] | None,
+        Meaning("confinement", "files", entry=Meaning("confinement", "files", set_by="fuse_overlay")),
     ] = None
     transparent_hugepage_disabled: Annotated[bool | None, Meaning("confinement", "huge-pages")] = None
     set_mempolicy: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
     mbind: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
     move_pages: Annotated[str | None, Meaning("confinement")] = None
+    io_uring: Annotated[str | None, Meaning("confinement", "files", set_by="seccomp")] = None
     system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     missing: dict[str, str] = {}
 
@@ -165,6 +172,14 @@ def _permission(call: str) -> Callable[[Path], str]:
     return read
 
 
+def _io_uring(root: Path) -> str:
+    """By asking for rings without saying where: EFAULT, once the call itself is allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(ctypes.c_long(_IO_URING_SETUP), ctypes.c_uint(), ctypes.c_void_p())
+    error = ctypes.get_errno()
+    return "allowed" if error == errno.EFAULT else errno.errorcode.get(error, str(error))
+
+
 def _system_call_s(root: Path) -> float:
     """Seconds of a getppid() by ctypes, in the quickest of several rounds: slower ones were interrupted."""
     getppid = ctypes.CDLL(None).getppid
@@ -192,9 +207,11 @@ READERS = {
     "user_map": Reader("/proc/self/uid_map", _user_map),
     "root_filesystem": Reader("/proc/self/mountinfo", _root_filesystem),
     "filesystems": Reader("/proc/self/mountinfo, and which folders are used", filesystems),
+    "far_mounts": Reader("/proc/self/mountinfo", far_mounts),
     "transparent_hugepage_disabled": Reader("prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled),
     "set_mempolicy": Reader("set_mempolicy(), refused before it changes anything", _permission("set_mempolicy")),
     "mbind": Reader("mbind(), refused before it changes anything", _permission("mbind")),
     "move_pages": Reader("move_pages() of one page, asking only", _permission("move_pages")),
+    "io_uring": Reader("io_uring_setup(), without a place for its rings", _io_uring),
     "system_call_s": Reader("getppid(), measured", _system_call_s),
 }

@@ -72,7 +72,7 @@ def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Dif
     no matter: a package that it lacks and the other did not import, a library that neither computes nor allocates. Else
     a library that one of them alone had loaded is unknown of the other.
     """
-    idle = _idle(a.software, b.software)
+    idle = _idle(a.software, b.software) | _unread(a.software, b.software)
     changes = [
         _of_same_work(each, idle) if same_work else _of_other_work(each)
         for each in _changes("", comparable(a, b), comparable(b, a))
@@ -131,6 +131,16 @@ def _idle(a: Software, b: Software) -> set[str]:
     late = [_LIBRARIES, *([_LIBRARIES_OF_CUDA] if any(map(_LOADS_CUDA_LATE.fullmatch, imported)) else [])]
     lacking = (a.packages.keys() ^ b.packages.keys()) - imported
     return {f"software.packages.{name}" for name in lacking if not any(each.fullmatch(name) for each in late)}
+
+
+def _unread(a: Software, b: Software) -> set[str]:
+    """The fields of variables that no library reads which either has loaded."""
+    if a.libraries is None or b.libraries is None:
+        return set()
+    names = {*a.variables, *b.variables}
+    readers = {field: meaning_of(field).read_by for field in (f"software.variables.{name}" for name in names)}
+    loaded = {*a.libraries, *b.libraries}
+    return {field for field, by in readers.items() if by is not None and not any(map(by.fullmatch, loaded))}
 
 
 def _of_same_work(change: Change, idle: set[str]) -> Change:

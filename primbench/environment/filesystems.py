@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
 from primbench.environment.configuration import cache_names, homely
-from primbench.system.files import read_mounts
+from primbench.system.files import holding, read_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,13 +17,42 @@ if TYPE_CHECKING:
     from primbench.system.files import Mount
 
 WORKING_FOLDER = "working folder"
+NETWORK_LIKE = ("fuse", "nfs", "9p", "virtiofs", "lustre", "ceph", "gpfs", "beegfs", "cifs", "smb3")
+
+# Mounts by which a system talks to its users and programs, and where it keeps them: no data or packages lie there.
+_OF_THE_SYSTEM = re.compile(r"fusectl|fuse\.(lxcfs|portal|snapfuse|gvfsd-fuse)")
+_FOR_THE_SYSTEM = re.compile(r"/(proc|sys|dev|etc|run|snap|var/lib|usr/lib/wsl)(/.*)?")
 
 
 def filesystems(root: Path) -> dict[str, str]:
     """What a folder is for -> the kind of what is mounted there, and where: "9p on /mnt/c"."""
     mounts = read_mounts(root)
-    found = {what: _holding(mounts, os.path.realpath(os.path.expanduser(folder))) for what, folder in _folders()}
-    return {what: f"{mount.kind} on {homely(mount.point)}" for what, mount in found.items() if mount}
+    found = {what: _holder(mounts, folder) for what, folder in _folders()}
+    return {what: where for what, where in found.items() if where}
+
+
+def filesystem_of(folder: str, root: Path) -> str | None:
+    """The kind of what is mounted where a folder is, and where; None where no mount holds it."""
+    return _holder(read_mounts(root), folder)
+
+
+def _holder(mounts: Sequence[Mount], folder: str) -> str | None:
+    mount = holding(mounts, os.path.realpath(os.path.expanduser(folder)))
+    return mount and f"{mount.kind} on {homely(mount.point)}"
+
+
+def far_mounts(root: Path) -> dict[str, str]:
+    """Where something is mounted over a network or by a program, and its kind; / and what ``filesystems`` has apart."""
+    mounts, told = read_mounts(root), set(filesystems(root).values())
+    return {
+        point: mount.kind
+        for mount in mounts
+        if mount.kind.startswith(NETWORK_LIKE)
+        and not _OF_THE_SYSTEM.fullmatch(mount.kind)
+        and not _FOR_THE_SYSTEM.fullmatch(mount.point)
+        and (point := homely(mount.point)) != "/"
+        and f"{mount.kind} on {point}" not in told
+    }
 
 
 def _folders() -> list[tuple[str, str]]:
@@ -34,13 +64,3 @@ def _folders() -> list[tuple[str, str]]:
         ("temporary files", os.environ.get("TMPDIR") or "/tmp"),
         *cache_names().items(),
     ]
-
-
-def _holding(mounts: Sequence[Mount], path: str) -> Mount | None:
-    """The mount that a path lies in: the deepest, and of those at one point the last."""
-    within = [mount for mount in mounts if _lies_in(path, mount.point)]
-    return max(reversed(within), key=lambda mount: len(mount.point), default=None)
-
-
-def _lies_in(path: str, point: str) -> bool:
-    return path == point or path.startswith(point.rstrip("/") + "/")

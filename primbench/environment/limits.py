@@ -11,7 +11,7 @@ import msgspec
 from primbench.environment.reading import Reader, read_all
 from primbench.quantities import Amount, Seconds, Whole
 from primbench.system.cgroups import cgroup_folders, cgroup_version
-from primbench.system.files import labelled_value, parse_cpu_list, whole_number
+from primbench.system.files import labelled_value, parse_cpu_list, read_number, whole_number
 from primbench.system.meaning import NOTHING, Meaning
 
 if TYPE_CHECKING:
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
+# blkio-controller.rst, by the names of cgroup-v2.rst, "io.max".
+_V1_IO = {
+    "blkio.throttle.read_bps_device": "rbps",
+    "blkio.throttle.write_bps_device": "wbps",
+    "blkio.throttle.read_iops_device": "riops",
+    "blkio.throttle.write_iops_device": "wiops",
+}
 _USUAL_WEIGHT, _USUAL_SHARES = 100, 1024  # of a control group, in v2 and in v1
 _POLICIES = {
     os.SCHED_OTHER: "other",
@@ -40,7 +47,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     throttled_periods, throttled_s: since the control group was made, of the one that was held back most; periods: in
     which it ran. out_of_memory_kills: likewise.
     memlock_bytes, open_files: the soft limits, which can be raised to the hard ones.
-    shm_bytes, shm_free_bytes: of /dev/shm. processes_max: of the control groups, the smallest.
+    shm_bytes, shm_free_bytes: of /dev/shm.
+    processes_max: of the control groups, the smallest, threads counted; processes_free: how many more may start now;
+    processes_refused: how often one was. processes_own_max: of the user, to which root is not held.
+    io_limits: of the control groups, such as "8:0 rbps=1048576". reread_bytes: of files, read again because a memory
+    limit had them taken out of the cache, since the control group was made.
     """
 
     cpus_allowed: Annotated[list[Whole], Meaning("limits", "cpus", counts=True, set_by="cpuset")]
@@ -50,8 +61,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit_bytes: Annotated[
         Whole | None, Meaning("limits", "memory", less_is_slower=True, set_by="memory_bytes")
     ] = None
-    cpu_weight: Annotated[Whole | None, Meaning("limits", "priority", less_is_slower=True)] = None
-    niceness: Annotated[int | None, Meaning("limits", "priority", more_is_slower=True)] = None
+    cpu_weight: Annotated[Whole | None, Meaning("limits", "priority", less_is_slower=True, set_by="cpu_weight")] = None
+    niceness: Annotated[int | None, Meaning("limits", "priority", more_is_slower=True, set_by="niceness")] = None
     scheduling: Annotated[str | None, Meaning("limits", "priority")] = None
     cgroup_version: Annotated[str | None, Meaning("limits")] = None
     periods: Annotated[Whole | None, NOTHING] = None
@@ -59,8 +70,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     throttled_s: Annotated[Seconds | None, NOTHING] = None
     out_of_memory_kills: Annotated[Whole | None, NOTHING] = None
     memlock_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory")] = None
-    open_files: Annotated[Whole | None, Meaning("limits")] = None
-    processes_max: Annotated[Whole | None, Meaning("limits")] = None
+    open_files: Annotated[Whole | None, Meaning("limits", "open-files", by_doctor=True, set_by="open_files")] = None
+    processes_max: Annotated[Whole | None, Meaning("limits", "processes", by_doctor=True, set_by="processes_max")] = (
+        None
+    )
+    processes_free: Annotated[Whole | None, NOTHING] = None
+    processes_refused: Annotated[Whole | None, NOTHING] = None
+    processes_own_max: Annotated[Whole | None, Meaning("limits", "processes", by_doctor=True)] = None
+    io_limits: Annotated[list[str] | None, Meaning("limits", "io-limits", set_by="read_bytes_per_s")] = None
+    reread_bytes: Annotated[Whole | None, NOTHING] = None
     shm_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory", set_by="shm_bytes")] = None
     shm_free_bytes: Annotated[Whole | None, NOTHING] = None
     missing: dict[str, str] = {}
@@ -131,12 +149,62 @@ def _processes_max(root: Path) -> int | None:
     return min(_limits(root, "pids", "pids.max"), default=None)
 
 
+def _processes_free(root: Path) -> int | None:
+    free = [_free_in(folder) for folder in cgroup_folders("pids", root)]
+    return min((each for each in free if each is not None), default=None)
+
+
+def _free_in(folder: Path) -> int | None:
+    limit = _limit_in(folder / "pids.max")
+    return None if limit is None else max(0, limit - read_number(folder / "pids.current"))
+
+
+def _processes_refused(root: Path) -> int | None:
+    counted = [_counters(folder / "pids.events").get("max", 0) for folder in cgroup_folders("pids", root)]
+    return max(counted, default=None)
+
+
+def _io_limits(root: Path) -> list[str]:
+    return sorted({line for folder in cgroup_folders("blkio", root) for line in (*_v1_io(folder), *_v2_io(folder))})
+
+
+def _v1_io(folder: Path) -> Iterator[str]:
+    for name, kind in _V1_IO.items():
+        for line in _lines(folder / name):
+            device, _, limit = line.partition(" ")
+            yield f"{device} {kind}={limit}"
+
+
+def _v2_io(folder: Path) -> Iterator[str]:
+    for line in _lines(folder / "io.max"):
+        device, _, limits = line.partition(" ")
+        yield from (f"{device} {limit}" for limit in limits.split() if not limit.endswith("=max"))
+
+
+def _reread_bytes(root: Path) -> int | None:
+    """memory.stat counts pages, of files and others alike before Linux 5.9."""
+    counted = [_counters(folder / "memory.stat") for folder in cgroup_folders("memory", root) if _is_limited(folder)]
+    names = ("total_workingset_refault_file", "workingset_refault_file", "workingset_refault")
+    pages = [next(group[name] for name in names if name in group) for group in counted if set(names) & set(group)]
+    return max(pages) * os.sysconf("SC_PAGE_SIZE") if pages else None
+
+
+def _is_limited(folder: Path) -> bool:
+    found = [_limit_in(folder / name) for name in ("memory.max", "memory.limit_in_bytes")]
+    return any(limit is not None and limit < _V1_NO_LIMIT_BYTES for limit in found)
+
+
 def _limits(root: Path, controller: str, name: str) -> Iterator[int]:
     """The numbers in files such as memory.max of this process's control group and all above; none for max."""
     for folder in cgroup_folders(controller, root):
-        path = folder / name
-        if path.exists() and (text := path.read_text().strip()) != "max":
-            yield whole_number(text, path)
+        if (limit := _limit_in(folder / name)) is not None:
+            yield limit
+
+
+def _limit_in(path: Path) -> int | None:
+    """None for max, and where there is no such file, as in the root group."""
+    text = path.read_text().strip() if path.exists() else "max"
+    return None if text == "max" else whole_number(text, path)
 
 
 def _periods(root: Path) -> int | None:
@@ -172,10 +240,11 @@ def _out_of_memory_kills(root: Path) -> int | None:
 
 def _counters(path: Path) -> dict[str, int]:
     """Lines of a name and a number; none where there is no such file."""
-    if not path.exists():
-        return {}
-    lines = [line.partition(" ") for line in path.read_text().splitlines()]
-    return {name: whole_number(value, path) for name, _, value in lines}
+    return {name: whole_number(value, path) for name, _, value in (line.partition(" ") for line in _lines(path))}
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def _soft_limit(kind: int) -> Callable[[Path], int | None]:
@@ -213,6 +282,11 @@ READERS = {
     "memlock_bytes": Reader("getrlimit(RLIMIT_MEMLOCK)", _soft_limit(resource.RLIMIT_MEMLOCK)),
     "open_files": Reader("getrlimit(RLIMIT_NOFILE)", _soft_limit(resource.RLIMIT_NOFILE)),
     "processes_max": Reader("control group: pids.max", _processes_max),
+    "processes_free": Reader("control group: pids.max and pids.current", _processes_free),
+    "processes_refused": Reader("control group: pids.events max", _processes_refused),
+    "processes_own_max": Reader("getrlimit(RLIMIT_NPROC)", _soft_limit(resource.RLIMIT_NPROC)),
+    "io_limits": Reader("control group: io.max or blkio.throttle.*_device", _io_limits),
+    "reread_bytes": Reader("control group: memory.stat workingset_refault_file", _reread_bytes),
     "shm_bytes": Reader("statvfs(/dev/shm)", _shm_bytes),
     "shm_free_bytes": Reader("statvfs(/dev/shm)", _shm_free_bytes),
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from primbench.environment import processor, rdma
 from primbench.environment.reading import Reader, read_all, word
 from primbench.quantities import Seconds, Whole
 from primbench.system import cores, pci
@@ -36,7 +37,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     transparent_hugepage, _defrag, _shmem: the choice made. numa_balancing: whether the kernel moves pages by itself.
     lsm: security modules at work. iommu: the kinds of IOMMU groups that NVIDIA's GPUs are in: "identity", "DMA", ...
     or "none".
-    infiniband: adapters.
+    vectors: extensions of the instruction set that compute on vectors. emulator: the program that interprets this one,
+    such as "qemu-x86_64", or "none". infiniband: adapters; infiniband_vendors: the PCI number of each one's maker.
+    roce_addresses: of ports on Ethernet, by index: "mlx5_0:1 3 RoCE v2 IPv4"; a port that has none here has "none".
+    peer_memory: modules that let adapters reach GPU memory, such as "nvidia_peermem".
+    acs_redirect: bridges above NVIDIA's GPUs that send what these say to each other up to the root complex.
     """
 
     kernel: Annotated[str, Meaning("machine", "kernel")]
@@ -63,7 +68,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     numa_balancing: Annotated[bool | None, Meaning("machine", "numa-balancing")] = None
     lsm: Annotated[list[str] | None, Meaning("machine")] = None
     iommu: Annotated[list[str] | None, Meaning("machine", "machine")] = None
+    vectors: Annotated[list[str] | None, Meaning("machine", "machine")] = None
+    emulator: Annotated[str | None, Meaning("machine", "machine")] = None
     infiniband: Annotated[list[str] | None, Meaning("machine", "network")] = None
+    infiniband_vendors: Annotated[dict[str, str] | None, Meaning("machine", "network")] = None
+    roce_addresses: Annotated[list[str] | None, Meaning("confinement", "network")] = None
+    peer_memory: Annotated[list[str] | None, Meaning("machine", "network")] = None
+    acs_redirect: Annotated[list[str] | None, Meaning("machine", "network")] = None
     missing: dict[str, str] = {}
 
 
@@ -212,12 +223,6 @@ def _iommu(root: Path) -> list[str]:
     return sorted({word(group / "type") if group.exists() else "none" for group in groups})
 
 
-def _infiniband(root: Path) -> list[str]:
-    """Names of InfiniBand devices; [] where no driver has made /sys/class/infiniband."""
-    folders = sorted((root / "sys/class").iterdir())
-    return sorted(path.name for folder in folders if folder.name == "infiniband" for path in folder.iterdir())
-
-
 _CPU = "/sys/devices/system/cpu"
 _THP = "/sys/kernel/mm/transparent_hugepage"
 READERS = {
@@ -245,5 +250,11 @@ READERS = {
     "numa_balancing": Reader("/proc/sys/kernel/numa_balancing", _numa_balancing),
     "lsm": Reader("/sys/kernel/security/lsm", _lsm),
     "iommu": Reader("/sys/bus/pci/devices/*/iommu_group/type", _iommu),
-    "infiniband": Reader("/sys/class/infiniband", _infiniband),
+    "vectors": Reader("/proc/cpuinfo flags or Features", processor.vectors),
+    "emulator": Reader("/proc/thread-self/exe, /proc/cpuinfo", processor.emulator),
+    "infiniband": Reader("/sys/class/infiniband", rdma.adapters),
+    "infiniband_vendors": Reader("/sys/class/infiniband/*/device/vendor", rdma.vendors),
+    "roce_addresses": Reader("/sys/class/infiniband/*/ports/*/gid_attrs/types", rdma.roce_addresses),
+    "peer_memory": Reader("/sys/module, /sys/kernel/mm/memory_peers", rdma.peer_memory),
+    "acs_redirect": Reader("/sys/bus/pci/devices/*/config of bridges", pci.acs_redirecting),
 }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from primbench import backends
+from primbench.environment import bytecode, rdma
 from primbench.environment.configuration import (
     cache_folders,
     configuration_files,
@@ -77,7 +78,8 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     that come before all others. providers: what is called, such as malloc -> the library in which it is found.
     threads: pool of threads, such as "openblas" -> how many compute. variables: those that libraries read. files:
     configuration files found, such as /etc/nccl.conf, with the SHA-256 of each. caches: variable that names, or would
-    name, the folder of a cache -> "writable", or why not.
+    name, the folder of a cache -> "writable", or why not. uncompiled: package whose modules have no .pyc files that are
+    up to date -> whether the next one is kept. nccl_plugins: network plugin of NCCL -> where it is found, if it is.
     """
 
     python_version: Annotated[str, Meaning("stack", "python")]
@@ -95,6 +97,8 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     variables: Annotated[dict[str, str], Meaning("stack", entry=of_variable)] = {}
     files: Annotated[dict[str, str], Meaning("stack", entry=of_file)] = {}
     caches: Annotated[dict[str, str], Meaning("stack", entry=Meaning("stack", varies=True))] = {}
+    uncompiled: Annotated[dict[str, str] | None, Meaning("confinement", "files", by_doctor=True)] = None
+    nccl_plugins: Annotated[dict[str, str] | None, Meaning("stack", "nccl", varies=True, by_doctor=True)] = None
     missing: dict[str, str] = {}
 
 
@@ -203,4 +207,6 @@ READERS = {
     "variables": Reader("environment variables", lambda root: variables()),
     "files": Reader("/etc/nccl.conf, ~/.nccl.conf, files named by variables", configuration_files),
     "caches": Reader("access() of the folders that variables name", cache_folders),
+    "uncompiled": Reader("__pycache__ of packages on sys.path", bytecode.uncompiled),
+    "nccl_plugins": Reader("LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", rdma.plugins),
 }

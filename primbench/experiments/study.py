@@ -6,14 +6,16 @@ mirror in the second: ABBA or BAAB of two arms. Cases are shuffled pair by pair,
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from primbench.backends import build_of, missing
+from primbench.compare.sides import identity
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.runtimes.table import check
 from primbench.spec.defaults import ALL
@@ -139,35 +141,50 @@ def to_run(
 
     found: grows by what is measured meanwhile. unsettled: asked for the cases of the next pair, where the study is to
     end by its verdicts, with LEAST_PAIRS and more. time_budget_s: no pair is begun that would end later than this, by
-    the longest so far of as many cases; one is always run. No pair follows one in which fewer than two arms ran at all,
-    or where the baseline never did since it goes on: of the others alone nothing could be compared.
+    what earlier ones took; one is always run. No pair follows one in which fewer than two arms ran at all, or where the
+    baseline never did since it goes on: of the others alone nothing could be compared.
     """
-    began, held = clock(), len(found.records)
-    longest_s: dict[int, float] = {}
+    end = clock() + (math.inf if time_budget_s is None else time_budget_s)
+    held, took = len(found.records), list[Took]()
     whole = len(whole_pairs(study, found.records))
     pair = 1 + max((record.case.process for record in found.records), default=-1)
     while whole < study.pairs:
         is_looked_at = study.until_settled and whole >= LEAST_PAIRS
         cases = unsettled(found) if is_looked_at else study.cases
         started = clock()
-        if not cases or (time_budget_s is not None and _ends_after(began + time_budget_s, started, longest_s, cases)):
+        if not cases or started + _pair_s(cases, took) > end:
             return
         yield from plan(study.arms, cases, [pair], study.seed)
         if not _is_comparable(study, found.records[held:], pair):
             return
-        longest_s[len(cases)] = max(longest_s.get(len(cases), 0.0), clock() - started)
+        took.append(Took(clock() - started, _case_s(found.records[held:], pair)))
         pair, whole = pair + 1, whole + 1
 
 
-def _ends_after(end: float, started: float, longest_s: Mapping[int, float], cases: Sequence[Case]) -> bool:
-    """Whether a pair of these cases would, by those of as many or the next larger number; the first one never does.
+class Took(NamedTuple):
+    """How long a pair took, and of that each case in all arms, by its identity."""
 
-    longest_s: by the number of cases.
+    all_s: float
+    case_s: Mapping[bytes, float]
+
+
+def _case_s(records: Iterable[Record], pair: int) -> dict[bytes, float]:
+    """Turns of others are not in a record's duration."""
+    found: dict[bytes, float] = defaultdict(float)
+    for record in (each for each in records if each.case.process == pair):
+        found[identity(record.case)] += record.duration_s
+    return found
+
+
+def _pair_s(cases: Sequence[Case], earlier: Sequence[Took]) -> float:
+    """How long a pair of these cases may take: as an earlier one with all of them, less what others took there.
+
+    No time as far as is known for the first one, which is run in any case.
     """
-    if not longest_s:
-        return False
-    as_many = [count for count in longest_s if count >= len(cases)]
-    return started + longest_s[min(as_many, default=max(longest_s))] > end
+    asked = set(map(identity, cases))
+    with_all = [each for each in earlier if asked <= each.case_s.keys()]
+    less_s = [each.all_s - sum(each.case_s[key] for key in each.case_s.keys() - asked) for each in with_all]
+    return max(less_s or [each.all_s for each in earlier], default=-math.inf)
 
 
 def _is_comparable(study: Study, records: Sequence[Record], pair: int) -> bool:

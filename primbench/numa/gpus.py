@@ -5,13 +5,14 @@ The GPUs are those that CUDA will see, in its order.
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from primbench.numa.topology import GpuPlace, Link
 from primbench.system.files import attempt, format_cpu_list, sysfs_address
-from primbench.system.nvml import ask, visible_devices
+from primbench.system.nvml import ask, library, visible_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 # Read here by number: pynvml's NVML_P2P_CAPS_INDEX_READ is a tuple.
 _P2P_READ, _P2P_NVLINK = 0, 2
 _P2P_OK, _P2P_UNKNOWN = 0, 6
+_FABRIC_STATES = ("none", "not started", "in progress", "completed")  # nvmlGpuFabricState_t
 _NODE_SCOPE = 0
 _MOST_NVLINKS = 36
 _WORD_BITS = 64
@@ -130,12 +132,25 @@ def _end(board: Any, link: int) -> str:
     return sysfs_address(ask("nvmlDeviceGetNvLinkRemotePciInfo", board, link).busId)
 
 
+def _fabric(board: Any) -> str:
+    information: Any = getattr(library(), "c_nvmlGpuFabricInfoV_t", ctypes.c_uint)()  # as new as the function is
+    try:
+        ask("nvmlDeviceGetGpuFabricInfoV", board, ctypes.byref(information))
+    except LookupError as error:
+        if "NotSupported" in str(error):  # a GPU that has no NVLink
+            return _FABRIC_STATES[0]
+        raise
+    state: int = information.state
+    return _FABRIC_STATES[state] if state < len(_FABRIC_STATES) else f"state {state}"
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "name": lambda device: ask("nvmlDeviceGetName", device.handle),
     "uuid": lambda device: ask("nvmlDeviceGetUUID", device.handle),
     "pci_address": lambda device: _address(device.board),
     "node_by_nvml": lambda device: _node(device.board),
     "cpus_by_nvml": lambda device: _cpus(device.board),
+    "fabric": lambda device: _fabric(device.board),
     "memory_node": lambda device: _memory_node(device.board),
     "pcie_generation": lambda device: ask("nvmlDeviceGetCurrPcieLinkGeneration", device.board),
     "pcie_generation_max": lambda device: ask("nvmlDeviceGetMaxPcieLinkGeneration", device.board),

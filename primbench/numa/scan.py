@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_BY_NVML_ALONE = ("node_by_nvml", "cpus_by_nvml", "links")
+_BY_NVML_ALONE = ("node_by_nvml", "cpus_by_nvml", "links", "fabric")
 
 
 def memory_nodes(root: Path = Path("/")) -> list[Node]:

@@ -55,6 +55,7 @@ class GpuPlace(msgspec.Struct, frozen=True, kw_only=True):
     device: as CUDA names it, or "pci:ADDRESS" where only sysfs shows it. node_by_sysfs: None where the kernel says -1.
     node_by_nvml, cpus_by_nvml: NVML's affinity. local_cpus: by sysfs.
     memory_node: of the GPU's own memory, where the kernel has one for it.
+    fabric: how far it has come in joining its NVSwitches: "none" without, "not started", "in progress", "completed".
     pcie_*: of the link now and at most; an idle link may report less than it reaches under load.
     """
 
@@ -72,6 +73,7 @@ class GpuPlace(msgspec.Struct, frozen=True, kw_only=True):
     pcie_width: Whole | None = None
     pcie_width_max: Whole | None = None
     links: list[Link] | None = None
+    fabric: str | None = None
     missing: dict[str, str] = {}
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from primbench.problem.fields import Value
     from primbench.problem.steps import Setup
 
-Work = Literal["kernel", "copy", "collective", "launch"]
+Work = Literal["kernel", "copy", "collective", "launch", "start-up", "data loading"]
 """What a call spends its time on."""
 
 
@@ -119,6 +119,10 @@ class Problem(ABC):
     def system_calls(self) -> tuple[str, ...]:
         """Names of the system calls that a call spends its time on; () for most primitives."""
         return ()
+
+    def library_calls(self) -> int | None:
+        """How many calls of its library one call makes; None where that depends on the backend."""
+        return None
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
         """Further columns that follow from what was measured, by name; the name ends in its unit.

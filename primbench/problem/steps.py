@@ -31,6 +31,8 @@ class Description(NamedTuple):
     stream_only: its device time is that of calls that follow one another on a stream, which a graph would send another
     way. host_buffers: host arrays that its calls read or write, each with the memory node it is to be on or None; None
     where these are its inputs and its output.
+    before: is called before each call of a CPU's that is timed, which is a sample by itself then, and its own time is
+    not counted.
     """
 
     algorithm: str | None = None
@@ -38,6 +40,7 @@ class Description(NamedTuple):
     refused_calls: Callable[..., dict[str, int]] | None = None
     stream_only: bool = False
     host_buffers: Sequence[tuple[Array, int | None]] | None = None
+    before: Callable[[], None] | None = None
 
 
 def described(step: Step, **fields: Any) -> Step:

@@ -97,9 +97,9 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
 def tables(comparison: Comparison) -> list[Table]:
     """One an arm: of each case the metric that decided, with the verdict, and others that say something else.
 
-    None of an arm whose every case is left out; one that ran none yet has headings.
+    None of an arm of which there is no case, or every one is left out.
     """
-    return [_table(comparison, arm) for arm in comparison.all_arms if arm.is_compared or not arm.cases]
+    return [_table(comparison, arm) for arm in comparison.all_arms if arm.is_compared]
 
 
 def _left_out(comparison: Comparison) -> Iterator[str]:

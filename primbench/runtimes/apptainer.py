@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.errors import InvalidRequest
-from primbench.runtimes import engine
+from primbench.runtimes import engine, inherited
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
 from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, Request, arguments
 from primbench.runtimes.invocation import Invocation, answer, options, variables, version
+from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Runtime, Signs, no_image
-from primbench.system.files import format_cpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
         image = str(make_skeleton(folder))
         rest += [f"--bind={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)]
         rest += [f"--bind={caches(folder)}"]
+        rest += [f"--bind={merged}:{path}" for merged, path in overlays(arm, folder)]
     elif gpus:
         rest += ["--nv"]
     inside = {f"APPTAINERENV_{name}": value for name, value in variables(arm, folder).items()}
@@ -51,9 +52,7 @@ def confinement(arm: Arm) -> list[str]:
     return [
         *options(
             [
-                ("--cpus", None if arm.cpus is None else f"{arm.cpus:.12g}"),
-                ("--cpuset-cpus", None if arm.cpuset is None else format_cpu_list(arm.cpuset)),
-                ("--cpuset-mems", None if arm.mems is None else format_cpu_list(arm.mems)),
+                *engine.common_limits(arm),
                 ("--memory", arm.memory_bytes),
                 ("--security", f"seccomp:{arm.seccomp}" if filtered else None),
                 ("--add-caps", ",".join(f"CAP_{name}" for name in arm.cap_add) or None),
@@ -84,7 +83,7 @@ def build(request: Request) -> list[str]:
 
 RUNTIME = Runtime(
     rank=30,
-    settings=engine.SETTINGS - {"shm_bytes"},
+    settings=engine.SETTINGS - {"shm_bytes", "read_bytes_per_s", "tmpfs"} | inherited.SETTINGS,
     found=found,
     launch=launch,
     signs=Signs(

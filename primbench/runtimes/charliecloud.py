@@ -8,9 +8,11 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+from primbench.runtimes import inherited
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
 from primbench.runtimes.images.builder import Builder, Request, arguments
 from primbench.runtimes.invocation import PATH, Invocation, answer, variables, version
+from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Runtime, Signs, no_image
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     if arm.on_host_root:
         image = str(make_skeleton(folder))
         chosen = [f"--bind={bound}" for bound in (*bound_folders(), caches(folder))]
+        chosen += [f"--bind={merged}:{path}" for merged, path in overlays(arm, folder)]
     elif "CH_IMAGE_STORAGE" in os.environ:
         chosen = [f"--storage={os.environ['CH_IMAGE_STORAGE']}"]  # where an image's name is looked up
     environment = {"PATH": PATH, "USER": getpass.getuser()} | variables(arm, folder)
@@ -83,7 +86,7 @@ def size_bytes(name: str) -> int | str:
 
 RUNTIME = Runtime(
     rank=40,
-    settings=frozenset({"image", "variables"}),
+    settings=inherited.SETTINGS | {"image", "variables", "preload", "fuse_overlay"},
     found=found,
     launch=launch,
     signs=Signs(variables=("CH_RUNNING",)),

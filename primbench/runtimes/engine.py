@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.images.builder import Builder, Request, arguments
 from primbench.runtimes.invocation import answer, cdi_names_gpus, env_options, gpu_files, options, variables
+from primbench.runtimes.limits import read_rates, shares
+from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Refusal
 from primbench.system.files import format_cpu_list
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 SETTINGS = frozenset(
     {
         "image", "cpus", "cpuset", "mems", "memory_bytes", "shm_bytes", "seccomp", "cap_add", "cap_drop", "network",
-        "ipc", "variables",
+        "ipc", "variables", "preload", "tmpfs", "fuse_overlay", "cpu_weight", "processes_max", "open_files",
+        "read_bytes_per_s",
     }
 )  # fmt: skip
 
@@ -42,6 +45,17 @@ def new_name() -> str:
     return f"primbench-{secrets.token_hex(6)}"
 
 
+def common_limits(arm: Arm) -> list[tuple[str, object]]:
+    """Options that Apptainer has, too."""
+    return [
+        ("--cpus", None if arm.cpus is None else f"{arm.cpus:.12g}"),
+        ("--cpuset-cpus", None if arm.cpuset is None else format_cpu_list(arm.cpuset)),
+        ("--cpuset-mems", None if arm.mems is None else format_cpu_list(arm.mems)),
+        ("--cpu-shares", None if arm.cpu_weight is None else shares(arm.cpu_weight)),
+        ("--pids-limit", arm.processes_max),
+    ]
+
+
 def container(
     arm: Arm, folder: Path, *, private_network: str, gpus: bool, undescribed_gpus: Sequence[str]
 ) -> list[str]:
@@ -52,9 +66,9 @@ def container(
     return [
         *options(
             [
-                ("--cpus", None if arm.cpus is None else f"{arm.cpus:.12g}"),
-                ("--cpuset-cpus", None if arm.cpuset is None else format_cpu_list(arm.cpuset)),
-                ("--cpuset-mems", None if arm.mems is None else format_cpu_list(arm.mems)),
+                *common_limits(arm),
+                ("--ulimit", None if arm.open_files is None else f"nofile={arm.open_files}:{arm.open_files}"),
+                *(("--device-read-bps", f"{disk.path}:{rate}") for disk, rate in read_rates(arm)),
                 ("--memory", None if arm.memory_bytes is None else f"{arm.memory_bytes}b"),
                 ("--shm-size", None if arm.shm_bytes is None else f"{arm.shm_bytes}b"),
                 ("--security-opt", None if arm.seccomp in (None, "default") else f"seccomp={arm.seccomp}"),
@@ -62,6 +76,7 @@ def container(
                 *(("--cap-drop", name) for name in arm.cap_drop),
                 ("--network", private_network if arm.network == "private" else arm.network),
                 ("--ipc", arm.ipc),
+                *(("--tmpfs", f"{path}:exec,mode=1777") for path in arm.tmpfs),
             ]
         ),
         *env_options(arm, variables(arm, folder)),
@@ -85,7 +100,11 @@ def _binds(arm: Arm, folder: Path) -> list[str]:
     """
     own = caches(folder)
     mount = f"--mount=type=bind,source={own},target={own}"
-    return [mount, *(f"--volume={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS))]
+    return [
+        mount,
+        *(f"--volume={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)),
+        *(f"--mount=type=bind,source={merged},target={path}" for merged, path in overlays(arm, folder)),
+    ]
 
 
 def devices() -> list[str]:
@@ -137,7 +156,8 @@ def too_few_files(raised: str) -> Refusal:
 
     def advice(arm: Arm) -> str:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        return f"no more than {most} open files may be had here: {raised.format(most)}"
+        mend = raised.format(most) if arm.open_files is None else f"nofile={most} or less can be had"
+        return f"no more than {most} open files may be had here: {mend}"
 
     return Refusal(r"RLIMIT_NOFILE|rlimit type 7\b", advice)  # getrlimit(2)
 

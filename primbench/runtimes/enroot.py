@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.runtimes import inherited
 from primbench.runtimes.invocation import Invocation, answer, env_options, variables, version
 from primbench.runtimes.runtime import Runtime, Signs
 
@@ -37,7 +38,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 
 RUNTIME = Runtime(
     rank=50,
-    settings=frozenset({"image", "variables"}),
+    settings=inherited.SETTINGS | {"image", "variables"},
     found=found,
     launch=launch,
     signs=Signs(mount="/.lock"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.runtimes import inherited, limits, mounts
 from primbench.runtimes.invocation import Invocation, variables
 from primbench.runtimes.runtime import Runtime
 
@@ -27,7 +28,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 
 RUNTIME = Runtime(
     rank=0,
-    settings=frozenset({"cpus", "cpuset", "mems", "memory_bytes", "variables"}),
+    settings=limits.SETTINGS | inherited.SETTINGS | mounts.SETTINGS | {"preload", "variables"},
     found=found,
     launch=launch,
     gpus="see nvidia-smi",

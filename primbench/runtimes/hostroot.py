@@ -59,12 +59,14 @@ def mounted_below(folders: Iterable[Path], root: Path = Path("/")) -> list[Path]
 
 
 def read_only(arm: Arm, but: Iterable[Path] = ()) -> list[Path]:
-    """What is bound read-only by runtimes that name it as FROM:TO:ro. but: what the runtime itself puts there.
+    """What is bound read-only by runtimes that name it as FROM:TO:ro. but: what the runtime itself puts there,
+    as it does where the arm has folders of its own.
 
     Raises InvalidRequest where such a word cannot say it.
     """
     folders = bound_folders()
-    points = [*folders, *(point for point in mounted_below(folders) if point not in {*but})]
+    own = {*map(Path, (*arm.tmpfs, *arm.fuse_overlay))}
+    points = [each for each in (*folders, *mounted_below(folders)) if each not in own.union(but)]
     for point in points:
         if re.search("[:,\n]", str(point)):
             raise InvalidRequest(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from primbench.errors import InvalidRequest
 from primbench.runtimes.hostroot import caches
 from primbench.spec.variables import is_for_libraries
 
@@ -59,8 +60,22 @@ def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -
     """
     links = ",".join(os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES)
     given = {name: environ[name] for name in arm.passed}
+    first = {"LD_PRELOAD": _preloaded(arm, folder, arm.preload)} if arm.preload else {}
     told = {"PRIMBENCH_RUNTIME": arm.runtime, "PRIMBENCH_HOST_NAMESPACES": links}
-    return dict(sorted((_inherited(arm, folder, environ) | arm.variables | given | told).items()))
+    return dict(sorted((_inherited(arm, folder, environ) | arm.variables | first | given | told).items()))
+
+
+def _preloaded(arm: Arm, folder: Path, library: str) -> str:
+    """A library where the worker sees it: a copy in a folder that every container on the host's root has.
+
+    Raises InvalidRequest where it cannot be read.
+    """
+    if arm.runtime == "host" and os.path.isfile(library):
+        return library
+    try:
+        return shutil.copy(library, str(caches(folder)))
+    except OSError as error:
+        raise InvalidRequest(f"arm {arm.name}: preload={library}: {error.strerror}") from None
 
 
 def _inherited(arm: Arm, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:

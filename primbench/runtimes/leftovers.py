@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from primbench.system.files import read_mounts
+from primbench.system.files import Mount, read_mounts
 from primbench.system.jsonlines import UNREADABLE
 from primbench.system.locks import lock
 
@@ -31,7 +31,8 @@ _TO_DO = "to-clear.json"
 _STEP_TIMEOUT_S = 60.0
 _CLEARED_WITHIN_S = 10.0
 _REMOVED_WITHIN_S = 5.0
-_GONE = ("no such", "does not exist", "cannot connect")  # what engines say where there is nothing left to remove
+# What engines and umount say where there is nothing left to remove.
+_GONE = ("no such", "does not exist", "cannot connect", "not mounted", "no mount point")
 
 
 class ToDo(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +75,10 @@ def _sweep(folder: Path) -> None:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         return  # only what nobody else can have written to says what is to be run
     with open(folder / _TO_DO, "rb+") as file:
-        if lock(file.fileno()) is not True or any(Path(m.point).is_relative_to(folder) for m in read_mounts(Path("/"))):
+        if lock(file.fileno()) is not True:
+            return
+        _unmount(folder)
+        if _mounted_in(folder):
             return
         to_do = msgspec.json.decode(file.read(), type=ToDo)
         for command in to_do.after:
@@ -83,6 +87,17 @@ def _sweep(folder: Path) -> None:
             if mount.kind in ("cgroup", "cgroup2"):
                 remove_groups(_called(folder.name, mount.point))
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unmount(folder: Path) -> None:
+    """What an arm had mounted there, which nothing holds by now."""
+    for mount in _mounted_in(folder):
+        if mount.kind == "fuse.fuse-overlayfs":
+            clear(["umount", "--lazy", mount.point], None)
+
+
+def _mounted_in(folder: Path) -> list[Mount]:
+    return [mount for mount in read_mounts(Path("/")) if Path(mount.point).is_relative_to(folder)]
 
 
 def _called(name: str, top: str) -> Iterator[Path]:

@@ -12,6 +12,7 @@ from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import answer
 from primbench.runtimes.leftovers import remove_groups
 from primbench.system.cgroups import cgroup_folders
+from primbench.system.disks import Disk, disks
 from primbench.system.files import format_cpu_list
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
     from primbench.spec.arm import Arm
 
+SETTINGS = frozenset({"cpus", "cpu_weight", "cpuset", "mems", "memory_bytes", "processes_max", "read_bytes_per_s"})
 PERIOD_US = 100_000
 _PROCESSES = "cgroup.procs"
 _SUBTREE = "cgroup.subtree_control"
+USUAL_WEIGHT, _USUAL_SHARES = 100, 1024  # of a control group, in v2 and in v1
 _WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # errors over the value asked for, not over permissions
 
 
@@ -74,9 +77,11 @@ def _enter(groups: Sequence[_ControlGroup]) -> None:
 
 def _controllers(arm: Arm) -> list[str]:
     return [
-        *(["cpu"] if arm.cpus is not None else []),
+        *(["cpu"] if arm.cpus is not None or arm.cpu_weight is not None else []),
         *(["memory"] if arm.memory_bytes is not None else []),
         *(["cpuset"] if arm.cpuset is not None or arm.mems is not None else []),
+        *(["pids"] if arm.processes_max is not None else []),
+        *(["blkio"] if arm.read_bytes_per_s is not None else []),
     ]
 
 
@@ -89,7 +94,7 @@ def _make(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: l
             on_v2.append(controller)
         else:
             groups.append(_ControlGroup(own / name, []))
-            _fill(groups[-1], _v1_limits(controller, arm, own))
+            _fill(groups[-1], _v1_limits(controller, arm, own, root))
     if on_v2:
         _make_on_v2(on_v2, arm, name, root, groups)
 
@@ -98,12 +103,13 @@ def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, gro
     """Below the nearest group that may have children: one that has processes, such as our own, mostly may not."""
     above = cgroup_folders(controllers[0], root)
     for parent in above:
-        enabled = [each for each in controllers if each not in (parent / _SUBTREE).read_text().split()]
+        wanted = ["io" if each == "blkio" else each for each in controllers]  # as v2 calls it
+        enabled = [each for each in wanted if each not in (parent / _SUBTREE).read_text().split()]
         groups.append(_ControlGroup(parent / name, enabled))
         try:
             for controller in enabled:
                 _write(parent / _SUBTREE, f"+{controller}")
-            _fill(groups[-1], _v2_limits(arm))
+            _fill(groups[-1], _v2_limits(arm, root))
             return
         except OSError as error:
             refusal = error
@@ -111,10 +117,10 @@ def _make_on_v2(controllers: Sequence[str], arm: Arm, name: str, root: Path, gro
     raise refusal
 
 
-def _fill(group: _ControlGroup, limits: Mapping[str, str]) -> None:
+def _fill(group: _ControlGroup, limits: Sequence[tuple[str, str]]) -> None:
     """Lets a process in: only then it is known whether one may. Not this one, which has to outlive the limits."""
     group.folder.mkdir()
-    for file, value in limits.items():
+    for file, value in limits:
         _write(group.folder / file, value)
     tried = subprocess.run(
         ["sh", "-c", 'echo 0 > "$1"', "sh", group.folder / _PROCESSES],
@@ -132,33 +138,66 @@ def _write(path: Path, value: str) -> None:
         raise OSError(error.errno, error.strerror, f"{path.name} = {value.strip()}") from None
 
 
-def _v1_limits(controller: str, arm: Arm, parent: Path) -> dict[str, str]:
-    if controller == "cpu":
-        return {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": _quota(arm)}
-    if controller == "memory":
-        return {"memory.limit_in_bytes": str(arm.memory_bytes)}
-    given = {"cpuset.cpus": arm.cpuset, "cpuset.mems": arm.mems}  # both are empty at first, and then take no process
-    return {
-        file: (parent / file).read_text() if numbers is None else format_cpu_list(numbers)
-        for file, numbers in given.items()
+def _v1_limits(controller: str, arm: Arm, parent: Path, root: Path) -> list[tuple[str, str]]:
+    if controller == "blkio":
+        return [("blkio.throttle.read_bps_device", f"{disk.number} {rate}") for disk, rate in read_rates(arm, root)]
+    limits: dict[str, dict[str, object]] = {
+        "cpu": {
+            "cpu.cfs_period_us": None if arm.cpus is None else PERIOD_US,
+            "cpu.cfs_quota_us": _quota(arm),
+            "cpu.shares": None if arm.cpu_weight is None else shares(arm.cpu_weight),
+        },
+        "cpuset": {"cpuset.cpus": _list(arm.cpuset), "cpuset.mems": _list(arm.mems)},
+        "memory": {"memory.limit_in_bytes": arm.memory_bytes},
+        "pids": {"pids.max": arm.processes_max},
     }
+    found = limits[controller]
+    if controller == "cpuset":  # both are empty at first, and then take no process
+        found = {file: numbers or (parent / file).read_text() for file, numbers in found.items()}
+    return _given(found)
 
 
-def _v2_limits(arm: Arm) -> dict[str, str]:
-    limits: dict[str, str] = {}
-    if arm.cpus is not None:
-        limits["cpu.max"] = f"{_quota(arm)} {PERIOD_US}"
-    if arm.memory_bytes is not None:
-        limits["memory.max"] = str(arm.memory_bytes)
-    for file, numbers in (("cpuset.cpus", arm.cpuset), ("cpuset.mems", arm.mems)):
-        if numbers is not None:
-            limits[file] = format_cpu_list(numbers)
-    return limits
+def _v2_limits(arm: Arm, root: Path) -> list[tuple[str, str]]:
+    limits = {
+        "cpu.max": None if arm.cpus is None else f"{_quota(arm)} {PERIOD_US}",
+        "cpu.weight": arm.cpu_weight,
+        "memory.max": arm.memory_bytes,
+        "cpuset.cpus": _list(arm.cpuset),
+        "cpuset.mems": _list(arm.mems),
+        "pids.max": arm.processes_max,
+    }
+    return _given(limits) + [("io.max", f"{disk.number} rbps={rate}") for disk, rate in read_rates(arm, root)]
 
 
-def _quota(arm: Arm) -> str:
-    assert arm.cpus is not None
-    return str(round(arm.cpus * PERIOD_US))
+def _given(values: Mapping[str, object]) -> list[tuple[str, str]]:
+    return [(name, str(value)) for name, value in values.items() if value is not None]
+
+
+def _list(numbers: Sequence[int] | None) -> str | None:
+    return None if numbers is None else format_cpu_list(numbers)
+
+
+def shares(weight: int) -> int:
+    """As v1 has a weight, and the options of engines on v2, too."""
+    return max(2, round(weight * _USUAL_SHARES / USUAL_WEIGHT))
+
+
+def read_rates(arm: Arm, root: Path = Path("/")) -> list[tuple[Disk, int]]:
+    """Each disk with how many bytes a second may be read from it; none where the arm asks for no limit.
+
+    Raises BackendUnavailable where no disk is shown, and so nothing can be limited.
+    """
+    rate = arm.read_bytes_per_s
+    if rate is None:
+        return []
+    found = disks(root)
+    if not found:
+        raise BackendUnavailable(f"arm {arm.name}: read-rate: no disk is shown here (/sys/block): leave it out")
+    return [(disk, rate) for disk in found]
+
+
+def _quota(arm: Arm) -> int | None:
+    return None if arm.cpus is None else round(arm.cpus * PERIOD_US)
 
 
 def _leave(groups: list[_ControlGroup]) -> None:
@@ -182,15 +221,18 @@ def _by_systemd(arm: Arm, refusal: OSError | ValueError) -> list[str]:
             f"arm {arm.name}: limits on the host need a control group, which may not be made here ({refusal}), nor by "
             f"systemd-run ({reason}): run as root, or have the group delegated"
         )
-    return [*scope, *(f"--property={name}={value}" for name, value in properties(arm).items()), "--"]
+    return [*scope, *(f"--property={name}={value}" for name, value in properties(arm)), "--"]
 
 
-def properties(arm: Arm) -> dict[str, str]:
+def properties(arm: Arm, root: Path = Path("/")) -> list[tuple[str, str]]:
     """The arm's limits as properties of a systemd unit, see systemd.resource-control(5)."""
     limits = {
         "CPUQuota": None if arm.cpus is None else f"{round(arm.cpus * 100)}%",
-        "MemoryMax": None if arm.memory_bytes is None else str(arm.memory_bytes),
-        "AllowedCPUs": None if arm.cpuset is None else format_cpu_list(arm.cpuset),
-        "AllowedMemoryNodes": None if arm.mems is None else format_cpu_list(arm.mems),
+        "CPUWeight": arm.cpu_weight,
+        "MemoryMax": arm.memory_bytes,
+        "AllowedCPUs": _list(arm.cpuset),
+        "AllowedMemoryNodes": _list(arm.mems),
+        "TasksMax": arm.processes_max,
     }
-    return {name: value for name, value in limits.items() if value is not None}
+    rates = [("IOReadBandwidthMax", f"{disk.path} {rate}") for disk, rate in read_rates(arm, root)]
+    return _given(limits) + rates

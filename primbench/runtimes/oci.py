@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from primbench.errors import FileError, InvalidRequest
-from primbench.runtimes import engine
+from primbench.runtimes import engine, inherited, limits
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
 from primbench.runtimes.invocation import PATH, Invocation, answer, gpu_files, variables, version
-from primbench.runtimes.limits import PERIOD_US
+from primbench.runtimes.limits import PERIOD_US, read_rates, shares
+from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.spec.arm import Arm, settings_of
 from primbench.system.capabilities import capabilities
-from primbench.system.files import format_cpu_list
+from primbench.system.files import format_cpu_list, holding, read_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SETTINGS = engine.SETTINGS | {"cgroup", "root", "no_new_privileges"}
+    from primbench.system.disks import Disk
+
+SETTINGS = engine.SETTINGS | inherited.SETTINGS | {"cgroup", "root", "no_new_privileges"}
 
 FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""
@@ -104,6 +107,7 @@ def configuration(
             "env": environment,
             "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _capabilities(arm)),
             "noNewPrivileges": arm.no_new_privileges == "yes",
+            "rlimits": _open_files(arm),
         },
         "linux": linux,
     }
@@ -112,7 +116,7 @@ def configuration(
 def _check(arm: Arm) -> None:
     if arm.network == "private":
         raise InvalidRequest(f"arm {arm.name}: network=private: {arm.runtime} sets up no network: use none or host")
-    if arm.cgroup == "host" and {"cpus", "cpuset", "mems", "memory_bytes"} & settings_of(arm).keys():
+    if arm.cgroup == "host" and limits.SETTINGS & settings_of(arm).keys():
         raise InvalidRequest(f"arm {arm.name}: cgroup=host: limits need a control group of its own: leave it out")
     if arm.root == "overlay" and not arm.on_host_root:
         raise InvalidRequest(f"arm {arm.name}: root=overlay: of the host's files alone: leave out image={arm.image}")
@@ -154,6 +158,12 @@ def _capabilities(arm: Arm) -> list[str]:
     return sorted((held | added) - dropped)
 
 
+def _open_files(arm: Arm) -> list[dict[str, Any]]:
+    """Programs in Go raise the limit that they inherit, and hand that on."""
+    limit = arm.open_files
+    return [] if limit is None else [{"type": "RLIMIT_NOFILE", "soft": limit, "hard": limit}]
+
+
 def _mounts(arm: Arm, folder: Path) -> list[dict[str, Any]]:
     shm = _mount("/dev/shm", "tmpfs", [*_QUIET, "mode=1777", f"size={arm.shm_bytes or DOCKER_SHM_BYTES}"])
     if arm.ipc == "host":
@@ -171,6 +181,8 @@ def _mounts(arm: Arm, folder: Path) -> list[dict[str, Any]]:
         *([] if arm.on_host_root else [_mount("/tmp", "tmpfs", ["nosuid", "nodev", "mode=1777"])]),
         shm,
         *(_of_the_host(arm, folder) if arm.on_host_root else []),
+        *(_mount(path, "bind", ["rbind", "rw"], merged) for merged, path in overlays(arm, folder)),
+        *(_mount(path, "tmpfs", ["nosuid", "nodev", "mode=1777"]) for path in arm.tmpfs),
     ]
 
 
@@ -184,11 +196,19 @@ def _of_the_host(arm: Arm, folder: Path) -> list[dict[str, Any]]:
 def _overlays(folder: Path, lower: Sequence[Path]) -> list[dict[str, Any]]:
     """The host's folders over an empty one, which needs no place to write to: the binds are read-only, too.
 
-    An overlay holds nothing of what is mounted further down, such as a driver's libraries: only a bind does.
+    An overlay holds nothing of what is mounted further down, such as a driver's libraries: only a bind does. What is
+    written to /tmp goes to an upper layer, as in an engine's container; none can lie on another overlay.
     """
-    empty = folder / "empty"
-    empty.mkdir()
-    return [_mount(str(each), "overlay", ["ro", f"lowerdir={each}:{empty}"]) for each in lower]
+    empty, upper, work = (folder / name for name in ("empty", "upper", "work"))
+    for each in (empty, upper, work):
+        each.mkdir()
+    upper.chmod(0o1777)
+    found = [_mount(str(each), "overlay", ["ro", f"lowerdir={each}:{empty}"]) for each in lower]
+    below = holding(read_mounts(Path("/")), str(folder))
+    if below is None or below.kind == "overlay":
+        return found
+    written = _mount("/tmp", "overlay", [f"lowerdir={empty}", f"upperdir={upper}", f"workdir={work}"])
+    return [written, *found]  # before the folders of the host that lie in /tmp, which it would hide
 
 
 def _bind(point: str, how: str) -> dict[str, Any]:
@@ -203,6 +223,8 @@ def _resources(arm: Arm, devices: list[dict[str, Any]]) -> dict[str, Any]:
     cpu: dict[str, Any] = {}
     if arm.cpus is not None:
         cpu |= {"quota": round(arm.cpus * PERIOD_US), "period": PERIOD_US}
+    if arm.cpu_weight is not None:
+        cpu["shares"] = shares(arm.cpu_weight)
     if arm.cpuset is not None:
         cpu["cpus"] = format_cpu_list(arm.cpuset)
     if arm.mems is not None:
@@ -214,7 +236,16 @@ def _resources(arm: Arm, devices: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}, *allowed], "cpu": cpu}
     if arm.memory_bytes is not None:
         found["memory"] = {"limit": arm.memory_bytes}
+    if arm.processes_max is not None:
+        found["pids"] = {"limit": arm.processes_max}
+    if rates := read_rates(arm):
+        found["blockIO"] = {"throttleReadBpsDevice": [_rate(disk, rate) for disk, rate in rates]}
     return found
+
+
+def _rate(disk: Disk, bytes_per_s: int) -> dict[str, int]:
+    major, minor = disk.number.split(":")
+    return {"major": int(major), "minor": int(minor), "rate": bytes_per_s}
 
 
 def _device(path: str) -> dict[str, Any]:

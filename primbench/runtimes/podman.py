@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import resource
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
 from primbench.runtimes.invocation import Invocation, answer
 from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
+from primbench.system.files import read_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from primbench.spec.arm import Arm
 
@@ -25,12 +27,23 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     """GPUs that no specification describes are given file by file: what ``--gpus`` asks for, Podman 4 ignores."""
     name = engine.new_name()
     rest = engine.container(arm, folder, private_network="private", gpus=gpus, undescribed_gpus=engine.devices())
+    if arm.open_files is not None:
+        rest.append(_processes())
     image = ["--rootfs", str(make_skeleton(folder))] if arm.on_host_root else [str(arm.image)]
     return Invocation(
         before=[engine.create("podman", name, rest, image, command)],
         worker=engine.start("podman", name),
         after=[[*engine.remove("podman", name), "--time=0"]],  # it would wait for a worker that heeds no SIGTERM
     )
+
+
+def _processes() -> str:
+    """A limit of processes that may be had: with any --ulimit Podman leaves out those that it is configured with, asks
+    for more than is granted here, and has lowered its own to the largest number of a process.
+    """
+    granted, numbers = resource.getrlimit(resource.RLIMIT_NPROC)[1], read_number(Path("/proc/sys/kernel/pid_max"))
+    limit = numbers if granted == resource.RLIM_INFINITY else min(granted, numbers)
+    return f"--ulimit=nproc={limit}:{limit}"
 
 
 RUNTIME = Runtime(

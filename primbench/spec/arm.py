@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 HOST_IMAGE = "host"
 """The image that is the host's own root file system, so that only the container differs."""
 
+MOST_WEIGHT = 10_000  # of a control group v2
+
 _RUNTIME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,10 +40,14 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     name: as it is shown, unique in a study. runtime: "host", or one that starts containers, such as "podman": a file of
     ``primbench.runtimes``. image: its own name of one; HOST_IMAGE unless said otherwise, and None on the host.
     cpus: CPUs' worth of time (a quota). cpuset, mems: CPUs and memory nodes. memory_bytes, shm_bytes: at most.
+    cpu_weight: against other control groups, of which each has 100 unless told. niceness: of its processes, from -20,
+    the first, to 19. processes_max, open_files: at most, threads counted. read_bytes_per_s: from each disk, at most.
     seccomp: "default", "unconfined" or a profile's file; with crun and runc "docker" and "podman" are the filters of
     those. cap_add, cap_drop: capabilities, as "SYS_NICE".
     network, ipc: "private" or "host"; network also "none". cgroup: "private", or "host" for the control groups of who
-    starts the worker. root: the host's files are bound, or lie below an overlay. no_new_privileges: whether a program
+    starts the worker. root: the host's files are bound, or lie below an overlay. tmpfs: folders that are empty, in
+    memory. fuse_overlay: folders of this machine shown through fuse-overlayfs. preload: a library of this machine that
+    is put before all others. no_new_privileges: whether a program
     is denied more than whoever starts it has. variables: set in the worker's environment. passed: names of those that
     are there as they are where the study is started: no file and no list of processes has their values.
     """
@@ -55,6 +61,11 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     mems: tuple[int, ...] | None = None
     memory_bytes: int | None = None
     shm_bytes: int | None = None
+    cpu_weight: int | None = None
+    niceness: int | None = None
+    processes_max: int | None = None
+    open_files: int | None = None
+    read_bytes_per_s: int | None = None
     seccomp: str | None = None
     cap_add: tuple[str, ...] = ()
     cap_drop: tuple[str, ...] = ()
@@ -62,6 +73,9 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ipc: Literal["private", "host"] | None = None
     cgroup: Literal["private", "host"] | None = None
     root: Literal["bind", "overlay"] | None = None
+    tmpfs: tuple[str, ...] = ()
+    fuse_overlay: tuple[str, ...] = ()
+    preload: str | None = None
     no_new_privileges: Literal["yes", "no"] | None = None
     variables: dict[str, str] = {}
     passed: tuple[str, ...] = ()
@@ -74,6 +88,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         self._check_processors()
         self._check_memory()
         self._check_capabilities()
+        self._check_files()
         self._check_variables()
 
     def _check_names(self) -> None:
@@ -93,10 +108,17 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             if numbers is not None and (not numbers or min(numbers) < 0):
                 raise InvalidRequest(f"arm {self.name}: {key}: at least one number, as in 0-3+8")
 
+        if self.cpu_weight is not None and not 1 <= self.cpu_weight <= MOST_WEIGHT:
+            raise InvalidRequest(f"arm {self.name}: cpu-weight={self.cpu_weight}: from 1 to {MOST_WEIGHT}, usually 100")
+
     def _check_memory(self) -> None:
-        for key, size_bytes in (("memory", self.memory_bytes), ("shm", self.shm_bytes)):
+        sizes = (("memory", self.memory_bytes), ("shm", self.shm_bytes), ("read-rate", self.read_bytes_per_s))
+        for key, size_bytes in sizes:
             if size_bytes is not None and size_bytes < 1:
                 raise InvalidRequest(f"arm {self.name}: {key}: more than 0 bytes, such as 1GiB")
+        for key, count in (("pids", self.processes_max), ("nofile", self.open_files)):
+            if count is not None and count < 1:
+                raise InvalidRequest(f"arm {self.name}: {key}: at least 1, and Python needs some tens")
         if self.shm_bytes is not None and self.ipc == "host":
             raise InvalidRequest(
                 f"arm {self.name}: shm with ipc=host: the host's shared memory is as it is; leave one out"
@@ -106,6 +128,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         for capability in self.cap_add + self.cap_drop:
             if not _CAPABILITY.fullmatch(capability):
                 raise InvalidRequest(f"arm {self.name}: capability {capability!r}: its name, such as SYS_NICE")
+
+    def _check_files(self) -> None:
+        if self.preload is not None and "LD_PRELOAD" in (*self.variables, *self.passed):
+            raise InvalidRequest(f"arm {self.name}: preload with env.LD_PRELOAD: both say the same; leave one out")
+        for key, value in (("fuse-overlay", self.fuse_overlay), ("preload", self.preload)):
+            if value and not self.on_host_root:
+                raise InvalidRequest(f"arm {self.name}: {key} is of this machine's files: leave out image={self.image}")
 
     def _check_variables(self) -> None:
         for variable, value in [*self.variables.items(), *((name, "") for name in self.passed)]:
@@ -244,6 +273,7 @@ def _words(arm: Arm) -> str:
 
 SETTING_KEYS = {setting.field: key for key, setting in FIELDS.items() if key != "name"} | {"variables": f"{_ENV}NAME"}
 """What a runtime has to see to: the fields of an arm, each with its key."""
+RULE_OF_SETTING = {"variables": None} | {setting.field: setting.rule for setting in FIELDS.values()}
 PLACEMENT_KEYS = tuple(PLACEMENT)
 """What the worker sees to by itself."""
 

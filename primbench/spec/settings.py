@@ -25,6 +25,12 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _niceness(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,2}", text, re.ASCII) or not -20 <= int(text) <= 19:
+        raise InvalidRequest("from -20, the first to have a CPU, to 19, the last")
+    return int(text)
+
+
 def _list(text: str) -> tuple[int, ...]:
     return parse_cpu_list(text.replace("+", ","))
 
@@ -51,16 +57,28 @@ def _node(text: str) -> int | str:
     return text if text == "auto" else _whole(text)
 
 
+def _paths(text: str) -> tuple[str, ...]:
+    return tuple(map(_path, text.split("+")))
+
+
+def _path(text: str) -> str:
+    """None that an option of a runtime or a variable would split."""
+    if not re.fullmatch(r"/[^,:+\s\0]+", text):
+        raise InvalidRequest("a path in full, without space, comma, colon and plus")
+    return text
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.upper().removeprefix("CAP_") for name in text.replace("+", ",").split(","))
 
 
 class Setting(NamedTuple):
-    """How a key is read into a field, and written."""
+    """How a key is read into a field, and written. rule: as Meaning has it, where no field of the fingerprint tells."""
 
     field: str
     parse: Callable[[str], Any] = str
     write: Callable[[Any], str] = str
+    rule: str | None = None
 
 
 FIELDS = {
@@ -69,15 +87,23 @@ FIELDS = {
     "cpus": Setting("cpus", _amount, "{:.12g}".format),
     "cpuset": Setting("cpuset", _list, _format_list),
     "mems": Setting("mems", _list, _format_list),
+    "cpu-weight": Setting("cpu_weight", _whole, str),
+    "nice": Setting("niceness", _niceness, str),
     "memory": Setting("memory_bytes", parse_size, _size),
     "shm": Setting("shm_bytes", parse_size, _size),
+    "pids": Setting("processes_max", _whole, str),
+    "nofile": Setting("open_files", _whole, str),
+    "read-rate": Setting("read_bytes_per_s", parse_size, _size),
     "seccomp": Setting("seccomp"),
     "cap-add": Setting("cap_add", _names, "+".join),
     "cap-drop": Setting("cap_drop", _names, "+".join),
     "network": Setting("network", _one_of("private", "host", "none")),
     "ipc": Setting("ipc", _one_of("private", "host")),
     "cgroup": Setting("cgroup", _one_of("private", "host")),
-    "root": Setting("root", _one_of("bind", "overlay")),
+    "root": Setting("root", _one_of("bind", "overlay"), rule="files"),
+    "tmpfs": Setting("tmpfs", _paths, "+".join, rule="files"),
+    "fuse-overlay": Setting("fuse_overlay", _paths, "+".join, rule="files"),
+    "preload": Setting("preload", _path),
     "no-new-privileges": Setting("no_new_privileges", _one_of("yes", "no")),
 }
 PLACEMENT = {

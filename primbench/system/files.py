@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from primbench.errors import InvalidRequest, PrimbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 MAX_CPUS = 2**20  # far above any kernel's limit (8192 on x86); bounds what a mistyped range can allocate
@@ -124,6 +124,16 @@ def read_mounts(root: Path) -> list[Mount]:
         kind, _, options = after.split(" ", 2)
         mounts.append(Mount(source, point, kind, options))
     return mounts
+
+
+def holding(mounts: Sequence[Mount], path: str) -> Mount | None:
+    """The mount that a path lies in: the deepest, and of those at one point the last."""
+    within = [mount for mount in mounts if _lies_in(path, mount.point)]
+    return max(reversed(within), key=lambda mount: len(mount.point), default=None)
+
+
+def _lies_in(path: str, point: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")
 
 
 def attempt(missing: dict[str, str], field: str, read: Callable[[], T]) -> T | None:

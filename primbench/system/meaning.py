@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
 Layer = Literal["stack", "limits", "confinement", "machine"]
@@ -21,7 +22,8 @@ class Meaning(NamedTuple):
     varies: worth a look, but no reason not to compare: measured anew each time, or only a name of what is compared.
     by_doctor: the doctor tells of it in one place by itself, so that it is no cause of its own.
     counts: a number, or a list as long, of threads or CPUs. less_is_slower: less of it makes nothing faster;
-    more_is_slower: more of it.
+    more_is_slower: more of it, or that it is there at all, where it is no number.
+    read_by: the names of libraries, one of which has to be loaded for it to do anything; None where that is not known.
     late: of what a library brings, and so only there once that is loaded; beside: no matter where one place alone has
     it, since the library that it comes with is told by itself, or does no work.
     by_cpu: chosen for the CPU that is found, and so the machine's doing where the machines differ.
@@ -39,6 +41,7 @@ class Meaning(NamedTuple):
     counts: bool = False
     less_is_slower: bool = False
     more_is_slower: bool = False
+    read_by: re.Pattern[str] | None = None
     late: bool = False
     beside: bool = False
     by_cpu: bool = False

@@ -5,6 +5,7 @@ Every reader takes the ``root`` under which /proc and /sys are found and an addr
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NVIDIA, _DISPLAY_CONTROLLER = "0x10de", "0x03"  # the vendor, and the first byte of the class
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_EXTENDED_BYTES, _ACS, _REQUEST_REDIRECT = 0x100, 0x000D, 0x04
 # PCI Express Base Specification: GT/s of a lane. Linux writes "8.0 GT/s PCIe", and "8 GT/s" before 5.7.
 _GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6, "128": 7}
 
@@ -52,6 +55,38 @@ def _memory_node(root: Path, address: str) -> int:
     if node < 0:
         raise ValueError(f"{path}: {node}")
     return node
+
+
+def acs_redirecting(root: Path) -> list[str]:
+    """Bridges above GPUs whose Access Control Services send what passes between devices to the root complex.
+
+    Raises LookupError where there is no GPU, ValueError where the extended part of a bridge is hidden, as to all but
+    root.
+    """
+    gpus = gpu_addresses(root)
+    if not gpus:
+        raise LookupError("there is no NVIDIA GPU on the PCI bus here")
+    bridges = {bridge for gpu in gpus for bridge in _bridges_above(root / "sys/bus/pci/devices" / gpu)}
+    return sorted(bridge.name for bridge in bridges if _redirects(bridge / "config"))
+
+
+def _bridges_above(device: Path) -> list[Path]:
+    """sysfs has a folder for each bridge within that of the one above it."""
+    return [folder for folder in device.resolve().parents if _ADDRESS.fullmatch(folder.name)]
+
+
+def _redirects(path: Path) -> bool:
+    """PCI Express Base Specification, "ACS Extended Capability": P2P Request Redirect, of its control register."""
+    content, at = path.read_bytes(), _EXTENDED_BYTES
+    if len(content) < at + 8:
+        raise ValueError(f"{path}: its extended part is hidden from all but root")
+    while at:
+        head = int.from_bytes(content[at : at + 4], "little")
+        if head & 0xFFFF == _ACS:
+            return bool(content[at + 6] & _REQUEST_REDIRECT)
+        following = head >> 20
+        at = following if at < following < len(content) - 7 else 0
+    return False
 
 
 def _by_driver(label: str) -> Callable[[Path, str], str]:

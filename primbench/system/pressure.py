@@ -1,4 +1,4 @@
-"""Pressure stall information: how long tasks waited for a CPU."""
+"""Pressure stall information: how long tasks waited for a CPU, or for memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.system.cgroups import cgroup_folders
+from primbench.system.files import attempt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,18 @@ def cpu_pressure(name: str, root: Path) -> float:
     except OSError:
         path = cgroup_folders("cpu", root)[0] / "cpu.pressure"
         text = path.read_text()
+    return _some(name, text, path)
+
+
+def memory_pressure(name: str, root: Path) -> float:
+    """As ``cpu_pressure``, of the own control group, which may have a limit, or of the machine where that is hidden."""
+    groups = attempt({}, "", lambda: cgroup_folders("memory", root)) or []
+    own = [path for folder in groups[:1] if (path := folder / "memory.pressure").exists()]
+    path = (own or [root / "proc/pressure/memory"])[0]
+    return _some(name, path.read_text(), path)
+
+
+def _some(name: str, text: str, path: Path) -> float:
     found = re.search(rf"^some\b.*? {name}=([0-9]+(?:\.[0-9]+)?)(?=\s|$)", text, re.MULTILINE | re.ASCII)
     if found is None:
         raise ValueError(f"{path} has no {name} of some")

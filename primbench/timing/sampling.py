@@ -139,7 +139,8 @@ def tail_rule(method: Method) -> StoppingRule:
 class Calls:
     """Makes ``count`` calls, going round the closures of the input sets.
 
-    sets: how many input sets there are. stream_only: as the steps' Description has it.
+    sets: how many input sets there are. stream_only: as the steps' Description has it. is_prepared: whether something
+    is done before each call.
     """
 
     def __init__(self, steps: list[Step]) -> None:
@@ -147,6 +148,13 @@ class Calls:
         self._next = 0
         self.sets = len(steps)
         self.stream_only = description_of(steps[0]).stream_only
+        self._before = [description_of(step).before for step in steps]
+        self.is_prepared = self._before[0] is not None
+
+    def prepare(self) -> None:
+        """Do what is to be done before the next call."""
+        if before := self._before[self._next]:
+            before()
 
     def __call__(self, count: int) -> None:
         steps = self._steps
@@ -267,6 +275,7 @@ def host_timed(calls: Calls, count: int, clock: Clock) -> Take:
     """Samples of the host clock around ``count`` calls."""
 
     def take() -> list[float]:
+        calls.prepare()
         start = clock()
         calls(count)
         return [(clock() - start) / 1e9 / count]

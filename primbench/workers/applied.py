@@ -12,6 +12,9 @@ from msgspec.structs import replace
 
 from primbench.environment import confinement
 from primbench.environment.configuration import is_recorded, recorded
+from primbench.runtimes import inherited
+from primbench.runtimes import limits as of_groups
+from primbench.runtimes.limits import USUAL_WEIGHT
 from primbench.spec.arm import Arm, in_words, settings_of
 from primbench.spec.placement import THREAD_VARIABLES, Placement
 from primbench.system.cgroups import cgroup_version
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 65_536  # of the largest pages that a kernel counts memory in
 ENOUGH_ALIKE = 0.01  # systemd rounds quotas to whole percents
-_OF_GROUPS = ("cpus", "cpuset", "mems", "memory_bytes")
 _OF_RUNTIMES = re.compile(r"(NVIDIA|PRIMBENCH)_.+")  # they read these, and may write them anew
 
 
@@ -102,6 +104,43 @@ def _size(asked_bytes: int | None, found_bytes: int | None) -> str | None:
     return "no limit" if found_bytes is None else format_bytes(found_bytes)
 
 
+def _weight(arm: Arm, ready: Ready, here: Outside) -> str | None:
+    """Engines make a weight of shares in ways that differ by version, and one of 100 or more is not recorded."""
+    limits = ready.environment.limits
+    is_met = "cpu_weight" in limits.missing or (arm.cpu_weight or 0) >= USUAL_WEIGHT or limits.cpu_weight is not None
+    return None if is_met else "the usual weight"
+
+
+def _niceness(arm: Arm, ready: Ready, here: Outside) -> str | None:
+    found = ready.environment.limits.niceness
+    return None if found in (None, arm.niceness) else f"niceness {found}"
+
+
+def _processes(arm: Arm, ready: Ready, here: Outside) -> str | None:
+    limits = ready.environment.limits
+    is_met = "processes_max" in limits.missing or limits.processes_max == arm.processes_max
+    return None if is_met else "no limit" if limits.processes_max is None else f"a limit of {limits.processes_max}"
+
+
+def _files(arm: Arm, ready: Ready, here: Outside) -> str | None:
+    limits = ready.environment.limits
+    is_met = "open_files" in limits.missing or limits.open_files == arm.open_files
+    return None if is_met else f"a limit of {'any number' if limits.open_files is None else limits.open_files}"
+
+
+def _read_rate(arm: Arm, ready: Ready, here: Outside) -> str | None:
+    found = ready.environment.limits.io_limits
+    is_met = found is None or any(each.endswith(f"rbps={arm.read_bytes_per_s}") for each in found)
+    return None if is_met else ", ".join(found or ()) or "no limit"
+
+
+def _preload(arm: Arm, ready: Ready, here: Outside) -> str | None:
+    """By the file's name: the dynamic linker leaves out what it cannot load, and says so where nobody hears it."""
+    found = ready.environment.software.preloads
+    names = [file.name for file in (found or {}).get("LD_PRELOAD", [])]
+    return None if found is None or os.path.basename(str(arm.preload)) in names else "it not loaded"
+
+
 def _seccomp(arm: Arm, ready: Ready, here: Outside) -> str | None:
     """Beyond the filters of who starts it. A runtime's own default may be any, none included."""
     found, filters = ready.environment.confinement.seccomp, ready.environment.confinement.seccomp_filters
@@ -160,13 +199,20 @@ def _variables(arm: Arm, ready: Ready, here: Outside) -> str | None:
 
 def _way_out(arm: Arm, field: str, here: Outside) -> str:
     key = settings_of(arm)[field]
-    if field in _OF_GROUPS and not here.is_root and here.cgroup_version in ("v1", "hybrid") and arm.runtime != "host":
+    if (
+        field in of_groups.SETTINGS
+        and not here.is_root
+        and here.cgroup_version in ("v1", "hybrid")
+        and arm.runtime != "host"
+    ):
         return (
             f"without root {arm.runtime} sets no limits on control groups v1: start it as root, or boot Linux with v2 "
             "alone"
         )
-    if field in _OF_GROUPS:
+    if field in of_groups.SETTINGS | inherited.SETTINGS:
         return f"a group above it may grant less, or {arm.runtime} may not set it: ask for what was found, or be root"
+    if field == "preload":
+        return "see whether it is a library for this machine's programs (file, ldd)"
     if field in ("cap_add", "cap_drop"):
         return f"an image that runs as another user than root, or {arm.runtime} without root, holds others"
     if field in ("network", "ipc"):
@@ -182,6 +228,12 @@ _FOUND: dict[str, Callable[[Arm, Ready, Outside], str | None]] = {
     "mems": _mems,
     "memory_bytes": _memory,
     "shm_bytes": _shm,
+    "preload": _preload,
+    "cpu_weight": _weight,
+    "niceness": _niceness,
+    "processes_max": _processes,
+    "open_files": _files,
+    "read_bytes_per_s": _read_rate,
     "seccomp": _seccomp,
     "cap_add": _cap_add,
     "cap_drop": _cap_drop,

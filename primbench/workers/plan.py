@@ -49,18 +49,24 @@ def plan(
     Raises InvalidRequest where none is left, or a backend has a kernel for none.
     """
     listed, ask = list(entries), functools.cache(ask_a_worker)
-    primitives = list(dict.fromkeys(problem.primitive for problem, _ in listed))
+    primitives = _primitives(listed, device)
     _check_backends(primitives, backends, elsewhere=elsewhere)
     places = {primitive: _places(primitive, backends, device, ask) for primitive in primitives}
     order = _in_order(places)
     once = [
         _case(problem, labels, place, method, placement)
         for place, (problem, labels) in itertools.product(order, listed)
-        if place in places[problem.primitive] and _is_for(labels, place[1])
+        if place in places.get(problem.primitive, ()) and _is_for(labels, place[1])
     ]
     if listed and not once:
         raise InvalidRequest(_why_none(listed, order))
     return [replace(case, process=process) for process in range(processes) for case in once]
+
+
+def _primitives(entries: Sequence[tuple[Problem, Mapping[str, str]]], device: str | None) -> list[str]:
+    """Those of which an entry may be for the device; all of them where none is, so that it is said why."""
+    asked = [problem for problem, labels in entries if device in (None, ALL) or _is_for(labels, str(device))]
+    return list(dict.fromkeys(problem.primitive for problem in asked or [problem for problem, _ in entries]))
 
 
 def _in_order(places: Mapping[str, Iterable[Place]]) -> list[Place]:
@@ -103,14 +109,22 @@ def _places(primitive: str, backends: Sequence[str], device: str | None, ask: As
     named = [name for name in backends if name != ALL]
     _check_device(device)
     if device == "cpu" or (device is None and not (problem_class(primitive).on_gpus and has_gpu_node())):
-        return [(name, "cpu") for name in _on_cpu(primitive, backends, named)]
+        return [(name, "cpu") for name in _on_cpu(primitive, backends, named, device)]
     if any(map(backend_files.missing, named)):
         return _elsewhere(named, device)
     return _on_gpus(primitive, backends, named, device, ask)
 
 
-def _on_cpu(primitive: str, backends: Sequence[str], named: list[str]) -> list[str]:
-    """Raises BackendUnavailable where there is none."""
+def _is_out_of_reach(primitive: str, named: Sequence[str]) -> bool:
+    """Whether it is a CPU's alone, and the backends that are named are GPUs' alone."""
+    reached = {kind for name in named for kind in backend_files.devices_of(name)}
+    return not problem_class(primitive).on_gpus and reached == {"cuda"}
+
+
+def _on_cpu(primitive: str, backends: Sequence[str], named: list[str], device: str | None) -> list[str]:
+    """None for a CPU's primitive where GPUs' backends are named. Raises BackendUnavailable where there is none."""
+    if device is None and _is_out_of_reach(primitive, named):
+        return []
     chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
     if not backends:
         preferred = problem_class(primitive).cpu_backend

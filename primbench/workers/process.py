@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 120.0
 GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
+MOST_SHOWN = 60  # characters of what was no answer
 LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
 
 
@@ -38,6 +39,12 @@ _Answer = TypeVar("_Answer", bound=Ready | TurnOver | Outcome)
 
 class WorkerGone(WorkerError):
     """The worker died or did not answer in time; the message says which, and is the failed case's reason."""
+
+
+def _first_words(line: bytes) -> str:
+    """Of a line that is no answer: what starts with the interpreter, such as a sitecustomize, may have printed it."""
+    words = ascii(line[:MOST_SHOWN].decode(errors="replace"))
+    return f"worker spoke out of turn, or what starts with its Python printed {words}"
 
 
 class WorkerProcess:
@@ -136,14 +143,15 @@ class WorkerProcess:
     def _hear(self, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0) -> _Answer:
         """timeout_s: as it was asked for. spent_s: how much of it has gone by."""
         try:
-            answer = protocol.decode_answer(self._read_line(timeout_s - spent_s))
+            line = self._read_line(timeout_s - spent_s)
+            answer = protocol.decode_answer(line)
         except TimeoutError:
             option = " (--timeout)" if Outcome in kinds else ""
             stopped = self._ranks and self._ranks.stopped()
             because = f": {stopped}" if stopped else ""
             raise WorkerGone(f"no answer within {timeout_s:g} s{option}{because}") from None
         except UNREADABLE as error:
-            raise WorkerGone(f"worker spoke out of turn: {error}") from None
+            raise WorkerGone(f"{_first_words(line)}: {error}") from None
         return _due(answer, *kinds)
 
     def _read_line(self, timeout_s: float) -> bytes:

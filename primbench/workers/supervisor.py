@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from primbench.errors import BackendUnavailable, PrimbenchError
+from primbench.runtimes import inherited
 from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 from primbench.runtimes.limits import limited
+from primbench.runtimes.mounts import mounted
 from primbench.runtimes.table import launch
-from primbench.spec.arm import Arm
+from primbench.spec.arm import Arm, in_words, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +53,7 @@ def main() -> None:
             signal.signal(number, lambda *_: None)
     try:
         sweep()
-        with launch_folder() as folder:
+        with launch_folder() as folder, mounted(order.arm, folder):
             status = run(order, folder)
     except PrimbenchError as refusal:
         from primbench.workers import protocol  # the types of all messages, which every arm's start would wait for
@@ -101,17 +103,41 @@ def _absent(arm: Arm, command: Sequence[str], error: OSError) -> BackendUnavaila
     return BackendUnavailable(f"arm {arm.name}: {command[0]}: {error.strerror}: see `primbench arms`")
 
 
-def _attend(arm: Arm, command: Sequence[str], launched: Invocation, enter: Callable[[], None] | None = None) -> int:
-    """Pass on what the main process says until one of the two ends. enter: the limits of the worker, first of all."""
+def _start(
+    arm: Arm, command: Sequence[str], launched: Invocation, enter: Callable[[], None] | None
+) -> subprocess.Popen[bytes]:
+    """A process that first of all is given what the arm has its processes inherit. enter: puts it under limits."""
+    told, tells = os.pipe()
+
+    def limit() -> None:
+        try:
+            if enter is not None:
+                enter()
+            inherited.take(arm)
+        except (OSError, ValueError) as error:
+            os.write(tells, (getattr(error, "strerror", None) or str(error)).encode())
+            raise
+
     try:
-        worker = subprocess.Popen(
+        return subprocess.Popen(
             command, stdin=subprocess.PIPE, env=launched.environment, start_new_session=True,
-            preexec_fn=enter,  # noqa: PLW1509 - this process has one thread
+            preexec_fn=limit,  # noqa: PLW1509 - this process has one thread
         )  # fmt: skip
     except OSError as error:
         raise _absent(arm, command, error) from None
-    except subprocess.SubprocessError:  # ``enter`` failed in the child
-        raise BackendUnavailable(f"arm {arm.name}: its control group takes no worker in") from None
+    except subprocess.SubprocessError:  # ``limit`` failed in the child
+        asked = " ".join(in_words(arm, field) for field in settings_of(arm) if field in inherited.SETTINGS)
+        reason = os.read(told, 1 << 10).decode()
+        what = asked or "its control group"
+        raise BackendUnavailable(f"arm {arm.name}: {what}: {reason}: ask for less, or be root") from None
+    finally:
+        os.close(told)
+        os.close(tells)
+
+
+def _attend(arm: Arm, command: Sequence[str], launched: Invocation, enter: Callable[[], None] | None = None) -> int:
+    """Pass on what the main process says until one of the two ends. enter: the limits of the worker, first of all."""
+    worker = _start(arm, command, launched, enter)
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 1)  # the main process sees the end of the worker's output when the worker ends
     ended = os.pidfd_open(worker.pid)

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from primbench.spec.arm import Arm, parse_arm
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.system.cgroups import cgroup_version
+from primbench.system.files import holding, read_mounts
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Start
 from primbench.workers.session import Session
@@ -89,7 +91,8 @@ def test_a_fresh_worker_serves_each_arm_and_process(runtime: str, traces: Callab
 @pytest.mark.parametrize("runtime", [*OCI, "runc", "host"], indirect=True)
 def test_limits_hold_inside(runtime: str, traces: Callable[[], list[str]]) -> None:
     shm = [] if runtime == "host" else ["shm=256MiB"]
-    asked = arm(runtime, "cpus=0.5", f"cpuset={CPU}", "mems=0", "memory=512MiB", *shm)
+    few = ["cpu-weight=50", "pids=500", "nofile=2048", "read-rate=64MiB", *([] if runtime in OCI else ["nice=5"])]
+    asked = arm(runtime, "cpus=0.5", f"cpuset={CPU}", "mems=0", "memory=512MiB", *shm, *few)
     (worker,), (record,) = of([here()], asked)
     assert "ok" == record.status, record.reason
     limits = worker.environment.limits
@@ -100,14 +103,23 @@ def test_limits_hold_inside(runtime: str, traces: Callable[[], list[str]]) -> No
         limits.memory_limit_bytes,
     ), limits.missing
     assert not shm or 256 * MIB == limits.shm_bytes
+    assert (500, 2048) == (limits.processes_max, limits.open_files)
+    assert limits.cpu_weight is not None, "of which engines make 50 in one version and 20 in another"
+    assert limits.io_limits
+    assert limits.io_limits[0].endswith(f" rbps={64 * MIB}")
+    assert runtime in OCI or 5 == limits.niceness
 
 
 @pytest.mark.parametrize("runtime", ["apptainer"], indirect=True)
 def test_limits_of_apptainer_hold_as_far_as_they_can_be_seen(runtime: str, traces: Callable[[], list[str]]) -> None:
-    (worker,), _ = of([here()], arm(runtime, "cpus=0.5", f"cpuset={CPU}", "mems=0", "memory=512MiB"))
-    assert ([CPU], [0]) == (
-        worker.environment.limits.cpus_allowed,
-        worker.environment.limits.memory_nodes_allowed,
+    few = ["cpu-weight=50", "pids=500", "nofile=2048", "nice=5"]
+    (worker,), _ = of([here()], arm(runtime, "cpus=0.5", f"cpuset={CPU}", "mems=0", "memory=512MiB", *few))
+    limits = worker.environment.limits
+    assert ([CPU], [0], 2048, 5) == (
+        limits.cpus_allowed,
+        limits.memory_nodes_allowed,
+        limits.open_files,
+        limits.niceness,
     )
 
 
@@ -128,6 +140,37 @@ def test_confinement_is_as_asked(
     (worker,), _ = of([here()], arm(runtime, *settings))
     found = worker.environment.confinement
     assert (set_mempolicy, seccomp) == (found.set_mempolicy, found.seccomp), found.missing
+
+
+@pytest.mark.parametrize("runtime", [*EVERYWHERE[:2], *EVERYWHERE[-2:]], indirect=True)
+def test_a_preload_and_folders_in_memory_are_there(
+    runtime: str, tmp_path_factory: pytest.TempPathFactory, traces: Callable[[], list[str]]
+) -> None:
+    library = tmp_path_factory.mktemp("library") / "libnothing.so"
+    subprocess.run(["gcc", "-shared", "-o", library, "-x", "c", "/dev/null"], check=True)
+    found = of([here()], arm(runtime, f"preload={library}", "tmpfs=/srv", "env.TMPDIR=/srv"))[0][0].environment
+    assert ["libnothing.so"] == [each.name for each in (found.software.preloads or {})["LD_PRELOAD"]]
+    assert "tmpfs on /srv" == (found.confinement.filesystems or {})["temporary files"]
+
+
+@pytest.mark.parametrize("runtime", ["runc"], indirect=True)
+def test_what_is_written_below_an_overlay_root_is_in_an_upper_layer(
+    runtime: str, traces: Callable[[], list[str]]
+) -> None:
+    below = holding(read_mounts(Path("/")), tempfile.gettempdir())
+    if below is None or below.kind == "overlay":
+        pytest.skip("an upper layer cannot lie on another overlay, as that of temporary files here")
+    found = of([here()], arm(runtime, "root=overlay"))[0][0].environment
+    assert "overlay on /tmp" == (found.confinement.filesystems or {})["temporary files"]
+
+
+@pytest.mark.parametrize("runtime", ["runc", "host"], indirect=True)
+def test_a_folder_is_shown_through_fuse_overlayfs(
+    runtime: str, tmp_path_factory: pytest.TempPathFactory, traces: Callable[[], list[str]]
+) -> None:
+    program("fuse-overlayfs", "apt-get install fuse-overlayfs")
+    found = of([here()], arm(runtime, "fuse-overlay=/srv", "env.TMPDIR=/srv"))[0][0].environment
+    assert "fuse.fuse-overlayfs on /srv" == (found.confinement.filesystems or {})["temporary files"]
 
 
 @pytest.mark.parametrize("runtime", ["runc"], indirect=True)

@@ -19,20 +19,20 @@ from primbench.registry import primitives
 from primbench.results.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
+WORDS = {*get_args(Work), "files"}  # kinds of work, and what a field and a rule are called, too
 ASKING_FOR_ONE = {"build", "problem_class", "setup_of", "backends_of", "choose", "kernel"}
 
 
 def names_in(tree: ast.AST, known: set[str]) -> Iterator[str]:
-    """Where a string is a primitive's name. One that is also a kind of work is, where a primitive is asked for."""
-    kinds = set(get_args(Work))
+    """Where a string is a primitive's name. One that is also another word is, where a primitive is asked for."""
     attributes = {id(word) for call in calls(tree, {"hasattr", "getattr"}) for word in call.args}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value in known - kinds and id(node) not in attributes:
+        if isinstance(node, ast.Constant) and node.value in known - WORDS and id(node) not in attributes:
             yield f"line {node.lineno}: {node.value!r}"
         elif isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("primitive"):
-            yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(node, known & kinds))
+            yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(node, known & WORDS))
     for call in calls(tree, ASKING_FOR_ONE):
-        yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(call, known & kinds))
+        yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(call, known & WORDS))
 
 
 def calls(tree: ast.AST, names: set[str]) -> Iterator[ast.Call]:

@@ -37,6 +37,9 @@ print(json.dumps({
         [limits.cpus_allowed, limits.memory_nodes_allowed, limits.cpu_quota, limits.memory_limit_bytes]
         for limits in found
     ],
+    "others": [
+        [limits.cpu_weight, limits.niceness, limits.processes_max, limits.open_files] for limits in found[:1]
+    ],
     "version": [limits.cgroup_version for limits in found],
     "left": [str(path) for path in top.rglob("primbench-*")],
     "as_before": before == {path: path.read_text() for path in top.rglob("cgroup.subtree_control")},
@@ -46,11 +49,13 @@ print(json.dumps({
 
 def test_a_host_arm_is_limited_by_a_group_of_its_own(on_two_nodes: Callable[..., CompletedProcess[str]]) -> None:
     everything, quota_alone = "host:cpus=1.5,cpuset=2-3,mems=1,memory=512MiB", "host:cpus=1.5"
+    everything += ",cpu-weight=50,nice=5,pids=500,nofile=512"
     done = on_two_nodes(sys.executable, "-P", "-c", LIMITED, everything, quota_alone)
     assert 0 == done.returncode, done.stderr
     expected = {
         "status": [["ok", None]] * 2,
         "limits": [[[2, 3], [1], 1.5, 512 * 2**20], [[0, 1, 2, 3], [0, 1, 2], 1.5, None]],
+        "others": [[50, 5, 500, 512]],
         "version": ["v2"] * 2,
         "left": [],
         "as_before": True,

@@ -29,6 +29,7 @@ CHOOSING = [
     "host:env.OMP_NUM_THREADS=/tmp/x.so",
     "host:env.MY_TOKEN",
     "podman:seccomp=/tmp/profile.json",
+    "host:preload=/tmp/x.so",
 ]
 
 

@@ -1,18 +1,11 @@
-"""`primbench doctor`: what it prints and writes, and real conditions made on this machine that it must find."""
+"""`primbench doctor`: what it prints and writes."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import resource
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -20,49 +13,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from primbench.cli.doctor import command
-from primbench.doctor import checks, place
+from primbench.doctor import place
 from primbench.doctor.finding import Finding
-from primbench.doctor.place import Place
 from primbench.errors import FileError, InvalidRequest
 from primbench.report.doctor import to_text
-from primbench.system.cgroups import cgroup_folders
 
-DOCTOR = (sys.executable, "-P", "-m", "primbench", "doctor")
-SECCOMP = Path(__file__).parents[2] / "seccomp.py"
-PR_SET_THP_DISABLE = 41
-
-
-class Document(msgspec.Struct, forbid_unknown_fields=True):
-    """What --json writes."""
-
-    place: Place
-    findings: list[Finding]
-
-    def of(self, check: str) -> list[Finding]:
-        return [finding for finding in self.findings if finding.check == check and finding.severity != "ok"]
-
-
-def examined(*before: str, prepare: Callable[[], object] | None = None, **variables: str) -> Document:
-    """What the real command writes, with a command put before it, or a call made before it starts."""
-    done = subprocess.run(
-        [*before, *DOCTOR, "--json", "-"],
-        capture_output=True,
-        preexec_fn=prepare,
-        env=os.environ | variables,
-        timeout=120,
-    )
-    assert (b"", True) == (done.stderr, done.returncode in (0, 1)), done.stderr.decode()
-    document = msgspec.json.decode(done.stdout, type=Document)
-    assert done.returncode == any(finding.severity == "problem" for finding in document.findings)
-    return document
+from .examined import Document
 
 
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(command, arguments, catch_exceptions=False)
-
-
-def found_in(evidence: Sequence[str], words: str) -> bool:
-    return any(words in line for line in evidence)
 
 
 def test_a_problem_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,130 +107,3 @@ def test_is_quick_to_import_and_imports_no_framework() -> None:
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.splitlines()[-1]
-
-
-# ---- real conditions
-
-
-def test_a_real_filter_that_denies_memory_policy() -> None:
-    before = (sys.executable, "-P", str(SECCOMP), "--deny", "set_mempolicy,mbind", "--")
-    document = examined(*before)
-    (found,) = document.of("memory-policy")
-    assert ["set_mempolicy: EPERM", "mbind: EPERM"] == found.evidence
-    assert "filter" == document.place.environment.confinement.seccomp
-    without = examined()
-    allowed = without.place.environment.confinement.set_mempolicy == "allowed"
-    assert allowed == (without.of("memory-policy") == [])
-
-
-def test_huge_pages_switched_off_for_the_process() -> None:
-    libc = ctypes.CDLL(None)
-    (found,) = examined(prepare=lambda: libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)).of("huge-pages")
-    assert "warning" == found.severity
-    if "never" not in found.evidence[0]:
-        assert found_in(found.evidence, "prctl(PR_GET_THP_DISABLE): 1")
-
-
-def test_locked_memory_of_a_real_limit() -> None:
-    limit = min(65536, resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] % 2**63)
-    document = examined(prepare=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit)))
-    assert limit == document.place.environment.limits.memlock_bytes
-    machine = msgspec.structs.replace(document.place.environment.machine, infiniband=["mlx5_0"])
-    place = msgspec.structs.replace(
-        document.place, environment=msgspec.structs.replace(document.place.environment, machine=machine)
-    )
-    (found,) = [finding for finding in checks.examine(place) if finding.check == "locked-memory"]
-    assert "problem" == found.severity
-
-
-def test_small_shared_memory_of_a_real_mount() -> None:
-    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
-    before = ["unshare", *as_root, "--mount", "sh", "-c"]
-    mount = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
-    if shutil.which("unshare") is None:
-        pytest.skip("a small /dev/shm needs unshare, of util-linux")
-    tried = subprocess.run([*before, mount], capture_output=True, text=True)
-    if tried.returncode:
-        pytest.skip(f"a small /dev/shm needs root, or the right to mount a tmpfs: {tried.stderr.strip()}")
-    (found,) = examined(*before, f'{mount} && exec "$@"', "sh").of("shared-memory")
-    assert found.severity in ("warning", "problem")
-    assert "/dev/shm holds 64 MiB only" in found.summary
-
-
-Group = Callable[[str, dict[str, str]], Path]
-
-
-@pytest.fixture
-def group() -> Iterator[Group]:
-    """``group(controller, files)``: a control group below that of this process, with these files written."""
-    with ExitStack() as closing:
-
-        def make(controller: str, files: dict[str, str]) -> Path:
-            try:
-                above = cgroup_folders(controller)[0]
-                folder = Path(tempfile.mkdtemp(prefix="primbench-test-", dir=above))
-                closing.callback(folder.rmdir)
-                for name, text in files.items():
-                    (folder / name).write_text(text)
-            except (OSError, ValueError) as error:
-                pytest.skip(f"a control group for {controller} needs root, and one that may have children: {error}")
-            return folder
-
-        yield make
-
-
-def into(*folders: Path) -> list[str]:
-    """A command to put before another, which then runs in the control groups."""
-    moves = " && ".join(f"echo $$ > {folder / 'cgroup.procs'}" for folder in folders)
-    return ["sh", "-c", f'{moves} && exec "$@"', "sh"]
-
-
-def is_v1(controller: str) -> bool:
-    try:
-        return not (cgroup_folders(controller)[0] / "cgroup.controllers").exists()
-    except (OSError, ValueError):
-        return False
-
-
-def test_a_real_quota_that_holds_back(group: Group) -> None:
-    files = {"cpu.cfs_quota_us": "30000"} if is_v1("cpu") else {"cpu.max": "30000 100000"}
-    folder = group("cpu", files)
-    spin = f"{sys.executable} -c 'import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass'"
-    (found,) = examined(*into(folder), "sh", "-c", f'{spin}; exec "$@"', "sh").of("cpu-quota")
-    assert "problem" == found.severity
-    assert "grants 0.3 of the" in found.summary
-    assert found_in(found.evidence, "held back in ")
-
-
-def test_a_real_cpuset(group: Group) -> None:
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < 2:
-        pytest.skip("a cpuset smaller than the machine needs a machine of two CPUs")
-    if not is_v1("cpuset"):
-        pytest.skip("the cpuset of a control group v2 needs root and a delegated group; the virtual machine tests it")
-    mems = (cgroup_folders("cpuset")[0] / "cpuset.mems").read_text()
-    folder = group("cpuset", {"cpuset.cpus": str(cpus[-1]), "cpuset.mems": mems})
-    document = examined(*into(folder), OMP_NUM_THREADS="2")
-    assert [cpus[-1]] == document.place.environment.limits.cpus_allowed
-    (found,) = document.of("threads")
-    assert "OMP_NUM_THREADS=2 asks for more threads than the 1 CPUs" in found.summary
-
-
-@pytest.mark.slow
-def test_cpus_that_are_really_contended() -> None:
-    if not Path("/proc/pressure/cpu").exists():
-        pytest.skip("the kernel must be booted, by root, with psi=1: there is no /proc/pressure/cpu")
-    cpu = max(os.sched_getaffinity(0))
-    spin = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
-    with ExitStack() as closing:
-        for _ in range(2):
-            closing.callback(kill, subprocess.Popen([sys.executable, "-P", "-c", spin]))
-        deadline = time.monotonic() + 60
-        while not (found := examined().of("cpu-contention")) and time.monotonic() < deadline:
-            time.sleep(1)
-    assert ["warning"] == [finding.severity for finding in found if "last 10 s" in finding.summary]
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()

@@ -15,6 +15,7 @@ from click.testing import Result
 import primbench.suites as suites
 from primbench.problem import fields_of
 from primbench.registry import primitives
+from primbench.units import format_bytes
 
 DRY = ("--backend", "numpy", "--dry-run")
 
@@ -64,7 +65,9 @@ def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -
             assert field.metadata["help"] in shown
             is_shown = not isinstance(field.default, bool) and field.default not in ("", dataclasses.MISSING)
             words = re.escape(field.metadata["help"])
-            assert not is_shown or re.search(rf"{words}[^[]*\. \[default: {re.escape(str(field.default))}\]", shown)
+            default: Any = field.default
+            written = format_bytes(default) if field.metadata.get("unit") and is_shown else str(default)
+            assert not is_shown or re.search(rf"{words}[^[]*\. \[default: {re.escape(written)}\]", shown)
 
 
 def test_help_says_once_that_every_combination_is_run(invoke: Callable[..., Result]) -> None:

@@ -18,10 +18,15 @@ SAID = "podman runs nothing with numpy on cpu: [bold]:warning: no such file " + 
 
 def told(monkeypatch: pytest.MonkeyPatch, **how: bool) -> list[str]:
     """Lines of a terminal, what was wiped left out, in which a sentence was told between two cases."""
+    lines = written(monkeypatch, **how).split("\r\n")
+    return [re.sub(r".*\x1b\[2K|\x1b\[[0-9;?]*[a-zA-Z]", "", line) for line in lines]
+
+
+def written(monkeypatch: pytest.MonkeyPatch, total: int = 2, **how: bool) -> str:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        with progress(2, **{"quiet": False, "verbose": False} | how) as shown:
+        with progress(total, **{"quiet": False, "verbose": False} | how) as shown:
             shown.announce(CASE)
             shown.tell(SENTENCE)
             shown.announce(CASE)
@@ -30,13 +35,17 @@ def told(monkeypatch: pytest.MonkeyPatch, **how: bool) -> list[str]:
         while True:
             said += os.read(ours, 1 << 16)
     os.close(ours)
-    return [re.sub(r".*\x1b\[2K|\x1b\[[0-9;?]*[a-zA-Z]", "", line) for line in said.decode().split("\r\n")]
+    return said.decode()
 
 
 def test_a_sentence_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     said = told(monkeypatch)
     assert SAID in said
     assert 1 == len([line for line in said if "or folder" in line])
+
+
+def test_cases_that_follow_beyond_those_known_of_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ["0/1", "1/2"] == sorted(set(re.findall(r"\d/\d", written(monkeypatch, total=1))))
 
 
 def test_a_line_a_case_where_workers_write_between(monkeypatch: pytest.MonkeyPatch) -> None:

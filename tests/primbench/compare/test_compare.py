@@ -787,7 +787,7 @@ def test_a_slower_kernel_is_no_launch(made_study: MadeStudy) -> None:
     assert "the SM clock was 1.8 GHz in podman, 1.98 GHz in host: counted in cycles, the ratio of device is 1.000" in (
         found.evidence
     )
-    assert "the library chose tile podman in podman, tile host in host" in found.evidence
+    assert "done by tile podman in podman, by tile host in host" in found.evidence
 
 
 def test_waiting_and_pages_are_evidence(made_study: MadeStudy) -> None:
@@ -937,7 +937,7 @@ def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -
 
 def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them_away(made_study: MadeStudy) -> None:
     limits = replace(HERE.limits, cpu_quota=0.5, cpu_period_s=0.1, throttled_periods=9)
-    environments = {"host": place(), "podman:cpus=0.5": place("podman", limits=limits)}
+    environments = {"host": place(), "podman:cpus=0.5": place("podman", limits=limits, software={"threads": None})}
     found = explained(
         made_study, [case()], scattered(1.4, arm="podman:cpus=0.5"), arms=["host", "podman:cpus=0.5"],
         environments=environments,
@@ -1113,7 +1113,12 @@ def test_a_blas_is_no_cause_of_what_does_not_multiply(made_study: MadeStudy) -> 
 @pytest.mark.parametrize(
     ("one", "other", "backend", "words"),
     [
-        ({}, {"variables": {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-ERMS"}}, "numpy", "other variables: GLIBC_TUNABLES"),
+        (
+            {},
+            {"variables": {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-ERMS"}},
+            "numpy",
+            "other tuning of the C library: GLIBC",
+        ),
         (
             {"libraries": {"libc": [library("aa")]}},
             {"libraries": {"libc": [library("bb")]}},
@@ -1152,9 +1157,9 @@ def test_a_variable_that_doctor_knows_is_told_once_and_by_its_name(made_study: M
         "host": place(software={"variables": {}}),
         "podman": place("podman", software={"variables": {"PYTHONMALLOC": "debug"}}),
     }
-    found = explained(made_study, [case()], scattered(1.2), environments=environments)["gemm"]
-    assert ["other variables: PYTHONMALLOC is none in host and debug in podman"] == found.causes
-    assert "other variables: PYTHONMALLOC" == found.likely
+    found = explained(made_study, [case()], scattered(1.05), environments=environments)["gemm"]
+    assert ["other settings of Python: PYTHONMALLOC is none in host and debug in podman"] == found.causes
+    assert "other settings of Python: PYTHONMALLOC" == found.likely
 
 
 def test_a_variable_that_one_arm_sets_and_no_library_reads_is_named_without_its_value(made_study: MadeStudy) -> None:
@@ -1231,6 +1236,7 @@ def test_whatever_differs_is_told_though_nobody_knows_what_it_does(made_study: M
     [
         ("docker:shm=1GiB", {"ipc": "ipc:[1]"}, "docker:ipc=host"),
         ("docker:ipc=host", {"shm_bytes": 2**20}, None),
+        ("docker:shm=1GiB,pids=9", {"ipc": "ipc:[1]"}, "docker:pids=9,ipc=host"),
         ("docker:cap-add=SYS_PTRACE", {"set_mempolicy": "EPERM"}, "docker:cap-add=SYS_PTRACE+SYS_NICE"),
         ("enroot:image=x", {"libraries": {"libcublas": "cd"}}, None),
     ],

@@ -32,7 +32,7 @@ HEALTHY = Place(
             kernel="6.8.0-40-generic",
             architecture="x86_64",
             cpu_model="Xeon",
-            cpus_total=8,
+            cpus_total=16,
             memory_bytes=2**38,
             virtualization="none",
             kernel_parameters=[],
@@ -46,16 +46,23 @@ HEALTHY = Place(
             transparent_hugepage="madvise",
             numa_balancing=False,
             iommu=["identity"],
+            vectors=["sse4_2", "avx", "avx2", "fma"],
+            emulator="none",
             infiniband=[],
+            infiniband_vendors={},
+            roce_addresses=[],
+            peer_memory=[],
+            acs_redirect=[],
         ),
         limits=Limits(
-            cpus_allowed=[0, 1, 4, 5],
+            cpus_allowed=[0, 1, 2, 3, 8, 9, 10, 11],
             memory_nodes_allowed=[0, 1],
             cgroup_version="v2",
             shm_bytes=2**36,
             shm_free_bytes=2**36,
             memlock_bytes=2**20,
             open_files=2**16,
+            io_limits=[],
         ),
         confinement=Confinement(
             runtime=Runtime(name="host", in_container=False, evidence=["/ is a plain file system"]),
@@ -67,9 +74,11 @@ HEALTHY = Place(
             namespaces={"ipc": "ipc:[1]", "net": "net:[2]", "uts": "uts:[3]"},
             root_filesystem="ext4",
             filesystems={"home": "ext4 on /", "CUDA_CACHE_PATH": "ext4 on /"},
+            far_mounts={},
             transparent_hugepage_disabled=False,
             set_mempolicy="allowed",
             mbind="allowed",
+            io_uring="allowed",
             system_call_s=0.3e-6,
         ),
         software=Software(
@@ -88,6 +97,8 @@ HEALTHY = Place(
             blas=[Blas(name="openblas", path="/lib/libopenblas.so.0", architecture="Haswell")],
             threads={"openblas": 4},
             caches={"CUDA_CACHE_PATH": "writable"},
+            uncompiled={},
+            nccl_plugins={"libnccl-net.so": "not found"},
         ),
         devices=Devices(
             gpus=[
@@ -119,30 +130,37 @@ HEALTHY = Place(
             ],
             gpu_files=["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"],
             driver_version="580.1",
+            driver_is_open=True,
             mps_control=False,
+            mps_of_another=False,
+            infiniband_files=[],
         ),
         nodes=None,
         missing={},
     ),
     topology=Topology(
         nodes=[
-            Node(id=0, cpus=[0, 1, 4, 5], has_memory=True, allowed=True),
-            Node(id=1, cpus=[2, 3, 6, 7], has_memory=True, allowed=True),
+            Node(id=0, cpus=[0, 1, 2, 3, 8, 9, 10, 11], has_memory=True, allowed=True),
+            Node(id=1, cpus=[4, 5, 6, 7, 12, 13, 14, 15], has_memory=True, allowed=True),
         ],
-        packages=[Package(id=0, cores=[[0, 4], [1, 5]]), Package(id=1, cores=[[2, 6], [3, 7]])],
-        cpus_allowed=[0, 1, 4, 5],
+        packages=[
+            Package(id=0, cores=[[0, 8], [1, 9], [2, 10], [3, 11]]),
+            Package(id=1, cores=[[4, 12], [5, 13], [6, 14], [7, 15]]),
+        ],
+        cpus_allowed=[0, 1, 2, 3, 8, 9, 10, 11],
         gpus=[
             GpuPlace(
                 device=f"cuda:{index}",
                 pci_address=address,
                 node_by_sysfs=0,
                 node_by_nvml=0,
+                fabric="completed",
                 links=[Link(peer=PCI[1 - index], kind="NV", lanes=18, peer_access=True)],
             )
             for index, address in enumerate(PCI)
         ],
     ),
-    contention=Contention(waiting_fraction=0.01, stolen_fraction=0.0),
+    contention=Contention(waiting_fraction=0.01, memory_waiting_fraction=0.0, stolen_fraction=0.0),
 )
 
 GROUPS = ("machine", "limits", "confinement", "software", "devices", "nodes")

@@ -17,18 +17,21 @@ from primbench.numa.topology import Link
 
 MakePlace = Callable[[Mapping[str, Any]], Place]
 
-TWO_NODES = {"limits.cpus_allowed": [0, 2, 4, 6], "topology.packages": []}
+TWO_NODES = {"limits.cpus_allowed": [0, 1, 4, 5], "topology.packages": []}
 KINDS = [
-    {"name": "performance", "cpus": [0, 1, 2, 3], "told_by": "cpu_core"},
-    {"name": "efficiency", "cpus": [4, 5], "told_by": "cpu_atom"},
+    {"name": "performance", "cpus": [0, 1, 8, 9], "told_by": "cpu_core"},
+    {"name": "efficiency", "cpus": [2, 3], "told_by": "cpu_atom"},
 ]
 MIB = 2**20
+ADAPTERS = {"machine.infiniband": ["mlx5_0", "mlx5_1"]}
+ON_ONE_BUS = {"devices.gpus.1.pci_address": "0000:17:01.0", "machine.virtualization": "QEMU"}
+ROCE = ["mlx5_0:1 0 IB/RoCE v1 IPv4", "mlx5_0:1 1 RoCE v2 IPv4"]
 LIBRARY: dict[str, Any] = {"version": None, "build_id": None, "size_bytes": None, "missing": {}}
 
 # changes of the healthy place, check, severity, words that must be said in the summary, evidence, advice or fix
 CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     # cpu
-    ({"limits.cpu_quota": 0.5}, "cpu-quota", "warning", ["0.5 of the 4 CPUs", "cpuset"]),
+    ({"limits.cpu_quota": 0.5}, "cpu-quota", "warning", ["0.5 of the 8 CPUs", "cpuset"]),
     (
         {"limits.cpu_quota": 2, "limits.throttled_periods": 7, "limits.periods": 9, "limits.throttled_s": 0.31},
         "cpu-quota",
@@ -36,24 +39,24 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         ["held back in 7 of 9 periods, 310 ms"],
     ),
     (
-        {"limits.cpu_quota": 8.0, "limits.throttled_periods": 1},
+        {"limits.cpu_quota": 16.0, "limits.throttled_periods": 1},
         "cpu-quota",
         "problem",
-        ["quota of 8 CPUs", "4 may run", "4 threads"],
+        ["quota of 16 CPUs", "8 may run", "8 threads"],
     ),
     ({"limits.cpu_quota": 1.5}, "cpu-quota", "warning", ["1 thread run"]),
     ({"limits.cpu_quota": 1.5, "runtime": "docker"}, "cpu-quota", "warning", ["docker run --cpuset-cpus 0 "]),
     ({"limits.cpu_quota": 1.5, "runtime": "containerd"}, "cpu-quota", "warning", ["CPU manager"]),
     (TWO_NODES, "cpus-allowed", "warning", ["nodes 0 and 1", "--numa-node auto"]),
-    ({"limits.cpus_allowed": list(range(8))}, "cpus-allowed", "note", ["nodes 0 and 1"]),
-    ({"limits.cpus_allowed": [0, 1, 4]}, "cpus-allowed", "warning", ["CPUs 1,5 are one core"]),
+    ({"limits.cpus_allowed": list(range(16))}, "cpus-allowed", "note", ["nodes 0 and 1"]),
+    ({"limits.cpus_allowed": [0, 1, 8]}, "cpus-allowed", "warning", ["CPUs 1,9 are one core"]),
     (
         {"machine.cpu_kinds": KINDS},
         "cpu-kinds",
         "warning",
-        ["CPUs of 2 kinds", "performance: CPUs 0-1", "--cpu-kind perf"],
+        ["CPUs of 2 kinds", "performance: CPUs 0-1,8-9", "--cpu-kind perf"],
     ),
-    ({"machine.cpu_kinds": KINDS, "limits.cpus_allowed": [4, 5]}, "cpu-kinds", "warning", ["on efficiency CPUs alone"]),
+    ({"machine.cpu_kinds": KINDS, "limits.cpus_allowed": [2, 3]}, "cpu-kinds", "warning", ["on efficiency CPUs alone"]),
     ({"contention.waiting_fraction": 0.4}, "cpu-contention", "warning", ["40.0% of the last 10 s"]),
     ({"contention.stolen_fraction": 0.05}, "cpu-contention", "warning", ["5.0%", "hypervisor"]),
     ({"machine.governor": "schedutil"}, "cpu-frequency", "warning", ["cpupower frequency-set -g performance"]),
@@ -63,19 +66,39 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"machine.clocksource": "kvm-clock"}, "clock", "note", ["kvm-clock"]),
     ({"machine.clocksource": "kvm-clock", "machine.clock_s": 9e-7}, "clock", "warning", ["900 ns"]),
     ({"machine.clock_resolution_s": 1e-5}, "clock", "warning", ["10.0 us"]),
-    ({"software.variables": {"OMP_NUM_THREADS": "16"}}, "threads", "warning", ["=16", "set it to 4"]),
-    ({"software.variables": {"MKL_NUM_THREADS": "5,2"}}, "threads", "warning", ["=5"]),
+    ({"software.variables": {"OMP_NUM_THREADS": "16"}}, "threads", "warning", ["=16", "set it to 8"]),
+    ({"software.variables": {"MKL_NUM_THREADS": "9,2"}}, "threads", "warning", ["=9"]),
+    ({"software.threads": {"openmp": 64}}, "threads", "warning", ["those of openmp", "openmp has 64 threads"]),
     ({"limits.niceness": 10}, "priority", "warning", ["niceness 10", "without nice"]),
     ({"limits.scheduling": "idle"}, "priority", "warning", ["policy idle"]),
     ({"limits.cpu_weight": 39, "limits.niceness": 19}, "priority", "warning", ["niceness 19 and a", "weight 39"]),
     ({"limits.open_files": 256}, "open-files", "warning", ["256 files", "ulimit -n 65536"]),
+    ({"limits.open_files": 1024}, "open-files", "note", ["1024 files", "loaders"]),
     ({"limits.open_files": 2**30, "runtime": "docker"}, "open-files", "note", ["1073741824", "--ulimit nofile="]),
-    ({"software.variables": {"OMP_NUM_THREADS": "1"}}, "threads", "warning", ["one thread of the 4 CPUs", "to 4"]),
+    ({"software.variables": {"OMP_NUM_THREADS": "1"}}, "threads", "warning", ["one thread of the 8 CPUs", "to 8"]),
     ({"software.variables": {"KMP_AFFINITY": "granularity=fine"}}, "variables", "warning", ["on the same"]),
     ({"software.variables": {"CUDA_INJECTION64_PATH": "/t.so"}}, "variables", "warning", ["sees every call"]),
     ({"software.variables": {"PYTHONDONTWRITEBYTECODE": "1"}}, "variables", "note", [".pyc"]),
     ({"software.variables": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}, "variables", "warning", ["collective"]),
+    ({"software.variables": {"PYTHONVERBOSE": "1"}}, "variables", "note", ["unset PYTHONVERBOSE", "each module"]),
+    ({"software.variables": {"OMP_WAIT_POLICY": "active"}}, "variables", "note", ["keep their CPUs from others"]),
     ({"software.variables": {"MALLOC_ARENA_MAX": "1"}}, "variables", "note", ["another way"]),
+    ({"limits.cpus_allowed": [0]}, "few-cpus", "warning", ["1 CPU for 2 GPUs", "of the machine: 16"]),
+    ({"limits.cpus_allowed": [0], "devices.gpus": []}, "few-cpus", "warning", ["1 CPU: ", "2 CPUs or more"]),
+    ({"limits.cpus_allowed": [0, 1], "runtime": "docker"}, "few-cpus", "warning", ["2 CPUs", "of 8 CPUs or more"]),
+    ({"limits.processes_max": 99, "limits.processes_free": 60}, "processes", "warning", ["60 more", "pids.max: 99"]),
+    ({"limits.processes_own_max": 7}, "processes", "problem", ["7 more may be started by RLIMIT_NPROC", "ulimit -u"]),
+    ({"limits.processes_refused": 3, "runtime": "docker"}, "processes", "warning", ["3 times", "--pids-limit"]),
+    ({"limits.processes_refused": 3, "limits.processes_free": 90}, "processes", "problem", ["90 more", "3 times"]),
+    ({"limits.io_limits": ["8:0 rbps=1048576"]}, "io-limits", "warning", ["8:0 rbps=1048576", "io.max"]),
+    ({"machine.vectors": ["sse4_2"], "machine.virtualization": "QEMU"}, "vector-instructions", "warning", ["no AVX2"]),
+    (
+        {"software.blas": [{"name": "openblas", "path": "/o.so", "architecture": "Prescott"}]},
+        "vector-instructions",
+        "warning",
+        ["openblas takes kernels", "/o.so: Prescott"],
+    ),
+    ({"machine.emulator": "qemu-x86_64"}, "emulation", "problem", ["qemu-x86_64 stands in for an x86_64", "20 times"]),
     # memory
     ({"confinement.set_mempolicy": "EPERM"}, "memory-policy", "warning", ["set_mempolicy: EPERM"]),
     (
@@ -111,6 +134,14 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         "memory-limit",
         "problem",
         ["2 processes were killed", "limit 4 GiB"],
+    ),
+    ({"limits.memory_limit_bytes": 2**30, "limits.reread_bytes": 2**33}, "page-cache", "warning", ["8 GiB of files"]),
+    ({"contention.memory_waiting_fraction": 0.25}, "page-cache", "warning", ["25.0% of the last 10 s"]),
+    (
+        {"devices.gpu_files": ["/dev/dxg"]},
+        "pinned-memory",
+        "note",
+        ["/dev/dxg", "half"],
     ),
     # confinement
     ({"runtime": None}, "runtime", "note", ["some container"]),
@@ -152,12 +183,36 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         "note",
         ["CUDA_CACHE_PATH: kept in the container's own layer", "docker run -v"],
     ),
+    ({"confinement.far_mounts": {"/models": "lustre"}}, "filesystems", "note", ["/models", "page by page"]),
+    (
+        {"software.uncompiled": {"numpy": "PYTHONDONTWRITEBYTECODE or -B"}},
+        "bytecode",
+        "warning",
+        ["of numpy: each start", "__pycache__ of numpy: PYTHON"],
+    ),
+    (
+        {
+            "software.uncompiled": {"torch": "kept once it is compiled"},
+            "confinement.filesystems": {"Python": "overlay on /"},
+            "runtime": "docker",
+        },
+        "bytecode",
+        "note",
+        ["lost with the container"],
+    ),
+    ({"confinement.io_uring": "EPERM", "runtime": "docker"}, "io-uring", "note", ["EPERM", "seccomp=PROFILE"]),
     # GPUs
     (
         {"devices.gpus": None, "devices.missing": {"gpus": "nvmlInit: NVMLError_Unknown (999)"}, "runtime": "docker"},
         "gpus-visible",
         "problem",
         ["NVMLError_Unknown", "daemon-reload"],
+    ),
+    (
+        {"devices.gpus": None, "confinement.user_map": ["0 1000 1"], "runtime": "podman"},
+        "gpus-visible",
+        "problem",
+        ["no-cgroups = true"],
     ),
     (
         {"devices.gpus": None, "devices.gpu_files": [], "runtime": "podman"},
@@ -211,13 +266,14 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"devices.gpus.0.pcie_generation": 1}, "pcie-generation", "note", ["generation 1 of 5", "idle"]),
     ({"devices.gpus.0.pcie_replays": 12}, "pcie-replays", "note", ["12 packets"]),
     ({"devices.mps_control": True}, "mps", "warning", ["control pipe"]),
+    ({"devices.mps_control": True, "devices.mps_of_another": True}, "mps", "problem", ["another user's"]),
     ({"devices.gpus.1.mps": True}, "mps", "warning", ["clients on cuda:1"]),
     # where GPUs are
     (
-        {"limits.cpus_allowed": [2, 3, 6, 7]},
+        {"limits.cpus_allowed": [4, 5, 6, 7]},
         "gpu-node",
         "warning",
-        ["beside cuda:0 and cuda:1", "node 0", "CPUs 0-1,4-5"],
+        ["beside cuda:0 and cuda:1", "node 0", "CPUs 0-3,8-11"],
     ),
     (
         {"topology.gpus.0.node_by_sysfs": None, "topology.gpus.0.node_by_nvml": None},
@@ -236,6 +292,14 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         "peer-access",
         "warning",
         ["cuda:0 and 0000:ca:00.0 (SYS)"],
+    ),
+    ({"machine.acs_redirect": ["0000:16:01.0"]}, "acs", "warning", ["0000:16:01.0", "setpci -s"]),
+    ({"topology.gpus.1.fabric": "in progress"}, "fabric", "problem", ["cuda:1 has not", "802", "fabricmanager"]),
+    (
+        ON_ONE_BUS | {"topology.gpus.0.links": [Link(peer="0000:17:01.0", kind="PHB")]},
+        "pci-tree",
+        "note",
+        ["all 2 GPUs on one bus", "NCCL_TOPO_FILE"],
     ),
     ({"machine.iommu": ["DMA-FQ"]}, "iommu", "warning", ["DMA-FQ", "iommu=pt"]),
     (
@@ -287,14 +351,40 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"software.variables": {"NCCL_NVLS_ENABLE": "0"}}, "nccl-variables", "warning", ["multicast"]),
     ({"software.variables": {"NCCL_DEBUG": "info"}}, "nccl-variables", "note", ["log"]),
     ({"software.variables": {"NCCL_ALGO": "Ring"}}, "nccl-variables", "note", ["NCCL_ALGO=Ring"]),
+    (
+        {"software.nccl_plugins": {"ofi": "not found"}, "software.variables": {"NCCL_NET_PLUGIN": "ofi"}},
+        "nccl-plugin",
+        "warning",
+        ["plugin ofi is not found", "unset NCCL_NET_PLUGIN"],
+    ),
+    ({"machine.infiniband_vendors": {"efa_0": "0x1d0f"}}, "nccl-plugin", "warning", ["sockets", "efa_0"]),
+    (ADAPTERS, "rdma-files", "warning", ["2 adapters, and files to use none", "mlx5_0 and mlx5_1"]),
+    (ADAPTERS | {"devices.gpus": []}, "rdma-files", "note", ["sockets"]),
+    (ADAPTERS | {"runtime": "docker"}, "rdma-files", "warning", ["docker run --device /dev/infiniband"]),
+    (ADAPTERS | {"devices.driver_is_open": False}, "gpu-direct", "warning", ["nvidia_peermem", "not the open ones"]),
+    (ADAPTERS | {"machine.kernel": "5.4.0"}, "gpu-direct", "warning", ["kernel 5.4.0", "modprobe nvidia-peermem"]),
+    ({"machine.roce_addresses": ["mlx5_0:1 none"]}, "roce-addresses", "warning", ["mlx5_0:1 has no RoCE v2"]),
+    ({"machine.roce_addresses": ["mlx5_0:1 3 RoCE v2 IPv4"]}, "roce-addresses", "warning", ["do not begin at 0"]),
+    (
+        {"machine.roce_addresses": ROCE, "software.variables": {"NCCL_IB_GID_INDEX": "3"}},
+        "roce-addresses",
+        "warning",
+        ["NCCL_IB_GID_INDEX=3 is no RoCE v2 address of mlx5_0:1 here"],
+    ),
     ({"software.files": {"/etc/nccl.conf": "ab" * 32}}, "nccl-files", "note", ["/etc/nccl.conf"]),
 ]
 
 # What looks alike and is in order.
 CONTENT: list[tuple[Mapping[str, Any], str]] = [
-    ({"limits.cpu_quota": 4.0}, "cpu-quota"),
+    ({"limits.cpu_quota": 8.0}, "cpu-quota"),
     ({"machine.architecture": "aarch64", "machine.clocksource": "arch_sys_counter"}, "clock"),
-    ({"software.variables": {"OMP_NUM_THREADS": "4"}}, "threads"),
+    ({"software.variables": {"OMP_NUM_THREADS": "8"}}, "threads"),
+    ({"limits.cpus_allowed": [0], "machine.cpus_total": 1, "devices.gpus": []}, "few-cpus"),
+    (
+        {"limits.processes_own_max": 7, "confinement.root_user": True, "confinement.user_map": ["0 0 4294967295"]},
+        "processes",
+    ),
+    ({"limits.memory_limit_bytes": 2**33, "limits.reread_bytes": 2**30}, "page-cache"),
     ({"software.variables": {"OMP_NUM_THREADS": "many"}}, "threads"),
     ({"machine.numa_balancing": True, "topology.nodes": []}, "numa-balancing"),
     ({"limits.shm_bytes": 128 * MIB, "devices.gpus": []}, "shared-memory"),
@@ -311,6 +401,17 @@ CONTENT: list[tuple[Mapping[str, Any], str]] = [
     ({"confinement.filesystems": {"home": "9p on /"}, "confinement.root_filesystem": "9p"}, "filesystems"),
     ({"software.variables": {"OMP_PROC_BIND": "false", "KMP_AFFINITY": "disabled"}}, "variables"),
     ({"software.variables": {"OMP_NUM_THREADS": "1"}, "limits.cpu_quota": 2.0}, "threads"),
+    ({"machine.vectors": ["sse4_2"]}, "vector-instructions"),
+    ({"software.uncompiled": {"torch": "kept once it is compiled"}}, "bytecode"),
+    ({"machine.acs_redirect": ["0000:16:01.0"], "devices.gpus": []}, "acs"),
+    ({"machine.virtualization": "QEMU"}, "pci-tree"),
+    (ON_ONE_BUS, "pci-tree"),
+    (ON_ONE_BUS | ADAPTERS | {"software.variables": {"NCCL_TOPO_FILE": "/t.xml"}}, "pci-tree"),
+    (ADAPTERS | {"devices.infiniband_files": ["/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"]}, "rdma-files"),
+    (ADAPTERS, "gpu-direct"),
+    (ADAPTERS | {"devices.driver_is_open": False, "machine.peer_memory": ["nvidia_peermem"]}, "gpu-direct"),
+    ({"machine.roce_addresses": ROCE}, "roce-addresses"),
+    ({"machine.roce_addresses": ROCE, "software.variables": {"NCCL_IB_GID_INDEX": "1"}}, "roce-addresses"),
     ({"software.python_implementation": "pypy", "software.python_build": "GCC"}, "python-build"),
 ]
 
@@ -357,6 +458,8 @@ UNKNOWN = {
     "cpu-contention": ("contention", "waiting_fraction"),
     "priority": ("limits", "niceness"),
     "open-files": ("limits", "open_files"),
+    "processes": ("limits", "processes_max"),
+    "io-limits": ("limits", "io_limits"),
     "cpu-frequency": ("machine", "governor"),
     "clock": ("machine", "clock_s"),
     "memory-policy": ("confinement", "set_mempolicy"),
@@ -366,6 +469,11 @@ UNKNOWN = {
     "shared-memory": ("limits", "shm_bytes"),
     "locked-memory": ("limits", "memlock_bytes"),
     "memory-limit": ("limits", "memory_limit_bytes"),
+    "vector-instructions": ("machine", "vectors"),
+    "emulation": ("machine", "emulator"),
+    "acs": ("machine", "acs_redirect"),
+    "bytecode": ("software", "uncompiled"),
+    "io-uring": ("confinement", "io_uring"),
     "runtime": ("confinement", "runtime"),
     "speculation": ("confinement", "seccomp"),
     "system-calls": ("confinement", "system_call_s"),
@@ -412,6 +520,13 @@ def test_any_value_may_be_unknown(place: MakePlace, part: str) -> None:
     for field in fields:
         found = checks.examine(place({f"{part}.{field}": None, f"{part}.missing": {field: "because of this"}}))
         assert len(CHECKS) <= len(found)
+
+
+def test_pressure_is_missed_under_a_limit_alone(place: MakePlace) -> None:
+    hidden = {"contention.memory_waiting_fraction": None, "contention.missing": {"memory_waiting_fraction": "no PSI"}}
+    for changes, severity in ({}, "ok"), ({"limits.memory_limit_bytes": 2**33}, "unknown"):
+        (found,) = of(checks.examine(place(hidden | changes)), "page-cache")
+        assert severity == found.severity
 
 
 def test_gpu_memory_is_no_node_of_the_host(place: MakePlace) -> None:

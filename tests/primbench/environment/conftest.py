@@ -18,7 +18,22 @@ GPU, NETWORK_CARD = "sys/bus/pci/devices/0000:65:00.0", "sys/bus/pci/devices/000
 CAPACITIES = {0: 1024, 1: 1024, 2: 1024, 3: 1024, 8: 446}
 CACHE = {"level": "3\n", "type": "Unified\n", "size": "32768K\n", "shared_cpu_list": "0-3,8\n"}
 
+PORT, IPV4 = "ports/1", "0000:0000:0000:0000:0000:ffff:0a00:0001"
+ADAPTER = {
+    "device/vendor": "0x15b3\n",
+    f"{PORT}/gid_attrs/types/0": "IB/RoCE v1\n",
+    f"{PORT}/gid_attrs/types/3": "RoCE v2\n",
+    f"{PORT}/gids/0": "fe80:0000:0000:0000:bace:f6ff:fe00:0001\n",
+    f"{PORT}/gids/1": "0000:0000:0000:0000:0000:0000:0000:0000\n",
+    f"{PORT}/gids/2": f"{IPV4}\n",  # of another network namespace: its type cannot be read
+    f"{PORT}/gids/3": f"{IPV4}\n",
+    f"{PORT}/link_layer": "Ethernet\n",
+    f"{PORT}/state": "4: ACTIVE\n",
+    "ports/2/link_layer": "Ethernet\n",
+    "ports/2/state": "1: DOWN\n",
+}
 FILES = {
+    "dev/infiniband/uverbs0": "",
     "dev/nvidia-caps/nvidia-cap1": "",
     "dev/nvidia-uvm": "",
     "dev/nvidia0": "",
@@ -57,6 +72,8 @@ FILES = {
         "20 1 254:0 / / rw - ext4 /dev/vda rw\n"
         "21 20 0:30 / / rw - overlay overlay rw,lowerdir=/a\n"
         "29 21 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+        "30 21 0:27 / /sys/fs/fuse/connections rw - fusectl fusectl rw\n"
+        "31 21 0:28 / /models rw - nfs4 10.0.0.1:/models rw\n"
     ),
     "proc/self/status": (
         "Name:\tpython\nUid:\t1000\t0\t0\t0\nCapEff:\t000002000080000b\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n"
@@ -69,12 +86,13 @@ FILES = {
     f"{GPU}/class": "0x030200\n",
     f"{GPU}/iommu_group/type": "DMA-FQ\n",
     f"{GPU}/vendor": "0x10de\n",
+    "sys/module/nvidia_peermem/refcnt": "0\n",
     f"{NETWORK_CARD}/class": "0x020700\n",
     f"{NETWORK_CARD}/iommu_group/type": "identity\n",
     f"{NETWORK_CARD}/vendor": "0x15b3\n",
     "sys/class/dmi/id/product_name": "Standard PC\n",
     "sys/class/dmi/id/sys_vendor": "QEMU\n",
-    "sys/class/infiniband/mlx5_0/node_type": "1: CA\n",
+    **{f"sys/class/infiniband/mlx5_0/{name}": text for name, text in ADAPTER.items()},
     "sys/class/net/lo/mtu": "65536\n",
     f"{SYSTEM}/clocksource/clocksource0/current_clocksource": "tsc\n",
     f"{CPU}/cpufreq/scaling_governor": "performance\n",
@@ -100,12 +118,18 @@ FILES = {
     "sys/fs/cgroup/job/cpu.stat": "usage_usec 9\nnr_periods 40\nnr_throttled 7\nthrottled_usec 2500000\n",
     "sys/fs/cgroup/job/memory.events": "low 0\nhigh 0\nmax 5\noom 2\noom_kill 2\n",
     "sys/fs/cgroup/job/memory.max": "8589934592\n",
+    "sys/fs/cgroup/job/memory.stat": "anon 9\nworkingset_refault_anon 5\nworkingset_refault_file 3\n",
+    "sys/fs/cgroup/job/io.max": "8:16 rbps=2097152 wbps=max riops=max wiops=120\n",
+    "sys/fs/cgroup/job/pids.current": "96\n",
+    "sys/fs/cgroup/job/pids.events": "max 2\n",
     "sys/fs/cgroup/job/pids.max": "4096\n",
     "sys/fs/cgroup/job/step/cpu.max": "max 100000\n",
     "sys/fs/cgroup/job/step/cpu.weight": "39\n",
     "sys/fs/cgroup/job/step/cpu.stat": "usage_usec 9\nnr_periods 90\nnr_throttled 0\nthrottled_usec 0\n",
     "sys/fs/cgroup/job/step/memory.events": "oom_kill 1\n",
     "sys/fs/cgroup/job/step/memory.max": "max\n",
+    "sys/fs/cgroup/job/step/memory.stat": "workingset_refault_file 70\n",
+    "sys/fs/cgroup/job/step/pids.current": "9\n",
     "sys/fs/cgroup/job/step/pids.max": "max\n",
     "sys/kernel/mm/transparent_hugepage/defrag": "always defer [defer+madvise] madvise never\n",
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
@@ -120,9 +144,10 @@ LINKS = {
     "proc/self/ns/user": "user:[4026531837]",
 }
 V1 = {
-    "proc/self/cgroup": "5:pids:/job\n3:memory:/job\n2:cpu,cpuacct:/job\n1:name=systemd:/\n",
+    "proc/self/cgroup": "6:blkio:/job\n5:pids:/job\n3:memory:/job\n2:cpu,cpuacct:/job\n1:name=systemd:/\n",
     "proc/self/mountinfo": (
         "20 1 254:0 / / rw - ext4 /dev/vda rw\n"
+        "31 31 0:28 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n"
         "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
         "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
         "36 31 0:33 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
@@ -135,9 +160,13 @@ V1 = {
     "sys/fs/cgroup/cpu/job/cpu.shares": "512\n",
     "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "50000\n",
     "sys/fs/cgroup/cpu/job/cpu.stat": "nr_periods 12\nnr_throttled 3\nthrottled_time 250000000\n",
+    "sys/fs/cgroup/blkio/job/blkio.throttle.read_bps_device": "8:0 1048576\n",
+    "sys/fs/cgroup/blkio/job/blkio.throttle.read_iops_device": "",
     "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "1073741824\n",
+    "sys/fs/cgroup/memory/job/memory.stat": "workingset_refault_file 1\ntotal_workingset_refault_file 4\n",
     "sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
     "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+    "sys/fs/cgroup/pids/job/pids.current": "101\n",
     "sys/fs/cgroup/pids/job/pids.max": "100\n",
 }  # fmt: skip
 
@@ -172,3 +201,9 @@ def look(place: Made) -> Callable[..., Environment]:
 def v1() -> dict[str, str]:
     """The changes that make its control groups those of v1."""
     return V1
+
+
+@pytest.fixture
+def adapter() -> list[str]:
+    """The files of its adapter."""
+    return [f"sys/class/infiniband/mlx5_0/{name}" for name in ADAPTER]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,12 +20,15 @@ def test_every_field_is_read_from_its_file(look: Look, monkeypatch: pytest.Monke
     found = look().devices
     files = ["/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"]
     assert (files, "580.159.04", True) == (found.gpu_files, found.driver_version, found.mps_control)
+    assert (True, False) == (found.driver_is_open, found.mps_of_another)
+    assert ["/dev/infiniband/uverbs0"] == found.infiniband_files
     assert {"gpus": "not asked for"} == found.missing
 
 
 def test_older_words_for_the_driver(look: Look) -> None:
     line = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  450.51.06  Sun Jul 19 20:02:54 UTC 2020\n"
-    assert "450.51.06" == look({"proc/driver/nvidia/version": line}).devices.driver_version
+    found = look({"proc/driver/nvidia/version": line}).devices
+    assert ("450.51.06", False) == (found.driver_version, found.driver_is_open)
 
 
 def test_device_file_of_wsl2_is_one_of_a_gpu(tree: Callable[[str], Path]) -> None:
@@ -36,6 +40,14 @@ def test_device_file_of_wsl2_is_one_of_a_gpu(tree: Callable[[str], Path]) -> Non
 def test_service_whose_pipe_is_elsewhere_is_not_reached(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/elsewhere")
     assert look().devices.mps_control is False
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives a file away")
+def test_service_of_another_user(place: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    root = place()
+    os.chown(root / "tmp/nvidia-mps/control", 4711, -1)
+    assert fingerprint.collect(gpus=False, root=root).devices.mps_of_another is True
 
 
 def test_gpus_are_listed_in_the_order_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -290,6 +290,32 @@ def test_difference_wins_over_unknown(here: Environment) -> None:
     assert difference(here, hidden).limits.same is False
 
 
+LATER: dict[str, tuple[str, ...]] = {
+    "machine": ("vectors", "emulator", "infiniband_vendors", "roce_addresses", "peer_memory", "acs_redirect"),
+    "limits": ("io_limits", "processes_own_max"),
+    "confinement": ("io_uring", "far_mounts"),
+    "software": ("uncompiled", "nccl_plugins"),
+    "devices": ("driver_is_open", "mps_of_another", "infiniband_files"),
+}
+
+
+def test_what_an_older_primbench_did_not_read_is_no_difference(here: Environment) -> None:
+    older = here
+    for group, names in LATER.items():
+        older = changed(older, group, **dict.fromkeys(names))
+    found = difference(older, here)
+    assert dict.fromkeys(PARTS, True) == verdicts(found) | {"limits": True, "confinement": True}
+    assert [] == [name for part in PARTS for name in fields(getattr(found, part), "differs")]
+
+
+def test_a_container_is_another_machine_or_stack_by_nothing_that_it_hides(here: Environment) -> None:
+    """Addresses of another network namespace, bytecode that an image came without, a plugin at another place."""
+    there = changed(here, "machine", roce_addresses=["mlx5_0:1 none"])
+    there = changed(there, "software", uncompiled={"numpy": "x"}, nccl_plugins={"libnccl-net.so": "in /opt"})
+    found = difference(here, there)
+    assert (True, True, False) == (found.stack.same, found.machine.same, found.confinement.same)
+
+
 def test_unsure_runtime_cannot_be_told(here: Environment) -> None:
     runtime = here.confinement.runtime
     assert runtime is not None

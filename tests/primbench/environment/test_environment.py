@@ -20,7 +20,8 @@ Place = Callable[..., Path]
 # None without a reason means "no limit", or that the control group counts no such thing.
 NO_LIMIT = {
     "cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
-    "out_of_memory_kills", "memlock_bytes", "open_files", "processes_max",
+    "out_of_memory_kills", "memlock_bytes", "open_files", "processes_max", "processes_free", "processes_refused",
+    "processes_own_max", "reread_bytes",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from primbench.environment.fingerprint import Environment
 Look = Callable[..., Environment]
 CGROUPS = {
     "cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
-    "out_of_memory_kills", "processes_max",
+    "out_of_memory_kills", "processes_max", "processes_free", "processes_refused", "io_limits", "reread_bytes",
 }  # fmt: skip
 
 
@@ -35,12 +35,17 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
         "throttled_s": 2.5,
         "out_of_memory_kills": 2,
         "processes_max": 4096,
+        "processes_free": 4000,
+        "processes_refused": 2,
+        "io_limits": ["8:16 rbps=2097152", "8:16 wiops=120"],
+        "reread_bytes": 3 * os.sysconf("SC_PAGE_SIZE"),
         "shm_bytes": shm_bytes,
     }
     assert expected == {name: getattr(found, name) for name in expected}
     assert 0 < (found.shm_free_bytes or 0) <= shm_bytes
     assert {} == found.missing
-    assert set(found.__struct_fields__) == {*expected, "shm_free_bytes", "memlock_bytes", "open_files", "missing"}
+    by_process = {"memlock_bytes", "open_files", "processes_own_max"}
+    assert set(found.__struct_fields__) == {*expected, *by_process, "shm_free_bytes", "missing"}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +68,10 @@ def test_v1_and_hybrid(look: Look, v1: dict[str, str], extra: str, version: str)
         "throttled_s": 0.25,
         "out_of_memory_kills": 4,
         "processes_max": 100,
+        "processes_free": 0,
+        "processes_refused": 0,
+        "io_limits": ["8:0 rbps=1048576"],
+        "reread_bytes": 4 * os.sysconf("SC_PAGE_SIZE"),
     }
     assert expected == {name: getattr(found, name) for name in expected}
     assert {} == found.missing
@@ -70,10 +79,11 @@ def test_v1_and_hybrid(look: Look, v1: dict[str, str], extra: str, version: str)
 
 def test_no_limit_is_none_without_a_reason(look: Look) -> None:
     group = "sys/fs/cgroup/job"
-    files = {"cpu.max": "max 100000", "step/cpu.weight": "100", "memory.max": "max", "pids.max": "max"}
+    files = {"cpu.max": "max 100000", "step/cpu.weight": "100", "memory.max": "max", "pids.max": "max", "io.max": ""}
     found = look({f"{group}/{name}": text for name, text in files.items()}).limits
-    nothing = ("cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "processes_max")
-    assert {None} == {getattr(found, name) for name in nothing}
+    nothing = ("cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "processes_max", "processes_free")
+    assert {None} == {getattr(found, name) for name in (*nothing, "reread_bytes")}
+    assert [] == found.io_limits
     assert {} == found.missing
 
 
@@ -96,7 +106,8 @@ def test_no_groups_at_all_are_unknown(look: Look) -> None:
 
 def test_resource_limits_are_the_soft_ones(look: Look) -> None:
     found = look().limits
-    for field, kind in (("memlock_bytes", resource.RLIMIT_MEMLOCK), ("open_files", resource.RLIMIT_NOFILE)):
+    kinds = {"memlock_bytes": "MEMLOCK", "open_files": "NOFILE", "processes_own_max": "NPROC"}
+    for field, kind in {field: getattr(resource, f"RLIMIT_{name}") for field, name in kinds.items()}.items():
         soft = resource.getrlimit(kind)[0]
         assert (None if soft == resource.RLIM_INFINITY else soft) == getattr(found, field)
 

@@ -45,7 +45,13 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
         "numa_balancing": True,
         "lsm": ["lockdown", "capability", "yama", "apparmor"],
         "iommu": ["DMA-FQ"],
+        "vectors": ["avx"],
+        "emulator": "none",
         "infiniband": ["mlx5_0"],
+        "infiniband_vendors": {"mlx5_0": "0x15b3"},
+        "roce_addresses": ["mlx5_0:1 0 IB/RoCE v1 link-local", "mlx5_0:1 3 RoCE v2 IPv4"],
+        "peer_memory": ["nvidia_peermem"],
+        "acs_redirect": [],
     }  # fmt: skip
     assert expected == {name: getattr(found, name) for name in expected}
     assert {} == found.missing
@@ -101,8 +107,3 @@ def test_gpu_outside_an_iommu_group_and_no_gpu_at_all_are_told_apart(look: Look)
 def test_no_gpu_has_no_iommu(look: Look) -> None:
     found = look({"sys/bus/pci/devices/0000:65:00.0/vendor": "0x1002\n"}).machine
     assert "no NVIDIA GPU" in found.missing["iommu"]
-
-
-def test_no_infiniband_is_none_of_it_and_not_unknown(look: Look) -> None:
-    found = look({"sys/class/infiniband/mlx5_0/node_type": None}).machine
-    assert (found.infiniband, "infiniband" in found.missing) == ([], False)

@@ -30,7 +30,16 @@ def test_no_field_is_forgotten() -> None:
 
 
 def test_every_rule_that_a_field_names_is_one_of_the_doctor() -> None:
-    keys = ("NCCL_DEBUG", "OMP_NUM_THREADS", "LD_PRELOAD", "malloc", "NumPy's gemm", "/etc/nccl.conf", "libc")
+    variables = (
+        "NCCL_DEBUG",
+        "OMP_NUM_THREADS",
+        "OMP_PLACES",
+        "KMP_BLOCKTIME",
+        "MALLOC_ARENA_MAX",
+        "PYTHONMALLOC",
+        "PYTHONPYCACHEPREFIX",
+    )
+    keys = (*variables, "LD_PRELOAD", "malloc", "NumPy's gemm", "/etc/nccl.conf", "libc")
     meanings = [
         meaning_of(field) for field in (*FIELDS, "devices.gpu_count", "devices.gpus[0].name", "software.kernels")
     ]

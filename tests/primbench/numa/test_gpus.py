@@ -59,7 +59,7 @@ def linked(gpu: GpuPlace) -> list[tuple[str, str, int | None, bool | None]]:
 
 def test_both_witnesses_of_a_place_are_kept(stub: str, tmp_path: Path) -> None:
     root = sysfs(tmp_path, numa_node="1\n", local_cpulist="4-7\n")
-    (gpu,) = gpus_of(stub, root, STUB_OWN="9", **PLACED)
+    (gpu,) = gpus_of(stub, root, STUB_OWN="9", STUB_FABRIC="2", **PLACED)
     expected: dict[str, Any] = {
         "device": "cuda:0",
         "name": "NVIDIA H200",
@@ -75,6 +75,7 @@ def test_both_witnesses_of_a_place_are_kept(stub: str, tmp_path: Path) -> None:
         "pcie_width": 8,
         "pcie_width_max": 16,
         "links": [],
+        "fabric": "in progress",
         "missing": {},
     }
     assert expected == msgspec.to_builtins(gpu)

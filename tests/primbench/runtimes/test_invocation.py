@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tarfile
@@ -14,12 +15,13 @@ import pytest
 
 import primbench
 from primbench.errors import FileError, InvalidRequest
-from primbench.runtimes import engine, hostroot
+from primbench.runtimes import engine, hostroot, limits, oci
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
 from primbench.runtimes.invocation import Invocation, cdi_names_gpus, gpu_files, variables
 from primbench.runtimes.table import check, known, launch
 from primbench.spec.arm import Arm, parse_arm
 from primbench.system.capabilities import capabilities
+from primbench.system.disks import Disk
 from primbench.system.files import Mount
 
 NAME = "primbench-0123"
@@ -29,9 +31,11 @@ GIB = 2**30
 
 @pytest.fixture(autouse=True)
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that is random otherwise, and a machine on which nothing tells of GPUs."""
+    """A name that is random otherwise, and a machine with one disk on which nothing tells of GPUs."""
     monkeypatch.setattr(engine, "new_name", lambda: NAME)
     monkeypatch.setattr(engine, "cdi_names_gpus", lambda: False)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (9, 99))
+    monkeypatch.setattr(limits, "disks", lambda root: [Disk("8:0", "/dev/sda")])
     monkeypatch.setattr(engine, "gpu_files", lambda: ["/dev/nvidia0", "/dev/nvidiactl"])
 
 
@@ -43,10 +47,15 @@ def given(option: str, text: str, folder: Path) -> list[str]:
     return [f"{option}={name}={value}" for name, value in variables(parse_arm(text), folder).items()]
 
 
+WEIGHED = "cpu-weight=50,pids=99,nofile=4096,read-rate=1MiB"
 CONTAINER = [
     "--cpus=1.5",
     "--cpuset-cpus=0-3,8",
     "--cpuset-mems=0",
+    "--cpu-shares=512",
+    "--pids-limit=99",
+    "--ulimit=nofile=4096:4096",
+    "--device-read-bps=/dev/sda:1048576",
     f"--memory={GIB}b",
     f"--shm-size={64 * 2**20}b",
     "--security-opt=seccomp=/p.json",
@@ -59,7 +68,7 @@ MODULE = ["-P", "-m", "primbench.workers.worker", f"run={os.getppid()}"]
 
 @pytest.mark.parametrize(("client", "private"), [("docker", "bridge"), ("podman", "private")])
 def test_an_engine_is_told_to_make_to_start_and_to_remove(client: str, private: str, tmp_path: Path) -> None:
-    text = f"{client}:image=reg/x:1,{LIMITS},shm=64MiB,network=private,ipc=private,env.OMP_NUM_THREADS=1"
+    text = f"{client}:image=reg/x:1,{LIMITS},{WEIGHED},shm=64MiB,network=private,ipc=private,env.OMP_NUM_THREADS=1"
     found = launched(text, tmp_path, gpus=True)
     gpus = ["--gpus=all"] if client == "docker" else ["--device=/dev/nvidia0", "--device=/dev/nvidiactl"]
     made = [
@@ -68,6 +77,7 @@ def test_an_engine_is_told_to_make_to_start_and_to_remove(client: str, private: 
         *(f"--network={private}", "--ipc=private"),
         *given("--env", text, tmp_path),
         *gpus,
+        *(["--ulimit=nproc=99:99"] if client == "podman" else []),
         *("--entrypoint=python3", "reg/x:1", *MODULE),
     ]
     assert [made] == found.before
@@ -112,11 +122,13 @@ def test_podman_gets_the_hosts_root_as_a_folder(tmp_path: Path) -> None:
 
 
 def test_apptainer(tmp_path: Path) -> None:
-    text = f"apptainer:image=/x.sif,{LIMITS},network=none,ipc=private,env.CUDA_VISIBLE_DEVICES=0,1"
+    few = "cpu-weight=50,pids=99,nice=5,network=none,ipc=private"
+    text = f"apptainer:image=/x.sif,{LIMITS},{few},env.CUDA_VISIBLE_DEVICES=0,1"
     found = launched(text, tmp_path, gpus=True)
     expected = [
         *("apptainer", "--silent", "exec", "--cleanenv", "--no-home", "--pwd=/"),
-        *("--cpus=1.5", "--cpuset-cpus=0-3,8", "--cpuset-mems=0", f"--memory={GIB}"),
+        *("--cpus=1.5", "--cpuset-cpus=0-3,8", "--cpuset-mems=0", "--cpu-shares=512", "--pids-limit=99"),
+        f"--memory={GIB}",
         *("--security=seccomp:/p.json", "--add-caps=CAP_SYS_NICE", "--drop-caps=CAP_MKNOD,CAP_CHOWN"),
         *("--net", "--network=none", "--ipc", "--nv", "/x.sif", "python3", *MODULE),
     ]
@@ -185,7 +197,7 @@ def test_runc_gets_a_configuration(tmp_path: Path) -> None:
     profile = tmp_path / "p.json"
     profile.write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
     text = LIMITS.replace("/p.json", str(profile))
-    found = launched(f"runc:{text},shm=1GiB,network=host", tmp_path)
+    found = launched(f"runc:{text},{WEIGHED},shm=1GiB,network=host", tmp_path)
     state = ["runc", "--root", str(tmp_path / "state")]
     assert [*state, "run", "--bundle", str(tmp_path), NAME] == found.worker
     assert [[*state, "delete", "--force", NAME]] == found.after
@@ -198,8 +210,10 @@ def test_runc_gets_a_configuration(tmp_path: Path) -> None:
     assert ["pid", "mount", "uts", "ipc"] == [each["type"] for each in linux["namespaces"]]
     expected = {
         "devices": [{"allow": False, "access": "rwm"}],
-        "cpu": {"quota": 150000, "period": 100000, "cpus": "0-3,8", "mems": "0"},
+        "cpu": {"quota": 150000, "period": 100000, "shares": 512, "cpus": "0-3,8", "mems": "0"},
         "memory": {"limit": GIB},
+        "pids": {"limit": 99},
+        "blockIO": {"throttleReadBpsDevice": [{"major": 8, "minor": 0, "rate": 2**20}]},
     }
     assert expected == linux["resources"]
     (shm,) = [each for each in written["mounts"] if each["destination"] == "/dev/shm"]
@@ -249,12 +263,17 @@ def test_an_overlay_has_each_folder_of_the_host_and_what_is_mounted_in_it(
     inner = str(next(path for path in Path("/usr").iterdir() if path.is_dir()))
     mounts = [Mount("/", point, "ext4", "rw") for point in ("/", "/usr", inner, "/usr/absent", "/var/lib", "/usrlocal")]
     monkeypatch.setattr(hostroot, "read_mounts", lambda root: mounts)
+    monkeypatch.setattr(oci, "read_mounts", lambda root: mounts)
     found = configuration("runc:root=overlay", tmp_path / "bundle")["mounts"]
     overlays = {each["destination"]: each["options"] for each in found if each["type"] == "overlay"}
-    assert [str(folder) for folder in bound_folders()] == [*overlays]
+    assert ["/tmp", *map(str, bound_folders())] == [*overlays], "else /tmp would hide what of the host lies in it"
+    assert f"upperdir={tmp_path}/bundle/upper" in overlays["/tmp"]
     assert ["ro", f"lowerdir=/usr:{tmp_path}/bundle/empty"] == overlays["/usr"]
     binds = [each["destination"] for each in found if each["type"] == "bind"]
     assert [inner, str(tmp_path / "bundle/caches")] == binds
+    mounts.append(Mount("/", "/", "overlay", "rw"))
+    found = configuration("runc:root=overlay", tmp_path / "nested")["mounts"]
+    assert "/tmp" not in [each["destination"] for each in found], "no upper layer lies on an overlay"
 
 
 def test_what_is_mounted_in_a_bound_folder_is_read_only_for_itself(
@@ -334,6 +353,8 @@ def test_a_file_that_is_no_filter_is_refused(profile: str | None, reason: str, t
         ("charliecloud:cpus=2", "charliecloud has no cpus of its own; there is one in host, docker, podman, apptainer"),
         ("enroot:image=x,memory=1GiB", "enroot has no memory of its own; there is one in host"),
         ("apptainer:shm=1GiB", "apptainer has no shm of its own; there is one in docker, podman, crun, runc"),
+        ("apptainer:read-rate=1MiB", "apptainer has no read-rate of its own; there is one in host, docker"),
+        ("podman:nice=5", "podman has no nice of its own; there is one in host, apptainer, charliecloud, enroot, crun"),
         ("host:seccomp=unconfined", "host has no seccomp of its own"),
         ("host:network=none", "host has no network of its own"),
     ],

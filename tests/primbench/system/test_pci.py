@@ -77,3 +77,24 @@ def test_what_a_device_without_a_link_says_is_no_value(
     (root / FOLDER / name).write_text(text)
     with pytest.raises(ValueError, match=name):
         pci.READERS[field](root, ADDRESS)
+
+
+@pytest.mark.parametrize(("control", "redirecting"), [(0x1D, ["0000:64:01.0"]), (0x11, [])])
+def test_bridges_that_redirect_are_told_by_their_config_space(
+    tmp_path: Path, control: int, redirecting: list[str]
+) -> None:
+    """A GPU below a switch: extended capabilities of Advanced Error Reporting, and of ACS at 0x148."""
+    gpu = tmp_path / "sys/devices/pci0000:64/0000:64:01.0/0000:65:00.0"
+    gpu.mkdir(parents=True)
+    (gpu / "vendor").write_text("0x10de\n")
+    (gpu / "class").write_text("0x030200\n")
+    content = bytearray(4096)
+    content[0x100:0x104] = (0x148 << 20 | 2 << 16 | 0x0001).to_bytes(4, "little")
+    content[0x148:0x150] = (1 << 16 | 0x000D).to_bytes(4, "little") + bytes([0x5F, 0, control, 0])
+    (gpu.parent / "config").write_bytes(content)
+    (tmp_path / "sys/bus/pci/devices").mkdir(parents=True)
+    (tmp_path / "sys/bus/pci/devices/0000:65:00.0").symlink_to(gpu)
+    assert redirecting == pci.acs_redirecting(tmp_path)
+    (gpu.parent / "config").write_bytes(content[:64])
+    with pytest.raises(ValueError, match=r"0000:64:01\.0/config: its extended part is hidden from all but root"):
+        pci.acs_redirecting(tmp_path)

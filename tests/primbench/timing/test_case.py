@@ -81,6 +81,10 @@ def test_a_slow_call_is_a_batch_of_one() -> None:
     assert 1 == calls_per_batch(Calls([lambda: time.sleep(1e-3)]), Pace())
 
 
+def test_a_call_that_something_comes_before_is_a_batch_of_one() -> None:
+    assert 1 == calls_per_batch(Calls([described(lambda: None, before=lambda: None)]), Pace())
+
+
 def test_a_hopeless_case_is_refused_before_it_starts() -> None:
     now_ns = 0
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from primbench.problem import described
 from primbench.spec.method import Method
 from primbench.timing.cpu_probe import Loop
 from primbench.timing.sampling import (
@@ -157,6 +158,17 @@ def test_host_timed_divides_by_the_calls_at_5_us() -> None:
     clock = FakeClock()
     calls = Calls([lambda: clock.spend(5e-6)])
     assert host_timed(calls, 10, clock)() == [pytest.approx(5e-6)]
+
+
+def test_what_comes_before_a_call_is_not_timed() -> None:
+    clock = FakeClock()
+    steps = [
+        described(lambda: clock.spend(5e-6), before=lambda: clock.spend(1.0)),
+        described(lambda: clock.spend(7e-6), before=lambda: clock.spend(2.0)),
+    ]
+    take = host_timed(Calls(steps), 1, clock)
+    assert [pytest.approx(5e-6), pytest.approx(7e-6), pytest.approx(5e-6)] == [*take(), *take(), *take()]
+    assert 4.0 == pytest.approx((clock() - 1000) / 1e9, rel=1e-4)
 
 
 def test_secondary_metrics_get_a_percent_of_the_time() -> None:

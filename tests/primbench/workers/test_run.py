@@ -5,6 +5,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +15,7 @@ from primbench import backends
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, FileError, InvalidRequest, OutputError
 from primbench.kernels.chase import Chase
+from primbench.kernels.files import Files
 from primbench.kernels.gemm import Gemm
 from primbench.results import file as results_file
 from primbench.results.file import Results
@@ -88,6 +91,18 @@ def test_what_is_measured_while_the_file_is_lost_is_kept_beside_it(tmp_path: Pat
 
 def test_no_problems_are_no_records() -> None:
     assert [] == run.run([], backend="numpy", device="cpu")
+
+
+@pytest.mark.parametrize(("names", "device"), [(["torch"], "cuda:0"), (["cupy"], None)])
+def test_what_no_gpu_takes_part_in_is_left_out_of_what_is_asked_of_one(
+    names: list[str], device: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backends, "missing", lambda name: None)
+    monkeypatch.setattr(planning, "has_gpu_node", lambda: True)
+    monkeypatch.setattr(planning, "ask_a_worker", lambda *asked: SimpleNamespace(device="cuda:0", backend=names[0]))
+    entries: list[Any] = [(SMALL, {}), (Files(4096), {"device": "cpu"})]
+    cases = plan(entries, backends=names, device=device, method=DRY, placement=Placement(), processes=1)
+    assert [("gemm", names[0], "cuda:0")] == [(case.primitive, case.backend, case.device) for case in cases]
 
 
 @pytest.mark.usefixtures("two_backends")

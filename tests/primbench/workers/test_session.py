@@ -117,7 +117,7 @@ def test_a_worker_tells_what_it_would_choose() -> None:
 
 
 IMPOSTORS = {
-    "echo 'no JSON'; sleep 9": "worker spoke out of turn: .*malformed",
+    "echo 'no JSON'; sleep 9": "worker spoke out of turn, .* printed 'no JSON': .*malformed",
     'echo \'{"type":"Outcome","status":"ok"}\'; sleep 9': "worker answered Outcome where Ready was due",
     "exec >&-; sleep 9": "worker closed its output but goes on running",
     "read line; echo one >&2; echo two >&2; exit 7": "worker died of exit status 7: two",

@@ -304,8 +304,17 @@ def test_a_supervisor_ends_as_its_worker_did(status: int, expected: int) -> None
     assert expected == subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode
 
 
-def test_what_systemd_is_told_of_limits() -> None:
-    arm = parse_arm("host:cpus=1.5,cpuset=0-1+4,mems=0,memory=1GiB")
-    expected = {"CPUQuota": "150%", "MemoryMax": str(2**30), "AllowedCPUs": "0-1,4", "AllowedMemoryNodes": "0"}
-    assert expected == properties(arm)
-    assert {} == properties(parse_arm("host"))
+def test_what_systemd_is_told_of_limits(tmp_path: Path) -> None:
+    for name, number in (("nvme0n1", "259:0"), ("sda", "8:0"), ("loop0", "7:0")):
+        (tmp_path / "sys/block" / name).mkdir(parents=True)
+        (tmp_path / "sys/block" / name / "dev").write_text(f"{number}\n")
+        if name != "loop0":
+            (tmp_path / "sys/block" / name / "device").mkdir()
+    arm = parse_arm("host:cpus=1.5,cpu-weight=20,cpuset=0-1+4,mems=0,memory=1GiB,pids=99,read-rate=1MiB")
+    expected = [
+        ("CPUQuota", "150%"), ("CPUWeight", "20"), ("MemoryMax", str(2**30)), ("AllowedCPUs", "0-1,4"),
+        ("AllowedMemoryNodes", "0"), ("TasksMax", "99"),
+        ("IOReadBandwidthMax", "/dev/nvme0n1 1048576"), ("IOReadBandwidthMax", "/dev/sda 1048576"),
+    ]  # fmt: skip
+    assert expected == properties(arm, tmp_path)
+    assert [] == properties(parse_arm("host"))

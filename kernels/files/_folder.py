@@ -1,0 +1,111 @@
+"""The folder that files are made in, of which nothing is left however this process ends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from primbench.environment.filesystems import filesystem_of
+from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.kernels.files.problem import SECTOR_BYTES, TMPDIR
+from primbench.system.locks import lock
+from primbench.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PREFIX = "primbench-files-"
+_NEW = "primbench-new-"
+_NO_FOLDER = (
+    errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP,
+)  # fmt: skip
+_WAYS_OUT = {
+    **dict.fromkeys(_NO_FOLDER, "a folder is needed in every arm that can be written to"),
+    errno.EFBIG: "RLIMIT_FSIZE, or the file system, allows no file so large",
+    errno.EMFILE: "RLIMIT_NOFILE allows no more open files: fewer files or readers",
+    errno.ENOSPC: "smaller or fewer files, or another path",
+    errno.EDQUOT: "the quota is used up: smaller or fewer files, or another path",
+}
+SPARE = 1.05  # times the bytes, for what a file system keeps of its own beside them
+# Ctrl-C kills a worker with all its group, so that the folder is removed by a process of another one, which the end of
+# its input tells that the worker is gone.
+_REMOVES = "import shutil, sys; sys.stdin.read(); shutil.rmtree(sys.argv[1], ignore_errors=True)"
+
+
+class Folder:
+    """A new folder in ``parent``, or in what TMPDIR names, there until remove() or the end of this process.
+
+    path: its name. where: the kind of file system and where that is mounted.
+    """
+
+    def __init__(self, parent: str) -> None:
+        """Raises PrimbenchError where there is no such folder, or it cannot be written to."""
+        named = os.environ.get(TMPDIR) or "/tmp" if parent == TMPDIR else parent
+        self.path = self._made_in(named)
+        self.where = filesystem_of(self.path, Path("/")) or "an unknown file system"
+
+    def _made_in(self, parent: str) -> str:
+        with said(parent), contextlib.ExitStack() as undone:
+            made = tempfile.mkdtemp(prefix=_NEW, dir=parent)
+            path = os.path.join(parent, PREFIX + os.path.basename(made).removeprefix(_NEW))
+            undone.callback(shutil.rmtree, made, ignore_errors=True)
+            held = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
+            undone.callback(os.close, held)
+            with contextlib.suppress(OSError):  # NFS locks no folders, and then nobody removes what is left behind
+                lock(held)
+            remover = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _REMOVES, path],
+                stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            os.rename(made, path)  # once it is locked, so that no other process takes it for left behind
+            undone.pop_all()
+        self._remover, self._held = remover, held
+        sweep(parent)
+        return path
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._held)
+        assert self._remover.stdin is not None
+        self._remover.stdin.close()
+        self._remover.wait()
+
+    def check_space(self, files: int, size_bytes: int) -> None:
+        """Raises UnsupportedCase where so many files of so many bytes together do not fit."""
+        there = os.statvfs(self.path)
+        free_bytes = there.f_bavail * there.f_frsize
+        need_bytes = int(SPARE * size_bytes) + files * SECTOR_BYTES
+        if need_bytes > free_bytes:
+            need, free = format_bytes(need_bytes), format_bytes(free_bytes)
+            raise UnsupportedCase(f"needs {need} of {self.where}, {free} free: smaller or fewer files, or another path")
+        if there.f_files and files >= there.f_favail:  # a file system that has any number of them says 0
+            raise UnsupportedCase(f"needs {files} files of {self.where}, which has room for {there.f_favail}")
+
+
+def sweep(parent: str) -> None:
+    """Remove folders that nobody holds any more: in a container the process that removes them is killed as well."""
+    for folder in Path(parent).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if os.fstat(opened).st_uid == os.geteuid() and lock(opened):
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(opened)
+
+
+@contextlib.contextmanager
+def said(path: str) -> Iterator[None]:
+    """What the system refuses inside becomes one line that names the path it was asked for."""
+    try:
+        yield
+    except OSError as error:
+        words = filter(None, [f"files in {path}: {error.strerror}", _WAYS_OUT.get(error.errno or 0)])
+        raise PrimbenchError(": ".join(words)) from None

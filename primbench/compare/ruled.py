@@ -1,0 +1,140 @@
+"""What differs between two places as causes: whether a rule says that it can move a case, which way, and how far."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from primbench.compare.cause import Cause
+from primbench.compare.criteria import problem_of
+from primbench.compare.differing import settings
+from primbench.doctor.against import by_rule, in_words, short
+from primbench.doctor.rules import RULES
+from primbench.doctor.variables import VARIABLES
+from primbench.environment.comparable import meaning_of
+from primbench.spec.arm import RULE_OF_SETTING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from primbench.compare.comparison import CaseComparison
+    from primbench.compare.sides import Side
+    from primbench.doctor.finding import Part
+    from primbench.doctor.rules import Rule
+    from primbench.environment.difference import Change, Difference
+
+MOST_CHANGES = 4
+_VARIABLES = "software.variables."
+
+
+class Moved(NamedTuple):
+    """A case, and what of it can have moved."""
+
+    case: CaseComparison
+    parts: Sequence[Part]
+
+    def comes_under(self, rule: Rule) -> bool:
+        """Whether a rule distorts what can have moved."""
+        case = self.case.case
+        parts = set(rule.distorts) & set(self.parts)
+        works = rule.works.get(case.backend, rule.works.get(""))
+        if case.device == "cpu" and works is not None:
+            return bool(parts) and problem_of(case.primitive).work in works
+        return bool(parts)
+
+    def concerns(self, change: Change) -> bool:
+        """Whether a change distorts what can have moved, where the doctor knows of that variable what it distorts."""
+        rule = VARIABLES.get(short(change.field)) if meaning_of(change.field).rule == "variables" else None
+        _, _, distorts, _ = rule or (None, None, self.parts, None)
+        return not set(distorts).isdisjoint(self.parts)
+
+    def most(self, rule: Rule) -> float:
+        """How many times as long a rule can make it."""
+        problem, primary = self.case.case.known_problem(), self.case.primary
+        calls = problem.library_calls() if problem else None
+        if rule.a_call_s is None or calls is None or primary is None or not primary.baseline_s:
+            return rule.times
+        return min(rule.times, 1 + calls * rule.a_call_s / primary.baseline_s)
+
+
+def by_rules(moved: Moved, found: Difference, told: Collection[str], baseline: Side, side: Side) -> Iterator[Cause]:
+    """What is not the same in the two places and moves such results. told: checks that tell of it better."""
+    for rule, of_rule in by_rule(found):
+        changes = [each for each in of_rule if moved.concerns(each) and not meaning_of(each.field).by_doctor]
+        if rule.cause and changes and moved.comes_under(rule) and set(told).isdisjoint(rule.told_by):
+            yield _by_changes(rule, changes, moved.most(rule), baseline, side)
+
+
+def by_settings(moved: Moved, changes: Sequence[Change], baseline: Side, side: Side) -> Iterator[Cause]:
+    """What the arms ask for in unequal ways and moves such results, where no change tells of it."""
+    for field, words in settings(baseline, side, changes):
+        rule = next((each for each in RULES if each.name == RULE_OF_SETTING[field]), None)
+        if rule is not None and moved.comes_under(rule):
+            most = moved.most(rule)
+            yield Cause(f"{rule.cause}: {words}", 1 / most, most, str(rule.cause), rule.upstream, rule.stops)
+
+
+def _by_changes(rule: Rule, changes: Sequence[Change], most: float, baseline: Side, side: Side) -> Cause:
+    """The cause that a rule makes of changes, the first ones in words."""
+    first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
+    words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
+    title = _title(rule, changes, side)
+    told = f"{title}: {words}{f'; and {more} more' if more > 0 else ''}"
+    if title == rule.cause and all(each.field.startswith(_VARIABLES) for each in changes):
+        title = f"{title}: {', '.join(short(each.field) for each in first)}"  # else nobody knows which
+    return Cause(told, *_bounds(rule, changes, most), title, rule.upstream, rule.stops)
+
+
+def _title(rule: Rule, changes: Sequence[Change], side: Side) -> str:
+    steps = {other - one for one, other in _counts(changes)}
+    cause = str(rule.cause)
+    if not steps or min(steps) <= 0 <= max(steps):
+        return cause
+    return f"{'more' if min(steps) > 0 else 'fewer'} {cause.removeprefix('other ')} in {side.name}"
+
+
+def _bounds(rule: Rule, changes: Sequence[Change], most: float) -> tuple[float, float]:
+    """So many threads save no more than their number, but for larger caches; in each other's way they cost any time."""
+    if any(map(_is_amount, changes)):
+        return _bounds_of_amounts(changes, most)
+    if rule.name != "threads":
+        return 1 / most, most
+    shares = [max(1, one) / max(1, other) for one, other in _counts(changes)] or [1.0]
+    lost, gained = max(shares) ** 1.5, min(shares) ** 1.5
+    return (0.0 if lost > 1 else gained), (math.inf if gained < 1 else lost)
+
+
+def _counts(changes: Sequence[Change]) -> list[tuple[int, int]]:
+    """How many threads or CPUs there are on the baseline and in the arm."""
+    known = [each for each in changes if meaning_of(each.field).counts and None not in (each.a, each.b)]
+    return [(_count(each.a), _count(each.b)) for each in known]
+
+
+def _count(value: int | list[int]) -> int:
+    return len(value) if isinstance(value, list) else value
+
+
+def _is_amount(change: Change) -> bool:
+    meaning = meaning_of(change.field)
+    return meaning.less_is_slower or meaning.more_is_slower
+
+
+def _bounds_of_amounts(changes: Sequence[Change], most: float) -> tuple[float, float]:
+    """Less of what is limited makes nothing faster; what else differs beside it, such as its nodes, can."""
+    amounts = [_amounts(each) for each in changes if _is_amount(each)]
+    is_less = {other < one for one, other in amounts}
+    if len(amounts) < len(changes) or len(is_less) > 1:
+        return 1 / most, most
+    return (1.0, most) if is_less == {True} else (1 / most, 1.0)
+
+
+def _amounts(change: Change) -> tuple[float, float]:
+    """Of what is wanted, in the two places; None is no limit."""
+    if meaning_of(change.field).more_is_slower:
+        return -_amount(change.a), -_amount(change.b)
+    return change.a or math.inf, change.b or math.inf
+
+
+def _amount(value: float | str | None) -> float:
+    """What is no number is there or is not."""
+    return value if isinstance(value, int | float) else float(bool(value))

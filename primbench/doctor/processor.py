@@ -1,0 +1,88 @@
+"""What the processor shows of itself in here: vector instructions for libraries' kernels, or a program's imitation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.doctor.finding import Finding, listed, unseen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.place import Place
+    from primbench.environment.machine import Machine
+    from primbench.environment.software import Blas
+
+RANK = 4
+
+AVX2 = "avx2"
+
+# Kernels of OpenBLAS for processors that have no AVX2: its TargetList.txt.
+OLD_KERNELS = {
+    *("generic", "katmai", "coppermine", "northwood", "banias", "prescott", "core2", "penryn", "dunnington", "nehalem"),
+    *("sandybridge", "atom", "nano", "athlon", "opteron", "opteron_sse3", "barcelona", "bobcat", "bulldozer"),
+    *("piledriver", "steamroller"),
+}
+
+
+def vector_instructions(place: Place) -> Iterator[Finding]:
+    """Whether libraries find the vector instructions for which they have their quick kernels, and take these."""
+    machine = place.environment.machine
+    if machine.architecture != "x86_64":
+        return
+    yield from unseen("vector-instructions", machine, "vectors")
+    if machine.vectors is not None and AVX2 not in machine.vectors:
+        yield from _hidden(machine)
+    else:
+        yield from _left_aside(place.environment.software.blas or [])
+
+
+def _hidden(machine: Machine) -> Iterator[Finding]:
+    """What a processor itself does not have, nobody hides."""
+    if machine.virtualization in (None, "none"):
+        return
+    yield Finding(
+        check="vector-instructions",
+        severity="warning",
+        summary="the hypervisor shows no AVX2: libraries take the kernels of old processors, or end with SIGILL",
+        evidence=[
+            f"/proc/cpuinfo flags: {listed(machine.vectors or []) or 'no vectors'}",
+            f"CPU: {machine.cpu_model or 'unknown'}",
+        ],
+        distorts=["everything on the CPU", "data loading"],
+        advice="let the virtual machine have the host's processor: -cpu host, in Proxmox the type 'host' in "
+        "place of kvm64",  # t0mer/Find-my-kids#1, OpenMathLib/OpenBLAS#2306
+    )
+
+
+def _left_aside(loaded: list[Blas]) -> Iterator[Finding]:
+    old = [blas for blas in loaded if (blas.architecture or "").lower() in OLD_KERNELS]
+    if not old:
+        return
+    yield Finding(
+        check="vector-instructions",
+        severity="warning",
+        summary=f"{listed([blas.name for blas in old])} takes kernels for processors without AVX2, which this has",
+        evidence=[f"threadpoolctl: {blas.path}: {blas.architecture}" for blas in old],
+        distorts=["everything on the CPU"],
+        advice="unset OPENBLAS_CORETYPE, or take a newer build that knows this processor",
+    )
+
+
+def emulation(place: Place) -> Iterator[Finding]:
+    """Whether a program interprets the instructions of this one, as where an image is of another architecture."""
+    machine = place.environment.machine
+    yield from unseen("emulation", machine, "emulator")
+    if machine.emulator in (None, "none"):
+        return
+    yield Finding(
+        check="emulation",
+        severity="problem",
+        summary=f"{machine.emulator} stands in for an {machine.architecture} processor: it takes 10 to 20 times "
+        "as long",  # nextstrain/docker-base#35, docker/for-mac#6641
+        evidence=["/proc/thread-self/exe, /proc/cpuinfo", f"uname: {machine.architecture}"],
+        distorts=["start-up", "data loading", "launch", "everything on the CPU"],
+        advice=place.advice(
+            "use programs of the machine's own architecture", engine="--platform of the machine, with an image of that"
+        ),
+    )

@@ -1,0 +1,151 @@
+"""Threads: how many CPUs there are for them, how many a library starts, and how many may be started at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.doctor.finding import Finding, listed, unseen
+from primbench.spec.placement import THREAD_VARIABLES
+from primbench.system.files import format_cpu_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.place import Place
+
+RANK = 4
+
+ENOUGH_CPUS = 4  # that a single thread leaves most of them idle
+CPUS_A_GPU = 4  # one launches, others load data, or the GPU waits (Lightning-AI/pytorch-lightning#18650)
+# What a few processes start, each with a pool of as many threads as there are CPUs, and some more for a framework.
+ENOUGH_THREADS, THREADS_A_CPU = 128, 8
+
+
+def few_cpus(place: Place) -> Iterator[Finding]:
+    """Whether there are CPUs for what loads data beside what launches: four for each GPU, more than one of several.
+
+    Of a quota another check tells.
+    """
+    cpus, gpus = len(place.environment.limits.cpus_allowed), len(place.gpus)
+    there = place.environment.machine.cpus_total or cpus
+    if cpus >= CPUS_A_GPU * gpus and (gpus or cpus > 1 or there == 1):
+        return
+    wanted = max(2, CPUS_A_GPU * gpus)
+    yield Finding(
+        check="few-cpus",
+        severity="warning",
+        summary=f"{cpus} CPU{'s' * (cpus > 1)}" + (f" for {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ": what "
+        "loads data, starts and launches takes turns there",
+        evidence=[f"sched_getaffinity(): CPUs {_allowed(place)}", f"CPUs of the machine: {there}"],
+        distorts=["data loading", "start-up", "everything on the CPU"],
+        advice=place.advice(
+            f"give the job {wanted} CPUs or more: Slurm's --cpus-per-task for the step, too (srun), taskset",
+            engine=f"--cpuset-cpus of {wanted} CPUs or more",
+            kubernetes=f"ask for {wanted} CPUs in the pod's requests and limits",
+        ),
+    )
+
+
+def threads(place: Place) -> Iterator[Finding]:
+    """Whether libraries start more threads than there are CPUs for, or a single one of many."""
+    granted, allowed = _granted(place), place.environment.limits.cpus_allowed
+    wrong = {name: count for name, count in _asked(place).items() if _is_wrong(count, granted)}
+    yield from (_other_threads(name, count, granted, _allowed(place)) for name, count in wrong.items())
+    pools = {name: count for name, count in (place.environment.software.threads or {}).items() if count > len(allowed)}
+    if pools and not wrong:
+        yield _too_large(pools, _allowed(place))
+
+
+def _asked(place: Place) -> dict[str, int]:
+    variables = place.environment.software.variables
+    asked = {name: _number(variables.get(name, "")) for name in THREAD_VARIABLES}
+    return {name: count for name, count in asked.items() if count is not None}
+
+
+def _is_wrong(threads: int, granted: float) -> bool:
+    return threads > granted or (threads == 1 and granted >= ENOUGH_CPUS)
+
+
+def _granted(place: Place) -> float:
+    limits = place.environment.limits
+    return min(len(limits.cpus_allowed), limits.cpu_quota or len(limits.cpus_allowed))
+
+
+def _allowed(place: Place) -> str:
+    return format_cpu_list(place.environment.limits.cpus_allowed)
+
+
+def _number(variable: str) -> int | None:
+    text = variable.partition(",")[0].strip()
+    return int(text[:9]) if text.isascii() and text.isdigit() else None
+
+
+def _other_threads(name: str, asked: int, granted: float, cpus: str) -> Finding:
+    what = "more threads than" if asked > granted else "one thread of"
+    return Finding(
+        check="threads",
+        severity="warning",
+        summary=f"{name}={asked} asks for {what} the {granted:g} CPUs granted here",
+        evidence=[f"environment variable {name}", f"CPUs allowed: {cpus}"],
+        distorts=["data loading", "everything on the CPU"],
+        advice=f"set it to {max(1, int(granted))} or leave it unset",
+        fix=[f"export {name}={max(1, int(granted))}"],
+    )
+
+
+def _too_large(pools: dict[str, int], cpus: str) -> Finding:
+    """Of what a worker had loaded: who counts the machine's CPUs knows of no cpuset. Of a quota another check tells."""
+    return Finding(
+        check="threads",
+        severity="warning",
+        summary=f"more threads than CPUs to run on: those of {listed(list(pools))}",
+        evidence=[f"threadpoolctl: {name} has {count} threads" for name, count in pools.items()]
+        + [f"CPUs allowed: {cpus}"],
+        distorts=["everything on the CPU"],
+        advice="set OMP_NUM_THREADS and its like to the number of CPUs: not all libraries look at cpusets",
+    )
+
+
+def processes(place: Place) -> Iterator[Finding]:
+    """Whether as many threads and processes may be started as libraries and data loaders want."""
+    limits, cpus = place.environment.limits, len(place.environment.limits.cpus_allowed)
+    yield from unseen("processes", limits, "processes_max")  # pytorch/pytorch#193859
+    refused, few = limits.processes_refused or 0, _little_room(place)
+    if not (few or refused):
+        return
+    left = [f"{count} more may be started by {what}" for what, count in few.items()]
+    said = f"{refused} times a thread or a process was refused" if refused else listed(left)
+    yield Finding(
+        check="processes",
+        severity="problem" if few and (refused or min(few.values()) < cpus) else "warning",
+        summary=f"{said}: threads of libraries and workers of data loaders fail to start",
+        reading=refused or None,
+        evidence=[
+            *left,
+            f"pids.max: {_or_none(limits.processes_max)}, pids.events max: {refused}, CPUs allowed: {_allowed(place)}",
+        ],
+        distorts=["start-up", "data loading", "everything on the CPU"],
+        advice=place.advice(
+            "raise the limit before the start (ulimit -u, TasksMax=), or let fewer threads run (OMP_NUM_THREADS)",
+            engine="--pids-limit 4096 --ulimit nproc=65536",
+            kubernetes="let the node's kubelet have a larger podPidsLimit",
+        ),
+    )
+
+
+def _little_room(place: Place) -> dict[str, int]:
+    """What lets fewer processes start than may be wanted -> how many."""
+    limits = place.environment.limits
+    wanted = max(ENOUGH_THREADS, THREADS_A_CPU * len(limits.cpus_allowed))
+    room = {"the control groups' pids.max": limits.processes_free, "RLIMIT_NPROC of the user": _own_limit(place)}
+    return {what: count for what, count in room.items() if count is not None and count < wanted}
+
+
+def _or_none(limit: int | None) -> str:
+    return "no limit" if limit is None else str(limit)
+
+
+def _own_limit(place: Place) -> int | None:
+    """Root of the machine is not held to it: kernel/fork.c."""
+    exempt = place.environment.confinement.root_user and place.is_rootless is False
+    return None if exempt else place.environment.limits.processes_own_max

@@ -1,0 +1,83 @@
+"""Folders of an arm that are in memory, or shown through fuse-overlayfs, which runs outside of any container."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from primbench.errors import BackendUnavailable
+from primbench.runtimes.leftovers import clear
+from primbench.system.mounting import mount_tmpfs, move, own_mounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from primbench.spec.arm import Arm
+
+SETTINGS = frozenset({"tmpfs", "fuse_overlay"})
+PROGRAM = "fuse-overlayfs"
+
+
+def overlays(arm: Arm, folder: Path) -> list[tuple[str, str]]:
+    """Where fuse-overlayfs shows each folder, and at which path the worker is to see that. folder: the launch's."""
+    return [(str(folder / f"overlay-{number}" / "merged"), path) for number, path in enumerate(arm.fuse_overlay)]
+
+
+@contextlib.contextmanager
+def mounted(arm: Arm, folder: Path) -> Iterator[None]:
+    """With fuse-overlayfs at work, and on the host with the arm's folders in place, for this process and its own alone.
+
+    Raises BackendUnavailable where they cannot be had.
+    """
+    shown = overlays(arm, folder)
+    try:
+        for merged, path in shown:
+            _show(arm, merged, path)
+        with _in_place(arm, folder):
+            yield
+    finally:
+        for merged, _ in shown:
+            clear(["umount", "--lazy", merged], None)
+
+
+def _show(arm: Arm, merged: str, path: str) -> None:
+    where = f"arm {arm.name}: fuse-overlay={path}"
+    if shutil.which(PROGRAM) is None:
+        raise BackendUnavailable(f"{where}: {PROGRAM} is not installed: apt-get install {PROGRAM}")
+    if os.geteuid() != 0:
+        raise BackendUnavailable(f"{where}: what a user mounts, no other sees, such as a container's root: be root")
+    own = os.path.dirname(merged)
+    for name in ("merged", "upper", "work"):
+        os.makedirs(os.path.join(own, name))
+    done = subprocess.run(
+        [PROGRAM, "-o", f"lowerdir={path},upperdir={own}/upper,workdir={own}/work", merged],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise BackendUnavailable(f"{where}: {said[-1]}")
+
+
+@contextlib.contextmanager
+def _in_place(arm: Arm, folder: Path) -> Iterator[None]:
+    """Where no runtime puts them there."""
+    if arm.runtime != "host" or not (arm.tmpfs or arm.fuse_overlay):
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        where = "a mount namespace"
+        try:
+            stack.enter_context(own_mounts())
+            for merged, where in overlays(arm, folder):
+                move(merged, where)
+            for where in arm.tmpfs:
+                mount_tmpfs(where)
+            folder.mkdir(parents=True, exist_ok=True)  # where it was hidden, by a tmpfs on /tmp
+        except OSError as error:
+            mend = "be root" if os.geteuid() else "see whether it is a folder of this machine"
+            raise BackendUnavailable(f"arm {arm.name}: mounting {where}: {error.strerror}: {mend}") from None
+        yield

@@ -1,0 +1,69 @@
+"""Of all that differs in an arm of a real study on this machine, what slows a case is named first in it."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from primbench.compare.comparison import ArmComparison
+from primbench.compare.pairs import compare
+from primbench.results import file as results_file
+
+SUITE = """\
+files = [{ bytes = 4096, what = "small", files = 20 }]
+gemm = [{ m = 256, n = 256, k = 256 }]
+"""
+QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "20ms", "--fail-on", "never")
+PATIENT_CLOSE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e6 * t.tv_sec + t.tv_nsec / 1e3;
+}
+int close(int file) {
+  int (*real)(int) = dlsym(RTLD_NEXT, "close");
+  for (double end = now() + 50; now() < end;);
+  return real(file);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is missing: it compiles what is preloaded")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the older CPU is one of x86-64")
+def test_a_preload_is_named_for_files_and_older_kernels_for_products(tmp_path: Path) -> None:
+    library = tmp_path / "libpatient.so"
+    command = ["gcc", "-O1", "-shared", "-fPIC", "-o", str(library), "-x", "c", "-", "-ldl"]
+    subprocess.run(command, input=PATIENT_CLOSE, text=True, check=True, capture_output=True, timeout=60)
+    (tmp_path / "suite.toml").write_text(SUITE)
+    more = f"preload={library},env.OPENBLAS_CORETYPE=Prescott,env.PYTHONDEVMODE=1"
+    arms = ("host:threads=1", f"host:threads=1,{more},name=slow")
+    words = [word for arm in arms for word in ("--arm", arm)]
+    study = ["study", tmp_path / "suite.toml", *words, "--pairs", 3, *QUICK, "-o", tmp_path / "study.jsonl"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "primbench", *map(str, study)], capture_output=True, text=True, timeout=240,
+        check=False,
+    )  # fmt: skip
+    assert (0, "") == (done.returncode, done.stderr)
+    (slow,) = compare(results_file.read(tmp_path / "study.jsonl")).arms
+    assert causes(slow, "files")[0].startswith("other libraries before all others: LD_PRELOAD is none in ")
+    older, *others = causes(slow, "gemm")
+    assert older.startswith("other code for the CPU: ")
+    assert any("PYTHONDEVMODE" in each and "; that makes a ratio of " in each for each in others)
+
+
+def causes(arm: ArmComparison, primitive: str) -> list[str]:
+    """The case must be slower. Skips where the machine is too busy for any verdict."""
+    (case,) = [each for each in arm.cases if each.case.primitive == primitive]
+    if case.is_untellable:
+        pytest.skip("something else takes the CPUs: nothing is told, and so nothing explained")
+    assert "slower" == case.verdict, case
+    assert case.explanation is not None
+    return case.explanation.causes
