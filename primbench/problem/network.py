@@ -1,0 +1,71 @@
+"""The class that every whole model derives from: what it computes, what it is given, and how it is trained."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+
+    from primbench.dtypes import Array
+
+
+class Network(ABC):
+    """A model as its original has it, in torch. Its file is imported where it is measured, and only there.
+
+    >>> class Perceptron(Network, name="perceptron"):
+    ...     \"\"\"Two dense layers.\"\"\"
+    """
+
+    name: ClassVar[str]
+    batch_size: ClassVar[int]
+    """The original's."""
+    original: ClassVar[str]
+    """Where it comes from: the code or the paper, and what is not as it is there."""
+    classes: ClassVar[int | None] = None
+    """Of which the labels name one, the last of the inputs; None where there are none to be right about."""
+    checked_batch: ClassVar[int] = 2
+    """Batch on which loss and gradients are compared with those in float64."""
+    autocast: ClassVar[bool] = True
+    """Whether it works in 16 bits, too, by torch's autocast."""
+
+    def __init_subclass__(cls, *, name: str = "") -> None:
+        if not name:  # what several have in common
+            return
+        if name in NETWORKS and NETWORKS[name].__module__ != cls.__module__:
+            raise TypeError(f"model {name!r} is defined in {NETWORKS[name].__module__} and {cls.__module__}")
+        cls.name = name
+        NETWORKS[name] = cls
+
+    @abstractmethod
+    def module(self) -> Any:
+        """The torch.nn.Module, on the CPU in float32, its weights drawn from torch's own generator."""
+
+    @abstractmethod
+    def inputs(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
+        """One batch as it comes from a data set, targets last: host arrays, of the original's shapes and lengths."""
+
+    @abstractmethod
+    def predict(self, module: Any, *inputs: Any) -> Any:
+        """What inference computes of a batch. It is given the targets as well, and need not look at them."""
+
+    @abstractmethod
+    def loss(self, module: Any, *inputs: Any) -> Any:
+        """The scalar that training makes smaller."""
+
+    @abstractmethod
+    def optimiser(self, parameters: Iterable[Any]) -> Any:
+        """A torch.optim.Optimizer with the original's settings."""
+
+    def after_backward(self, module: Any) -> None:  # noqa: B027 - most do nothing there
+        """What the original does to gradients before the optimiser takes them, such as clipping."""
+
+    @abstractmethod
+    def flop(self, batch_size: int) -> int:
+        """Floating-point operations of one forward pass: 2 for each multiply-add of what has weights or attends."""
+
+
+NETWORKS: dict[str, type[Network]] = {}  # by name; primbench.registry looks them up
