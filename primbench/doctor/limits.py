@@ -24,9 +24,11 @@ MANY_FILES = 2**20  # who starts a process closes all that may be open: over a m
 def priority(place: Place) -> Iterator[Finding]:
     """Whether other programs that want the same CPUs go first."""
     limits = place.environment.limits
-    yield from unseen("priority", limits, "cpu_weight", "niceness", "scheduling")
+    yield from unseen("priority", limits, "cpu_weight", "niceness", "session_niceness", "scheduling")
+    own, of_session = limits.niceness or 0, limits.session_niceness or 0
     last = [
-        *([f"niceness {limits.niceness}"] if (limits.niceness or 0) > 0 else []),
+        *([f"niceness {own}"] if own > 0 else []),
+        *([f"niceness {of_session} of the session"] if of_session > 0 else []),
         *([f"the scheduling policy {limits.scheduling}"] if limits.scheduling in ("batch", "idle") else []),
         *([f"a control group of weight {limits.cpu_weight}, where 100 is usual"] if limits.cpu_weight else []),
     ]
@@ -35,7 +37,7 @@ def priority(place: Place) -> Iterator[Finding]:
             check="priority",
             severity="warning",
             summary=f"others that want the same CPUs go first: {listed(last)}",
-            evidence=["getpriority(), sched_getscheduler(), cpu.weight or cpu.shares of the control groups"],
+            evidence=["getpriority(), /proc/self/autogroup, sched_getscheduler(), cpu.weight, cpu.shares"],
             distorts=["launch", "copy", "collective", "everything on the CPU"],
             advice=place.advice(
                 "start it without nice, chrt and CPUWeight=, or on CPUs that nobody else uses",

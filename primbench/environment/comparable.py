@@ -28,7 +28,8 @@ _ADDED: dict[type, dict[str, Any]] = {
     },
 }
 
-_OF_LIMITS = ("io_limits", "processes_own_max", "niceness", "scheduling")  # read since one version or shortly before
+# Read since one version or shortly before.
+_OF_LIMITS = ("io_limits", "processes_own_max", "niceness", "session_niceness", "scheduling")
 
 
 @functools.cache

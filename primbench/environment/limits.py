@@ -42,7 +42,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cpus_allowed, memory_nodes_allowed: by affinity and cpuset together. cpu_quota: CPUs' worth of time that the control
     groups grant, the smallest of those above this process; cpu_period_s: its period. memory_limit_bytes: likewise.
     cpu_weight: against other control groups that want a CPU, the smallest of those above if it is below the usual 100,
-    which 1024 shares of v1 are. scheduling: the policy; niceness: within it, from -20 to 19, the last to come.
+    which 1024 shares of v1 are. scheduling: the policy; niceness: within it, from -20 to 19, the last to come;
+    session_niceness: likewise beside programs of other sessions, among which a kernel with autogroups shares CPUs out
+    first (sched(7)); 0 where it has none.
     cgroup_version: "v1", "v2" or "hybrid", as mounted here.
     throttled_periods, throttled_s: since the control group was made, of the one that was held back most; periods: in
     which it ran. out_of_memory_kills: likewise.
@@ -63,6 +65,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     cpu_weight: Annotated[Whole | None, Meaning("limits", "priority", less_is_slower=True, set_by="cpu_weight")] = None
     niceness: Annotated[int | None, Meaning("limits", "priority", more_is_slower=True, set_by="niceness")] = None
+    session_niceness: Annotated[int | None, Meaning("limits", "priority", more_is_slower=True, set_by="niceness")] = (
+        None
+    )
     scheduling: Annotated[str | None, Meaning("limits", "priority")] = None
     cgroup_version: Annotated[str | None, Meaning("limits")] = None
     periods: Annotated[Whole | None, NOTHING] = None
@@ -133,6 +138,14 @@ def _cpu_weight(root: Path) -> int | None:
 
 def _niceness(root: Path) -> int:
     return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _session_niceness(root: Path) -> int:
+    """The file reads "/autogroup-25 nice 0"."""
+    group, switch = root / "proc/self/autogroup", root / "proc/sys/kernel/sched_autogroup_enabled"
+    if not switch.exists() or not read_number(switch) or not group.exists():
+        return 0
+    return int(group.read_text().rpartition(" nice ")[2])
 
 
 def _scheduling(root: Path) -> str:
@@ -273,6 +286,7 @@ READERS = {
     "memory_limit_bytes": Reader("control group: memory.max or memory.limit_in_bytes", _memory_limit_bytes),
     "cpu_weight": Reader("control group: cpu.weight or cpu.shares", _cpu_weight),
     "niceness": Reader("getpriority()", _niceness),
+    "session_niceness": Reader("/proc/self/autogroup", _session_niceness),
     "scheduling": Reader("sched_getscheduler()", _scheduling),
     "cgroup_version": Reader("/proc/self/mountinfo", cgroup_version),
     "periods": Reader("control group: cpu.stat nr_periods", _periods),

@@ -173,28 +173,48 @@ def first_new(document: Document, quiet: Document) -> list[Finding]:
 
 
 @pytest.fixture(scope="module")
-def quiet() -> Document:
-    return examined()
+def quiet() -> Iterator[Document]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPENBLAS_CORETYPE", raising=False)  # which is provoked, and set on some machines
+        yield examined()
 
 
 MEASURED = {"clock", "cpu-contention", "system-calls"}  # another at each look
 FILTERED = (sys.executable, "-P", str(SECCOMP), "--deny", "io_uring_setup", "--")
-PROVOKED: dict[str, tuple[Sequence[str], Callable[[], object] | None, dict[str, str]]] = {
-    "open-files": ((), soft_limit(resource.RLIMIT_NOFILE, 1000), {}),
-    "few-cpus": ((), lambda: os.sched_setaffinity(0, {max(os.sched_getaffinity(0))}), {}),
-    "priority": ((), lambda: os.nice(19), {}),
-    "io-uring": (FILTERED, None, {}),
-    "variables": ((), None, {"OMP_PROC_BIND": "true"}),
-}
+PROVOKED: list[tuple[str, Sequence[str], Callable[[], object] | None, dict[str, str]]] = [
+    ("open-files", (), soft_limit(resource.RLIMIT_NOFILE, 1000), {}),
+    ("few-cpus", (), lambda: os.sched_setaffinity(0, {max(os.sched_getaffinity(0))}), {}),
+    ("priority", (), lambda: os.nice(19), {}),
+    ("io-uring", FILTERED, None, {}),
+    ("variables", (), None, {"OMP_PROC_BIND": "true"}),
+    ("variables", (), None, {"OPENBLAS_CORETYPE": "Nehalem"}),
+]
 
 
-@pytest.mark.parametrize("check", PROVOKED)
-def test_what_is_provoked_is_named_first(quiet: Document, check: str) -> None:
+@pytest.mark.parametrize(("check", "before", "prepare", "variables"), PROVOKED)
+def test_what_is_provoked_is_named_first(
+    quiet: Document,
+    check: str,
+    before: Sequence[str],
+    prepare: Callable[[], object] | None,
+    variables: dict[str, str],
+) -> None:
     if check == "few-cpus" and quiet.place.environment.machine.cpus_total == 1:
         pytest.skip("fewer CPUs than the machine has need a machine of two")
-    before, prepare, variables = PROVOKED[check]
     found = first_new(examined(*before, prepare=prepare, **variables), quiet)
     assert check in [finding.check for finding in found[:1]], found
+
+
+def test_a_session_that_comes_last_is_named_first(quiet: Document) -> None:
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("the kernel has no /proc/self/autogroup: CONFIG_SCHED_AUTOGROUP")
+
+    def come_last() -> None:
+        os.setsid()
+        Path("/proc/self/autogroup").write_text("19")
+
+    found = first_new(examined(prepare=come_last), quiet)
+    assert ("priority", True) == (found[0].check, "niceness 19 of the session" in found[0].summary)
 
 
 def test_a_preload_is_named_first(quiet: Document) -> None:
@@ -210,6 +230,23 @@ def test_modules_without_bytecode_are_named_first(quiet: Document, tmp_path: Pat
     (tmp_path / "cupy/__init__.py").touch()
     found = first_new(examined(PYTHONPATH=str(tmp_path), PYTHONDONTWRITEBYTECODE="1"), quiet)
     assert ("bytecode", True) == (found[0].check, found_in(found[0].evidence, "__pycache__ of cupy: PYTHONDONT"))
+
+
+@pytest.mark.wheel
+def test_a_home_on_fuse_overlayfs_is_named_first(quiet: Document, tmp_path: Path) -> None:
+    for program in ("fuse-overlayfs", "unshare"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is missing: apt-get install fuse-overlayfs util-linux")
+    for name in ("lower", "upper", "work", "home"):
+        (tmp_path / name).mkdir()
+    layers = ",".join(f"{name}dir={tmp_path}/{name}" for name in ("lower", "upper", "work"))
+    mount = f"fuse-overlayfs -o {layers} {tmp_path}/home 2> /dev/null"
+    before = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+    tried = subprocess.run([*before, "true"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"fuse-overlayfs needs root and /dev/fuse: {tried.stderr.strip()}")
+    found = first_new(examined(*before, HOME=f"{tmp_path}/home"), quiet)[0]
+    assert ("filesystems", True) == (found.check, found_in(found.evidence[:1], "home: fuse.fuse-overlayfs")), found
 
 
 @pytest.mark.wheel

@@ -70,6 +70,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"software.variables": {"MKL_NUM_THREADS": "9,2"}}, "threads", "warning", ["=9"]),
     ({"software.threads": {"openmp": 64}}, "threads", "warning", ["those of openmp", "openmp has 64 threads"]),
     ({"limits.niceness": 10}, "priority", "warning", ["niceness 10", "without nice"]),
+    ({"limits.session_niceness": 5}, "priority", "warning", ["niceness 5 of the session"]),
     ({"limits.scheduling": "idle"}, "priority", "warning", ["policy idle"]),
     ({"limits.cpu_weight": 39, "limits.niceness": 19}, "priority", "warning", ["niceness 19 and a", "weight 39"]),
     ({"limits.open_files": 256}, "open-files", "warning", ["256 files", "ulimit -n 65536"]),

@@ -53,6 +53,7 @@ FILES = {
     ),
     "proc/meminfo": "MemTotal:       24684096 kB\nMemFree:  3 kB\nMemAvailable:   1024 kB\n",
     "proc/self/attr/apparmor/current": "docker-default (enforce)\n",
+    "proc/self/autogroup": "/autogroup-25 nice 5\n",
     "proc/self/cgroup": "0::/job/step\n",
     "proc/self/maps": (
         "7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04\n"
@@ -82,6 +83,7 @@ FILES = {
     ),
     "proc/self/uid_map": "         0       1000          1\n         1     100000      65536\n",
     "proc/sys/kernel/numa_balancing": "1\n",
+    "proc/sys/kernel/sched_autogroup_enabled": "1\n",
     "proc/version": "Linux version 6.8.0-45-generic (buildd@x) #45-Ubuntu SMP\n",
     f"{GPU}/class": "0x030200\n",
     f"{GPU}/iommu_group/type": "DMA-FQ\n",

@@ -27,6 +27,7 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
         "cpu_period_s": 0.05,
         "cpu_weight": 39,
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "session_niceness": 5,
         "scheduling": "other",
         "memory_limit_bytes": 8589934592,
         "cgroup_version": "v2",
