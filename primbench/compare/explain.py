@@ -12,6 +12,7 @@ from primbench.compare.comparison import ArmComparison, CaseComparison, Explanat
 from primbench.compare.criteria import is_its_own, problem_of
 from primbench.compare.effects import changes_of
 from primbench.compare.evidence import Seen, evidence, noise, waiting
+from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from primbench.doctor.finding import Part
+    from primbench.environment.difference import Difference
 
 MOST_ARMS = 3  # that one suggested experiment adds
 
@@ -71,13 +73,16 @@ _UNNAMED = "unnamed"
 
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
-    """The arm with an explanation of every case that is slower or faster by a metric, or had to wait for its CPU."""
+    """The arm with an explanation of every case that is slower or faster by a metric, waited, or was refused."""
     return replace(
         arm, cases=[replace(case, explanation=_explanation(case, arm, baseline, side)) for case in arm.cases]
     )
 
 
 def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side) -> Explanation | None:
+    differing = arm.differences.get(f"{case.case.backend} {case.case.device}")
+    if (case.fails_more or not case.estimates) and (refused := _of_refused(case, differing, baseline, side)):
+        return refused
     key, parts = identity(case.case), _parts(case)
     speeds = baseline.speeds.get(key), side.speeds.get(key)
     alike = case.slowed is not None and case.slowed.may_be_alike
@@ -85,7 +90,6 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     if case.is_untellable or not (parts or waiting(seen)):
         return None
     can_move = parts or WAITING_PARTS
-    differing = arm.differences.get(f"{case.case.backend} {case.case.device}")
     found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side)
     return Explanation(
         parts=parts,
@@ -95,6 +99,12 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
         likely=likely,
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
     )
+
+
+def _of_refused(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Explanation | None:
+    """None where nothing that differs is known to refuse such a thing."""
+    found = list(refusals(case, differing, baseline, side))
+    return Explanation(parts=[], evidence=[], causes=found, likely=found[0]) if found else None
 
 
 def _parts(case: CaseComparison) -> list[Part]:

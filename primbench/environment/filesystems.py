@@ -22,6 +22,7 @@ NETWORK_LIKE = ("fuse", "nfs", "9p", "virtiofs", "lustre", "ceph", "gpfs", "beeg
 # Mounts by which a system talks to its users and programs, and where it keeps them: no data or packages lie there.
 _OF_THE_SYSTEM = re.compile(r"fusectl|fuse\.(lxcfs|portal|snapfuse|gvfsd-fuse)")
 _FOR_THE_SYSTEM = re.compile(r"/(proc|sys|dev|etc|run|snap|var/lib|usr/lib/wsl)(/.*)?")
+_OF_AN_ARM = re.compile(r".*/primbench-[^/]+/overlay-\d+/merged")  # which others see as long as its worker lives
 
 
 def filesystems(root: Path) -> dict[str, str]:
@@ -50,6 +51,7 @@ def far_mounts(root: Path) -> dict[str, str]:
         if mount.kind.startswith(NETWORK_LIKE)
         and not _OF_THE_SYSTEM.fullmatch(mount.kind)
         and not _FOR_THE_SYSTEM.fullmatch(mount.point)
+        and not _OF_AN_ARM.fullmatch(mount.point)
         and (point := homely(mount.point)) != "/"
         and f"{mount.kind} on {point}" not in told
     }

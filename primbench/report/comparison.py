@@ -200,10 +200,16 @@ def _explanations(arm: ArmComparison) -> Iterator[str]:
 
 def _moved(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[str]:
     for case, explanation in explained[:MOST_EXPLAINED]:
-        moved = f"{' and '.join(explanation.parts)} moved" if explanation.parts else "no difference is certain"
+        moved = f"{' and '.join(explanation.parts)} moved" if explanation.parts else _unmoved(case)
         yield f"{name_of(case.case)}: {': '.join(filter(None, (moved, '; '.join(explanation.evidence))))}"
     if len(explained) > MOST_EXPLAINED:
         yield f"and {len(explained) - MOST_EXPLAINED} more cases: --json has all"
+
+
+def _unmoved(case: CaseComparison) -> str:
+    if case.fails_more:
+        return f"fails more often in {case.fails_more}"
+    return "no difference is certain" if case.estimates else "refused in one place"
 
 
 def _causes(explanations: Sequence[Explanation]) -> Iterator[str]:

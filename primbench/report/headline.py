@@ -35,13 +35,17 @@ def headline(comparison: Comparison) -> str:
     """What is slower, by how much and why; else that nothing is; and what is not told yet."""
     compared = comparison.decided
     if not compared:
-        return "Nothing was compared."
+        return _sentence([*_failing(comparison), *_refused(comparison), "nothing was compared"])
     if all(found.is_single for _, _, found in compared):
         return single(comparison)
     worse = [*_slower(compared), *_failing(comparison)]
-    rest = [*_others(compared), *_undecided(compared, comparison), *_missing(comparison)]
-    sentence = "; ".join([*(worse or [_nothing_slower(compared)]), *rest])
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    rest = [*_others(compared), *_refused(comparison), *_undecided(compared, comparison), *_missing(comparison)]
+    return _sentence([*(worse or [_nothing_slower(compared)]), *rest])
+
+
+def _sentence(clauses: Sequence[str]) -> str:
+    joined = "; ".join(clauses)
+    return f"{joined[0].upper()}{joined[1:]}."
 
 
 def _slower(compared: Sequence[Decided]) -> Iterator[str]:
@@ -79,8 +83,21 @@ def _failing(comparison: Comparison) -> Iterator[str]:
     """A clause for each place that fails more often than the other one."""
     cases = comparison.cases
     for place in dict.fromkeys(case.fails_more for case in cases if case.fails_more):
-        count = sum(case.fails_more == place for case in cases)
-        yield f"fails more often in {place}: {count} of {_cases(len(cases))}"
+        failing = [case for case in cases if case.fails_more == place]
+        yield f"fails more often in {place}: {len(failing)} of {_cases(len(cases))}{_because(failing)}"
+
+
+def _refused(comparison: Comparison) -> Iterator[str]:
+    """What could not be measured in one place, where it is known why."""
+    cases = comparison.cases
+    refused = [case for case in cases if not case.estimates and not case.fails_more and case.explanation]
+    if refused:
+        yield f"cannot be compared: {len(refused)} of {_cases(len(cases))}{_because(refused)}"
+
+
+def _because(refused: Sequence[CaseComparison]) -> str:
+    likely = dict.fromkeys(each.explanation.likely for each in refused if each.explanation)
+    return f"; likely {next(iter(likely))}" if len(likely) == 1 else ""
 
 
 def _nothing_slower(compared: Sequence[Decided]) -> str:

@@ -45,23 +45,24 @@ RING = 'files = [{ bytes = 4194304, what = "read", access = ["buffered", "io_uri
 
 @dataclass(frozen=True)
 class Effect:
-    """arm: FOLDER and PATH stand for folders of the script. beside: runs while the study does."""
+    """arm, against: FOLDER and PATH stand for folders of the script. beside: runs while the study does."""
 
     arm: str
     cases: tuple[str, ...]
     backend: str = "numpy"
+    against: str = "host"
     beside: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
 
 @contextlib.contextmanager
-def two_busy_processes() -> Iterator[None]:
-    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
-    try:
-        yield
-    finally:
-        for each in spinning:
-            each.kill()
-            each.wait()
+def a_busy_process() -> Iterator[None]:
+    """On the first CPU, in a session of its own, as another user's would be, until this process ends."""
+    spin = f"import os; os.sched_setaffinity(0, {{0}})\nwhile os.getppid() == {os.getpid()}: pass"
+    with subprocess.Popen([sys.executable, "-c", spin], start_new_session=True) as spinning:
+        try:
+            yield
+        finally:
+            spinning.kill()
 
 
 EFFECTS = {
@@ -73,11 +74,12 @@ EFFECTS = {
     "one CPU": Effect("host:cpuset=0", (START, LAUNCH, PRODUCT)),
     "older kernels": Effect("host:env.OPENBLAS_CORETYPE=Nehalem", (START, LAUNCH, PRODUCT)),
     "no bytecode": Effect("host:env.PYTHONPYCACHEPREFIX=FOLDER/none,env.PYTHONDONTWRITEBYTECODE=1", (START, LAUNCH)),
-    "io_uring": Effect("runc:seccomp=docker", (LAUNCH, RING)),
+    "io_uring": Effect("runc:seccomp=podman", (LAUNCH, RING)),
     "memory limit": Effect("host:memory=160MiB", (START, READ)),
     "read limit": Effect("host:read-rate=20MiB", (LAUNCH, PAST_THE_CACHE)),
     "fuse-overlayfs": Effect("host:fuse-overlay=PATH", (LAUNCH, SMALL)),
-    "nice beside load": Effect("host:nice=19", (START, LAUNCH, PRODUCT), beside=two_busy_processes),
+    "nice beside load": Effect("host:cpuset=0,nice=19", (LAUNCH, PRODUCT), against="host:cpuset=0",
+                               beside=a_busy_process),
 }  # fmt: skip
 
 
@@ -90,7 +92,7 @@ def study(effect: Effect, folder: Path, pairs: int) -> None:
 
     suite, output = folder / "cases.toml", folder / "study.jsonl"
     suite.write_text("\n".join(map(told, effect.cases)) + "\n")
-    asked = ["study", suite, "--arm", "host", "--arm", f"{told(effect.arm)},name=slowed", "--pairs", pairs]
+    asked = ["study", suite, "--arm", effect.against, "--arm", f"{told(effect.arm)},name=slowed", "--pairs", pairs]
     how = ["--device", "cpu", "--backend", effect.backend, "--max-time", "300ms", "-q", "-o", output]
     with effect.beside():
         done = subprocess.run(

@@ -23,6 +23,7 @@ from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
 from primbench.measurement import GpuReading, HostReading, Measurement, Pages, Samples, Turns
 from primbench.registry import build
+from primbench.report.headline import headline
 from primbench.results.file import Results
 from primbench.results.record import Worker
 from primbench.spec.case import Case
@@ -918,6 +919,43 @@ def test_what_fails_more_often_on_one_side_is_not_alike(
 
     (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
     assert (verdict, fails_more) == (found.verdict, found.fails_more)
+
+
+@pytest.mark.parametrize(
+    ("said", "limits", "likely"),
+    [
+        ("BlockingIOError: [Errno 11] Resource temporarily unavailable", {"processes_max": 2}, "processes_max is none"),
+        ("OSError: [Errno 24] Too many open files", {"open_files": 64}, "open_files is 1024 in host and 64 in podman"),
+        ("OSError: [Errno 24] Too many open files", {"processes_max": 2}, None),
+        ("UnsupportedCase: io_uring_setup: EPERM; Seccomp is 2", {"io_uring": "EPERM"}, "io_uring is allowed in host"),
+        ("ValueError: nothing that was refused", {"processes_max": 2, "open_files": 64}, None),
+    ],
+)
+def test_what_fails_is_explained_by_what_refuses_it(
+    made_study: MadeStudy, said: str, limits: dict[str, Any], likely: str | None
+) -> None:
+    timed = scattered(1.0, 0.001)
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement | str:
+        return said if arm == "podman" else timed(arm, case, pair)
+
+    usual = replace(HERE.limits, processes_max=None, open_files=1024)
+    filtered = {"io_uring": limits.get("io_uring", "allowed"), "root_filesystem": "overlay"}
+    limits = {name: value for name, value in limits.items() if name != "io_uring"}
+    environments = {
+        "host": place("host", limits=usual, confinement={"io_uring": "allowed", "root_filesystem": "ext4"}),
+        "podman": place("podman", limits=replace(usual, **limits), confinement=filtered),
+    }
+    found = compare(made_study(["host", "podman"], [case()], measured, environments=environments))
+    (failing,) = first(found).cases
+    assert "podman" == failing.fails_more
+    if likely is None:
+        assert failing.explanation is None
+        assert "Fails more often in podman: 1 of 1 case; nothing was compared." == headline(found)
+    else:
+        assert failing.explanation is not None
+        assert likely in str(failing.explanation.likely)
+        assert headline(found).startswith("Fails more often in podman: 1 of 1 case; likely ")
 
 
 def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -> None:

@@ -75,6 +75,7 @@ FILES = {
         "29 21 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
         "30 21 0:27 / /sys/fs/fuse/connections rw - fusectl fusectl rw\n"
         "31 21 0:28 / /models rw - nfs4 10.0.0.1:/models rw\n"
+        "32 21 0:29 / /tmp/primbench-h3p244u4/overlay-0/merged rw - fuse.fuse-overlayfs fuse-overlayfs rw\n"
     ),
     "proc/self/status": (
         "Name:\tpython\nUid:\t1000\t0\t0\t0\nCapEff:\t000002000080000b\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n"

@@ -24,6 +24,7 @@ FASTER = replace(SLOWER, ratio=0.9, interval=(0.88, 0.92), outcome="faster")
 EQUIVALENT = replace(SLOWER, ratio=1.0, interval=(0.997, 1.003), is_equivalent=True, outcome="equivalent")
 OPEN = replace(SLOWER, ratio=1.01, interval=(0.98, 1.04), outcome="inconclusive", pairs_needed=22)
 LAUNCHES = Explanation(parts=["launch"], evidence=[], causes=["the CPU quota: 0.5 of 2"], likely="the CPU quota")
+REFUSED = Explanation(parts=[], evidence=[], causes=["a filter"], likely="a filter")
 
 
 def case(estimate: Estimate | None, k: int = 16, **changes: Any) -> CaseComparison:
@@ -92,6 +93,10 @@ def test_of_several_the_worst_is_named_and_each_arm_has_a_clause() -> None:
             "Nothing is slower; 1 of 2 cases undecided: too busy to tell.",
         ),
         ([case(EQUIVALENT, fails_more="podman")], "Fails more often in podman: 1 of 1 case."),
+        (
+            [case(EQUIVALENT), case(None, explanation=REFUSED)],
+            "Nothing is slower; cannot be compared: 1 of 2 cases; likely a filter.",
+        ),
         ([case(None, reason="died")], "Nothing was compared."),
         ([], "Nothing was compared."),
     ],

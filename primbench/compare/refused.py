@@ -1,0 +1,42 @@
+"""Why a case fails in one place: what it says was refused, and a difference between the places that refuses such."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from primbench.compare.differing import settings
+from primbench.doctor.against import by_rule, in_words, short
+from primbench.spec.arm import RULE_OF_SETTING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.compare.comparison import CaseComparison
+    from primbench.compare.sides import Side
+    from primbench.environment.difference import Difference
+
+# By the rule of what refuses it: the C library's words for errno (EAGAIN, ENOMEM, ...), Python's and those of signals.
+_SAID = {
+    "processes": r"Resource temporarily unavailable|can't start new thread",
+    "open-files": r"Too many open files",
+    "memory": r"Cannot allocate memory|MemoryError|[Oo]ut of memory|SIGKILL",
+    "shared-memory": r"No space left on device|/dev/shm|SIGBUS",
+    "files": r"Read-only file system|No space left on device|Input/output error|Stale file handle|io_uring",
+    "filters": r"Operation not permitted|Function not implemented|Permission denied",
+}
+
+
+def refusals(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Iterator[str]:
+    """What differs between the places and refuses what the case says was refused to it."""
+    reason = case.reason or ""
+    said = [name for name, words in _SAID.items() if re.search(words, reason)]
+    changes = [(rule, each) for rule, of_rule in by_rule(differing) for each in of_rule] if differing else []
+    changes.sort(key=lambda each: short(each[1].field) not in reason)  # what is named itself comes first
+    for name in said:
+        for rule, change in changes:
+            if rule.name == name:
+                yield in_words(change, f"in {baseline.name}", f"in {side.name}")
+        for field, words in settings(baseline, side, [change for _, change in changes]):
+            if RULE_OF_SETTING[field] == name:
+                yield words
