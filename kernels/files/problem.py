@@ -21,6 +21,7 @@ AS_MANY_AS_SUIT = 0
 FILES = {"read": 1, "small": 100, "shards": 8, "mmap": 1, "write": 1}
 ACCESS = {"buffered": tuple(FILES), "direct": ("read", "small", "shards", "write"), "io_uring": ("read", "shards")}
 TMPDIR = "TMPDIR"
+CALLS_OF_FILE, CALLS_OF_READER = 8, 16  # such as stat, open, fstat, read, close; futex, read, write
 UNDER_WAY = 32  # blocks that io_uring is asked for at a time
 MOST_FILES = 1_000_000
 MOST_READERS = 256
@@ -109,6 +110,11 @@ class Files(Problem, name="files"):
     def blocks(self) -> list[Block]:
         """What a call reads or writes, in the order in which it does."""
         return blocks(self.files, self.bytes, self.block_bytes, shuffled=self.is_shuffled)
+
+    def system_call_count(self) -> int:
+        """Of each file and of each block; none of the pages of a mapped file, and some for each reader to begin."""
+        of_blocks = 0 if self.is_mapped else 2 * self.count
+        return of_blocks + CALLS_OF_FILE * self.files + CALLS_OF_READER * self.readers
 
     def bytes_moved(self) -> int:
         """All bytes of all files, each once."""

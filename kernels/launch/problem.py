@@ -23,6 +23,7 @@ SYSTEM_CALLS = {
     "thread_wake": ("futex",),
     "process_start": ("clone", "clone3", "vfork", "execve", "wait4"),
 }
+SYSTEM_CALL_COUNTS = {"getppid": 1, "thread_wake": 8, "process_start": 64}  # 29 of a program that does nothing (strace)
 CALLS = ("dispatch", *OF_GPUS, "ctypes", *OF_CPUS)
 TAKE_PARAMETERS = (*OF_GPUS, "ctypes")
 SEALS = ("none", "ioctl", "all")
@@ -74,6 +75,9 @@ class Launch(Problem, name="launch"):
 
     def system_calls(self) -> tuple[str, ...]:
         return SYSTEM_CALLS.get(self.call, ())
+
+    def system_call_count(self) -> int | None:
+        return SYSTEM_CALL_COUNTS.get(self.call)
 
     def library_calls(self) -> int | None:
         return None if self.call in ("thread_wake", "process_start") else 1

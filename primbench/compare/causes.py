@@ -12,7 +12,7 @@ from primbench.compare.alone import found_in_one_alone
 from primbench.compare.cause import Cause
 from primbench.compare.differing import placement, set_variables
 from primbench.compare.effects import changes_of
-from primbench.compare.filters import filters
+from primbench.compare.filters import dearer_s, filters
 from primbench.compare.ruled import Moved, by_rules, by_settings
 from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import is_told_by_what_it_gives
@@ -58,7 +58,7 @@ def _all(
 ) -> Iterator[Cause]:
     alone = found_in_one_alone(parts, case, differing, baseline, side)
     yield from _other_gpu(case, baseline, side)
-    moved = Moved(case, parts)
+    moved = Moved(case, parts, dearer_s(case, baseline, side))
     changes = changes_of({"": differing}, *get_args(Layer)) if differing else []
     if differing is not None:
         yield from by_rules(moved, differing, {each.check for each in alone}, baseline, side)

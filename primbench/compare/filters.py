@@ -70,6 +70,14 @@ def filters(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]
     yield from (cause.of_baseline() for cause in _longer_by(calls, one, other, case_s))
 
 
+def dearer_s(case: CaseComparison, baseline: Side, side: Side) -> float | None:
+    """By how much a cheap system call takes longer in one place than in the other; None where it is not known."""
+    one, other = (_filtered(case, each) for each in (baseline, side))
+    if one is None or other is None or one.call_s is None or other.call_s is None:
+        return None
+    return abs(other.call_s - one.call_s)
+
+
 def _longer_by(calls: Sequence[str], here: Filtered, there: Filtered, case_s: float) -> Iterator[Cause]:
     """The filter of one place, where it looks at the calls and makes them dearer than they are in the other."""
     if here.seccomp != "filter" or not _may_filter(here.setting, calls):

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from primbench.environment.difference import Change, Difference
 
 MOST_CHANGES = 4
+MOST_TIMES_A_CHEAP_CALL = 5
 _VARIABLES = "software.variables."
 
 
 class Moved(NamedTuple):
-    """A case, and what of it can have moved."""
+    """A case, and what of it can have moved. dearer_s: filters.dearer_s() of it."""
 
     case: CaseComparison
     parts: Sequence[Part]
+    dearer_s: float | None = None
 
     def comes_under(self, rule: Rule) -> bool:
         """Whether a rule distorts what can have moved."""
@@ -51,10 +53,20 @@ class Moved(NamedTuple):
     def most(self, rule: Rule) -> float:
         """How many times as long a rule can make it."""
         problem, primary = self.case.case.known_problem(), self.case.primary
-        calls = problem.library_calls() if problem else None
-        if rule.a_call_s is None or calls is None or primary is None or not primary.baseline_s:
+        if problem is None or primary is None or not primary.baseline_s:
             return rule.times
-        return min(rule.times, 1 + calls * rule.a_call_s / primary.baseline_s)
+        of_calls = (
+            (rule.a_call_s, problem.library_calls()),
+            (self._a_system_call_s(rule), problem.system_call_count()),
+        )
+        more = [each_s * calls for each_s, calls in of_calls if each_s is not None and calls is not None]
+        return min([rule.times, *(1 + more_s / primary.baseline_s for more_s in more)])
+
+    def _a_system_call_s(self, rule: Rule) -> float | None:
+        """Some are dearer than the cheap one that was timed, of which the kernel remembers that filters let it pass."""
+        if rule.a_system_call_s is None or self.dearer_s is None:
+            return rule.a_system_call_s
+        return min(rule.a_system_call_s, MOST_TIMES_A_CHEAP_CALL * self.dearer_s)
 
 
 def by_rules(moved: Moved, found: Difference, told: Collection[str], baseline: Side, side: Side) -> Iterator[Cause]:

@@ -26,9 +26,9 @@ class Rule(NamedTuple):
     upstream: causes with smaller numbers are told first: who has another CPU has other kernels of the same libraries,
     and who pins threads otherwise has fewer CPUs.
     works: on a CPU, what a case has to do to be distorted, by its backend, "" for all others; {} is anything.
-    times: so many times as long in one of the places as in the other, at most. a_call_s: so much is added to each call
-    of a library, at most; None is not by the call. source: of these two. stops: threads now and then, which shows in
-    means and tails, and only after long in medians.
+    times: so many times as long in one of the places as in the other, at most. a_call_s, a_system_call_s: so much is
+    added to each call of a library, or of the system, at most; None is not by the call. source: of these.
+    stops: threads now and then, which shows in means and tails, and only after long in medians.
     told_by: checks of the doctor that tell the same of one place, and better; tells: that tell no more than this;
     checks: that tell of something else which comes under it, too.
     """
@@ -42,6 +42,7 @@ class Rule(NamedTuple):
     works: Mapping[str, tuple[Work, ...]] = {}
     times: float = math.inf
     a_call_s: float | None = None
+    a_system_call_s: float | None = None
     source: str = ""
     stops: bool = False
     told_by: tuple[str, ...] = ()
@@ -217,6 +218,7 @@ RULES = (
         cause="other filters of system calls",
         upstream=8,
         times=3.0,
+        a_system_call_s=1e-6,
         source="a cheap system call takes 0.2 us, and with filters of all its arguments several times as long",
         checks=("system-calls",),
     ),

@@ -120,6 +120,10 @@ class Problem(ABC):
         """Names of the system calls that a call spends its time on; () for most primitives."""
         return ()
 
+    def system_call_count(self) -> int | None:
+        """How many system calls one call makes at most; None where that is not known."""
+        return None
+
     def library_calls(self) -> int | None:
         """How many calls of its library one call makes; None where that depends on the backend."""
         return None

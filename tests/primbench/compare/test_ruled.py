@@ -190,3 +190,24 @@ def test_a_call_that_starts_a_program_is_touched_by_what_start_up_is(causes: Cau
     mounted = [place(confinement={"filesystems": {"Python": kind}}) for kind in ("ext4 on /", "overlay on /")]
     assert ["other file systems"] == causes(PROGRAM, 1.3, *mounted)
     assert [] == causes(CALL, 1.3, *mounted)
+
+
+@pytest.mark.parametrize(
+    ("what", "ratio", "causes_first"),
+    [
+        ("mmap", 2.5, ["other file systems"]),  # pages that are touched make no system calls
+        ("small", 1.06, ["other filters of system calls", "other file systems"]),
+        ("small", 1.25, ["other file systems"]),
+    ],
+)
+def test_filters_cost_no_more_than_their_system_calls(
+    causes: Causes, what: str, ratio: float, causes_first: list[str]
+) -> None:
+    """With a cheap call of 264 ns and one of 290 ns."""
+    files = ("files", {"bytes": 114_660, "what": what, "files": 200})
+    one: dict[str, Any] = {"seccomp": "disabled", "seccomp_filters": 0, "system_call_s": 264e-9}
+    other: dict[str, Any] = {"seccomp": "filter", "seccomp_filters": 1, "system_call_s": 290e-9}
+    one["filesystems"], other["filesystems"] = ({"temporary files": kind} for kind in ("ext4 on /", "overlay on /"))
+    found = causes(files, ratio, place(confinement=one), place(confinement=other), call_s=2.7e-3)
+    assert causes_first == found[: len(causes_first)]
+    assert "other file systems" in found
