@@ -30,13 +30,13 @@ _SAID = {
 def refusals(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Iterator[str]:
     """What differs between the places and refuses what the case says was refused to it."""
     reason = case.reason or ""
-    said = [name for name, words in _SAID.items() if re.search(words, reason)]
-    changes = [(rule, each) for rule, of_rule in by_rule(differing) for each in of_rule] if differing else []
+    changes = [(rule.name, each) for rule, of_rule in by_rule(differing) for each in of_rule] if differing else []
     changes.sort(key=lambda each: short(each[1].field) not in reason)  # what is named itself comes first
-    for name in said:
-        for rule, change in changes:
-            if rule.name == name:
-                yield in_words(change, f"in {baseline.name}", f"in {side.name}")
-        for field, words in settings(baseline, side, [change for _, change in changes]):
-            if RULE_OF_SETTING[field] == name:
-                yield words
+    asked = settings(baseline, side, [change for _, change in changes])
+    found = [
+        *((name, in_words(change, f"in {baseline.name}", f"in {side.name}")) for name, change in changes),
+        *((RULE_OF_SETTING[field], words) for field, words in asked),
+    ]
+    for refusing, said in _SAID.items():
+        if re.search(said, reason):
+            yield from (words for name, words in found if name == refusing)
