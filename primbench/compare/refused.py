@@ -30,13 +30,17 @@ _SAID = {
 def refusals(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Iterator[str]:
     """What differs between the places and refuses what the case says was refused to it."""
     reason = case.reason or ""
+    found = _different(reason, differing, baseline, side)
+    for refusing in (name for name, said in _SAID.items() if re.search(said, reason)):
+        yield from (words for name, words in found if name == refusing)
+
+
+def _different(reason: str, differing: Difference | None, baseline: Side, side: Side) -> list[tuple[str | None, str]]:
+    """Names of rules, each with a difference that comes under it; what the reason names itself comes first."""
     changes = [(rule.name, each) for rule, of_rule in by_rule(differing) for each in of_rule] if differing else []
-    changes.sort(key=lambda each: short(each[1].field) not in reason)  # what is named itself comes first
+    changes.sort(key=lambda each: short(each[1].field) not in reason)
     asked = settings(baseline, side, [change for _, change in changes])
-    found = [
+    return [
         *((name, in_words(change, f"in {baseline.name}", f"in {side.name}")) for name, change in changes),
         *((RULE_OF_SETTING[field], words) for field, words in asked),
     ]
-    for refusing, said in _SAID.items():
-        if re.search(said, reason):
-            yield from (words for name, words in found if name == refusing)
