@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from primbench.numa.placement import EffectivePlacement
     from primbench.system.nvml import Gpu
 
+_LOOKED_THROUGH = {"LD_LIBRARY_PATH"}  # for each library of each program that starts, whatever is found in the end
 _UPSTREAM = 7  # as other memory, by the rules
 _OF_CPUS: set[Part] = {"copy", "collective", "everything on the CPU", "launch"}
 _OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
@@ -68,7 +69,7 @@ def _all(
     yield from _placed_otherwise(parts, differing, baseline, side)
     yield from _not_placed(baseline, side)
     yield from alone
-    yield from _variables(differing, baseline, side)
+    yield from _variables(parts, differing, baseline, side)
 
 
 def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> tuple[list[str], str | None]:
@@ -128,10 +129,11 @@ def _which(gpu: Gpu) -> str:
     return f"{gpu.uuid} at {gpu.pci_address}" if gpu.pci_address else f"{gpu.uuid}"
 
 
-def _variables(differing: Difference | None, baseline: Side, side: Side) -> Iterator[Cause]:
+def _variables(parts: Sequence[Part], differing: Difference | None, baseline: Side, side: Side) -> Iterator[Cause]:
     """What the arms set in unequal ways, and no other cause tells."""
     for name, words in set_variables(baseline, side):
-        if not _is_told_elsewhere(name, differing):
+        is_looked_through = name in _LOOKED_THROUGH and "start-up" in parts
+        if is_looked_through or not _is_told_elsewhere(name, differing):
             yield Cause(words)
 
 

@@ -11,10 +11,14 @@ from primbench.units import format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from primbench.doctor.finding import Part
     from primbench.doctor.place import Place
     from primbench.system.cores import CpuKind
 
 RANK = 4
+
+SLOWED: list[Part] = ["launch", "everything on the CPU", "start-up", "data loading"]
+"""What a CPU that is slow, or had in part, makes slow."""
 
 # Read without a system call (Linux, clocksource drivers with a vDSO mode); on other architectures there is one choice.
 QUICK_CLOCK_SOURCES = {"kvm-clock", "hyperv_clocksource_tsc_page"}
@@ -50,7 +54,7 @@ def cpu_quota(place: Place) -> Iterator[Finding]:
         severity="problem" if limits.throttled_periods else "warning",
         summary=summary,
         evidence=evidence,
-        distorts=["launch", "copy", "everything on the CPU"],
+        distorts=[*SLOWED, "copy"],
         advice="whole CPUs in place of a quota: "
         + place.advice(
             f"a cpuset or affinity (taskset, Slurm's --cpus-per-task); or let {threads} run at most",
@@ -77,7 +81,7 @@ def _of_several_nodes(place: Place) -> Iterator[Finding]:
             severity="warning" if cut else "note",
             summary=f"threads may run on nodes {listed(spanned)}, and their memory comes from where they first run",
             evidence=[f"CPUs allowed: {format_cpu_list(allowed)}"],
-            distorts=["launch", "copy", "everything on the CPU"],
+            distorts=[*SLOWED, "copy"],
             advice=place.advice(
                 "measure with --numa-node auto, which takes the GPU's node, or --numa-node N",
                 engine="--cpuset-cpus and --cpuset-mems of one node",
@@ -96,7 +100,7 @@ def _parts_of_cores(place: Place) -> Iterator[Finding]:
             summary=f"{len(shared)} of the cores are allowed in part: whoever has the other threads of them slows ours",
             evidence=[f"CPUs {format_cpu_list(core)} are one core" for core in shared[:3]]
             + [f"CPUs allowed: {format_cpu_list(allowed)}"],
-            distorts=["launch", "everything on the CPU"],
+            distorts=[*SLOWED],
             advice="let the cpuset hold all threads of its cores",
         )
 
@@ -117,7 +121,7 @@ def cpu_kinds(place: Place) -> Iterator[Finding]:
             severity="warning",
             summary=f"threads may run on CPUs of {len(within)} kinds, and times depend on where they land",
             evidence=evidence,
-            distorts=["launch", "copy", "everything on the CPU"],
+            distorts=[*SLOWED, "copy"],
             advice=f"measure with --cpu-kind {quickest}, or let the cpuset hold CPUs of one kind: {within[quickest]}",
         )
     elif within and kinds[0].name not in within:
@@ -126,7 +130,7 @@ def cpu_kinds(place: Place) -> Iterator[Finding]:
             severity="warning",
             summary=f"threads may run on {next(iter(within))} CPUs alone: this machine has quicker ones",
             evidence=evidence,
-            distorts=["launch", "copy", "everything on the CPU"],
+            distorts=[*SLOWED, "copy"],
             advice=place.advice(
                 "let the cpuset or affinity hold quicker CPUs",
                 engine=f"--cpuset-cpus {format_cpu_list(kinds[0].cpus)}",
@@ -149,7 +153,7 @@ def cpu_contention(place: Place) -> Iterator[Finding]:
             severity="warning",
             summary=f"tasks waited for a CPU in {format_percent(contention.waiting_fraction)} of the last 10 s",
             evidence=["/proc/pressure/cpu: some avg10"],
-            distorts=["launch", "everything on the CPU"],
+            distorts=[*SLOWED],
             advice="see what else runs (top), stop it, or measure on CPUs of one's own (--cpus LIST)",
         )
     if contention.stolen_fraction is not None and contention.stolen_fraction > STOLEN_FRACTION:
@@ -158,7 +162,7 @@ def cpu_contention(place: Place) -> Iterator[Finding]:
             severity="warning",
             summary=f"the hypervisor gave {format_percent(contention.stolen_fraction)} of this machine's CPU time away",
             evidence=["/proc/stat: steal, since boot"],
-            distorts=["launch", "everything on the CPU"],
+            distorts=[*SLOWED],
             advice="ask for a virtual machine with CPUs of its own",
         )
 
@@ -173,7 +177,7 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
             severity="warning",
             summary=f"the frequency governor is {machine.governor!r}: CPUs slow down while they wait for the GPU",
             evidence=["cpufreq/scaling_governor"],
-            distorts=["launch", "everything on the CPU"],
+            distorts=[*SLOWED],
             advice="on the host, as root, choose the governor 'performance' for the time of measuring",
             fix=["cpupower frequency-set -g performance"],
         )
@@ -183,7 +187,7 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
             severity="note",
             summary="turbo is off: steadier, and slower on the CPU than the same machine with turbo",
             evidence=["intel_pstate/no_turbo or cpufreq/boost"],
-            distorts=["launch", "everything on the CPU"],
+            distorts=[*SLOWED],
             at_most=2.0,
         )
     if machine.deepest_idle_s is not None and machine.deepest_idle_s > SLOW_WAKE_UP_S:

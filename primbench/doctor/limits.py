@@ -38,7 +38,7 @@ def priority(place: Place) -> Iterator[Finding]:
             severity="warning",
             summary=f"others that want the same CPUs go first: {listed(last)}",
             evidence=["getpriority(), /proc/self/autogroup, sched_getscheduler(), cpu.weight, cpu.shares"],
-            distorts=["launch", "copy", "collective", "everything on the CPU"],
+            distorts=["launch", "copy", "collective", "everything on the CPU", "start-up", "data loading"],
             advice=place.advice(
                 "start it without nice, chrt and CPUWeight=, or on CPUs that nobody else uses",
                 engine="--cpu-shares 1024 or more, or --cpuset-cpus that nobody else has",

@@ -211,3 +211,11 @@ def test_filters_cost_no_more_than_their_system_calls(
     found = causes(files, ratio, place(confinement=one), place(confinement=other), call_s=2.7e-3)
     assert causes_first == found[: len(causes_first)]
     assert "other file systems" in found
+
+
+def test_folders_that_are_looked_through_for_libraries_touch_what_starts_programs(
+    explained: Callable[..., Any],
+) -> None:
+    arms = ("host:name=one", "host:env.LD_LIBRARY_PATH=/a,name=other")
+    told = [explained(what, 1.5, HERE, HERE, arms=arms).causes for what in (PROGRAM, CALL)]
+    assert [["the variable LD_LIBRARY_PATH is set in other"], []] == told
