@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from primbench import backends as backend_files
-from primbench.registry import backends_of, summaries
+from primbench.registry import backends_of, networks, summaries
 
 if TYPE_CHECKING:
     from primbench.suites import Contents
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 def _primitives() -> list[tuple[str, str]]:
     return [(name, f"{summary} On {', '.join(backends_of(name))}.") for name, summary in summaries().items()]
+
+
+def _models() -> list[tuple[str, str]]:
+    return [(name, f"{each.text} Batch {each.batch_size}.") for name, each in networks.summaries().items()]
 
 
 def _backends() -> list[tuple[str, str]]:
@@ -65,13 +69,13 @@ def _suite(found: Contents) -> str:
     return f"{found.title}: {'; '.join(f'{primitive} {counted(sets)}' for primitive, sets in found.counts.items())}"
 
 
-SECTIONS = {"primitives": _primitives, "backends": _backends, "suites": _suites}
+SECTIONS = {"primitives": _primitives, "models": _models, "backends": _backends, "suites": _suites}
 
 
 @click.command("list")
 @click.argument("what", type=click.Choice(list(SECTIONS)), required=False)
 def command(what: str | None) -> None:
-    """List primitives, backends and suites, and what is missing for which."""
+    """List primitives, models, backends and suites, and what is missing for which."""
     from primbench.report.terminal import width
 
     for heading in [what] if what else SECTIONS:

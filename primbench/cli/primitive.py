@@ -45,11 +45,23 @@ def command_of(problem: type[Problem]) -> click.Command:
     return GroupedCommand(
         problem.primitive,
         callback=run,
-        params=[sizes, *(_option(field) for field in fields), *versus_options(), *measuring_options()],
+        params=[sizes, *(_parameter(field) for field in fields), *versus_options(), *measuring_options()],
         help=f"{inspect.getdoc(problem)}\n\n{PRODUCT}",
         # A convolution's -h is its height.
         context_settings={"help_option_names": ["--help"] if "h" in names else ["-h", "--help"]},
     )
+
+
+def _parameter(field: dataclasses.Field[Any]) -> click.Parameter:
+    """What a problem's field is called by: an argument where it has names, else an option."""
+    return _argument(field) if "names" in field.metadata else _option(field)
+
+
+def _argument(field: dataclasses.Field[Any]) -> click.Argument:
+    def complete(context: click.Context, argument: click.Parameter, typed: str) -> list[str]:
+        return [name for name in field.metadata["names"]() if name.startswith(typed)]
+
+    return click.Argument([field.name], metavar="[NAME]...", nargs=-1, shell_complete=complete)
 
 
 def _option(field: dataclasses.Field[Any]) -> click.Option:

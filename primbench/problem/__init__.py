@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.problem.definition import KERNELS, PROBLEMS, Bound, Exact, Problem, Reference, Work, fields_of, kernel
-from primbench.problem.fields import Value, option, size
+from primbench.problem.fields import Value, named, option, size
 from primbench.problem.steps import Description, Setup, Step, described, description_of
 
 if TYPE_CHECKING:
@@ -17,5 +17,5 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KERNELS", "PROBLEMS", "Bound", "Description", "Exact", "Problem", "Reference", "Setup", "Step", "Value", "Work",
-    "described", "description_of", "fields_of", "kernel", "option", "size",
+    "described", "description_of", "fields_of", "kernel", "named", "option", "size",
 ]  # fmt: skip

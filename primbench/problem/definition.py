@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from primbench.problem.fields import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -64,6 +65,8 @@ class Problem(ABC):
     primitive: ClassVar[str]
     example_sizes: ClassVar[tuple[tuple[int, ...], ...]] = ()
     """Values of the size fields that the conformance test takes in place of its own, where those make no problem."""
+    example_fields: ClassVar[Mapping[str, Value]] = MappingProxyType({})
+    """Other fields that the conformance test gives, such as required ones."""
     check_again: ClassVar[bool] = False
     """Whether the output is compared once more after it was timed: for copies, which may go wrong only at speed."""
     cpu_backend: ClassVar[str | None] = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from primbench.errors import InvalidField
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Value = int | float | str | bool
 LARGEST = 2**63 - 1  # number that every reader of JSON holds as one
@@ -39,9 +39,14 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def named(help: str, names: Callable[[], Sequence[str]]) -> Any:  # noqa: A002
+    """One of those that names() gives: required, and a word of its own on the command line."""
+    return dataclasses.field(metadata={"help": help, "names": names})
+
+
 def checked(primitive: str, field: dataclasses.Field[Any], value: Any) -> Any:
     """The value, as a float where the field holds one. Raises InvalidField where the field cannot have it."""
-    kind = int if field.metadata.get("size") else type(field.default)
+    kind = int if field.metadata.get("size") else str if "names" in field.metadata else type(field.default)
     if type(value) is int and abs(value) > LARGEST:
         raise InvalidField(f"{primitive} {field.name}: a number of {value.bit_length()} bits, 63 are the most")
     if kind is float and type(value) is int:
@@ -52,8 +57,8 @@ def checked(primitive: str, field: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def _is_within(value: Any, field: dataclasses.Field[Any]) -> bool:
-    choices = field.metadata.get("choices")
     if isinstance(value, str):
+        choices = _choices(field)
         return not choices or value in choices
     if isinstance(value, bool):
         return True
@@ -61,11 +66,16 @@ def _is_within(value: Any, field: dataclasses.Field[Any]) -> bool:
     return math.isfinite(value) and least <= value <= most
 
 
+def _choices(field: dataclasses.Field[Any]) -> Sequence[str]:
+    names: Callable[[], Sequence[str]] | None = field.metadata.get("names")
+    return names() if names else field.metadata.get("choices", ())
+
+
 def _expected(kind: type, field: dataclasses.Field[Any]) -> str:
     if kind is bool:
         return "True or False"
     if kind is str:
-        choices = field.metadata.get("choices")
+        choices = _choices(field)
         return f"one of {', '.join(map(str, filter(None, choices)))}" if choices else "a text"
     noun = {int: "a whole number", float: "a finite number"}[kind]
     least, most = _limits(field)

@@ -32,6 +32,13 @@ class Network(ABC):
     autocast: ClassVar[bool] = True
     """Whether it works in 16 bits, too, by torch's autocast."""
 
+    def __init__(self, *, draws: bool = True) -> None:
+        """draws: whether a step draws random numbers as the original does, which another device draws otherwise.
+
+        Where it does not, to be checked, dropout lets all through, and neither noise nor samples are drawn.
+        """
+        self.draws = draws
+
     def __init_subclass__(cls, *, name: str = "") -> None:
         if not name:  # what several have in common
             return
@@ -47,6 +54,10 @@ class Network(ABC):
     @abstractmethod
     def inputs(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
         """One batch as it comes from a data set, targets last: host arrays, of the original's shapes and lengths."""
+
+    def checked_inputs(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
+        """A batch that can be afforded in float64 on a CPU, such as of shorter texts."""
+        return self.inputs(rng, batch_size)
 
     @abstractmethod
     def predict(self, module: Any, *inputs: Any) -> Any:

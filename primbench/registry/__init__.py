@@ -32,7 +32,9 @@ def add_file(path: str, sha256: str | None = None) -> None:
     if _named.get(path) == found:
         return
     if not _import(f"--kernels {path}", lambda: sources.import_file(path)):
-        raise FileError(f"--kernels {path}: defines no primitive (a subclass of Problem) and no kernel (@kernel)")
+        raise FileError(
+            f"--kernels {path}: defines no primitive (a subclass of Problem), no kernel (@kernel) and no Network"
+        )
     _named[path] = found
 
 
@@ -57,8 +59,9 @@ def _import(source: str, load: Callable[[], object]) -> bool:
     What it defined by then is taken back.
     """
     from primbench.problem import KERNELS, PROBLEMS
+    from primbench.problem.network import NETWORKS
 
-    problems, kernels = set(PROBLEMS), set(KERNELS)
+    problems, kernels, networks = set(PROBLEMS), set(KERNELS), set(NETWORKS)
     try:
         load()
         new = (PROBLEMS.keys() - problems) | {primitive for primitive, _ in KERNELS.keys() - kernels}
@@ -67,14 +70,15 @@ def _import(source: str, load: Callable[[], object]) -> bool:
     except (Exception, SystemExit) as error:
         _take_back(PROBLEMS, problems)
         _take_back(KERNELS, kernels)
+        _take_back(NETWORKS, networks)
         raise FileError(f"{source}: cannot be imported: {type(error).__name__}: {error}") from error
-    return bool(new)
+    return bool(new or NETWORKS.keys() - networks)
 
 
 def _take_back(defined: dict[Any, Any], before: set[Any]) -> None:
     """What primbench itself defined meanwhile stays: it is not imported a second time."""
     for key in defined.keys() - before:
-        if not defined[key].__module__.startswith(f"{sources.PACKAGE}."):
+        if not defined[key].__module__.startswith((f"{sources.PACKAGE}.", "primbench.suites.")):
             del defined[key]
 
 

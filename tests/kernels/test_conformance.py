@@ -30,13 +30,15 @@ def examples(cls: type[Problem], device: str) -> Iterator[Problem]:
     """Sizes that suit tiles, sizes that do not, sizes of 1; then each option's every value, by itself and in pairs."""
     fields = fields_of(cls)
     names_of_sizes = [field.name for field in fields if field.metadata.get("size")]
-    variations = [{}, *({f.name: v} for f in fields if not f.metadata.get("size") for v in values_of(f))]
+    options = [field for field in fields if field.name not in (*names_of_sizes, *cls.example_fields)]
+    variations = [{}, *({field.name: value} for field in options for value in values_of(field))]
     pairs = [one | other for one, other in itertools.combinations(variations, 2)]
     first, *others = cls.example_sizes or (EVEN, RAGGED, ONES)
     for sizes in (first, *others):
-        for options in variations if sizes is not first else {str(o): o for o in [*variations, *pairs]}.values():
+        for chosen in variations if sizes is not first else {str(o): o for o in [*variations, *pairs]}.values():
             try:
-                given = dict(zip(names_of_sizes, itertools.cycle(sizes), strict=False)) | options
+                given: dict[str, Any] = dict(zip(names_of_sizes, itertools.cycle(sizes), strict=False))
+                given = {**given, **cls.example_fields, **chosen}
                 yield build(cls.primitive, given).on(device)
             except InvalidRequest:
                 continue  # two options that exclude each other

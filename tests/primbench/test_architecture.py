@@ -128,12 +128,14 @@ def at_import(tree: ast.Module) -> Iterator[ast.stmt]:
 
 # Files that belong to one kernel are imported where it is set up, by then with its framework.
 PRIVATE_KERNELS = {name for name in MODULES if package_of(name) == "kernels" and "._" in name}
+# Nothing of a model's file is needed before it is measured: what there is, primbench.registry.networks reads as text.
+MODELS = {name for name in MODULES if name.startswith("primbench.suites.models.")}
 
 
 def test_heavy_modules_are_imported_inside_functions() -> None:
     wrong = [
         f"{name}, line {line}: {imported}"
-        for name in sorted(set(MODULES) - PRIVATE_KERNELS)
+        for name in sorted(set(MODULES) - PRIVATE_KERNELS - MODELS)
         for statement in at_import(parsed(name))
         if isinstance(statement, ast.Import | ast.ImportFrom)
         for imported, line in imports(statement)

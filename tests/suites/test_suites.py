@@ -297,7 +297,10 @@ def test_set_of_a_set_is_refused() -> None:
         suites.read("large", set="small")
 
 
-COUNTED = [name for name in suites.describe("sizes").counts if suites.load("sizes", only=[name])[0].flop()]
+# Models are as large as their originals, and only torch can count them.
+COUNTED = [
+    name for name in suites.describe("sizes").counts if name != "model" and suites.load("sizes", only=[name])[0].flop()
+]
 
 
 @pytest.mark.parametrize("primitive", COUNTED)

@@ -173,7 +173,8 @@ COMPLETIONS = {
     "gemm --dtype bf": ["bfloat16"],
     "run deepbench --only g": ["gemm"],
     "run deepbench --dtype int": ["int32", "int8"],
-    "list ": ["primitives", "backends", "suites"],
+    "list ": ["primitives", "models", "backends", "suites"],
+    "model fathom_s": ["fathom_seq2seq", "fathom_speech"],
     "show --time-unit u": ["us"],
     "gemm --max-no": ["--max-noise"],
 }

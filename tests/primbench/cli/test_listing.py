@@ -11,9 +11,14 @@ from click.testing import Result
 
 import primbench.suites as suites
 from primbench import backends
-from primbench.registry import backends_of, primitives
+from primbench.registry import backends_of, networks, primitives
 
-SECTIONS = {"primitives": list(primitives()), "backends": backends.names(), "suites": suites.names()}
+SECTIONS = {
+    "primitives": list(primitives()),
+    "models": networks.names(),
+    "backends": backends.names(),
+    "suites": suites.names(),
+}
 
 
 def rows(text: str) -> dict[str, str]:
@@ -70,7 +75,7 @@ def test_suites_count_their_entries(listed: Callable[[str], Result]) -> None:
 
 
 def test_unknown_section_is_refused(refusal: Callable[..., str]) -> None:
-    assert "'kernels' is not one of 'primitives', 'backends', 'suites'" in refusal("list", "kernels")
+    assert "'kernels' is not one of 'primitives', 'models', 'backends', 'suites'" in refusal("list", "kernels")
 
 
 def test_a_suite_of_one_set_does_not_repeat_its_name(listed: Callable[[str], Result]) -> None:

@@ -129,10 +129,12 @@ FIELDS = [(name, each.name) for name, cls in registry.primitives().items() for e
 def test_every_field_is_checked_whoever_makes_the_problem(primitive: str, name: str) -> None:
     cls = registry.primitives()[primitive]
     sizes = [each.name for each in problem.fields_of(cls) if each.metadata.get("size")]
-    right: Any = dict(zip(sizes, itertools.cycle(next(iter(cls.example_sizes), (8,))), strict=False))
+    right: Any = dict(zip(sizes, itertools.cycle(next(iter(cls.example_sizes), (8,))), strict=False)) | dict(
+        cls.example_fields
+    )
     (field,) = (each for each in problem.fields_of(cls) if each.name == name)
-    kind = int if name in sizes else type(field.default)
-    is_free = kind is str and not field.metadata["choices"]
+    kind = int if name in sizes else str if "names" in field.metadata else type(field.default)
+    is_free = kind is str and not field.metadata.get("choices", field.metadata.get("names"))
     for wrong in WRONG[kind][: -1 if is_free else None]:
         with pytest.raises(InvalidField, match=rf"^{primitive} {name}[=:]"):
             cls(**right | {name: wrong})

@@ -1,0 +1,94 @@
+"""What a step has to give: the same network in float64 on the CPU, and how far rounding may take it from that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primbench.dtypes import UNIT_ROUNDOFF
+from primbench.kernels.model._values import SEED, SUMS, gradients, module_of, values_of
+from primbench.problem import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.problem import Array
+    from primbench.problem.network import Network
+
+TINY = 1e-2  # of the largest gradient of all: one that is smaller everywhere is what others leave when they cancel
+# Weights are moved by so many roundings at once: many operations follow one another, and float32 sums are long.
+ROUNDINGS = {"float32": 256, "tf32": 32, "bfloat16": 32, "float16": 32}
+ALLOWED = 4  # times what that does
+TF32_ROUNDOFF = 2.0**-11
+
+
+class _Found(NamedTuple):
+    """values: float64[values]. sizes: of the same shape, of what each is a part of."""
+
+    values: Array
+    sizes: Array
+
+
+def expected(
+    network: Network, batch: Sequence[Array], *, is_training: bool, arithmetic: str, tolerance: float
+) -> Reference:
+    """Each value's error is over its size, more where a rounding of the weights takes it farther.
+
+    A deep network that is not trained yet cuts off other units when its weights are rounded, and then some gradients
+    have little to do with those of exact weights: the same rounding, done in float64, shows which and by how much.
+
+    network: that draws nothing. arithmetic: of products and convolutions, a dtype or tf32.
+    """
+    import numpy as np
+
+    shares = (0.0, ROUNDINGS[arithmetic] * UNIT_ROUNDOFF.get(arithmetic, TF32_ROUNDOFF))
+    exact, rounded = (_found(network, batch, is_training, share) for share in shares)
+    moved = np.abs(rounded.values - exact.values) / exact.sizes
+    farthest = _of_tensors(moved) if is_training else moved.max()
+    return Reference(..., exact.values, exact.sizes * (1 + ALLOWED * farthest / tolerance))
+
+
+def _of_tensors(moved: Array) -> Array:
+    """Of the loss, and the largest of the sums of each gradient."""
+    import numpy as np
+
+    largest = moved[1:].reshape(-1, SUMS).max(1)
+    return np.concatenate([moved[:1], np.repeat(largest, SUMS)])
+
+
+def _found(network: Network, batch: Sequence[Array], is_training: bool, roundoff: float) -> _Found:  # noqa: FBT001
+    import numpy as np
+    import torch
+
+    module = module_of(network, "cpu").double()
+    _round(module, roundoff)
+    arrays = [_double(torch.from_numpy(each)) for each in batch]
+    if not is_training:
+        with torch.no_grad():
+            values = network.predict(module.eval(), *arrays).double().numpy()
+        return _Found(values, np.full_like(values, max(np.abs(values).max(), np.finfo(np.float32).tiny)))
+    loss = network.loss(module.train(), *arrays)
+    loss.backward()
+    network.after_backward(module)
+    return _Found(values_of(loss, module), _sizes(loss, module))
+
+
+def _round(module: Any, roundoff: float) -> None:
+    """Each weight moved by up to that share of itself."""
+    import torch
+
+    generator = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        for each in module.parameters() if roundoff else ():
+            each.mul_(1 + roundoff * (2 * torch.rand(each.shape, generator=generator, dtype=each.dtype) - 1))
+
+
+def _double(array: Any) -> Any:
+    return array.double() if array.is_floating_point() else array
+
+
+def _sizes(loss: Any, module: Any) -> Array:
+    import numpy as np
+
+    norms = [float(each.norm()) for each in gradients(module)]
+    floor = TINY * max(norms, default=0.0)
+    return np.concatenate([[max(abs(float(loss.detach())), floor)], np.repeat(np.maximum(norms, floor), SUMS)])

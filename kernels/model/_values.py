@@ -1,0 +1,48 @@
+"""A network with its first weights, and what is compared of a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from primbench.problem import Array
+    from primbench.problem.network import Network
+
+SUMS = 8
+SEED = 0  # of the weights, the same on every device and in the reference
+
+
+def module_of(network: Network, device: str) -> Any:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        return network.module().to(device)
+
+
+def values_of(loss: Any, module: Any) -> Array:
+    """float64[1 + 8 * gradients]: the loss, then eight sums of each gradient, NaN where one of its elements is.
+
+    Each sum is over every eighth element, with a random sign, the same on all devices: so many numbers are enough to
+    see a difference by its norm, which one unit that ReLU cuts off hardly moves.
+    """
+    import numpy as np
+
+    sums = [_sums(number, each) for number, each in enumerate(gradients(module))]
+    return np.concatenate([loss.detach().double().cpu().numpy().reshape(1), *sums])
+
+
+def gradients(module: Any) -> list[Any]:
+    return [each.grad for each in module.parameters() if each.grad is not None]
+
+
+def _sums(number: int, gradient: Any) -> Array:
+    import numpy as np
+
+    dense = gradient.to_dense() if gradient.is_sparse else gradient
+    flat: Array = dense.detach().double().cpu().numpy().reshape(-1)
+    signs = np.random.default_rng(number).integers(0, 2, flat.size, np.int8) * 2 - 1
+    whole = np.resize(flat * signs, -(-flat.size // SUMS) * SUMS)
+    whole[flat.size :] = 0
+    found: Array = whole.reshape(-1, SUMS).sum(0)
+    return found

@@ -1,0 +1,93 @@
+"""Whole models on torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import UnsupportedCase
+from primbench.kernels.model._step import Inference, Training
+from primbench.problem import Step, described, kernel
+from primbench.registry.networks import network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from primbench.kernels.model.problem import Model
+    from primbench.problem.network import Network
+
+CALLS_BEFORE_CAPTURE = 3
+# Field -> its values that are for GPUs, and what a CPU has.
+_OF_GPUS = {
+    "data": (("host",), "its inputs in its own memory"),
+    "compile": (("graph", "inductor"), "eager"),
+    "math_mode": (("tf32",), "ieee"),
+    "dtype": (("float16",), "bfloat16"),
+}
+
+
+@kernel("model", "torch")
+def torch_model(backend: Any, problem: Model, *inputs: Any) -> Step:
+    """Raises UnsupportedCase for what a CPU cannot do, or the network cannot."""
+    import torch
+
+    *batch, draws = inputs
+    found = network(problem.network, draws=bool(backend.get(draws)[0]))
+    on_gpu = backend.device != "cpu"
+    _refuse(problem, found, on_gpu=on_gpu)
+    if on_gpu:
+        _set_precision(torch, problem)
+    made = (Training if problem.is_training else Inference)(found, problem, backend.device, tuple(batch))
+    if problem.compile == "inductor":
+        made.module.compile()
+    if problem.data == "host":
+        host = [_host_copy(each, pinned=problem.pin_memory) for each in batch]
+        return described(_copying(host, batch, made), host_buffers=[(each.numpy(), None) for each in host])
+    if problem.compile == "graph":
+        return described(_as_graph(backend, made), algorithm="one CUDA graph", host_buffers=[])
+    return described(made, host_buffers=[])
+
+
+def _refuse(problem: Model, found: Network, *, on_gpu: bool) -> None:
+    if problem.dtype != "float32" and not found.autocast:
+        raise UnsupportedCase(f"model {problem.network} works in float32 alone: leave --dtype away")
+    for field, (values, instead) in _OF_GPUS.items():
+        if not on_gpu and (value := getattr(problem, field)) in values:
+            raise UnsupportedCase(f"model {field}={value} is for GPUs: a CPU has {instead}")
+
+
+def _set_precision(torch: Any, problem: Model) -> None:
+    """Say explicitly what torch would otherwise take from the process; backend.close() undoes it."""
+    allowed = problem.math_mode == "tf32"
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.benchmark = True  # as training scripts have it where sizes stay the same
+
+
+def _host_copy(array: Any, *, pinned: bool) -> Any:
+    host = array.cpu()
+    return host.pin_memory() if pinned else host
+
+
+def _copying(host: Sequence[Any], there: Sequence[Any], step: Callable[[], Any]) -> Step:
+    """The step on a batch that is copied first; from pinned memory the host does not wait for that."""
+
+    def copy_and_step() -> Any:
+        for source, target in zip(host, there, strict=True):
+            target.copy_(source, non_blocking=True)
+        return step()
+
+    return copy_and_step
+
+
+def _as_graph(backend: Any, made: Callable[[], Any]) -> Step:
+    """The step captured once. torch asks for some calls before that, on the stream that captures."""
+    for _ in range(CALLS_BEFORE_CAPTURE):
+        made()
+    backend.synchronize()
+    outputs: list[Any] = []
+    graph = backend.capture(lambda: outputs.append(made()))
+
+    def replay() -> Any:
+        graph.replay()
+        return outputs[0]
+
+    return replay

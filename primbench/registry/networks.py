@@ -1,0 +1,86 @@
+"""Which whole models there are: classes in the files of suites/models/, known before one of these is imported.
+
+Such a file may import torch, which takes seconds: what it defines is read from its text, a class statement in one line
+and the first line of the docstring that follows.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from primbench.problem.network import Network
+
+PACKAGE = "primbench.suites.models"
+_CLASS = re.compile(r'^class \w+\(\w+, name="(\w+)"\):\n    """(.+?)(?:"""|$)', re.MULTILINE)
+_BATCH = re.compile(r"^    batch_size = (\d+)$", re.MULTILINE)
+
+
+class Summary(NamedTuple):
+    """batch_size: the original's."""
+
+    text: str
+    batch_size: int
+
+
+class _Shipped(NamedTuple):
+    module: str
+    summary: Summary
+
+
+@functools.cache
+def _shipped() -> dict[str, _Shipped]:
+    found: dict[str, _Shipped] = {}
+    for folder in importlib.import_module(PACKAGE).__path__:
+        for file in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
+            with open(os.path.join(folder, file), encoding="utf-8") as text:
+                read = _read(text.read())
+            found |= {name: _Shipped(f"{PACKAGE}.{file.removesuffix('.py')}", each) for name, each in read.items()}
+    return found
+
+
+def _read(text: str) -> dict[str, Summary]:
+    """Raises ValueError where a class does not say its batch."""
+    found = {}
+    for each in _CLASS.finditer(text):
+        own = text[each.end() :].partition("\nclass ")[0]
+        batch = _BATCH.search(own)
+        if batch is None:
+            raise ValueError(f"model {each[1]}: its class has no line such as batch_size = 64")
+        found[each[1]] = Summary(each[2], int(batch[1]))
+    return found
+
+
+def summaries() -> dict[str, Summary]:
+    """Every model by name, in alphabetical order; those of ``--kernels`` files among them."""
+    imported = {
+        name: Summary((cls.__doc__ or "").strip().partition("\n")[0], cls.batch_size)
+        for name, cls in _defined().items()
+    }
+    return dict(sorted((imported | {name: each.summary for name, each in _shipped().items()}).items()))
+
+
+def _defined() -> dict[str, type[Network]]:
+    """By what is imported by now."""
+    module = sys.modules.get("primbench.problem.network")
+    return module.NETWORKS if module else {}
+
+
+def names() -> list[str]:
+    return list(summaries())
+
+
+def network(name: str, *, draws: bool = True) -> Network:
+    """Imports its file. draws: Network's. Raises InvalidRequest naming those there are."""
+    if name not in _defined() and name in _shipped():
+        importlib.import_module(_shipped()[name].module)
+    if name not in _defined():
+        raise InvalidRequest(f"model {name!r}: there are {', '.join(names())}")
+    return _defined()[name](draws=draws)

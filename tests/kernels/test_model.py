@@ -1,0 +1,145 @@
+"""Whole models: steps are those of their originals, checked against float64, and named without importing torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from primbench import Method, measure
+from primbench.backends import missing, open_backend
+from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
+from primbench.kernels.model import Model
+from primbench.measurement import Measurement, Samples
+from primbench.registry import networks, setup_of
+from primbench.timing.verify import check_output
+
+QUICK = Method(min_time_s=0.001, max_time_s=0.005)
+SMALL = "mnist_cnn"
+with_torch = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
+
+
+def test_the_batch_is_the_originals_where_none_is_named() -> None:
+    assert (64, 8) == (Model(SMALL).batch_size, Model(SMALL, batch_size=8).batch_size)
+
+
+def test_a_model_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(InvalidRequest, match=rf"^model network='resnet9': one of .*\b{SMALL}\b"):
+        Model("resnet9")
+
+
+def test_what_is_said_of_models_is_known_without_torch() -> None:
+    look = "import sys; from primbench.registry import networks; print(networks.names(), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", look], capture_output=True, text=True, check=True)
+    assert (True, True) == (SMALL in done.stdout, done.stdout.endswith("False\n"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "bfloat16", "math_mode": "tf32"}, "tf32 is for float32"),
+        ({"compile": "graph", "data": "host"}, "replays one batch"),
+        ({"batch_size": -1}, "batch_size=-1"),
+    ],
+)
+def test_options_that_exclude_each_other(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        Model(SMALL, **changes)
+
+
+def test_examples_a_second() -> None:
+    samples = Samples(samples_s=[0.5], calls_per_sample=1, taken_by="host clock", stopped="count")
+    assert {"examples_per_second": 16.0} == Model(SMALL, batch_size=8).figures(Measurement(batch_s=samples))
+
+
+class TestByTorch:
+    pytestmark = with_torch
+
+    @staticmethod
+    def prepared(problem: Model) -> tuple[Any, Any]:
+        backend, rng = open_backend("torch", "cpu"), np.random.default_rng(1)
+        inputs = problem.check_inputs(rng, problem.inputs(rng))
+        step = setup_of("model", "torch")(backend, problem, *map(backend.put, inputs))
+        return step, lambda: check_output(backend, problem, step, problem.reference(rng, *inputs))
+
+    @pytest.mark.parametrize("mode", ["train", "inference"])
+    def test_a_step_is_measured_and_checked(self, mode: str) -> None:
+        measured = measure(Model(SMALL, mode=mode, batch_size=4), "torch", "cpu", method=QUICK)
+        assert (True, True) == (measured.verified, measured.batch_s is not None)
+        assert measured.flop is not None
+
+    def test_a_gradient_that_is_wrong_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        problem = Model(SMALL, batch_size=4)
+        _, check = self.prepared(problem)
+        assert check() < 1e-3
+        step, check = self.prepared(problem)
+        network = networks.network(SMALL)
+
+        def forget_one(self: Any, module: Any) -> None:
+            next(module.parameters()).grad.zero_()
+
+        reference = problem.reference
+        expected = reference(np.random.default_rng(1), *problem.check_inputs(np.random.default_rng(1), ()))
+        monkeypatch.setattr(type(network), "after_backward", forget_one)
+        with pytest.raises(VerificationError, match="wrong result"):
+            check_output(open_backend("torch", "cpu"), problem, step, expected)
+
+    def test_training_goes_on_from_call_to_call(self) -> None:
+        step, _ = self.prepared(Model(SMALL, batch_size=4))
+        losses = [float(step().get()[0]) for _ in range(8)]
+        assert losses[-1] < losses[0]
+
+    @pytest.mark.parametrize(
+        "change", [{"data": "host"}, {"compile": "graph"}, {"math_mode": "tf32"}, {"dtype": "float16"}]
+    )
+    def test_what_a_cpu_does_not_do_is_refused(self, change: dict[str, Any]) -> None:
+        with pytest.raises(UnsupportedCase, match="is for GPUs"):
+            self.prepared(Model(SMALL, **change))
+
+
+DENSE = '''
+import numpy as np
+import torch
+
+from primbench.problem.network import Network
+
+
+class Dense(Network, name="dense"):
+    """One dense layer."""
+
+    batch_size = 4
+    original = "a test's"
+
+    def module(self):
+        return torch.nn.Linear(3, 2)
+
+    def inputs(self, rng, batch_size):
+        return rng.standard_normal((batch_size, 3), np.float32), rng.integers(0, 2, batch_size)
+
+    def predict(self, module, x, y):
+        return module(x)
+
+    def loss(self, module, x, y):
+        return torch.nn.functional.cross_entropy(module(x), y)
+
+    def optimiser(self, parameters):
+        return torch.optim.SGD(parameters, 0.1)
+
+    def flop(self, batch_size):
+        return 2 * 3 * 2 * batch_size
+'''
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_a_model_of_ones_own_is_measured_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "dense.py").write_text(DENSE)
+    command = [*(sys.executable, "-P", "-m", "primbench", "--kernels", tmp_path / "dense.py", "model", "dense")]
+    how = ["--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "--csv", "-", "-q"]
+    done = subprocess.run([*map(str, command), *how], capture_output=True, text=True, timeout=120, check=False)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert ",dense," in done.stdout
