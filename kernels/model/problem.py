@@ -44,6 +44,7 @@ class Model(Problem, name="model"):
     pin_memory: bool = option(True, "copy from pinned memory, with data=host")
     compile: str = option("eager", "how torch runs it", ("eager", "graph", "inductor"))
 
+    example_sizes = ((),)  # nothing has a size
     example_fields = MappingProxyType({"network": "fathom_memnet", "batch_size": 2})
 
     def settle(self) -> None:

@@ -282,15 +282,16 @@ def test_gpu_held_by_this_process_alone_has_no_foreign_ones(ask: Ask, stub: str,
 
 
 def test_processes_before_or_after_are_foreign_whatever_they_do(ask: Ask, stub: str, outside: Path) -> None:
-    changes = "'STUB_PIDS': f'{os.getpid()},400,500'"
-    reading = around(ask, stub, outside, "own,300,400", changes, STUB_GRAPHICS="55", STUB_MPS="66")
+    """Of numbers beyond 2^22, which Linux gives to none: 300 may be one that this test's own processes have."""
+    changes = "'STUB_PIDS': f'{os.getpid()},5000400,5000500'"
+    reading = around(ask, stub, outside, "own,5000300,5000400", changes, STUB_GRAPHICS="5000055", STUB_MPS="5000066")
     found = {process["pid"]: process["memory_bytes"] for process in reading["foreign_processes"]}
-    assert found == {pid: pid * 2**20 for pid in (300, 400, 55, 66, 500)}
+    assert found == {pid: pid * 2**20 for pid in (5000300, 5000400, 5000055, 5000066, 5000500)}
 
 
 def test_hidden_memory_of_a_process_is_unknown(ask: Ask, stub: str, outside: Path) -> None:
-    reading = around(ask, stub, outside, "own,300", STUB_HIDDEN="1")
-    assert reading["foreign_processes"] == [{"pid": 300, "memory_bytes": None}]
+    reading = around(ask, stub, outside, "own,5000300", STUB_HIDDEN="1")
+    assert reading["foreign_processes"] == [{"pid": 5000300, "memory_bytes": None}]
 
 
 @pytest.mark.parametrize(("pids", "named"), [("9001,9002", "9001, 9002"), ("", "none")])
@@ -309,8 +310,8 @@ def test_none_in_a_pid_namespace_of_its_own_is_unknown_and_one_is_one(ask: Ask, 
     alone = around(ask, stub, inside, "own")
     assert alone["foreign_processes"] is None
     assert "the driver may hide" in alone["missing"]["foreign_processes"]
-    later = around(ask, stub, inside, "own", "'STUB_PIDS': f'{os.getpid()},300'")
-    assert [process["pid"] for process in later["foreign_processes"]] == [300]
+    later = around(ask, stub, inside, "own", "'STUB_PIDS': f'{os.getpid()},5000300'")
+    assert [process["pid"] for process in later["foreign_processes"]] == [5000300]
     assert later["missing"] == {}
 
 
@@ -352,8 +353,8 @@ def test_other_workers_of_the_same_run_and_the_mps_server_are_its_own(
 
 
 def test_mig_instance_is_asked_for_its_own_processes(ask: Ask, stub: str, outside: Path) -> None:
-    mig = {"CUDA_VISIBLE_DEVICES": "MIG-0ccc", "STUB_MIG": "1", "STUB_OTHER_INSTANCES": "300"}
-    reading = around(ask, stub, outside, "own", STUB_GRAPHICS="400", **mig)
+    mig = {"CUDA_VISIBLE_DEVICES": "MIG-0ccc", "STUB_MIG": "1", "STUB_OTHER_INSTANCES": "5000300"}
+    reading = around(ask, stub, outside, "own", STUB_GRAPHICS="5000400", **mig)
     assert (reading["foreign_processes"], reading["missing"]) == ([], {})
 
 
