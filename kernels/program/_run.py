@@ -1,0 +1,74 @@
+"""What the process runs: a program as a user would write it, which says when each of its stages has ended.
+
+It is started as ``python -P _run.py PIPE NETWORK MODE BATCH_SIZE STEPS DEVICE``.
+"""
+
+from __future__ import annotations
+
+import time
+
+BEGUN_NS = time.monotonic_ns()
+
+TYPE_CHECKING = False  # typing takes milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+
+def main(words: Sequence[str]) -> None:
+    import os
+
+    import torch
+
+    pipe, name, mode, batch_size, steps, device = words
+    ended_ns = [BEGUN_NS, time.monotonic_ns()]
+
+    def stage() -> None:
+        if device != "cpu":
+            torch.cuda.synchronize()
+        ended_ns.append(time.monotonic_ns())
+
+    torch.empty(1, device=device)
+    stage()
+    step = prepared(name, mode, int(batch_size), device)
+    stage()
+    made = int(torch.isfinite(step()))
+    stage()
+    for _ in range(int(steps) - 1):
+        made += int(torch.isfinite(step()))  # as loops that print their loss do, it waits for each
+    stage()
+    os.write(int(pipe), f"{made} {' '.join(map(str, ended_ns))}".encode())
+
+
+def prepared(name: str, mode: str, batch_size: int, device: str) -> Callable[[], Any]:
+    """A step, which returns one number."""
+    import numpy as np
+    import torch
+
+    from primbench.registry.networks import network
+
+    found = network(name)
+    torch.manual_seed(0)
+    module = found.module().to(device).train(mode == "train")
+    batch = [torch.from_numpy(each).to(device) for each in found.inputs(np.random.default_rng(0), batch_size)]
+    optimiser = found.optimiser(module.parameters())
+
+    def train() -> Any:
+        optimiser.zero_grad(set_to_none=True)
+        loss = found.loss(module, *batch)
+        loss.backward()
+        found.after_backward(module)
+        optimiser.step()
+        return loss.detach()
+
+    def predict() -> Any:
+        with torch.no_grad():
+            return found.predict(module, *batch).sum()
+
+    return train if mode == "train" else predict
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])

@@ -1,0 +1,90 @@
+"""Programs that compute with torch."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.kernels.program.problem import STAGES
+from primbench.measurement import Samples
+from primbench.problem import described, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.program.problem import Program
+    from primbench.problem import Step
+
+_RUN = Path(__file__).with_name("_run.py")
+
+
+@kernel("program", "torch")
+def torch_program(backend: Any, problem: Program) -> Step:
+    """Raises UnsupportedCase where there is no GPU that torch reaches, PrimbenchError where the program fails."""
+    import numpy as np
+    import torch
+
+    if problem.gpu and not torch.cuda.is_available():
+        raise UnsupportedCase("program gpu=True: torch finds no GPU here")
+    output, runs = np.zeros(1, np.int32), _Runs(problem)
+
+    def step() -> Any:
+        output[0] = runs()
+        return output
+
+    return described(
+        step,
+        algorithm=f"torch {torch.__version__} of {Path(torch.__file__).parent}",
+        host_buffers=[],
+        before=runs.begin,
+        others={f"{stage}_s": runs.samples_of(number) for number, stage in enumerate(STAGES)},
+    )
+
+
+class _Runs:
+    """One after the other; a call returns how many steps the program made."""
+
+    def __init__(self, problem: Program) -> None:
+        self._device = "cuda" if problem.gpu else "cpu"
+        self._words = [problem.network, problem.mode, str(problem.batch_size), str(problem.steps), self._device]
+        self._stages_s: list[list[float]] = []
+        self._is_timed = False
+
+    def begin(self) -> None:
+        """Before a call that is timed."""
+        self._is_timed = True
+
+    def samples_of(self, number: int) -> Any:
+        def samples(*_: object) -> Samples:
+            times_s = [stages_s[number] for stages_s in self._stages_s]
+            return Samples(samples_s=times_s, calls_per_sample=1, taken_by="clock of the process", stopped="count")
+
+        return samples
+
+    def __call__(self) -> int:
+        source, sink = os.pipe()
+        with os.fdopen(source) as told:
+            try:
+                begun_ns = time.monotonic_ns()
+                done = subprocess.run(
+                    [sys.executable, "-P", _RUN, str(sink), *self._words],
+                    pass_fds=[sink], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                    check=False,
+                )  # fmt: skip
+                ended_ns = time.monotonic_ns()
+            finally:
+                os.close(sink)
+            said = told.read()
+        if done.returncode or not said:
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            raise PrimbenchError(f"program {self._words[0]}: {lines[-1] if lines else f'ended with {done.returncode}'}")
+        made, *within_ns = said.split(" ")
+        at_ns = [begun_ns, *map(int, within_ns), ended_ns]
+        if self._is_timed:
+            pairs = itertools.pairwise(at_ns)
+            self._stages_s.append([(end - begin) / 1e9 for begin, end in pairs])
+        return int(made)

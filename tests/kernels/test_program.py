@@ -1,0 +1,56 @@
+"""Whole programs: their stages add up, and what fails in one is told in a line."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from primbench import Method
+from primbench.backends import missing, open_backend
+from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.kernels.program import Program
+from primbench.kernels.program.problem import STAGES
+from primbench.measurement import Measurement
+from primbench.problem import description_of
+from primbench.registry import setup_of
+from primbench.timing.sampling import Pace
+
+pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
+
+
+def test_stages_add_up_to_the_whole() -> None:
+    """Whatever the clock says: each stage ends where the next one begins."""
+    problem = Program("fathom_memnet", batch_size=2, steps=3)
+    step = setup_of("program", "torch")(open_backend("torch", "cpu"), problem)
+    said = description_of(step)
+    assert said.before is not None
+    said.before()
+    begun_ns = time.monotonic_ns()
+    assert [3] == step().tolist()
+    whole_s = (time.monotonic_ns() - begun_ns) / 1e9
+    others = {name: take(Method(), Pace()) for name, take in said.others.items()}
+    stages_s = [others[f"{stage}_s"].samples_s for stage in STAGES]
+    assert all(1 == len(samples_s) and samples_s[0] > 0 for samples_s in stages_s)
+    assert sum(samples_s[0] for samples_s in stages_s) <= whole_s
+    figures = problem.figures(Measurement(others=others))
+    assert {f"{stage}_s" for stage in STAGES} == figures.keys()
+    assert None not in figures.values()
+
+
+def test_without_a_gpu_there_is_no_program_on_one() -> None:
+    if missing("torch") is None and __import__("torch").cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(UnsupportedCase, match="torch finds no GPU"):
+        setup_of("program", "torch")(open_backend("torch", "cpu"), Program("mnist_cnn", gpu=True))
+
+
+def test_a_program_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = setup_of("program", "torch")(open_backend("torch", "cpu"), Program("fathom_memnet", batch_size=2, steps=1))
+    assert [1] == np.asarray(step()).tolist()
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("primbench.kernels.program.torch._RUN", "/nowhere/program.py")
+    with pytest.raises(PrimbenchError, match=r"^program fathom_memnet: .*No such file or directory"):
+        step()
