@@ -76,8 +76,12 @@ class Model(Problem, name="model"):
         return step_bytes(network(self.network), self.batch_size, is_training=self.is_training)
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
-        main = measured.main
-        return {"examples_per_second": self.batch_size / main.median_s if main else None}
+        """launch_bound: the share of a step's time in a loop for which the GPU waits for launches."""
+        main, stream_s, device_s = measured.main, measured.stream_s, measured.device_s
+        return {
+            "examples_per_second": self.batch_size / main.median_s if main else None,
+            "launch_bound_fraction": 1 - device_s.median_s / stream_s.median_s if stream_s and device_s else None,
+        }
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """A batch, and int8[1]: 1, for random numbers are drawn as the original does."""

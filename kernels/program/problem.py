@@ -40,7 +40,7 @@ class Program(Problem, name="program"):
     margin = 0.05
     on_gpus = False
     example_sizes = ((),)  # nothing has a size
-    example_fields = MappingProxyType({"network": "fathom_memnet", "batch_size": 2, "steps": 2})
+    example_fields = MappingProxyType({"network": "fathom_memnet", "batch_size": 2, "steps": 2, "mode": "train"})
 
     def settle(self) -> None:
         if not self.batch_size:

@@ -117,7 +117,7 @@ def test_outputs_agree_with_the_reference(
                 continue
             for _ in range(2):
                 assert check_output(backend, problem, step, reference) <= problem.tolerance()
-    assert supported > 1
+    assert supported >= (1 if primitives()[primitive].example_sizes == ((),) else 2)
 
 
 @on_every_place

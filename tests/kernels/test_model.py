@@ -51,9 +51,14 @@ def test_options_that_exclude_each_other(changes: dict[str, Any], words: str) ->
         Model(SMALL, **changes)
 
 
-def test_examples_a_second() -> None:
-    samples = Samples(samples_s=[0.5], calls_per_sample=1, taken_by="host clock", stopped="count")
-    assert {"examples_per_second": 16.0} == Model(SMALL, batch_size=8).figures(Measurement(batch_s=samples))
+def test_examples_a_second_and_what_waits_for_launches() -> None:
+    half_s, quarter_s = (
+        Samples(samples_s=[each], calls_per_sample=1, taken_by="", stopped="count") for each in (0.5, 0.25)
+    )
+    of_cpu = Model(SMALL, batch_size=8).figures(Measurement(batch_s=half_s))
+    assert {"examples_per_second": 16.0, "launch_bound_fraction": None} == of_cpu
+    of_gpu = Model(SMALL, batch_size=8).figures(Measurement(stream_s=half_s, device_s=quarter_s))
+    assert {"examples_per_second": 32.0, "launch_bound_fraction": 0.5} == of_gpu
 
 
 class TestByTorch:
