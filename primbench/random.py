@@ -16,6 +16,13 @@ POOL_SIZE = 262_139
 FILLED_BY_ONE = 1 << 20  # elements, below which threads would not pay
 
 
+def generator_of(rank: int, seed: int) -> np.random.Generator:
+    """What one of the ranks of a collective draws from."""
+    import numpy as np
+
+    return np.random.default_rng((seed, rank))
+
+
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Uniform in [-1, 1), or every int8 value but -128. Zeros and constants would let a GPU run cooler and faster.
 

@@ -77,14 +77,14 @@ class LogRatio(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        return _exp(self.log)
+        return exponential(self.log)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float] | None:
         """Confidence interval of the ratio, (low, high); None for a single value."""
         if self.error is None or self.freedom is None:
             return None
         half_width = _t_point(self.freedom, (1 + confidence) / 2) * self.error
-        return _exp(self.log - half_width), _exp(self.log + half_width)
+        return exponential(self.log - half_width), exponential(self.log + half_width)
 
     def p(self) -> float | None:
         """How often scatter alone would take a ratio of 1 at least as far from 1 as this: two-sided."""
@@ -112,10 +112,10 @@ class LogRatio(NamedTuple):
         """
         if self.error is None or self.freedom is None:
             return None
-        return _exp((_t_point(self.freedom, 0.975) + _t_point(self.freedom, 0.8)) * self.error)
+        return exponential((_t_point(self.freedom, 0.975) + _t_point(self.freedom, 0.8)) * self.error)
 
 
-def _exp(log: float) -> float:
+def exponential(log: float) -> float:
     """exp(log), infinite where a float ends: intervals of wildly scattered processes reach there."""
     return math.exp(log) if log < _LARGEST_LOG else math.inf
 
@@ -156,6 +156,21 @@ def unpaired(a: Sequence[float], b: Sequence[float]) -> LogRatio:
     both = of_a + of_b
     freedom = both**2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1)) if both else len(a) + len(b) - 2
     return LogRatio(mean_a - mean_b, math.sqrt(both), freedom)
+
+
+def mean_interval(
+    values: Sequence[float], confidence: float = 0.95, *, more_variance: float = 0.0
+) -> tuple[float, float] | None:
+    """Confidence interval of a mean, by Student's t; None for a single value.
+
+    more_variance: that each value has beside its scatter, as by rounding.
+    """
+    mean, variance = _mean_and_variance(values)
+    if variance is None:
+        return None
+    error = math.sqrt((variance + more_variance) / len(values))
+    half_width = _t_point(len(values) - 1, (1 + confidence) / 2) * error
+    return mean - half_width, mean + half_width
 
 
 def _mean_and_variance(values: Sequence[float]) -> tuple[float, float | None]:

@@ -19,6 +19,17 @@ A suite is a study, too, where it names arms in which its entries are to be comp
     pairs = 8                                 # optional, at most 1000
     seed = 0                                  # optional
     arm = ["host", "podman:cpus=2", { runtime = "docker", seccomp = "unconfined" }]
+    beside = "model alexnet"                  # optional: each arm once more, with this as a neighbour; or one for
+                                              # GPUs, one for CPUs: { cuda = "model alexnet", cpu = "model mnist_cnn" }
+
+and it may repeat a study that was published, whose numbers are then shown beside those measured here::
+
+    [published]
+    source = "who, where, when"
+    claims = [
+      # id: of the entries that show it. Optional but says; ratio: of times, the second place over the first.
+      { id = "snn-training", says = "Singularity 110.34 s, native 82.94 s", ratio = 1.330, caution = "other builds" },
+    ]
 """
 
 from __future__ import annotations
@@ -37,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from primbench.problem import Problem, Value
+    from primbench.spec.published import Published
 
 if __name__ != "primbench.suites":
     raise ImportError(
@@ -71,12 +83,17 @@ class Contents:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """What a suite says of a study. arms: as written, strings and tables. pairs and seed: None where not said."""
+    """What a suite says of a study. arms: as written, strings and tables. pairs and seed: None where not said.
+
+    beside: "cpu" and "cuda" -> the neighbour in words, where there is one. published: what the study repeats.
+    """
 
     title: str
     arms: list[Any]
     pairs: int | None
     seed: int | None
+    beside: dict[str, str]
+    published: Published | None
 
 
 def names() -> list[str]:
@@ -92,7 +109,7 @@ def studies() -> list[str]:
 def study(name_or_path: str | os.PathLike[str]) -> StudyFile:
     """What a suite says of a study, no arms where it is none. Raises as :func:`read` does."""
     suite = _load(name_or_path, None)
-    return StudyFile(suite.title, suite.arms, suite.pairs, suite.seed)
+    return StudyFile(suite.title, suite.arms, suite.pairs, suite.seed, suite.beside, suite.published)
 
 
 def references() -> dict[str, list[Path]]:

@@ -8,8 +8,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from primbench.errors import FileError, InvalidField, InvalidRequest
 from primbench.registry import build, primitives
+from primbench.spec.published import Published
 from primbench.suites.document import cut, read_document
 
 if TYPE_CHECKING:
@@ -19,10 +22,11 @@ if TYPE_CHECKING:
     from primbench.problem import Problem, Value
 
 HEADER = ("title", "source", "licence", "note")
-STUDY = ("arm", "pairs", "seed")
+STUDY = ("arm", "beside", "pairs", "seed", "published")
 KEYS = (*HEADER, *STUDY, "defaults")
 """What a suite can say besides its primitives."""
 LABELS = ("set", "application", "id", "label", "device")
+DEVICES = ("cpu", "cuda")
 MOST_PAIRS = 1000
 """Of a study, whether a suite or the command line asks for them."""
 
@@ -48,6 +52,8 @@ class Suite:
     arms: list[Any] = field(default_factory=list)
     pairs: int | None = None
     seed: int | None = None
+    beside: dict[str, str] = field(default_factory=dict)
+    published: Published | None = None
 
 
 def parse(source: str, path: str | os.PathLike[str]) -> Suite:
@@ -63,7 +69,7 @@ def parse(source: str, path: str | os.PathLike[str]) -> Suite:
     defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
     _check_keys(f"{source}: defaults", defaults, list(primitives()))
     header = {key: document.pop(key) for key in HEADER if key in document}
-    arms, pairs, seed = _study(source, {key: document.pop(key) for key in STUDY if key in document})
+    study = _study(source, {key: document.pop(key) for key in STUDY if key in document})
     rows = [
         row
         for primitive, entries in document.items()
@@ -71,7 +77,7 @@ def parse(source: str, path: str | os.PathLike[str]) -> Suite:
     ]
     if not rows:
         raise FileError(f"{source}: no entries: write some, as in gemm = [{{ m = 64, n = 64, k = 64 }}]")
-    return Suite(source, header.get("title", source), rows, arms, pairs, seed)
+    return Suite(source, header.get("title", source), rows, **study)
 
 
 def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
@@ -82,17 +88,34 @@ def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
             raise FileError(f"{where}: " + cut(f"unknown key {key!r}: {meant}there are {', '.join(known)}"))
 
 
-def _study(source: str, said: dict[str, Any]) -> tuple[list[Any], int | None, int | None]:
-    """Arms, pairs and seed; what an arm says is for others to read."""
-    pairs, seed = said.get("pairs"), said.get("seed")
+def _study(source: str, said: dict[str, Any]) -> dict[str, Any]:
+    """What a suite says of a study, checked; what an arm or a neighbour says is for others to read."""
+    pairs, seed, arms = said.get("pairs"), said.get("seed"), said.get("arm", [])
     if pairs is not None and (type(pairs) is not int or not 1 <= pairs <= MOST_PAIRS):
         raise FileError(f"{source}: pairs is not a whole number from 1 to {MOST_PAIRS}")
     if seed is not None and (type(seed) is not int or seed < 0):
         raise FileError(f"{source}: seed is not a whole number of at least 0")
-    arms = said.get("arm", [])
     if not isinstance(arms, list) or not all(isinstance(arm, str | dict) for arm in arms):
         raise FileError(f"{source}: arm is not a list of strings and tables: write [[arm]] above each table")
-    return arms, pairs, seed
+    others = {"beside": _beside(source, said.get("beside", {})), "published": _published(source, said)}
+    return {"arms": arms, "pairs": pairs, "seed": seed} | others
+
+
+def _beside(source: str, said: Any) -> dict[str, str]:
+    words = said if isinstance(said, dict) else dict.fromkeys(DEVICES, said)
+    if words.keys() <= set(DEVICES) and all(isinstance(each, str) for each in words.values()):
+        return words
+    raise FileError(
+        f'{source}: beside is a primitive and its options in a string, as "model alexnet", or a table of such for cpu '
+        "and cuda"
+    )
+
+
+def _published(source: str, said: dict[str, Any]) -> Published | None:
+    try:
+        return msgspec.convert(said["published"], Published) if "published" in said else None
+    except msgspec.ValidationError as error:
+        raise FileError(f"{source}: published: {cut(str(error))}") from None
 
 
 def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[Row]:
@@ -124,7 +147,7 @@ def _check_labels(where: str, entry: Mapping[str, Any]) -> None:
     for key, value in entry.items():
         if key in LABELS and not isinstance(value, str):
             raise FileError(f"{where}: {key} is not a string")
-        if key == "device" and value not in ("cpu", "cuda"):
+        if key == "device" and value not in DEVICES:
             raise FileError(f"{where}: device is neither cpu nor cuda")
 
 

@@ -48,7 +48,7 @@ def failed_if_skipped(node: pytest.Item | pytest.Collector, report: pytest.TestR
 
 
 # What takes minutes, and what asks for root's rights or downloads a kernel, is run by name alone.
-BY_NAME = [ROOT / "tests" / name for name in ("containers", "faults", "fuzz", "shipped", "vm")]
+BY_NAME = [ROOT / "tests" / name for name in ("containers", "faults", "fuzz", "shipped", "slurm", "vm")]
 
 
 def left_out(config: pytest.Config) -> list[Path]:
@@ -73,7 +73,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.path.relpath(folder, session.config.invocation_params.dir) for folder in left_out(session.config)
     )
     if folders and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
-        left = "containers, machines, faults, fuzzing and what is shipped"
+        left = "containers, machines, Slurm, faults, fuzzing and what is shipped"
         terminal.write_line(f"{left} are left to CI, and run when asked for: pytest {folders}")
 
 

@@ -22,7 +22,7 @@ def test_containers_and_machines_are_left_out_with_a_word_at_the_start() -> None
     assert 0 == found.returncode, found.stdout + found.stderr
     first, *tests = found.stdout.splitlines()
     assert "left to CI" in first
-    folders = ["tests/containers", "tests/faults", "tests/fuzz", "tests/shipped", "tests/vm"]
+    folders = ["tests/containers", "tests/faults", "tests/fuzz", "tests/shipped", "tests/slurm", "tests/vm"]
     assert first.endswith(f": pytest {' '.join(folders)}")
     assert any(each.startswith("tests/test_readme.py") for each in tests)
     assert not any(each.startswith(tuple(folders)) for each in tests)

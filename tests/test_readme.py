@@ -14,7 +14,7 @@ import pytest
 
 import primbench.suites as suites
 from primbench.cli import COMMANDS, main
-from primbench.cli.primitive import entries_of
+from primbench.cli.problem import entries_of
 from primbench.compare.pairs import compare
 from primbench.registry import primitives
 from primbench.results import file as results_file

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.distributed.group import ALONE, Group
 from primbench.errors import UnsupportedCase
-from primbench.kernels.allreduce._group import InPlace, check_group
+from primbench.kernels.allreduce._in_place import InPlace
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def cupy_allreduce(backend: Any, problem: Allreduce, x: Any, group: Group = ALON
     """ncclAllReduce on the backend's stream."""
     from cupy.cuda import nccl
 
-    check_group(problem, group)
+    group.check_size(problem.ranks)
     if not nccl.available:
         raise UnsupportedCase("CuPy finds no NCCL: pip install nvidia-nccl-cu13 (or nvidia-nccl-cu12, as CuPy)")
     out = backend.empty(x.shape, problem.dtype)

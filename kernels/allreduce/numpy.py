@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.distributed.group import ALONE, Group
-from primbench.kernels.allreduce._group import InPlace, check_group
+from primbench.kernels.allreduce._in_place import InPlace
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def numpy_allreduce(backend: Any, problem: Allreduce, x: Any, group: Group = ALO
 
     from primbench.kernels.allreduce._shared import share
 
-    check_group(problem, group)
+    group.check_size(problem.ranks)
     shared = share(group, problem.bytes)
     buffers = [part.view(x.dtype) for part in shared.buffers]
     summed, mine = shared.summed.view(x.dtype), _slice(problem.count, group)

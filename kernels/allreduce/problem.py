@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import itemsize_bytes, numpy_dtype
-from primbench.errors import InvalidField
+from primbench.errors import InvalidField, VerificationError
 from primbench.problem import Problem, Reference, option, size
-from primbench.random import POOL_SIZE
+from primbench.random import POOL_SIZE, generator_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,13 +84,27 @@ class Allreduce(Problem, name="allreduce"):
 
     def inputs_of(self, rank: int, seed: int) -> tuple[Array, ...]:
         """What one of the ranks brings."""
-        return self.inputs(_generator(rank, seed))
+        return self.inputs(generator_of(rank, seed))
+
+    def checked_of(self, rank: int, seed: int) -> None:
+        """The timed inputs are, before and after."""
+
+    def told_of(self, output: Array, seed: int) -> list[float]:
+        """Elements of a rank's output: how many are wrong, of how many."""
+        return [self.count_wrong(output, seed), output.size]
+
+    def error_of(self, told: list[list[float]], seed: int) -> float:
+        """0. Raises VerificationError where an element is wrong."""
+        wrong, of = map(sum, zip(*told, strict=True))
+        if wrong:
+            raise VerificationError(f"wrong result: {wrong} of {of} elements on {self.ranks} ranks")
+        return 0.0
 
     def count_wrong(self, output: Array, seed: int) -> int:
         """How many elements of a rank's output are not the exact sum of inputs_of() all ranks."""
         import numpy as np
 
-        blocks = (self._block(_generator(rank, seed)) for rank in range(self.ranks))
+        blocks = (self._block(generator_of(rank, seed)) for rank in range(self.ranks))
         expected = sum(blocks, start=np.zeros((), np.int64)).astype(output.dtype)
         starts = range(0, output.size, expected.size)
         compared = ((output[start : start + expected.size], expected[: output.size - start]) for start in starts)
@@ -110,9 +124,3 @@ class Allreduce(Problem, name="allreduce"):
     def _block(self, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
         limit = EXACT[self.dtype] // self.ranks
         return rng.integers(-limit, limit + 1, min(self.count, POOL_SIZE))
-
-
-def _generator(rank: int, seed: int) -> np.random.Generator:
-    import numpy as np
-
-    return np.random.default_rng((seed, rank))

@@ -9,18 +9,19 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.datasets.cooling import cooling
+from primbench.datasets.folder import Folder, said
+from primbench.errors import UnsupportedCase
 from primbench.kernels.files._content import stretch
-from primbench.kernels.files._folder import Folder, said
 from primbench.kernels.files._reader import Share
 from primbench.kernels.files._readers import team_of
+from primbench.kernels.files.problem import TMPDIR
 from primbench.problem import Step, described
 from primbench.system.files import attempt
-from primbench.system.page_cache import COLD, drop, held_share, write_back
-from primbench.units import format_percent
+from primbench.system.page_cache import COLD, held_share, write_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from primbench.kernels.files._readers import Team
     from primbench.kernels.files.problem import Files
@@ -34,14 +35,14 @@ def step_of(problem: Files, contents: Array) -> Step:
     cannot be written to.
     """
     with contextlib.ExitStack() as opened:
-        folder = Folder(problem.path)
+        folder = Folder("" if problem.path == TMPDIR else problem.path)
         opened.callback(folder.remove)
         with said(folder.path):
             folder.check_space(problem.files, problem.bytes_moved())
             paths = _make(problem, folder.path, contents.data.cast("B"))
             shares = _shares(problem, paths, contents)
             team = _ready(problem, folder, shares, opened)
-            before = _cooling(folder, paths) if problem.page_cache == "cold" else None
+            before = cooling(folder.where, paths) if problem.page_cache == "cold" else None
             where = folder.where if before else _where(problem, folder, paths)
         kept = opened.pop_all()
     output = Sums(problem, paths, shares)
@@ -134,25 +135,6 @@ def _ready(problem: Files, folder: Folder, shares: Sequence[Share], opened: cont
             f"{errno.errorcode[error.errno]}; ask for access=buffered, or another path"
         ) from None
     return team
-
-
-def _cooling(folder: Folder, paths: Sequence[str]) -> Callable[[], None]:
-    """What makes the files cold. Raises UnsupportedCase where the file system keeps them in memory all the same."""
-
-    def cool() -> None:
-        drop(paths)
-        if (share := held_share(paths)) > COLD:
-            raise PrimbenchError(f"{format_percent(share)} of the files stay in the page cache of {folder.where}")
-
-    try:
-        cool()
-    except OSError as error:  # as where a file system maps no files
-        refusal = f"what {folder.where} keeps in memory cannot be seen: {error.strerror}"
-    except PrimbenchError as error:
-        refusal = str(error)
-    else:
-        return cool
-    raise UnsupportedCase(f"{refusal}: ask for page_cache=warm, or another path")
 
 
 def _where(problem: Files, folder: Folder, paths: Sequence[str]) -> str:

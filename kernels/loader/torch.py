@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.kernels.loader._failures import in_one_line, quietly
 from primbench.kernels.loader._items import encoded, inflated, sums
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from primbench.kernels.loader.problem import Loader
     from primbench.problem import Array
 
@@ -31,9 +28,7 @@ def torch_loader(backend: Any, problem: Loader, differences: Any) -> Step:
         raise UnsupportedCase("pin_memory copies to memory that a GPU's driver knows, and there is no GPU")
     items = Encoded(backend.get(differences)) if problem.decode == "png" else Raw(differences)
     output = Taken(problem)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than CPUs, as asked
-        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork")  # torch does, as ever
+    with quietly():
         loader: Any = DataLoader(
             items,
             batch_size=problem.batch,
@@ -41,7 +36,7 @@ def torch_loader(backend: Any, problem: Loader, differences: Any) -> Step:
             pin_memory=problem.pin_memory,
             persistent_workers=problem.workers > 0,
         )
-        with _in_one_line():
+        with in_one_line():
             for _ in loader:  # starts the workers
                 pass
 
@@ -58,16 +53,6 @@ def torch_loader(backend: Any, problem: Loader, differences: Any) -> Step:
 
     started = f", workers by {get_start_method()}" if problem.workers else ""
     return described(step, algorithm=f"torch.utils.data.DataLoader{started}", host_buffers=[])
-
-
-@contextlib.contextmanager
-def _in_one_line() -> Iterator[None]:
-    """What torch says of a worker's death is its traceback: the last line has the reason."""
-    try:
-        yield
-    except RuntimeError as error:
-        last = str(error).strip().splitlines()[-1]
-        raise PrimbenchError(f"DataLoader: {last}: see /dev/shm, and the limits of `ulimit -a`") from error
 
 
 class Raw:

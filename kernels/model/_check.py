@@ -22,29 +22,36 @@ TF32_ROUNDOFF = 2.0**-11
 
 
 class _Found(NamedTuple):
-    """values: float64[values]. sizes: of the same shape, of what each is a part of."""
+    """values: float64[batches, values]. sizes: of the same shape, of what each is a part of."""
 
     values: Array
     sizes: Array
 
 
 def expected(
-    network: Network, batch: Sequence[Array], *, is_training: bool, arithmetic: str, tolerance: float
-) -> Reference:
+    network: Network, batches: Sequence[Sequence[Array]], *, is_training: bool, arithmetic: str, tolerance: float
+) -> list[Reference]:
     """Each value's error is over its size, more where a rounding of the weights takes it farther.
 
     A deep network that is not trained yet cuts off other units when its weights are rounded, and then some gradients
     have little to do with those of exact weights: the same rounding, done in float64, shows which and by how much.
 
-    network: that draws nothing. arithmetic: of products and convolutions, a dtype or tf32.
+    network: that draws nothing. batches: one a rank, of which training has the mean of the gradients, and each rank its
+    own loss. arithmetic: of products and convolutions, a dtype or tf32.
     """
     import numpy as np
+    import torch
 
     shares = (0.0, ROUNDINGS[arithmetic] * UNIT_ROUNDOFF.get(arithmetic, TF32_ROUNDOFF))
-    exact, rounded = (_found(network, batch, is_training, share) for share in shares)
-    moved = np.abs(rounded.values - exact.values) / exact.sizes
-    farthest = _of_tensors(moved) if is_training else moved.max()
-    return Reference(..., exact.values, exact.sizes * (1 + ALLOWED * farthest / tolerance))
+    take = _trained if is_training else _predicted
+    arrays = [[_double(torch.from_numpy(each)) for each in batch] for batch in batches]
+    exact, rounded = (take(network, _module(network, share), arrays) for share in shares)
+    references = []
+    for values, sizes, others in zip(exact.values, exact.sizes, rounded.values, strict=True):
+        moved = np.abs(others - values) / sizes
+        farthest = _of_tensors(moved) if is_training else moved.max()
+        references.append(Reference(..., values, sizes * (1 + ALLOWED * farthest / tolerance)))
+    return references
 
 
 def _of_tensors(moved: Array) -> Array:
@@ -55,21 +62,34 @@ def _of_tensors(moved: Array) -> Array:
     return np.concatenate([moved[:1], np.repeat(largest, SUMS)])
 
 
-def _found(network: Network, batch: Sequence[Array], is_training: bool, roundoff: float) -> _Found:  # noqa: FBT001
+def _predicted(network: Network, module: Any, batches: Sequence[Sequence[Any]]) -> _Found:
     import numpy as np
     import torch
 
+    with torch.no_grad():
+        values = np.stack([network.predict(module.eval(), *batch).double().numpy() for batch in batches])
+    return _Found(values, np.full_like(values, max(np.abs(values).max(), np.finfo(np.float32).tiny)))
+
+
+def _trained(network: Network, module: Any, batches: Sequence[Sequence[Any]]) -> _Found:
+    """The gradients of the mean of all losses are the mean of the gradients."""
+    import numpy as np
+
+    losses, module = [], module.train()
+    for batch in batches:
+        loss = network.loss(module, *batch)
+        (loss / len(batches)).backward()
+        losses.append(loss.detach())
+    network.after_backward(module)
+    values = np.tile(values_of(losses[0], module), (len(losses), 1))
+    values[:, 0] = losses
+    return _Found(values, _sizes(values[:, 0], module))
+
+
+def _module(network: Network, roundoff: float) -> Any:
     module = module_of(network, "cpu").double()
     _round(module, roundoff)
-    arrays = [_double(torch.from_numpy(each)) for each in batch]
-    if not is_training:
-        with torch.no_grad():
-            values = network.predict(module.eval(), *arrays).double().numpy()
-        return _Found(values, np.full_like(values, max(np.abs(values).max(), np.finfo(np.float32).tiny)))
-    loss = network.loss(module.train(), *arrays)
-    loss.backward()
-    network.after_backward(module)
-    return _Found(values_of(loss, module), _sizes(loss, module))
+    return module
 
 
 def _round(module: Any, roundoff: float) -> None:
@@ -86,9 +106,10 @@ def _double(array: Any) -> Any:
     return array.double() if array.is_floating_point() else array
 
 
-def _sizes(loss: Any, module: Any) -> Array:
+def _sizes(losses: Array, module: Any) -> Array:
     import numpy as np
 
     norms = [float(each.norm()) for each in gradients(module)]
     floor = TINY * max(norms, default=0.0)
-    return np.concatenate([[max(abs(float(loss.detach())), floor)], np.repeat(np.maximum(norms, floor), SUMS)])
+    of_gradients = np.repeat(np.maximum(norms, floor), SUMS)
+    return np.stack([np.append(max(abs(loss), floor), of_gradients) for loss in losses])

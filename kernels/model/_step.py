@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from primbench.kernels.model._values import gradients, module_of, values_of
+from primbench.kernels.model._values import SEED, gradients, module_of, values_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from primbench.kernels.model.problem import Model
@@ -25,34 +27,45 @@ def autocast(problem: Model, device: str) -> AbstractContextManager[None]:
 
 
 class Inference:
-    """Calls return the predictions."""
+    """Calls return the predictions. inputs: which later calls are given."""
 
     def __init__(self, network: Network, problem: Model, device: str, inputs: tuple[Any, ...]) -> None:
         self.module = module_of(network, device).eval()
-        self._network, self._problem, self._device, self._inputs = network, problem, device, inputs
+        self._network, self._problem, self._device, self.inputs = network, problem, device, inputs
 
     def __call__(self) -> Any:
         import torch
 
         with torch.no_grad(), autocast(self._problem, self._device):
-            return self._network.predict(self.module, *self._inputs)
+            return self._network.predict(self.module, *self.inputs)
 
 
 class Training:
-    """Calls return this object, which has the loss and the gradients of the last one."""
+    """Calls return this object, which has the loss and the gradients of the last one. inputs: of the next call."""
 
-    def __init__(self, network: Network, problem: Model, device: str, inputs: tuple[Any, ...]) -> None:
-        self.module = module_of(network, device).train()
-        self._network, self._problem, self._device, self._inputs = network, problem, device, inputs
+    def __init__(
+        self, network: Network, problem: Model, device: str, inputs: tuple[Any, ...], *, seed: int = SEED
+    ) -> None:
+        self.module = module_of(network, device, seed).train()
+        self.inputs = inputs
+        self._network, self._problem, self._device = network, problem, device
         self._optimiser = network.optimiser(self.module.parameters())
+        for group in self._optimiser.param_groups:
+            if "capturable" in group:  # Adam and others count their steps; in a GPU's memory, a graph can do so
+                group["capturable"] = device != "cpu"
         self._initial = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
-        self._loss: Any = None
+        self.loss: Any = None
+        self.loss_of = partial(network.loss, self.module)
 
     def __call__(self) -> Any:
+        return self.step(self.loss_of)
+
+    def step(self, loss_of: Callable[..., Any]) -> Any:
+        """A call, of which the loss of the inputs is computed so."""
         self._optimiser.zero_grad(set_to_none=True)
         with autocast(self._problem, self._device):
-            self._loss = self._network.loss(self.module, *self._inputs)
-        self._loss.backward()
+            self.loss = loss_of(*self.inputs)
+        self.loss.backward()
         self._network.after_backward(self.module)
         self._optimiser.step()
         return self
@@ -63,8 +76,8 @@ class Training:
 
         self.module.load_state_dict(self._initial)
         with torch.no_grad():
-            for written in (self._loss, *gradients(self.module)):
+            for written in (self.loss, *gradients(self.module)):
                 (written.coalesce().values() if written.is_sparse else written).fill_(float("nan"))
 
     def get(self) -> Array:
-        return values_of(self._loss, self.module)
+        return values_of(self.loss, self.module)

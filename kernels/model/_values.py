@@ -12,11 +12,11 @@ SUMS = 8
 SEED = 0  # of the weights, the same on every device and in the reference
 
 
-def module_of(network: Network, device: str) -> Any:
+def module_of(network: Network, device: str, seed: int = SEED) -> Any:
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+        torch.manual_seed(seed)
         return network.module().to(device)
 
 

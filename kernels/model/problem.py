@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from primbench import stats
 from primbench.errors import InvalidField
-from primbench.problem import Bound, Problem, Reference, named, option
+from primbench.problem import Bound, Problem, Reference, fields_of, named, option
+from primbench.random import generator_of
 from primbench.registry.networks import names, network, summaries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from dataclasses import Field
+
     import numpy as np
 
-    from primbench.measurement import Measurement
+    from primbench.measurement import Measurement, Samples
     from primbench.problem import Array
 
 BACKWARD = 2  # passes of a forward pass's operations: gradients of the inputs and of the weights
 # Of a prediction over the largest, of a gradient's sum over its norm: 1 where one is missing or is another.
+MOST_WORKERS = 256
+FEWEST_EXAMPLES, MOST_EXAMPLES, BATCHES = 256, 1024, 4  # on disk, of which generation takes seconds at most
+OF_DISK = ("loader_workers", "data_folder", "data_format", "examples", "page_cache", "on_bad_data")
 TOLERANCE = {"float32": 1e-3, "tf32": 4e-2, "bfloat16": 0.1, "float16": 4e-2}
 
 
@@ -31,6 +40,16 @@ class Model(Problem, name="model"):
     The batch is on the device where data=device; data=host copies it there in every step, from pinned memory unless
     --no-pin-memory. compile=graph replays the step as one CUDA graph, inductor has torch compile the network.
 
+    Several ranks train one model by DistributedDataParallel, over gloo on CPUs and NCCL on GPUs, each on a batch of its
+    own of batch_size. Examples a second are those of all ranks, flop those of one. The share of the all-reduce is by
+    how much the same steps are quicker where each rank keeps its gradients.
+
+    With data=disk a step takes its batch from torch's DataLoader, which reads files and decodes them, and copies it:
+    JPEG, MNIST's IDX, tokens, CSV or arrays, as the original of the model has them, made up with the size and entropy
+    of real ones in a folder in TMPDIR that is removed at the end, or those in data_folder. data_wait is what a step
+    waits for its batch, decode what an example takes. All files have been read where page_cache=warm; cold has the
+    kernel drop each once it is read. With loader_workers, which load ahead, arms of a study take no turns.
+
     Checked are loss and gradients, or predictions, of a small batch, against the same network in float64 on the CPU,
     with nothing drawn at random. A training step is counted as three forward passes.
     """
@@ -40,9 +59,16 @@ class Model(Problem, name="model"):
     batch_size: int = option(0, "examples of a step; 0 is the original's", least=0)
     dtype: str = option("float32", "products and convolutions compute in it", ("float32", "bfloat16", "float16"))
     math_mode: str = option("ieee", "of float32 on a GPU", ("ieee", "tf32"))
-    data: str = option("device", "where each batch comes from", ("device", "host"))
-    pin_memory: bool = option(True, "copy from pinned memory, with data=host")
+    data: str = option("device", "where each batch comes from", ("device", "host", "disk"))
+    pin_memory: bool = option(True, "copy from pinned memory, with data=host and disk")
+    loader_workers: int = option(0, "processes that load, with data=disk", least=0, most=MOST_WORKERS)
+    data_folder: str = option("", "of examples to read, with data=disk; made up unless given")
+    data_format: str = option("files", "what data=disk reads: the original's files, or tar files", ("files", "shards"))
+    examples: int = option(0, "of data=disk, read in turn; 0 is 4 batches, from 256 to 1024", least=0)
+    page_cache: str = option("warm", "whether the kernel has what data=disk reads in memory", ("warm", "cold"))
+    on_bad_data: str = option("stop", "at what cannot be decoded: stop, or take others in its place", ("stop", "skip"))
     compile: str = option("eager", "how torch runs it", ("eager", "graph", "inductor"))
+    ranks: int = option(1, "processes that train it together, each with a GPU or CPU of its own", least=1)
 
     example_sizes = ((),)  # nothing has a size
     example_fields = MappingProxyType({"network": "fathom_memnet", "batch_size": 2})
@@ -54,6 +80,36 @@ class Model(Problem, name="model"):
             raise InvalidField(f"model math_mode=tf32 is for float32, not {self.dtype}")
         if self.compile == "graph" and self.data != "device":
             raise InvalidField(f"model compile=graph replays one batch: data=device, not {self.data}")
+        self._settle_ranks()
+        self._settle_disk()
+
+    def _settle_ranks(self) -> None:
+        if self.ranks > 1 and (self.mode, self.compile) != ("train", "eager"):
+            raise InvalidField(
+                f"model ranks={self.ranks} is for mode=train and compile=eager, not {self.mode} and {self.compile}"
+            )
+        if self.ranks > 1 and self.data == "disk":
+            raise InvalidField(f"model ranks={self.ranks} is for data=device and data=host, not disk")
+
+    def _settle_disk(self) -> None:
+        if self.data != "disk":
+            given = next((each for each in fields_of(self) if self._has_changed(each)), None)
+            if given is not None:
+                value = getattr(self, given.name)
+                raise InvalidField(f"model {given.name}={value}: is for data=disk, not data={self.data}")
+            return
+        if not self.examples:
+            suiting = min(MOST_EXAMPLES, max(FEWEST_EXAMPLES, BATCHES * self.batch_size))
+            object.__setattr__(self, "examples", max(self.batch_size, suiting))
+        if self.examples < self.batch_size:
+            raise InvalidField(f"model examples={self.examples}: at least batch_size={self.batch_size}")
+        if self.data_folder:
+            object.__setattr__(self, "data_folder", os.path.abspath(os.path.expanduser(self.data_folder)))
+            if not self.data_folder.isprintable():
+                raise InvalidField(f"model data_folder={self.data_folder!r}: a name that can be shown")
+
+    def _has_changed(self, field: Field[Any]) -> bool:
+        return field.name in OF_DISK and getattr(self, field.name) != field.default
 
     @property
     def is_training(self) -> bool:
@@ -62,6 +118,9 @@ class Model(Problem, name="model"):
     def flop(self) -> int:
         passes = 1 + BACKWARD if self.is_training else 1
         return passes * network(self.network).flop(self.batch_size)
+
+    def why_alone(self) -> str | None:
+        return "its loader_workers load ahead between calls" if self.loader_workers else None
 
     def bytes_moved(self) -> None:
         """Each layer reads what the one before it wrote, and how often depends on what is fused."""
@@ -73,14 +132,22 @@ class Model(Problem, name="model"):
         """Weights, what training keeps beside them and between its passes; for inference the largest two layers."""
         from primbench.kernels.model._memory import step_bytes
 
-        return step_bytes(network(self.network), self.batch_size, is_training=self.is_training)
+        found, is_reduced = network(self.network), self.ranks > 1
+        return step_bytes(found, self.batch_size, is_training=self.is_training, is_reduced=is_reduced)
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
-        """launch_bound: the share of a step's time in a loop for which the GPU waits for launches."""
+        """launch_bound: the share of a step's time in a loop for which the GPU waits for launches.
+
+        allreduce: by how much a step is quicker that reduces nothing, the median of those compared one after the other;
+        allreduced: a rank's gradients. waiting: the share of a step in which the program waits for its batch. read:
+        from files, for each step.
+        """
         main, stream_s, device_s = measured.main, measured.stream_s, measured.device_s
         return {
-            "examples_per_second": self.batch_size / main.median_s if main else None,
+            "examples_per_second": self.ranks * self.batch_size / main.median_s if main else None,
             "launch_bound_fraction": 1 - device_s.median_s / stream_s.median_s if stream_s and device_s else None,
+            **_of_ranks(measured),
+            **_of_data(measured),
         }
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
@@ -98,10 +165,37 @@ class Model(Problem, name="model"):
 
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
         """float64[values]: loss and sums of gradients, or the predictions."""
+        (found,) = self._references([inputs])
+        return found
+
+    def inputs_of(self, rank: int, seed: int) -> tuple[Array, ...]:
+        """What one of the ranks trains on."""
+        return self.inputs(generator_of(rank, seed))
+
+    def checked_of(self, rank: int, seed: int) -> tuple[Array, ...]:
+        """What it is checked on."""
+        return self.check_inputs(generator_of(rank, seed + 1), ())
+
+    def told_of(self, output: Array, seed: int) -> list[float]:
+        """All of it: loss and sums of gradients."""
+        told: list[float] = output.tolist()
+        return told
+
+    def error_of(self, told: list[list[float | None]], seed: int) -> float:
+        """The largest error of all ranks. Raises VerificationError where one is too large."""
+        import numpy as np
+
+        from primbench.timing.verify import error_of
+
+        references = self._references([self.checked_of(rank, seed) for rank in range(self.ranks)])
+        outputs = np.array(told, np.float64)
+        return max(error_of(output, self, right) for output, right in zip(outputs, references, strict=True))
+
+    def _references(self, inputs: Sequence[Sequence[Array]]) -> list[Reference]:
         from primbench.kernels.model._check import expected
 
         return expected(
-            network(self.network, draws=False), inputs[:-1],
+            network(self.network, draws=False), [batch for *batch, _ in inputs],
             is_training=self.is_training, arithmetic=self._arithmetic, tolerance=self.tolerance(),
         )  # fmt: skip
 
@@ -111,3 +205,25 @@ class Model(Problem, name="model"):
     @property
     def _arithmetic(self) -> str:
         return "tf32" if self.math_mode == "tf32" else self.dtype
+
+
+def _saved(with_s: Samples, without_s: Samples) -> float:
+    pairs = zip(with_s.samples_s, without_s.samples_s, strict=True)
+    return 1 - stats.quantile([without / whole for whole, without in pairs], 0.5)
+
+
+def _of_ranks(measured: Measurement) -> dict[str, float | None]:
+    with_s, without_s = (measured.others.get(name) for name in ("with_allreduce_s", "without_allreduce_s"))
+    return {
+        "allreduce_fraction": _saved(with_s, without_s) if with_s and without_s else None,
+        "allreduced_bytes": measured.counts.get("allreduced_bytes"),
+    }
+
+
+def _of_data(measured: Measurement) -> dict[str, float | None]:
+    main, wait_s, read = measured.main, measured.others.get("data_wait_s"), measured.data
+    return {
+        "waiting_fraction": wait_s.median_s / main.median_s if wait_s and main else None,
+        "read_bytes": read.read_bytes if read else None,
+        "bad_examples": read.bad_examples if read else None,
+    }

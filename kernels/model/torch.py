@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.distributed.group import ALONE, Group
+from primbench.distributed.process_group import connect
 from primbench.errors import UnsupportedCase
+from primbench.kernels.model._disk import from_disk
 from primbench.kernels.model._step import Inference, Training
 from primbench.problem import Step, described, kernel
 from primbench.registry.networks import network
@@ -26,28 +29,67 @@ _OF_GPUS = {
 
 
 @kernel("model", "torch")
-def torch_model(backend: Any, problem: Model, *inputs: Any) -> Step:
-    """Raises UnsupportedCase for what a CPU cannot do, or the network cannot."""
+def torch_model(backend: Any, problem: Model, *inputs: Any, group: Group = ALONE) -> Step:
+    """Raises UnsupportedCase for what a CPU cannot do, or the network cannot, or for other ranks than take part."""
     import torch
 
     *batch, draws = inputs
     found = network(problem.network, draws=bool(backend.get(draws)[0]))
     on_gpu = backend.device != "cpu"
-    _refuse(problem, found, on_gpu=on_gpu)
+    group.check_size(problem.ranks)
+    refuse(problem, found, on_gpu=on_gpu)
     if on_gpu:
-        _set_precision(torch, problem)
-    made = (Training if problem.is_training else Inference)(found, problem, backend.device, tuple(batch))
+        set_precision(torch, problem)
+    host = [_host_copy(each, pinned=problem.pin_memory) for each in batch] if problem.data == "host" else []
+    if problem.ranks > 1:
+        return _on_ranks(backend, problem, found, host, batch, group=group)
+    return _alone(backend, problem, found, host, batch)
+
+
+def _alone(backend: Any, problem: Model, network: Network, host: Sequence[Any], batch: Sequence[Any]) -> Step:
+    made = (Training if problem.is_training else Inference)(network, problem, backend.device, tuple(batch))
     if problem.compile == "inductor":
         made.module.compile()
-    if problem.data == "host":
-        host = [_host_copy(each, pinned=problem.pin_memory) for each in batch]
-        return described(_copying(host, batch, made), host_buffers=[(each.numpy(), None) for each in host])
+    if problem.data == "disk" and network.draws:  # else it is to be checked, on the batch that it was given
+        return from_disk(backend.device, problem, network, made)
     if problem.compile == "graph":
         return described(_as_graph(backend, made), algorithm="one CUDA graph", host_buffers=[])
-    return described(made, host_buffers=[])
+    return described(_fed(host, batch, made), host_buffers=_buffers(host))
 
 
-def _refuse(problem: Model, found: Network, *, on_gpu: bool) -> None:
+def _buffers(host: Sequence[Any]) -> list[tuple[Any, None]]:
+    return [(each.numpy(), None) for each in host]
+
+
+def _on_ranks(
+    backend: Any, problem: Model, network: Network, host: Sequence[Any], batch: Sequence[Any], *, group: Group
+) -> Step:
+    """The step of one rank, and its times without all-reduce.
+
+    No graph is made of it: DistributedDataParallel looks at its events from time to time, and waits for them.
+    """
+    from torch.distributed import get_backend
+
+    from primbench.kernels.model._ranks import OnRanks, in_alternation
+
+    connect(backend.device, group)
+    made = OnRanks(network, problem, backend.device, tuple(batch), group=group)
+    step = _fed(host, batch, made)
+    taken = in_alternation(backend, step, _fed(host, batch, made.alone))
+    return described(
+        step,
+        algorithm=f"DistributedDataParallel over {get_backend()}",
+        host_buffers=_buffers(host),
+        stream_only=True,
+        counts={"allreduced_bytes": made.gradient_bytes},
+        others={
+            "with_allreduce_s": lambda method, pace: taken(method, pace)[0],
+            "without_allreduce_s": lambda method, pace: taken(method, pace)[1],
+        },
+    )
+
+
+def refuse(problem: Model, found: Network, *, on_gpu: bool) -> None:
     if problem.dtype != "float32" and not found.autocast:
         raise UnsupportedCase(f"model {problem.network} works in float32 alone: leave --dtype away")
     for field, (values, instead) in _OF_GPUS.items():
@@ -55,7 +97,7 @@ def _refuse(problem: Model, found: Network, *, on_gpu: bool) -> None:
             raise UnsupportedCase(f"model {field}={value} is for GPUs: a CPU has {instead}")
 
 
-def _set_precision(torch: Any, problem: Model) -> None:
+def set_precision(torch: Any, problem: Model) -> None:
     """Say explicitly what torch would otherwise take from the process; backend.close() undoes it."""
     allowed = problem.math_mode == "tf32"
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = allowed
@@ -67,8 +109,10 @@ def _host_copy(array: Any, *, pinned: bool) -> Any:
     return host.pin_memory() if pinned else host
 
 
-def _copying(host: Sequence[Any], there: Sequence[Any], step: Callable[[], Any]) -> Step:
-    """The step on a batch that is copied first; from pinned memory the host does not wait for that."""
+def _fed(host: Sequence[Any], there: Sequence[Any], step: Callable[[], Any]) -> Step:
+    """The step on a batch that is copied first, where it is on the host; from pinned memory that waits for nothing."""
+    if not host:
+        return step
 
     def copy_and_step() -> Any:
         for source, target in zip(host, there, strict=True):

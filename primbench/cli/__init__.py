@@ -26,6 +26,7 @@ COMMANDS = {
     "study": ("primbench.cli.study", "Run the same cases on the host and in containers, and say what differs."),
     "ablate": ("primbench.cli.ablate", "Add one ingredient of a container after the other, and say what each costs."),
     "compare": ("primbench.cli.compare", "Compare the arms of a study, or two results files, and say what is certain."),
+    "fleet": ("primbench.cli.fleet", "Find the nodes of many that are slower than the others, and say why."),
     "list": ("primbench.cli.listing", "List primitives, backends and suites, and what is missing for which."),
     "arms": ("primbench.cli.arms", "List the runtimes that a study may start workers in, and which work here."),
     "image": ("primbench.cli.image", "Build a container image with this primbench, for arms of a study."),
@@ -33,6 +34,7 @@ COMMANDS = {
     "numa": ("primbench.cli.numa", "Measure which memory node and which CPUs are near which GPU."),
     "env": ("primbench.cli.env", "Show what would be recorded of this place, or what tells two apart."),
     "doctor": ("primbench.cli.doctor", "Look for what slows this place down, and say what to do."),
+    "watch": ("primbench.cli.watch", "Follow a job that runs, and say what holds it back."),
     "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }

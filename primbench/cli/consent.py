@@ -26,7 +26,7 @@ def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
 
     Raises InvalidRequest where it names others than the file's, and where nobody says yes.
     """
-    begun_with = [arm for arm in arms if not arm.name.endswith(AGAIN)]
+    begun_with = [arm for arm in arms if not arm.name.endswith(AGAIN) and arm.neighbour is None]
     if named:
         if list(named) != begun_with:
             raise InvalidRequest("--arm and --resume: a study goes on with the arms and cases it was begun with")
@@ -46,16 +46,16 @@ def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
         return
     again = ["primbench", "study", "--resume", path, *(word for arm in arms for word in ("--arm", _words(arm)))]
     raise InvalidRequest(
-        f"{path}: images, variables, filters and preloads of its arms can have any program run: where they are yours, "
-        f"name them again: {shlex.join(again)}"
+        f"{path}: machines, images, variables, filters and preloads of its arms can have any program run: where they "
+        f"are yours, name them again: {shlex.join(again)}"
     )
 
 
 def _chooses(arm: Arm) -> bool:
-    """Whether it has other programs run than those that are here, or changes which ones are."""
+    """Whether it has other programs run than those that are here, or elsewhere, or changes which ones are."""
     counts = [name in THREAD_VARIABLES and value.isdecimal() for name, value in arm.variables.items()]
     files = (arm.preload, arm.fuse_overlay, names_a_file(arm.seccomp))
-    return arm.image not in (None, HOST_IMAGE) or any((arm.passed, *files)) or not all(counts)
+    return arm.image not in (None, HOST_IMAGE) or any((arm.passed, arm.host, *files)) or not all(counts)
 
 
 def _words(arm: Arm) -> str:

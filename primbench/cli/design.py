@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.cli.measuring import Entries
     from primbench.spec.arm import Arm
     from primbench.spec.method import Method
+    from primbench.spec.published import Published
     from primbench.suites import StudyFile
 
 DEFAULT_PAIRS = 8
@@ -86,7 +87,9 @@ def ends_itself(values: Mapping[str, Any]) -> bool:
     return values.get("until") is not None or values.get("time_budget") is not None
 
 
-def study_of(arms: Sequence[Arm], entries: Entries, design: Design, title: str = "") -> Study:
+def study_of(
+    arms: Sequence[Arm], entries: Entries, design: Design, title: str = "", published: Published | None = None
+) -> Study:
     """Raises InvalidRequest where the arms cannot be compared or the cases not be had."""
     arms, left_out = having(design.backends, arms)
     if design.itself:
@@ -107,6 +110,7 @@ def study_of(arms: Sequence[Arm], entries: Entries, design: Design, title: str =
         placement=design.placement,
         processes=1,
         elsewhere=not any(arm.on_host_root for arm in arms),
+        afar=arms[0] if arms[0].is_far else None,
     )
     return Study(
         title=title,
@@ -117,4 +121,5 @@ def study_of(arms: Sequence[Arm], entries: Entries, design: Design, title: str =
         seed=design.seed,
         other_builds=design.other_builds,
         pairing=design.pairing,
+        published=published,
     )

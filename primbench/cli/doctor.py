@@ -10,8 +10,11 @@ from primbench.cli.option_types import FILE
 
 HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.
 
+--pid looks at another process from here, such as a job that runs, and --container at the first process of one: what
+it is allowed, where its memory is, what it has loaded and open. What takes rights that are lacking is unknown.
+
 No case is run and nothing is changed. Libraries are those that this command loads, which are few: a results
-file tells what a worker loaded, and --against looks at these.
+file tells what a worker loaded, and --against looks at these; --pid, what a process loaded by now.
 
 Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the request is wrong.
 """
@@ -25,9 +28,12 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
     metavar="FILE",
     help="Compare with another place: a file by `doctor --json` or `env --json`, or a results file.",
 )
+@click.option("--pid", type=click.IntRange(1), metavar="PID", help="Look at this process in place of this command.")
+@click.option("--container", metavar="NAME", help="Look at the first process of a container of Docker or Podman.")
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
-def command(*, fix: bool, against: str | None, json_path: str | None) -> None:
+def command(*, fix: bool, against: str | None, pid: int | None, container: str | None, json_path: str | None) -> None:
     from primbench.cli.outputs import check_files, put_out
+    from primbench.cli.processes import process_of
     from primbench.doctor import against as other
     from primbench.doctor import checks
     from primbench.doctor.place import look, read
@@ -35,7 +41,7 @@ def command(*, fix: bool, against: str | None, json_path: str | None) -> None:
 
     check_files([json_path], [against])
     there = read(against) if against is not None else None
-    here = look()
+    here = look(pid=process_of(pid, container))
     findings = checks.examine(here)
     if there is not None:
         told = other.compare(here, there, str(against))

@@ -37,6 +37,7 @@ from primbench.workers.session import Session
 
 if TYPE_CHECKING:
     from primbench.spec.case import Case
+    from primbench.spec.fleet import Member
 
 MOST_CHANGES = 4
 SAME_MEMORY = 0.01
@@ -74,6 +75,21 @@ def _measure_and_report(entries: Entries, values: Mapping[str, Any], leader: Lea
 
 
 def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leader | None, begun: Begun | None) -> None:
+    results, ended = measured(entries, values, leader, begun)
+    report(results, values)
+    if ended is None and values["save_as"] is not None:
+        save(values["save_as"], results)
+    exit_as(ended, results.records)
+
+
+def measured(
+    entries: Entries,
+    values: Mapping[str, Any],
+    leader: Leader | None,
+    begun: Begun | None,
+    member: Member | None = None,
+) -> tuple[Results, PrimbenchError | SystemExit | None]:
+    """What became of the entries, and what ended it early."""
     cases = plan(
         entries,
         backends=values["backends"],
@@ -84,7 +100,8 @@ def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leade
     )
     if values["roof"]:
         cases = [*_roof_cases(cases, values), *cases]
-    found = begun.held if begun else Results(header=header(sys.argv, dict(values["labels"])), workers=[], records=[])
+    fresh = Results(header=header(sys.argv, dict(values["labels"]), member), workers=[], records=[])
+    found = begun.held if begun else fresh
     session = Session(
         timeout_s=values["timeout"],
         trace=values["trace"],
@@ -93,19 +110,14 @@ def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leade
         first_worker=next_worker(found),
         leader=leader,
     )
-    left = left_to_do(cases, found)
-    begun_with = list(found.workers)
+    left, begun_with = left_to_do(cases, found), list(found.workers)
 
     def lines(shown: Progress) -> Iterator[Worker | Record]:
         return _on_its_machine(session.run(announced(left, shown)), path=values["resume"], begun=begun_with)
 
     with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(lines, len(left), session, writer=writer, found=found, values=values)
-    results = replace(found, records=found.latest())
-    report(results, values)
-    if ended is None and values["save_as"] is not None:
-        save(values["save_as"], results)
-    exit_as(ended, results.records)
+    return replace(found, records=found.latest()), ended
 
 
 def next_worker(found: Results) -> int:
@@ -264,13 +276,17 @@ def run_cases(
     run: makes the lines of the cases, by the session. total: how many there are, as far as that is known.
     """
     held_count = len(found.records)
+    node = found.header.member.name if found.header.member else ""
     try:
         try:
-            with signals_unwind(), progress(total, quiet=values["quiet"], verbose=values["verbose"]) as shown:
+            said = progress(total, quiet=values["quiet"], verbose=values["verbose"], node=node)
+            with signals_unwind(), said as shown:
                 keep_all(session, run(shown), writer, found)
         except (KeyboardInterrupt, SystemExit) as stop:
             done = len(found.records) - held_count
-            click.echo(f"Stopped after {done}{f' of {total}' if done <= total else ''} cases.", err=True)
+            click.echo(
+                f"{node and f'{node}: '}Stopped after {done}{f' of {total}' if done <= total else ''} cases.", err=True
+            )
             check_kept(writer, found)
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:

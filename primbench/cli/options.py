@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from primbench.spec.placement import Placement
 
 VERSUS_PAIRS = 5
-ALONE = ("processes", "dry_run", "roof", "against", "save_as", "time_unit")
+ALONE = ("processes", "dry_run", "over_time", "roof", "against", "save_as", "time_unit")
 """Options of measuring in one place, which mean nothing where several are compared."""
 MOST_PROCESSES = 1000  # every case of every process is listed before the first one runs
 
@@ -140,6 +140,8 @@ def _measure() -> list[click.Option]:
         option("--roof", is_flag=True,
                help="Measure first what bounds these cases on the device, and show their share of it."),
         option("--trace", is_flag=True, help="Also log the GPU's own kernel times, in a separate process."),
+        option("--over-time", is_flag=True,
+               help="Also sample memory and the GPU's use while a case runs; 'primbench show' draws it."),
         option("--dry-run", is_flag=True, help="Set up and check every case, time none."),
         option("--processes", type=click.IntRange(1, MOST_PROCESSES), metavar="N", default=1, show_default=True,
                help="Repeat everything in so many fresh processes."),
@@ -226,6 +228,16 @@ def versus_options() -> list[click.Option]:
     ]  # fmt: skip
 
 
+def fleet_options() -> list[click.Option]:
+    """The options by which many nodes measure the same cases."""
+    option = partial(grouped, "Fleet")
+    return [
+        option("--fleet", type=FILE, metavar="FOLDER",
+               help="Measure this node for `primbench fleet FOLDER`; srun, torchrun or mpirun starts it on all."),
+        option("--one-at-a-time", is_flag=True, help="Nodes of the fleet measure in turn, not at the same time."),
+    ]  # fmt: skip
+
+
 def fail_above(group: str) -> click.Option:
     return grouped(
         group, "--fail-above", type=PERCENT, metavar="PERCENT",
@@ -247,6 +259,7 @@ def method_of(values: Mapping[str, Any]) -> Method:
         seed=values["seed"],
         check=values["check"],
         dry_run=values.get("dry_run", False),
+        over_time=values.get("over_time", False),
     )
 
 

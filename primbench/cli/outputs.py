@@ -18,7 +18,7 @@ from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, option_of
 from primbench.errors import InvalidRequest, OutputError
-from primbench.report import export, table, written
+from primbench.report import export, over_time, table, written
 from primbench.report.plain import printable
 
 if TYPE_CHECKING:
@@ -95,18 +95,20 @@ def _kernels(command: Sequence[str]) -> list[str]:
     ]
 
 
-def report(results: Results, values: Mapping[str, Any]) -> None:
+def report(results: Results, values: Mapping[str, Any], *, curves: bool = False) -> None:
     """Print the table of a results file, and write its exports, as put_out() does.
 
+    curves: print below it what cases used over time, where that was sampled.
     What a kernel asks for by the name of a field, the table asks for by the option of the command that prints it.
     """
     records, workers, unit = results.records, results.workers, values["time_unit"]
+    drawn = over_time.tables(records) if curves else []
     yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
     options = click.get_current_context().command.params
     shown = [replace(each, reason=as_options(each.reason, options)) if each.reason else each for each in records]
     publish(
         export.document(results, unit, yardsticks),
-        lambda: "\n".join(map(table.text, table.tables(shown, workers, unit, yardsticks))),
+        lambda: "\n".join(map(table.text, [*table.tables(shown, workers, unit, yardsticks), *drawn])),
         values,
     )
 

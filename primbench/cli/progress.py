@@ -26,26 +26,28 @@ class Progress:
 
 
 @contextmanager
-def progress(total: int, *, quiet: bool, verbose: bool) -> Iterator[Progress]:
+def progress(total: int, *, quiet: bool, verbose: bool, node: str = "") -> Iterator[Progress]:
     """A line a case where workers write to the same stderr; else a bar where that is a terminal, and nothing in files.
 
     total: of the cases, where more may follow as far as that is known. quiet: sentences alone.
+    node: of a fleet, which every line then begins with.
     """
+    before = f"{node}: " if node else ""
+
+    def tell(sentence: str) -> None:
+        click.echo(_one_line(before + sentence), err=True)
+
     if verbose and not quiet:
-        yield Progress(lambda case: _say(_name(case)), _say)
+        yield Progress(lambda case: tell(_name(case)), tell)
     elif quiet or not sys.stderr.isatty() or not total:
-        yield Progress(lambda case: None, _say)
+        yield Progress(lambda case: None, tell)
     else:
-        with _bar(total) as shown:
+        with _bar(total, before) as shown:
             yield shown
 
 
-def _say(sentence: str) -> None:
-    click.echo(_one_line(sentence), err=True)
-
-
 @contextmanager
-def _bar(total: int) -> Iterator[Progress]:
+def _bar(total: int, before: str) -> Iterator[Progress]:
     """Drawn between cases only: a refreshing thread would disturb what is timed."""
     from rich import progress as columns
     from rich.console import Console
@@ -66,11 +68,11 @@ def _bar(total: int) -> Iterator[Progress]:
 
         def announce(case: Case) -> None:
             nonlocal started
-            bar.update(task, completed=started, description=_name(case))
+            bar.update(task, completed=started, description=before + _name(case))
             started += 1
             bar.update(task, total=max(total, started), refresh=True)
 
-        yield Progress(announce, lambda sentence: bar.console.print(Text(_one_line(sentence)), soft_wrap=True))
+        yield Progress(announce, lambda sentence: bar.console.print(Text(_one_line(before + sentence)), soft_wrap=True))
 
 
 def _one_line(sentence: str) -> str:

@@ -11,6 +11,7 @@ from primbench.cli.options import (
     GroupedOption,
     complete,
     complete_suite,
+    fleet_options,
     measuring_options,
     versus_options,
 )
@@ -52,6 +53,7 @@ command = GroupedCommand(
             help="Instead of the suite's; repeatable.",
         ),
         *versus_options(),
+        *fleet_options(),
         *measuring_options(),
     ],
     help="Run a suite: a shipped one (`primbench list suites`) or a TOML file.",

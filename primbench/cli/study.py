@@ -22,6 +22,7 @@ from primbench.cli.measuring import (
     run_cases,
     writing,
 )
+from primbench.cli.neighbour import neighbour_in_words, with_neighbour
 from primbench.cli.option_types import TIMEOUT, parsed
 from primbench.cli.options import (
     ALONE,
@@ -38,6 +39,7 @@ from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
 from primbench.compare.settled import unsettled
+from primbench.environment.devices import has_gpu_node
 from primbench.errors import InvalidRequest
 from primbench.experiments.pairs import run
 from primbench.experiments.sharing import Sharing
@@ -54,6 +56,7 @@ from primbench.workers.session import Session
 if TYPE_CHECKING:
     from primbench.cli.progress import Progress
     from primbench.results.record import Record, Worker
+    from primbench.spec.neighbour import Neighbour
     from primbench.spec.study import Study
 
 DEFAULT_SIZES = "small"
@@ -63,7 +66,7 @@ PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus"
 BEGUN_WITH = {
     "suite", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "pairing",
     "max_noise", "min_time", "max_time", "seed", "check", "output", "labels", "runtime", "runner", "no_new_privileges",
-    "quota",
+    "quota", "beside",
 }  # fmt: skip
 """What a results file keeps, and --resume does not take anew."""
 HOST = Arm(name="host")
@@ -138,8 +141,10 @@ def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:
     source = _source(suite, values)
     said = suites.study(source)
     arms = list(values["arms"]) or [_arm_of(source, written) for written in said.arms]
+    if neighbour := values["beside"] or _neighbour_of(source, said.beside, values["device"]):
+        arms = with_neighbour(arms or [HOST], neighbour)
     entries = [(entry.problem, entry.labels) for entry in suites.read(source, only=values["primitives"] or None)]
-    return study_of(arms, entries, design_of(values, said), said.title if said.arms else "")
+    return study_of(arms, entries, design_of(values, said), said.title if said.arms else "", said.published)
 
 
 def _source(suite: str | None, values: Mapping[str, Any]) -> str:
@@ -159,6 +164,16 @@ def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:
         return arm_in_words(written) if isinstance(written, str) else arm_of(written, known())
     except InvalidRequest as error:
         raise InvalidRequest(f"{source}: {error}") from None
+
+
+def _neighbour_of(source: str, beside: Mapping[str, str], device: str | None) -> Neighbour | None:
+    """What a suite has as the neighbour of cases on the device; None is the first GPU, else the CPU."""
+    on_cpu = device == "cpu" or (device is None and not has_gpu_node())
+    written = beside.get("cpu" if on_cpu else "cuda")
+    try:
+        return None if written is None else neighbour_in_words(written)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{source}: beside: {error}") from None
 
 
 def refuse_beside_resume() -> None:
@@ -227,6 +242,9 @@ command = GroupedCommand(
         grouped("Compare", "--arm", "arms", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
                 help="host, podman:cpus=2, docker:image=mine,seccomp=unconfined; the first is the baseline; "
                      "repeatable. `primbench arms` tells which there are. Default: those of the suite."),
+        grouped("Compare", "--beside", type=parsed("words", neighbour_in_words), metavar="WORDS",
+                help='Each arm once more, with a neighbour: another process that does this over and over, such as '
+                     '"model alexnet". Without --arm: the host alone, and beside it.'),
         grouped("Compare", "--self", "itself", is_flag=True,
                 help="Add the first arm once more: what differs between these two is noise."),
         grouped("Compare", "--other-builds", is_flag=True,

@@ -1,10 +1,11 @@
-"""Measuring here alone or, with ``--versus``, also in another place."""
+"""Measuring here alone, with ``--versus`` also in another place, or with ``--fleet`` on many nodes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from primbench.cli.measuring import measure_and_report
+from primbench.cli.member import measure_for_fleet
 from primbench.cli.options import ALONE, VERSUS_PAIRS, is_default, placement_of
 from primbench.errors import InvalidRequest
 
@@ -22,6 +23,11 @@ def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
     if values["versus"]:
         _compare(entries, values)
         return
+    if values["fleet"] is not None:
+        measure_for_fleet(entries, values)
+        return
+    if values["one_at_a_time"]:
+        raise InvalidRequest("--one-at-a-time: of the nodes of a fleet: name its folder with --fleet")
     for name in OF_PLACES:
         if values[name] is not None:
             raise InvalidRequest(
@@ -38,6 +44,8 @@ def _compare(entries: Entries, values: Mapping[str, Any]) -> None:
     for name in ALONE:
         if not is_default(name):
             raise InvalidRequest(f"--{name.replace('_', '-')} and --versus: it means nothing where places are compared")
+    if values["fleet"] is not None:
+        raise InvalidRequest("--fleet and --versus: nodes are compared with each other, by `primbench fleet`")
     if values["resume"] is not None:
         raise InvalidRequest("--resume and --versus: go on with `primbench study --resume`")
     design = design_of(values, placement=placement_of(values), default_pairs=VERSUS_PAIRS)

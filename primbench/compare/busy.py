@@ -8,7 +8,7 @@ from primbench import stats
 
 if TYPE_CHECKING:
     from primbench.compare.sides import Side
-    from primbench.measurement import HostReading
+    from primbench.measurement.readings import HostReading
 
 TOO_BUSY_FRACTION = 0.25  # waiting a quarter of its time takes a case a third longer, more than most places differ by
 ALL_OF_ITS_CPUS = 0.9

@@ -22,7 +22,7 @@ from primbench.system.files import format_cpu_list
 from primbench.system.meaning import Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.sides import Side
@@ -32,20 +32,31 @@ if TYPE_CHECKING:
     from primbench.system.nvml import Gpu
 
 _LOOKED_THROUGH = {"LD_LIBRARY_PATH"}  # for each library of each program that starts, whatever is found in the end
+_NETWORKS = {
+    "private": "through a bridge, each in a network namespace of its own",
+    "overlay": "by VXLAN, which wraps each packet in another one, each in a network namespace of its own",
+}
 _UPSTREAM = 7  # as other memory, by the rules
 _OF_CPUS: set[Part] = {"copy", "collective", "everything on the CPU", "launch"}
 _OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
 
 
 def causes(
-    parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
+    parts: Sequence[Part],
+    case: CaseComparison,
+    differing: Difference | None,
+    baseline: Side,
+    side: Side,
+    *,
+    known: Iterable[Cause],
 ) -> tuple[list[str], str | None]:
     """All in words, the likeliest first, and in few words the first that can do so much by itself, if one can.
 
     parts: what can have moved. What did move says which way; where nothing did for certain, either will do.
-    differing: the places, as those saw them that served the case's backend on its device.
+    differing: the places, as those saw them that served the case's backend on its device. known: further ones, by what
+    the arms were asked for.
     """
-    ranked = sorted(_all(parts, case, differing, baseline, side), key=lambda cause: cause.upstream)
+    ranked = sorted([*known, *_all(parts, case, differing, baseline, side)], key=lambda cause: cause.upstream)
     moved = [each for each in case.estimates if each.has_moved]
     if not moved:
         return [each.words for each in ranked], None
@@ -59,6 +70,7 @@ def _all(
 ) -> Iterator[Cause]:
     alone = found_in_one_alone(parts, case, differing, baseline, side)
     yield from _other_gpu(case, baseline, side)
+    yield from _network(case, baseline, side)
     moved = Moved(case, parts, dearer_s(case, baseline, side))
     changes = changes_of({"": differing}, *get_args(Layer)) if differing else []
     if differing is not None:
@@ -94,6 +106,19 @@ def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cau
         mend = f": give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}" if of_one_study else ""
         which = f"{_which(other)} in {side.name}, {_which(one)} in {baseline.name}"
         yield Cause(f"another GPU: {which}{kind}{mend}", title="another GPU", upstream=1)
+
+
+def _network(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+    """What the ranks of a case reach each other by, where one of the arms has a network of its own between them."""
+    found = [_between_ranks(each) for each in (baseline, side)]
+    if case.case.ranks > 1 and found[0] != found[1]:
+        words = f"ranks reach each other {found[1]} in {side.name}, {found[0]} in {baseline.name}"
+        yield Cause(words, title="the network between ranks", upstream=0)
+
+
+def _between_ranks(side: Side) -> str:
+    network = side.arm.network if side.arm and side.arm.runtime == "host" else None
+    return _NETWORKS.get(network or "", "by the loopback")
 
 
 def _placed_otherwise(

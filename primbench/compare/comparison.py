@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from primbench.compare.learnt import LearntComparison
+from primbench.compare.published import PublishedBeside
 from primbench.doctor.finding import Part
 from primbench.environment.difference import Change, Difference
 from primbench.spec.arm import Arm
@@ -19,7 +21,7 @@ Verdict = Literal[
 ]  # fmt: skip
 DIFFERENT: tuple[Verdict, ...] = ("slower", "faster", "different-about-the-margin", "different-but-small")
 WITHIN_MARGIN: tuple[Verdict, ...] = ("different-but-small", "equivalent", "equivalent-at-full-speed")
-Effect = Literal["stack effect", "machine effect", "container effect", "place effect"]
+Effect = Literal["stack effect", "machine effect", "neighbour effect", "container effect", "place effect"]
 
 FALSE_DISCOVERIES = 0.05
 FALSE_DISCOVERIES_BESIDE = 0.01
@@ -161,7 +163,7 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
     slowed: by the loops between the samples; None where none was timed.
     fails_more: the place in which the case fails in more of its processes, if one is. What is left of them does not
     say that the places are alike.
-    reason: what became of it in processes that did not measure it.
+    reason: what became of it in processes that did not measure it. learnt: where it trains networks.
     """
 
     case: Case
@@ -173,6 +175,7 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
     fails_more: str | None = None
     reason: str | None = None
     explanation: Explanation | None = None
+    learnt: LearntComparison | None = None
 
     @property
     def primary(self) -> Estimate | None:
@@ -260,7 +263,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     paired: whether process stands against process of the same pair; else ``runs`` is how many runs each side has at
     least, and one tells of no difference. mixed: of a side that was not one place, as where another machine went on
-    with its file. notes: what is to be known of the whole.
+    with its file. notes: what is to be known of the whole. published: what the study repeats.
     """
 
     baseline: str
@@ -270,6 +273,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     again: ArmComparison | None = None
     mixed: dict[str, list[Mixed]] = {}
     notes: list[str] = []
+    published: PublishedBeside | None = None
 
     @property
     def has_runs(self) -> bool:

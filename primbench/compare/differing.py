@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
 
 MOST_OF_A_LIST = 4
+_TOLD_OTHERWISE = {"variables", "host", "python", "ssh_config"}  # by themselves, and by what is found there
 _NAMESPACES = "confinement.namespaces."
 _VARIABLES = "software.variables."
 _PRELOADS = "software.preloads."  # named by the variables that put them first
@@ -89,7 +90,7 @@ def settings(baseline: Side, side: Side, changes: Sequence[Change]) -> Iterator[
     """
     if baseline.arm is None or side.arm is None:
         return
-    told = {"variables", *(meaning_of(change.field).set_by for change in changes)}
+    told = {*_TOLD_OTHERWISE, *(meaning_of(change.field).set_by for change in changes)}
     for field, key in SETTING_KEYS.items():
         here, there = (_setting(arm, field) for arm in (baseline.arm, side.arm))
         if field not in told and here != there:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
+from primbench.compare.machines import are_apart
+from primbench.compare.neighbour import neighbour_of
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, LayerDifference, difference
 from primbench.system.meaning import Layer
@@ -72,14 +74,27 @@ def mixed(side: Side) -> Iterator[tuple[Change, int, int]]:
 
 
 def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Effect | None:
-    """Never a container's where builds differ: the time is theirs then. None where that is not known."""
-    if any(each.stack.same is False for each in found.values()):
-        return "stack effect"
-    if any(each.machine.same is False for each in found.values()):
+    """Never a container's where builds differ: the time is theirs then. None where that is not known.
+
+    On two machines of a study all that differs comes with the machine.
+    """
+    if is_of_machines(baseline, side):
         return "machine effect"
-    if not found or any(each.stack.same is None for each in found.values()):
+    stacks, machines = ({getattr(each, layer).same for each in found.values()} for layer in ("stack", "machine"))
+    if False in stacks:
+        return "stack effect"
+    if False in machines:
+        return "machine effect"
+    if not found or None in stacks:
         return None
+    if neighbour_of(baseline) != neighbour_of(side):
+        return "neighbour effect"
     return "container effect" if any(map(_in_container, (baseline, side))) else "place effect"
+
+
+def is_of_machines(baseline: Side, side: Side) -> bool:
+    """Whether these are arms of a study on two machines, be they alike in all that is known of them."""
+    return None not in (baseline.arm, side.arm) and are_apart(baseline.used, side.used)
 
 
 def _in_container(side: Side) -> bool:

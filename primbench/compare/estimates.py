@@ -16,6 +16,7 @@ from primbench.compare.busy import are_too_busy, waited
 from primbench.compare.comparison import CaseComparison, Estimate, LeftOut, Mean, Slowed
 from primbench.compare.criteria import margins_of
 from primbench.compare.matching import paired
+from primbench.compare.neighbour import neighbour_of
 from primbench.compare.sides import identity
 from primbench.compare.slowing import held_up, slowed
 from primbench.results.metrics import METRICS
@@ -45,10 +46,19 @@ class _Sides:
         took_turns = self.baseline.took_turns(self.key) and self.arm.took_turns(self.key)
         return took_turns and self.matching.ratio is paired
 
+    @property
+    def has_neighbour(self) -> bool:
+        """Whether a load beside one of them is what is asked about, and no disturbance."""
+        return any(map(neighbour_of, (self.baseline, self.arm)))
+
     @cached_property
     def slowed(self) -> Slowed | None:
         """How often their CPUs were slow; None where that is of no matter."""
-        return None if self.in_turn else slowed(self.baseline, self.arm, self.key, self.matching.ratio)
+        return (
+            None
+            if self.in_turn or self.has_neighbour
+            else slowed(self.baseline, self.arm, self.key, self.matching.ratio)
+        )
 
     @cached_property
     def left_out(self) -> Slowed | None:
@@ -64,7 +74,8 @@ def compare_case(baseline: Side, arm: Side, key: bytes, matching: Matching) -> C
     case = baseline.cases[key][0].case
     here, there = waited(baseline, key), waited(arm, key)
     sides = _Sides(baseline, arm, key, matching)
-    host_is_busy = not sides.in_turn and are_too_busy(here, there)
+    quiet = [each for side, each in ((baseline, here), (arm, there)) if not neighbour_of(side)]
+    host_is_busy = not sides.in_turn and bool(quiet) and are_too_busy(quiet[0], quiet[-1])
     estimates = _estimates(sides, margins_of(case), host_is_busy=host_is_busy)
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
     if not estimates:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
-    from primbench.measurement import HostReading, Measurement
+    from primbench.measurement import Measurement
+    from primbench.measurement.readings import HostReading
     from primbench.results.cpu_speed import Speed
     from primbench.results.record import Record
 

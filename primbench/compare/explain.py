@@ -12,6 +12,7 @@ from primbench.compare.comparison import ArmComparison, CaseComparison, Explanat
 from primbench.compare.criteria import is_its_own, problem_of
 from primbench.compare.effects import changes_of
 from primbench.compare.evidence import Seen, evidence, noise, waiting
+from primbench.compare.neighbour import evidence_beside, neighbours, noise_beside
 from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
 from primbench.environment.comparable import meaning_of
@@ -90,11 +91,12 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     if case.is_untellable or not (parts or waiting(seen)):
         return None
     can_move = parts or WAITING_PARTS
-    found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side)
+    known_causes = neighbours(case, arm, baseline, side, seen)
+    found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side, known=known_causes)
     return Explanation(
         parts=parts,
-        evidence=evidence(case, arm, seen),
-        noise=noise(seen),
+        evidence=[*evidence_beside(case, baseline, side, seen), *evidence(case, arm, seen)],
+        noise=noise_beside(noise(seen), baseline, side),
         causes=found,
         likely=likely,
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
@@ -168,7 +170,7 @@ def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequenc
 def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterator[Arm]:
     """The arm as it is but for one thing."""
     runtime = known()[arm.runtime]
-    if compared.effect == "stack effect" and not arm.on_host_root:
+    if compared.effect == "stack effect" and arm.image not in (None, HOST_IMAGE):
         if not runtime.needs_image:
             yield replace(arm, image=HOST_IMAGE)
         return

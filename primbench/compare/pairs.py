@@ -13,7 +13,10 @@ from primbench.compare.differing import differing
 from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.explain import explained
 from primbench.compare.judgement import judge
+from primbench.compare.learnt import compare_learnt, has_accuracy
 from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
+from primbench.compare.neighbour import notes_beside
+from primbench.compare.published import beside_published
 from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.compare.verdicts import against, verdicts
@@ -25,6 +28,7 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from primbench.compare.published import PublishedBeside
     from primbench.results.file import Results
 
 NOTABLE_SLOWING = 0.05  # share of all samples
@@ -53,7 +57,13 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
         raise InvalidField(f"baseline={baseline}: the arms are {', '.join(sides)}")
     again = sides.get(first.name + AGAIN)
     others = [side for side in sides.values() if side not in (first, again)]
-    return _compared(first, others, again, Matching(paired, WHILE_LOOKING) if _was_looked_at(results) else PAIRED)
+    found = _compared(first, others, again, Matching(paired, WHILE_LOOKING) if _was_looked_at(results) else PAIRED)
+    return replace(found, published=_beside_published(results, [first, *others, *([again] if again else [])]))
+
+
+def _beside_published(results: Results, sides: Sequence[Side]) -> PublishedBeside | None:
+    published = results.header.study and results.header.study.published
+    return beside_published(published, sides) if published else None
 
 
 def _was_looked_at(results: Results) -> bool:
@@ -99,9 +109,10 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
     found = verdicts(baseline, others, again, matching)
     itself = found.itself and _told_apart(found.itself, baseline, again or baseline)
     arms = [_told_apart(arm, baseline, side) for arm, side in zip(found.arms, others, strict=True)]
+    arms = _with_learnt(arms, baseline, others)
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
     compared = [*arms, *([itself] if itself else [])]
-    notes += _slowed_cpu(every, compared) + _held_up(compared)
+    notes += [*notes_beside(every), *_slowed_cpu(every, compared), *_held_up(compared)]
     return Comparison(
         baseline=baseline.name,
         paired=True,
@@ -110,6 +121,18 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
         mixed=_mixed(every),
         notes=notes,
     )
+
+
+def _with_learnt(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:
+    """The arms, with what trainings came to in their cases. sides: those of the arms, in their order."""
+    judged = sum(has_accuracy(each.case, baseline) for arm in arms for each in arm.cases)
+    return [
+        replace(
+            arm,
+            cases=[replace(each, learnt=compare_learnt(each.case, baseline, side, judged)) for each in arm.cases],
+        )
+        for arm, side in zip(arms, sides, strict=True)
+    ]
 
 
 def _told_apart(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:

@@ -83,6 +83,11 @@ def listen_beside(connections: Iterable[socket.socket]) -> socket.socket:
     if len(came_to) != 1:
         return _listen_everywhere(0)
     (address,) = came_to
+    return listen_at(address)
+
+
+def listen_at(address: str) -> socket.socket:
+    """At a free port of one of this host's own addresses. Raises OSError."""
     return socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
 
 

@@ -40,15 +40,30 @@ class Group:
 
     Every rank calls agree() at the same points of the same code.
 
-    address: the host by which the other ranks reach rank 0.
+    address: the host by which the other ranks reach rank 0. joined: by a network of their own, of which that is an
+    address, whatever they came by.
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, channels: Sequence[Channel] = (), address: str = "127.0.0.1"):
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        channels: Sequence[Channel] = (),
+        address: str = "127.0.0.1",
+        *,
+        joined: bool = False,
+    ):
         """channels: those of rank 0 to ranks 1, 2, ..., and of every other rank the one to rank 0."""
         self.rank = rank
         self.size = size
         self.address = address
+        self._joined = joined
         self._channels = list(channels)
+
+    def check_size(self, ranks: int) -> None:
+        """Raise UnsupportedCase unless as many processes take part as a problem asks for."""
+        if self.size != ranks:
+            raise UnsupportedCase(f"{ranks} ranks are {ranks} processes: primbench.run and the command line start them")
 
     def agree(self, value: Any = None, decide: Callable[[list[Any]], Any] = first) -> Any:
         """What rank 0 decides from the values of all ranks, in their order; nobody returns before all have called.
@@ -78,7 +93,10 @@ class Group:
 
     def listen(self) -> socket.socket:
         """On rank 0, a listener at a free port for the other ranks, who come to the group's address, and no wider."""
-        from primbench.distributed.channel import listen_beside
+        from primbench.distributed.channel import listen_at, listen_beside
+
+        if self._joined:
+            return listen_at(self.address)
 
         return listen_beside(channel.connection for channel in self._channels)
 
@@ -110,10 +128,9 @@ def _told(rank: int, refusal: str) -> str:
 
 def host_identity() -> str:
     """A string that is equal for processes of one boot and pid namespace, which see each other's /proc."""
-    from pathlib import Path
+    from primbench.system.boot import boot_id
 
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return platform.node()

@@ -35,6 +35,17 @@ _PORTS = range(20_000, 32_000)  # below those that Linux hands out itself
 
 
 @dataclass(frozen=True)
+class Launched:
+    """A process among those of one launch. local_size: how many of them are on this host; None is not known."""
+
+    launcher: str
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int | None
+
+
+@dataclass(frozen=True)
 class World:
     """The processes of one launch, of which this is one.
 
@@ -50,27 +61,41 @@ class World:
     secret: bytes
 
 
-def world(variables: Mapping[str, str] = os.environ) -> World | None:
-    """The ranks that a launcher started with this one; None for a process alone. Raises InvalidRequest where they
-    could not be found."""
+def launched(variables: Mapping[str, str] = os.environ) -> Launched | None:
+    """None for a process that no launcher started, or that is alone. Raises InvalidRequest where a number is none."""
     for launcher, (rank, size, local_rank, local_size) in _NAMES.items():
         if rank in variables and _number(variables, size, 1) > 1:
-            secret = "\n".join(variables.get(name, "") for name in _SHARED).encode()
             if _number(variables, rank, 0) >= _number(variables, size, 1):
                 raise InvalidRequest(
                     f"{rank}={variables[rank]} of {size}={variables[size]} in the environment: ranks count from 0; "
                     "unset them, or let a launcher set them"
                 )
-            return World(
+            return Launched(
                 launcher=launcher,
                 rank=_number(variables, rank, 0),
                 size=_number(variables, size, 1),
                 local_rank=_number(variables, local_rank, 0),
-                address=_address(variables, launcher, _number(variables, size, 1), local_size),
-                port=_port(variables, secret),
-                secret=secret,
+                local_size=(_number(variables, local_size, 0) or None) if local_size else None,
             )
     return None
+
+
+def world(variables: Mapping[str, str] = os.environ) -> World | None:
+    """The ranks that a launcher started with this one; None for a process alone. Raises InvalidRequest where they
+    could not be found."""
+    found = launched(variables)
+    if found is None:
+        return None
+    secret = "\n".join(variables.get(name, "") for name in _SHARED).encode()
+    return World(
+        launcher=found.launcher,
+        rank=found.rank,
+        size=found.size,
+        local_rank=found.local_rank,
+        address=_address(variables, found),
+        port=_port(variables, secret),
+        secret=secret,
+    )
 
 
 def _number(variables: Mapping[str, str], name: str, default: int) -> int:
@@ -80,19 +105,22 @@ def _number(variables: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _address(variables: Mapping[str, str], launcher: str, size: int, local_size: str | None) -> str:
+def _address(variables: Mapping[str, str], found: Launched) -> str:
     """The host of rank 0: this one where all are here, or the named one, or the first node of a step of Slurm."""
-    on_this_host = local_size is not None and _number(variables, local_size, 0) == size
-    if on_this_host or (launcher == "srun" and _number(variables, "SLURM_STEP_NUM_NODES", 0) == 1):
+    if found.local_size == found.size or (
+        found.launcher == "srun" and _number(variables, "SLURM_STEP_NUM_NODES", 0) == 1
+    ):
         return "127.0.0.1"  # whatever the name of this host, nobody else needs to reach it
     if variables.get("MASTER_ADDR"):
         return _host(variables["MASTER_ADDR"])
-    if launcher == "srun":
+    if found.launcher == "srun":
         # node[01-04,07],other: the node that starts the step, in SLURM_LAUNCH_NODE_IPADDR, need not be one of them.
-        found = re.match(r"([^,\[]+)(?:\[([0-9]+)[^\]]*\]([^,\[]*))?", variables.get("SLURM_STEP_NODELIST", ""))
-        if found is not None:
-            return "".join(part or "" for part in found.groups())
-    raise InvalidRequest(f"{size} processes by {launcher} on several hosts: set MASTER_ADDR to the host of rank 0")
+        first = re.match(r"([^,\[]+)(?:\[([0-9]+)[^\]]*\]([^,\[]*))?", variables.get("SLURM_STEP_NODELIST", ""))
+        if first is not None:
+            return "".join(part or "" for part in first.groups())
+    raise InvalidRequest(
+        f"{found.size} processes by {found.launcher} on several hosts: set MASTER_ADDR to the host of rank 0"
+    )
 
 
 def _host(name: str) -> str:

@@ -8,6 +8,8 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from primbench import doctor
 from primbench.doctor.finding import Finding
 from primbench.doctor.place import Place
@@ -30,7 +32,18 @@ def _checks_in(module: ModuleType) -> list[Check]:
     return [function for function in functions if function.__module__ == module.__name__]
 
 
+_REFUSED = (": EACCES", ": EPERM")
+
 CHECKS: tuple[Check, ...] = tuple(_checks())
+
+
+def _of_another(finding: Finding, pid: int) -> Finding:
+    """The same of another process: where its files are, and the command that would show what was refused."""
+    evidence = [line.replace("/proc/self/", f"/proc/{pid}/") for line in finding.evidence]
+    if finding.severity != "unknown" or not any(line.endswith(_REFUSED) for line in evidence):
+        return replace(finding, evidence=evidence)
+    advice, fix = "look with the rights of root", [f"sudo primbench doctor --pid {pid}"]
+    return replace(finding, evidence=evidence, advice=advice, fix=fix)
 
 
 def examine(place: Place) -> list[Finding]:
@@ -38,6 +51,6 @@ def examine(place: Place) -> list[Finding]:
     found: list[Finding] = []
     for check in CHECKS:
         name = check.__name__.replace("_", "-")
-        said = list(check(place))
+        said = [finding if place.pid is None else _of_another(finding, place.pid) for finding in check(place)]
         found += said or [Finding(check=name, severity="ok", summary=(check.__doc__ or "").strip())]
     return found

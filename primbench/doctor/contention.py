@@ -1,13 +1,17 @@
-"""Whether others use the same CPUs or memory at this moment: a few numbers that no fingerprint holds, for they pass."""
+"""Whether others use the same CPUs, memory or GPUs at this moment: numbers that no fingerprint holds, for they pass."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from primbench.measurement.readings import GpuProcess
 from primbench.system.files import attempt
-from primbench.system.pressure import cpu_pressure, memory_pressure
+from primbench.system.gpu_processes import devices_of, processes_on
+from primbench.system.pressure import cpu_pressure, group_pressure
+from primbench.system.processes import ancestors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,25 +22,38 @@ class Contention(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting_fraction: of the last 10 s, in which some task of the machine (or of this control group, where that is
     hidden) waited for a CPU. memory_waiting_fraction: likewise for memory, of this control group where it tells.
-    stolen_fraction: of all CPU time since boot, which the hypervisor gave to others.
+    stolen_fraction: of all CPU time since boot, which the hypervisor gave to others. gpu_processes: on each GPU of the
+    place, in its order, those that hold it beside the process that is looked at and what that started.
     """
 
     waiting_fraction: float | None = None
     memory_waiting_fraction: float | None = None
     stolen_fraction: float | None = None
+    gpu_processes: list[list[GpuProcess]] | None = None
     missing: dict[str, str] = {}
 
 
-def collect(root: Path) -> Contention:
+def collect(root: Path, pid: int = 0) -> Contention:
     missing: dict[str, str] = {}
     return Contention(
-        waiting_fraction=attempt(missing, "waiting_fraction", lambda: cpu_pressure("avg10", root) / 100),
+        waiting_fraction=attempt(missing, "waiting_fraction", lambda: cpu_pressure("avg10", root, pid) / 100),
         memory_waiting_fraction=attempt(
-            missing, "memory_waiting_fraction", lambda: memory_pressure("avg10", root) / 100
+            missing, "memory_waiting_fraction", lambda: group_pressure("memory", "avg10", root, pid) / 100
         ),
         stolen_fraction=attempt(missing, "stolen_fraction", lambda: _stolen_fraction(root)),
+        gpu_processes=attempt(missing, "gpu_processes", lambda: _others_on_gpus(root, pid)),
         missing=missing,
     )
+
+
+def _others_on_gpus(root: Path, pid: int) -> list[list[GpuProcess]]:
+    found = [processes_on(gpu).items() for gpu in devices_of(root, pid)]
+    return [[each for number, each in there if not _is_of(root, number, pid or os.getpid())] for there in found]
+
+
+def _is_of(root: Path, number: int, pid: int) -> bool:
+    """Whether it is the process or was started by it; one that cannot be seen, as from a container, is not."""
+    return number == pid or pid in (attempt({}, "", lambda: list(ancestors(root, number))) or [])
 
 
 def _stolen_fraction(root: Path) -> float:

@@ -64,7 +64,7 @@ def _far_mounts(found: dict[str, str]) -> Iterator[Finding]:
 
 def _lost(place: Place, found: dict[str, str]) -> Iterator[Finding]:
     """Caches in the layer that a container writes to."""
-    caches = place.environment.software.caches
+    caches = place.environment.software.caches or {}
     lost = [
         name
         for name, state in caches.items()

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
+from primbench.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,13 +21,20 @@ WSL_FILE = "/dev/dxg"  # the only one under WSL2, for GPUs of any maker
 
 def gpus_visible(place: Place) -> Iterator[Finding]:
     """Whether what is there of a driver and its GPUs is there as a whole."""
-    devices, software = place.environment.devices, place.environment.software
+    devices = place.environment.devices
     if devices.gpus:
         return
     reason = devices.missing.get("gpus", "NVML lists none")
     files, driver = devices.gpu_files or [], devices.driver_version
-    hidden = software.variables.get("CUDA_VISIBLE_DEVICES")
-    if devices.gpus == [] and hidden is not None:
+    hidden = place.variables.get("CUDA_VISIBLE_DEVICES")
+    if place.pid is not None:
+        yield Finding(
+            check="gpus-visible",
+            severity="note",
+            summary="no GPU is known to be open in this process, so that nothing is said of any",
+            evidence=[reason],
+        )
+    elif devices.gpus == [] and hidden is not None:
         yield Finding(
             check="gpus-visible",
             severity="note",
@@ -111,9 +119,29 @@ def _lacking_files(place: Place, there: Sequence[str]) -> list[str]:
     return lacking + ([] if any(path.endswith("/nvidia-uvm") for path in there) else ["/dev/nvidia-uvm"])
 
 
+def gpu_processes(place: Place) -> Iterator[Finding]:
+    """Whether other processes hold the GPUs, too."""
+    if place.gpus:
+        yield from unseen("gpu-processes", place.contention, "gpu_processes")
+    found = {f"cuda:{index}": there for index, there in enumerate(place.contention.gpu_processes or []) if there}
+    if found:
+        yield Finding(
+            check="gpu-processes",
+            severity="warning",
+            summary=f"other processes hold {listed([*found])}, too: kernels and copies take turns with theirs",
+            evidence=[
+                f"{device}: process {each.pid}, {format_bytes(each.memory_bytes)} (NVML)"
+                for device, there in found.items()
+                for each in there
+            ],
+            distorts=["kernel", "copy", "launch"],
+            advice="stop them, or take a GPU that nobody holds (nvidia-smi lists who holds which)",
+        )
+
+
 def driver_capabilities(place: Place) -> Iterator[Finding]:
     """Whether the container was given the compute libraries of the driver: enroot's default is utility alone."""
-    asked = place.environment.software.variables.get("NVIDIA_DRIVER_CAPABILITIES")
+    asked = place.variables.get("NVIDIA_DRIVER_CAPABILITIES")
     if asked and not {"all", "compute"} & {word.strip() for word in asked.split(",")}:
         yield Finding(
             check="driver-capabilities",

@@ -181,13 +181,12 @@ def _goes_over_pci(place: Place) -> bool:
 
 
 def _is_told_the_tree(place: Place) -> bool:
-    software = place.environment.software
-    return "NCCL_TOPO_FILE" in software.variables or any("nccl" in path for path in software.files)
+    return "NCCL_TOPO_FILE" in place.variables or any("nccl" in path for path in place.environment.software.files or {})
 
 
 def visible_devices(place: Place) -> Iterator[Finding]:
     """Whether a subset of GPUs was chosen in the way that once made launches dearer."""
-    chosen = place.environment.software.variables.get("CUDA_VISIBLE_DEVICES")
+    chosen = place.variables.get("CUDA_VISIBLE_DEVICES")
     driver = _driver_version(place)
     number = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", driver)
     boards = [path for path in place.environment.devices.gpu_files or [] if GPU_FILE.fullmatch(path)]

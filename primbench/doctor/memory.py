@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from primbench.doctor.finding import Finding, listed, unseen
 from primbench.doctor.gpu import WSL_FILE
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
+from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from primbench.doctor.place import Place
 
@@ -18,6 +19,7 @@ RANK = 5
 
 ENOUGH_SHM_BYTES = 2**30  # NCCL user guide, "Troubleshooting", "Docker": --shm-size=1g
 ENOUGH_MEMLOCK_BYTES = 2**30
+FAR_FRACTION = 0.1  # libraries lie wherever they were first read
 WAITING_FRACTION = 0.1  # a machine with memory to spare has none
 
 
@@ -75,6 +77,35 @@ def memory_nodes(place: Place) -> Iterator[Finding]:
                 engine="--cpuset-cpus and --cpuset-mems of the same node",
             ),
         )
+
+
+def memory_held(place: Place) -> Iterator[Finding]:
+    """Whether a process that runs has its memory beside its CPUs, and by which policy it was placed."""
+    if place.pid is None:
+        return  # of whoever looks there is none to speak of
+    yield from unseen("memory-held", place.held, "by_node")
+    allowed, by_node = place.environment.limits.cpus_allowed, place.held.by_node or {}
+    far = [node.id for node in place.nodes if by_node.get(node.id) and not {*allowed} & {*node.cpus}]
+    share = sum(by_node[node] for node in far) / max(1, sum(by_node.values()))
+    if share > FAR_FRACTION:
+        yield Finding(
+            check="memory-held",
+            severity="warning",
+            summary=f"{format_percent(share)} of its memory is on node {listed(far)}, where it "
+            "may not run: all of that is remote to its threads",
+            evidence=[
+                f"numa_maps: node {_sizes(by_node)}",
+                f"policies: {_sizes(place.held.by_policy or {})}",
+                f"CPUs allowed: {format_cpu_list(allowed)}",
+            ],
+            distorts=["copy", "everything on the CPU"],
+            advice="start it with CPUs and memory of one node (numactl --cpunodebind N --membind N)",
+            fix=[f"migratepages {place.pid} {','.join(map(str, far))} NODE"],
+        )
+
+
+def _sizes(of: Mapping[int, int] | Mapping[str, int]) -> str:
+    return listed([f"{name} {format_bytes(size)}" for name, size in of.items()])
 
 
 def numa_balancing(place: Place) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.finding import Finding, listed, unseen
 from primbench.environment.rdma import AMAZON, NOT_FOUND, of_amazon
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ TALKATIVE = {"INFO", "TRACE"}
 
 def nccl_variables(place: Place) -> Iterator[Finding]:
     """Whether variables take ways away from NCCL, or choose for it."""
-    given = {name: value for name, value in place.environment.software.variables.items() if name.startswith("NCCL_")}
+    given = {name: value for name, value in place.variables.items() if name.startswith("NCCL_")}
     for name, what in SWITCHES.items():
         off = given.get(name) == "0" if name in OFF_BY_ZERO else given.get(name, "0") not in ("", "0")
         if off:
@@ -64,13 +64,15 @@ def nccl_variables(place: Place) -> Iterator[Finding]:
 
 def nccl_files(place: Place) -> Iterator[Finding]:
     """Whether a file does the same, unseen by whoever only looks at the environment."""
-    files = [path for path in place.environment.software.files if "nccl" in path]
+    software = place.environment.software
+    yield from unseen("nccl-files", software, "files")
+    files = {path: digest for path, digest in (software.files or {}).items() if "nccl" in path}
     if files:
         yield Finding(
             check="nccl-files",
             severity="note",
-            summary=f"NCCL is told what to choose by {listed(files)}",
-            evidence=[f"{path}: SHA-256 {place.environment.software.files[path][:16]}..." for path in files],
+            summary=f"NCCL is told what to choose by {listed([*files])}",
+            evidence=[f"{path}: SHA-256 {digest[:16]}..." for path, digest in files.items()],
             distorts=["collective"],
             advice="have the same file in every place that is compared: a container has it only where it is mounted",
         )
@@ -80,9 +82,9 @@ def nccl_plugin(place: Place) -> Iterator[Finding]:
     """Whether the loader finds the network plugin that NCCL is told to take, or that the adapters need."""
     software = place.environment.software
     lost = [name for name, where in (software.nccl_plugins or {}).items() if where == NOT_FOUND]
-    needing, asked = of_amazon(place.environment.machine.infiniband_vendors), "NCCL_NET_PLUGIN" in software.variables
+    needing, asked = of_amazon(place.environment.machine.infiniband_vendors), "NCCL_NET_PLUGIN" in place.variables
     reasons = [
-        *([f"NCCL_NET_PLUGIN={software.variables['NCCL_NET_PLUGIN']}"] if asked else []),
+        *([f"NCCL_NET_PLUGIN={place.variables['NCCL_NET_PLUGIN']}"] if asked else []),
         *([f"adapters of Amazon's (vendor {AMAZON}): {listed(needing)}"] if needing else []),
     ]
     if lost and reasons:

@@ -13,12 +13,14 @@ from primbench.doctor import contention
 from primbench.doctor.contention import Contention
 from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
-from primbench.errors import FileError
-from primbench.numa import scan
+from primbench.errors import FileError, InvalidRequest
+from primbench.numa import held, scan
+from primbench.numa.held import Held
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.results import file as results_file
 from primbench.runtimes.table import known
 from primbench.system.jsonlines import UNREADABLE, opened
+from primbench.system.processes import named, started
 
 if TYPE_CHECKING:
     from primbench.system.nvml import Gpu
@@ -28,12 +30,21 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """All that the checks know; they read nothing themselves. A part that a file does not hold is empty.
 
     opened: backend and device that the process which looked had opened, such as "torch cuda:0"; None for a command.
+    pid: of another process that was looked at, and what it was called; None where one looked at itself.
     """
 
     environment: Environment
     topology: Topology = Topology()
     contention: Contention = Contention()
+    held: Held = Held()
     opened: str | None = None
+    pid: int | None = None
+    name: str | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Those that libraries read, as far as they are known."""
+        return self.environment.software.variables or {}
 
     @property
     def nodes(self) -> list[Node]:
@@ -77,13 +88,23 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return kubernetes if kubernetes is not None and name in ("containerd", "cri-o", "kubernetes") else otherwise
 
 
-def look(root: Path = Path("/")) -> Place:
-    """Observe the place of this process. Never raises. root: of /proc, /sys, /dev and /etc."""
-    return Place(
-        environment=fingerprint.collect(gpus=True, root=root),
-        topology=scan.collect(root),
-        contention=contention.collect(root),
+def look(root: Path = Path("/"), pid: int = 0) -> Place:
+    """Observe the place of a process, 0 this one. root: of /proc, /sys, /dev and /etc.
+
+    Raises InvalidRequest where there is no process of this number, or no longer when all was read.
+    """
+    begun = started(root, pid) if pid else None
+    place = Place(
+        environment=fingerprint.collect(root, pid, gpus=True),
+        topology=scan.collect(root, pid),
+        contention=contention.collect(root, pid),
+        held=held.collect(root, pid),
+        pid=pid or None,
+        name=named(root, pid) if pid else None,
     )
+    if pid and started(root, pid) != begun:
+        raise InvalidRequest(f"process {pid}: it ended while it was looked at")
+    return place
 
 
 class _DoctorFile(msgspec.Struct):

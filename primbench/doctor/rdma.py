@@ -82,7 +82,7 @@ def roce_addresses(place: Place) -> Iterator[Finding]:
     if machine.infiniband:
         yield from unseen("roce-addresses", machine, "roce_addresses")
     ports = _by_port(machine.roce_addresses or [])
-    asked = place.environment.software.variables.get("NCCL_IB_GID_INDEX", "").strip()
+    asked = place.variables.get("NCCL_IB_GID_INDEX", "").strip()
     reason = _wrong_by_order(ports, asked) if asked not in ("", "-1") else _wrong_by_itself(ports)
     if reason:
         yield Finding(

@@ -116,7 +116,8 @@ def python_build(place: Place) -> Iterator[Finding]:
 
 def caches(place: Place) -> Iterator[Finding]:
     """Whether what is compiled once can be kept."""
-    bad = {name: state for name, state in place.environment.software.caches.items() if state != "writable"}
+    yield from unseen("caches", place.environment.software, "caches")
+    bad = {name: state for name, state in (place.environment.software.caches or {}).items() if state != "writable"}
     if bad:
         yield Finding(
             check="caches",

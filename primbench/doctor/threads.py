@@ -57,7 +57,7 @@ def threads(place: Place) -> Iterator[Finding]:
 
 
 def _asked(place: Place) -> dict[str, int]:
-    variables = place.environment.software.variables
+    variables = place.variables
     asked = {name: _number(variables.get(name, "")) for name in THREAD_VARIABLES}
     return {name: count for name, count in asked.items() if count is not None}
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, Part, Severity
+from primbench.doctor.finding import Finding, Part, Severity, unseen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +159,8 @@ VARIABLES: dict[str, VariableRule] = {
 
 def variables(place: Place) -> Iterator[Finding]:
     """Whether variables change how CUDA and frameworks work. Apptainer and Charliecloud pass the host's on."""
-    given = place.environment.software.variables
+    yield from unseen("variables", place.environment.software, "variables")
+    given = place.variables
     for name, (holds, severity, distorts, what) in VARIABLES.items():
         if name in given and holds(given[name]):
             yield Finding(

@@ -13,6 +13,7 @@ from primbench.system.files import utf8
 from primbench.system.meaning import Meaning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _NAMES_A_HOST = {"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_RAS_ADDR"}
@@ -99,9 +100,9 @@ def of_file(name: str) -> Meaning:
     return Meaning("stack", "nccl" if "nccl" in name else "variables", by_itself=True)
 
 
-def variables() -> dict[str, str]:
+def variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Environment variables that libraries read and that can change speed; none that holds a secret or a host."""
-    return {name: recorded(value) for name, value in sorted(os.environ.items()) if is_recorded(name)}
+    return {name: recorded(value) for name, value in sorted(environ.items()) if is_recorded(name)}
 
 
 def is_recorded(name: str) -> bool:
@@ -121,12 +122,12 @@ def homely(text: str) -> str:
     return utf8(short)
 
 
-def configuration_files(root: Path) -> dict[str, str]:
+def configuration_files(root: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """File -> SHA-256 of what is in it, or why that cannot be read, of those that there are."""
-    named = [os.environ[name] for name in _NAMING_FILES if os.environ.get(name)]
+    named = [environ[name] for name in _NAMING_FILES if environ.get(name)]
     found = {}
     for name in [*_CONFIGURATION_FILES, *named]:
-        path = _under(root, name)
+        path = _under(root, name, environ)
         try:
             if path.is_file():
                 found[homely(name)] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -135,9 +136,9 @@ def configuration_files(root: Path) -> dict[str, str]:
     return found
 
 
-def cache_names() -> dict[str, str]:
+def cache_names(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Variable -> the folder that it names or that is used without it, "~" in it; none where no cache is kept."""
-    folders = {name: os.environ.get(name) or usual for name, usual in _CACHES.items()}
+    folders = {name: environ.get(name) or usual for name, usual in _CACHES.items()}
     return {name: folder for name, folder in folders.items() if folder is not None}
 
 
@@ -163,5 +164,11 @@ def _writable(root: Path, folder: str) -> str:
     return f"{shown} " + ("is on a file system mounted read-only" if read_only else "may not be written to")
 
 
-def _under(root: Path, name: str) -> Path:
-    return root / os.path.abspath(os.path.expanduser(name)).lstrip("/")
+def _under(root: Path, name: str, environ: Mapping[str, str] = os.environ) -> Path:
+    return root / os.path.abspath(in_home(name, environ)).lstrip("/")
+
+
+def in_home(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The path with a "~" that it begins with replaced by the home folder of whoever has these variables."""
+    home = environ.get("HOME") or os.path.expanduser("~")
+    return home + name[1:] if name == "~" or name.startswith("~/") else name

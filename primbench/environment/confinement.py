@@ -1,4 +1,4 @@
-"""What stands between this process and the kernel: filters, capabilities, namespaces, the root file system."""
+"""What stands between a process and the kernel: filters, capabilities, namespaces, the root file system."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import msgspec
 from primbench.environment import container
 from primbench.environment.container import Runtime
 from primbench.environment.filesystems import far_mounts, filesystems
-from primbench.environment.reading import Reader, read_all
+from primbench.environment.reading import Reader, of_process, read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Seconds, Whole
 from primbench.system.capabilities import capabilities
 from primbench.system.files import labelled_value, read_mounts, utf8, whole_number
 from primbench.system.meaning import Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
+from primbench.system.processes import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,76 +83,79 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-def collect(root: Path) -> Confinement:
-    return Confinement(**read_all(READERS, root))
+def collect(root: Path, pid: int = 0) -> Confinement:
+    return Confinement(**read_all(READERS, root, pid))
 
 
-def _status(label: str) -> Callable[[Path], str]:
-    return lambda root: labelled_value(root / "proc/self/status", label)
+def _status(label: str) -> Callable[[Path, int], str]:
+    return lambda root, pid: labelled_value(folder_of(root, pid) / "status", label)
 
 
-def _status_number(label: str) -> Callable[[Path], int]:
-    return lambda root: whole_number(_status(label)(root), root / "proc/self/status")
+def _status_number(label: str) -> Callable[[Path, int], int]:
+    return lambda root, pid: whole_number(_status(label)(root, pid), folder_of(root, pid) / "status")
 
 
-def _seccomp(root: Path) -> str:
-    mode = _status_number("Seccomp")(root)
+def _seccomp(root: Path, pid: int) -> str:
+    mode = _status_number("Seccomp")(root, pid)
     if not 0 <= mode < len(_SECCOMP):
         raise ValueError(f"/proc/self/status: Seccomp {mode} is not known")
     return _SECCOMP[mode]
 
 
-def _no_new_privileges(root: Path) -> bool:
-    return _status_number("NoNewPrivs")(root) != 0
+def _no_new_privileges(root: Path, pid: int) -> bool:
+    return _status_number("NoNewPrivs")(root, pid) != 0
 
 
-def _lsm_profile(root: Path) -> str:
+def _lsm_profile(root: Path, pid: int) -> str:
     """AppArmor has a file of its own, since several modules can be at work."""
     try:
-        text = (root / "proc/self/attr/apparmor/current").read_text()
+        text = (folder_of(root, pid) / "attr/apparmor/current").read_text()
     except OSError:
-        text = _own_label(root)
+        text = _own_label(root, pid)
     profile = text.strip(" \n\0")
     if not profile:
         raise ValueError("/proc/self/attr/current is empty")
     return profile
 
 
-def _own_label(root: Path) -> str:
+def _own_label(root: Path, pid: int) -> str:
     try:
-        return (root / "proc/self/attr/current").read_text()
+        return (folder_of(root, pid) / "attr/current").read_text()
     except OSError as error:
         if error.errno == errno.EINVAL:
             return "none"  # no module answers
         raise
 
 
-def _namespaces(root: Path) -> dict[str, str]:
-    """Namespaces of this process by kind; those "for_children" are not its own but for what it starts."""
-    folder = root / "proc/self/ns"
+def _namespaces(root: Path, pid: int) -> dict[str, str]:
+    """Namespaces of a process by kind; those "for_children" are not its own but for what it starts."""
+    folder = folder_of(root, pid) / "ns"
     kinds = [name for name in sorted(os.listdir(folder)) if not name.endswith("_for_children")]
     return {kind: utf8(os.readlink(folder / kind)) for kind in kinds}
 
 
-def _root_user(root: Path) -> bool:
+def _root_user(root: Path, pid: int) -> bool:
     """Whether the effective user is root: the second of four ids in proc(5)'s status."""
-    users = _status("Uid")(root).split()
-    return whole_number(users[1], root / "proc/self/status") == 0
+    users = _status("Uid")(root, pid).split()
+    return whole_number(users[1], folder_of(root, pid) / "status") == 0
 
 
-def _user_map(root: Path) -> list[str]:
-    return [" ".join(line.split()) for line in (root / "proc/self/uid_map").read_text().splitlines()]
+def _user_map(root: Path, pid: int) -> list[str]:
+    return [" ".join(line.split()) for line in (folder_of(root, pid) / "uid_map").read_text().splitlines()]
 
 
-def _root_filesystem(root: Path) -> str:
+def _root_filesystem(root: Path, pid: int) -> str:
     """What / is made of: the last mount there, as it hides those before it."""
-    kinds = [mount.kind for mount in read_mounts(root) if mount.point == "/"]
+    kinds = [mount.kind for mount in read_mounts(root, pid) if mount.point == "/"]
     if not kinds:
         raise ValueError("/proc/self/mountinfo has nothing mounted on /")
     return kinds[-1]
 
 
-def _transparent_hugepage_disabled(root: Path) -> bool:
+def _transparent_hugepage_disabled(root: Path, pid: int) -> bool:
+    """Of others status tells, since Linux 5.0."""
+    if pid:
+        return _status_number("THP_enabled")(root, pid) == 0
     libc = ctypes.CDLL(None, use_errno=True)
     nothing = ctypes.c_ulong()
     found: int = libc.prctl(_PR_GET_THP_DISABLE, nothing, nothing, nothing, nothing)
@@ -194,21 +198,23 @@ def _system_call_s(root: Path) -> float:
 
 _STATUS = "/proc/self/status"
 READERS = {
-    "runtime": Reader("variables, /proc/self, marker files: see its evidence", container.detect),
-    "seccomp": Reader(f"{_STATUS} Seccomp", _seccomp),
-    "seccomp_filters": Reader(f"{_STATUS} Seccomp_filters", _status_number("Seccomp_filters")),
-    "no_new_privileges": Reader(f"{_STATUS} NoNewPrivs", _no_new_privileges),
-    "speculation_store_bypass": Reader(f"{_STATUS} Speculation_Store_Bypass", _status("Speculation_Store_Bypass")),
-    "speculation_indirect_branch": Reader(f"{_STATUS} SpeculationIndirectBranch", _status("SpeculationIndirectBranch")),
-    "capabilities": Reader(f"{_STATUS} CapEff", capabilities),
-    "lsm_profile": Reader("/proc/self/attr/current", _lsm_profile),
-    "namespaces": Reader("/proc/self/ns", _namespaces),
-    "root_user": Reader(f"{_STATUS} Uid", _root_user),
-    "user_map": Reader("/proc/self/uid_map", _user_map),
-    "root_filesystem": Reader("/proc/self/mountinfo", _root_filesystem),
-    "filesystems": Reader("/proc/self/mountinfo, and which folders are used", filesystems),
-    "far_mounts": Reader("/proc/self/mountinfo", far_mounts),
-    "transparent_hugepage_disabled": Reader("prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled),
+    "runtime": of_process("variables, /proc/self, marker files: see its evidence", container.detect),
+    "seccomp": of_process(f"{_STATUS} Seccomp", _seccomp),
+    "seccomp_filters": of_process(f"{_STATUS} Seccomp_filters", _status_number("Seccomp_filters")),
+    "no_new_privileges": of_process(f"{_STATUS} NoNewPrivs", _no_new_privileges),
+    "speculation_store_bypass": of_process(f"{_STATUS} Speculation_Store_Bypass", _status("Speculation_Store_Bypass")),
+    "speculation_indirect_branch": of_process(
+        f"{_STATUS} SpeculationIndirectBranch", _status("SpeculationIndirectBranch")
+    ),
+    "capabilities": of_process(f"{_STATUS} CapEff", capabilities),
+    "lsm_profile": of_process("/proc/self/attr/current", _lsm_profile),
+    "namespaces": of_process("/proc/self/ns", _namespaces),
+    "root_user": of_process(f"{_STATUS} Uid", _root_user),
+    "user_map": of_process("/proc/self/uid_map", _user_map),
+    "root_filesystem": of_process("/proc/self/mountinfo", _root_filesystem),
+    "filesystems": of_process("/proc/self/mountinfo, and which folders are used", filesystems),
+    "far_mounts": of_process("/proc/self/mountinfo", far_mounts),
+    "transparent_hugepage_disabled": of_process("prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled),
     "set_mempolicy": Reader("set_mempolicy(), refused before it changes anything", _permission("set_mempolicy")),
     "mbind": Reader("mbind(), refused before it changes anything", _permission("mbind")),
     "move_pages": Reader("move_pages() of one page, asking only", _permission("move_pages")),

@@ -1,9 +1,8 @@
-"""Which container runtime this process is in, by evidence that a stray marker file cannot fake."""
+"""Which container runtime a process is in, by evidence that a stray marker file cannot fake."""
 
 from __future__ import annotations
 
 import functools
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -15,6 +14,7 @@ from primbench.runtimes.table import known
 from primbench.system.files import Mount, attempt, read_mounts, utf8
 from primbench.system.meaning import NOTHING, Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
+from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -98,25 +98,26 @@ class _Evidence(NamedTuple):
         return bool(self.apart or self.kernel or (self.foreign and self.signs))
 
 
-def detect(root: Path = Path("/"), variables: Mapping[str, str] = os.environ) -> Runtime:
+def detect(root: Path = Path("/"), pid: int = 0, variables: Mapping[str, str] | None = None) -> Runtime:
     """The runtime by what a launcher handed in, variables, the kernel's files, and marker files, in this order.
 
     Variables are inherited and files are copied, so that what the kernel says of namespaces, control groups and mounts
-    decides where these contradict it. root: of /proc and marker files. Never raises.
+    decides where these contradict it. root: of /proc and marker files. variables: where
+    they are not its own. pid: of the process, 0 this one. Of another process it raises what its variables raise.
     """
-    return _decided(_seen(root, variables))
+    return _decided(_seen(root, pid, environ_of(root, pid) if variables is None else variables))
 
 
-def _seen(root: Path, variables: Mapping[str, str]) -> _Evidence:
+def _seen(root: Path, pid: int, variables: Mapping[str, str]) -> _Evidence:
     unread: dict[str, str] = {}
-    links = _links(root)
-    mounts = attempt(unread, "mounts", lambda: _mounts(root)) or []
-    groups = attempt(unread, "groups", lambda: _groups(root)) or []
+    links = _links(root, pid)
+    mounts = attempt(unread, "mounts", lambda: _mounts(root, pid)) or []
+    groups = attempt(unread, "groups", lambda: _groups(root, pid)) or []
     launcher, apart = _by_launcher(variables, links.get("self/mnt"))
     return _Evidence(
         inherited=launcher + _by_variables(variables),
         kernel=groups + _by_mounts(mounts),
-        markers=_markers(root),
+        markers=_markers(root_of(root, pid)),
         apart=apart,
         foreign=_foreign_root(mounts),
         signs=_namespaces(links),
@@ -166,12 +167,12 @@ def _words(clues: Iterable[_Clue]) -> list[str]:
     return list(dict.fromkeys(clue.words for clue in clues))
 
 
-def _links(root: Path) -> dict[str, str]:
-    """Namespaces of this process and, where readable, of process 1: "self/mnt" -> "mnt:[4026531832]"."""
+def _links(root: Path, pid: int) -> dict[str, str]:
+    """Namespaces of the process and, where readable, of process 1: "self/mnt" -> "mnt:[4026531832]"."""
     found: dict[str, str] = {}
     for name in ("self/mnt", "self/pid", "self/user", "1/mnt"):
         process, kind = name.split("/")
-        link = attempt({}, name, (root / "proc" / process / "ns" / kind).readlink)
+        link = attempt({}, name, (folder_of(root, pid if process == "self" else 1) / "ns" / kind).readlink)
         if link is not None:
             found[name] = str(link)
     return found
@@ -229,10 +230,10 @@ def _markers(root: Path) -> list[_Clue]:
     return [_Clue(name, f"/{path} exists ({name})") for name, path in left.items() if (root / path).exists()]
 
 
-def _groups(root: Path) -> list[_Clue]:
+def _groups(root: Path, pid: int) -> list[_Clue]:
     """The innermost container that a control group's path names."""
     clues = []
-    for line in (root / "proc/self/cgroup").read_text(errors="backslashreplace").splitlines():
+    for line in (folder_of(root, pid) / "cgroup").read_text(errors="backslashreplace").splitlines():
         path = line.split(":", 2)[2]
         found = [
             (match.start(), name, match[0])
@@ -246,8 +247,8 @@ def _groups(root: Path) -> list[_Clue]:
     return list(dict.fromkeys(clues))
 
 
-def _mounts(root: Path) -> list[Mount]:
-    mounts = read_mounts(root)
+def _mounts(root: Path, pid: int) -> list[Mount]:
+    mounts = read_mounts(root, pid)
     if not any(mount.point == "/" for mount in mounts):
         raise ValueError("/proc/self/mountinfo names no root file system")
     return mounts

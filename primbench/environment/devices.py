@@ -10,11 +10,13 @@ from typing import Annotated
 import msgspec
 
 from primbench.environment import rdma
-from primbench.environment.reading import Reader, read_all
+from primbench.environment.reading import of_process, read_all
 from primbench.system import nvml
 from primbench.system.files import utf8
+from primbench.system.gpu_processes import devices_of
 from primbench.system.meaning import Meaning
 from primbench.system.nvml import Gpu
+from primbench.system.processes import environ_of, folder_of, root_of
 
 _GPUS = Meaning("machine", entry=Meaning("limits"), inside=Meaning("machine", "gpu"))  # handed in or not
 
@@ -22,10 +24,11 @@ _GPUS = Meaning("machine", entry=Meaning("limits"), inside=Meaning("machine", "g
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name.
 
-    gpus: None where they were not asked for. gpu_files: NVIDIA's device files, and /dev/dxg, by which WSL2 reaches GPUs
-    of any maker. driver_version: by /proc, so known without NVML, too; driver_is_open: of its modules. mps_control:
-    whether a multi-process service can be reached here, by its pipe's folder; mps_of_another: whether it is of a user
-    that is neither root nor this one. infiniband_files: those of adapters.
+    gpus: None where they were not asked for; of another process, those that it has open. gpu_files: NVIDIA's device
+    files, and /dev/dxg, by which WSL2 reaches GPUs of any maker. driver_version: by /proc, so known without NVML, too;
+    driver_is_open: of its modules. mps_control: whether a multi-process service can be reached here, by its pipe's
+    folder; mps_of_another: whether it is of a user that is neither root nor this one. infiniband_files: those of
+    adapters.
     """
 
     gpus: Annotated[list[Gpu] | None, _GPUS] = None
@@ -38,24 +41,25 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-def collect(root: Path, *, gpus: bool) -> Devices:
-    return Devices(**read_all(READERS if gpus else READERS | {"gpus": Reader("NVML", _not_asked)}, root))
+def collect(root: Path, pid: int = 0, *, gpus: bool) -> Devices:
+    return Devices(**read_all(READERS if gpus else READERS | {"gpus": of_process("NVML", _not_asked)}, root, pid))
 
 
-def _not_asked(root: Path) -> None:
+def _not_asked(root: Path, pid: int) -> None:
     raise LookupError("not asked for")
 
 
-def _gpus(root: Path) -> list[Gpu]:
-    return [nvml.identity(f"cuda:{index}") for index in range(nvml.device_count())]
+def _gpus(root: Path, pid: int) -> list[Gpu]:
+    return [nvml.described(gpu) for gpu in devices_of(root, pid)]
 
 
-def _gpu_files(root: Path) -> list[str]:
+def _gpu_files(root: Path, pid: int) -> list[str]:
     """Device files of GPUs below /dev, also those in folders such as /dev/nvidia-caps."""
-    found = (root / "dev").iterdir()
+    own_root = root_of(root, pid)
+    found = (own_root / "dev").iterdir()
     device_files = [path for path in found if path.name.startswith("nvidia") or path.name == "dxg"]
     files = [inner for path in device_files for inner in (path.iterdir() if path.is_dir() else [path])]
-    return sorted(utf8("/" + str(path.relative_to(root))) for path in files)
+    return sorted(utf8("/" + str(path.relative_to(own_root))) for path in files)
 
 
 def _driver_version(root: Path) -> str:
@@ -66,28 +70,28 @@ def _driver_version(root: Path) -> str:
     return found[1]
 
 
-def _mps_pipe(root: Path) -> Path:
-    folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # nvidia-cuda-mps-control(1)
-    return root / folder.lstrip("/") / "control"
+def _mps_pipe(root: Path, pid: int) -> Path:
+    folder = environ_of(root, pid).get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # nvidia-cuda-mps-control(1)
+    return root_of(root, pid) / folder.lstrip("/") / "control"
 
 
-def _mps_control(root: Path) -> bool:
-    return _mps_pipe(root).exists()
+def _mps_control(root: Path, pid: int) -> bool:
+    return _mps_pipe(root, pid).exists()
 
 
-def _mps_of_another(root: Path) -> bool:
-    pipe = _mps_pipe(root)
-    return pipe.exists() and pipe.stat().st_uid not in (0, os.geteuid())
+def _mps_of_another(root: Path, pid: int) -> bool:
+    pipe = _mps_pipe(root, pid)
+    return pipe.exists() and pipe.stat().st_uid not in (0, folder_of(root, pid).stat().st_uid if pid else os.geteuid())
 
 
 READERS = {
-    "gpus": Reader("NVML", _gpus),
-    "gpu_files": Reader("/dev/nvidia*, /dev/dxg", _gpu_files),
-    "driver_version": Reader("/proc/driver/nvidia/version", _driver_version),
-    "driver_is_open": Reader("/proc/driver/nvidia/version", rdma.driver_is_open),
-    "mps_control": Reader("$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control),
-    "mps_of_another": Reader("owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another),
-    "infiniband_files": Reader("/dev/infiniband", rdma.device_files),
+    "gpus": of_process("NVML; of another process, those that it has open", _gpus),
+    "gpu_files": of_process("/dev/nvidia*, /dev/dxg", _gpu_files),
+    "driver_version": of_process("/proc/driver/nvidia/version", lambda root, pid: _driver_version(root)),
+    "driver_is_open": of_process("/proc/driver/nvidia/version", lambda root, pid: rdma.driver_is_open(root)),
+    "mps_control": of_process("$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control),
+    "mps_of_another": of_process("owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another),
+    "infiniband_files": of_process("/dev/infiniband", lambda root, pid: rdma.device_files(root_of(root, pid))),
 }
 
 

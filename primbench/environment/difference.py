@@ -125,7 +125,7 @@ def _kind(meaning: Meaning, a: Any, b: Any, *, unknown: bool) -> Kind:
 
 def _idle(a: Software, b: Software) -> set[str]:
     """The fields of packages that one place lacks, and the work went without in the other."""
-    if a.imported is None or b.imported is None:
+    if a.imported is None or b.imported is None or a.packages is None or b.packages is None:
         return set()
     imported = {*a.imported, *b.imported}
     late = [_LIBRARIES, *([_LIBRARIES_OF_CUDA] if any(map(_LOADS_CUDA_LATE.fullmatch, imported)) else [])]
@@ -135,7 +135,7 @@ def _idle(a: Software, b: Software) -> set[str]:
 
 def _unread(a: Software, b: Software) -> set[str]:
     """The fields of variables that no library reads which either has loaded."""
-    if a.libraries is None or b.libraries is None:
+    if a.libraries is None or b.libraries is None or a.variables is None or b.variables is None:
         return set()
     names = {*a.variables, *b.variables}
     readers = {field: meaning_of(field).read_by for field in (f"software.variables.{name}" for name in names)}

@@ -7,8 +7,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from primbench.environment.configuration import cache_names, homely
+from primbench.environment.configuration import cache_names, homely, in_home
 from primbench.system.files import holding, read_mounts
+from primbench.system.processes import environ_of, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,26 +26,27 @@ _FOR_THE_SYSTEM = re.compile(r"/(proc|sys|dev|etc|run|snap|var/lib|usr/lib/wsl)(
 _OF_AN_ARM = re.compile(r".*/primbench-[^/]+/overlay-\d+/merged")  # which others see as long as its worker lives
 
 
-def filesystems(root: Path) -> dict[str, str]:
+def filesystems(root: Path, pid: int = 0) -> dict[str, str]:
     """What a folder is for -> the kind of what is mounted there, and where: "9p on /mnt/c"."""
-    mounts = read_mounts(root)
-    found = {what: _holder(mounts, folder) for what, folder in _folders()}
+    mounts = read_mounts(root, pid)
+    folders = _folders_of(root, pid) if pid else _folders()
+    found = {what: _holder(mounts, folder) for what, folder in folders}
     return {what: where for what, where in found.items() if where}
 
 
 def filesystem_of(folder: str, root: Path) -> str | None:
     """The kind of what is mounted where a folder is, and where; None where no mount holds it."""
-    return _holder(read_mounts(root), folder)
+    return _holder(read_mounts(root), os.path.realpath(os.path.expanduser(folder)))
 
 
 def _holder(mounts: Sequence[Mount], folder: str) -> str | None:
-    mount = holding(mounts, os.path.realpath(os.path.expanduser(folder)))
+    mount = holding(mounts, folder)
     return mount and f"{mount.kind} on {homely(mount.point)}"
 
 
-def far_mounts(root: Path) -> dict[str, str]:
+def far_mounts(root: Path, pid: int = 0) -> dict[str, str]:
     """Where something is mounted over a network or by a program, and its kind; / and what ``filesystems`` has apart."""
-    mounts, told = read_mounts(root), set(filesystems(root).values())
+    mounts, told = read_mounts(root, pid), set(filesystems(root, pid).values())
     return {
         point: mount.kind
         for mount in mounts
@@ -58,11 +60,24 @@ def far_mounts(root: Path) -> dict[str, str]:
 
 
 def _folders() -> list[tuple[str, str]]:
-    """What is read and written, and where, whether that is there or not."""
-    return [
+    """What is read and written, and where, whether that is there or not; links followed."""
+    folders = [
         (WORKING_FOLDER, os.getcwd()),
         ("home", "~"),
         ("Python", sys.prefix),
         ("temporary files", os.environ.get("TMPDIR") or "/tmp"),
         *cache_names().items(),
     ]
+    return [(what, os.path.realpath(os.path.expanduser(folder))) for what, folder in folders]
+
+
+def _folders_of(root: Path, pid: int) -> list[tuple[str, str]]:
+    """The same of another process, as far as it is told from outside; links in its own root are not followed."""
+    environ = environ_of(root, pid)
+    folders = [
+        (WORKING_FOLDER, os.readlink(folder_of(root, pid) / "cwd")),
+        ("home", "~"),
+        ("temporary files", environ.get("TMPDIR") or "/tmp"),
+        *cache_names(environ).items(),
+    ]
+    return [(what, in_home(folder, environ)) for what, folder in folders]

@@ -34,21 +34,22 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str]
 
 
-def collect(root: Path = Path("/"), *, gpus: bool) -> Environment:
-    """Observe the place of this process. Never raises and imports no framework.
+def collect(root: Path = Path("/"), pid: int = 0, *, gpus: bool) -> Environment:
+    """Observe the place of a process, 0 this one. Never raises and imports no framework.
 
     Libraries are those loaded by now: call it after the backend is open. root: of /proc, /sys, /dev and /etc.
+    What only another process itself could tell is missing.
     """
     missing: dict[str, str] = {}
     return Environment(
         time_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         primbench_version=__version__,
-        machine=machine.collect(root),
-        limits=limits.collect(root),
-        confinement=confinement.collect(root),
-        software=software.collect(root),
-        devices=devices.collect(root, gpus=gpus),
-        nodes=described_nodes(root, missing),
+        machine=machine.collect(root, pid),
+        limits=limits.collect(root, pid),
+        confinement=confinement.collect(root, pid),
+        software=software.collect(root, pid),
+        devices=devices.collect(root, pid, gpus=gpus),
+        nodes=described_nodes(root, missing, pid),
         missing=missing,
     )
 

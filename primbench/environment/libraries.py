@@ -1,4 +1,4 @@
-"""The files mapped into this process: libraries by build, which come before all others, and whose functions it calls.
+"""The files mapped into a process: libraries by build, which come before all others, and whose functions it calls.
 
 A path alone tells nothing: /usr/lib/libblas.so.3 is another library in each place that chose another alternative.
 """
@@ -18,9 +18,10 @@ from primbench.environment import elf
 from primbench.environment.configuration import homely
 from primbench.system.files import attempt
 from primbench.system.meaning import Meaning
+from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 # What computes, allocates or starts threads. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
 _AT_WORK = re.compile(
@@ -100,29 +101,31 @@ def is_c_library(file: Library) -> bool:
     return re.match(r"libc[.-]|ld-musl-", file.name) is not None
 
 
-def libraries(root: Path) -> dict[str, list[Library]]:
+def libraries(root: Path, pid: int = 0) -> dict[str, list[Library]]:
     """Name -> files, as mapped: links are followed, so that a file's name ends in its full version.
 
     The interpreter's own modules are left out; those of packages have names such as numpy/linalg/_umath_linalg.
     """
     found: dict[str, set[str]] = {}
-    for path in _mapped(root):
+    for path in _mapped(root, pid):
         if _OF_THE_STANDARD_LIBRARY not in path:
             found.setdefault(_name_of(path), set()).add(path)
-    return {name: [_library(path, root) for path in sorted(paths)] for name, paths in sorted(found.items())}
+    return {
+        name: [_library(path, root_of(root, pid)) for path in sorted(paths)] for name, paths in sorted(found.items())
+    }
 
 
-def _mapped(root: Path) -> list[str]:
-    """Files of code, of whatever names."""
+def _mapped(root: Path, pid: int) -> list[str]:
+    """Files of code, of whatever names, by their paths in the process's own root."""
     found: dict[str, bool] = {}
-    for line in (root / "proc/self/maps").read_text().splitlines():
+    for line in (folder_of(root, pid) / "maps").read_text().splitlines():
         _, permissions, _, _, _, *path = line.split(maxsplit=5)
         if path and path[0].startswith("/"):
             found[path[0]] = found.get(path[0], False) or "x" in permissions
     return [
         path
         for path, is_code in found.items()
-        if ".so" in os.path.basename(path) or (is_code and elf.is_elf(_under(root, path)))
+        if ".so" in os.path.basename(path) or (is_code and elf.is_elf(_under(root_of(root, pid), path)))
     ]
 
 
@@ -154,25 +157,29 @@ def _version_in(path: str) -> str:
     return found[1]
 
 
-def preloads(root: Path) -> dict[str, list[Library]]:
+def preloads(root: Path, pid: int = 0) -> dict[str, list[Library]]:
     """The file or variable that names them -> libraries before all others, of those that are mapped."""
-    mapped = _mapped(root)
+    mapped, own_root = _mapped(root, pid), root_of(root, pid)
     return {
         where: found
-        for where, entries in _asked_first(root)
+        for where, entries in _asked_first(own_root, environ_of(root, pid))
         if (
-            found := [_library(path, root) for path in mapped if any(_is_named(path, entry, root) for entry in entries)]
+            found := [
+                _library(path, own_root)
+                for path in mapped
+                if any(_is_named(path, entry, own_root) for entry in entries)
+            ]
         )
     }
 
 
-def _asked_first(root: Path) -> Iterator[tuple[str, list[str]]]:
+def _asked_first(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
     file = root / _PRELOADING.lstrip("/")
     if file.is_file():
         lines = (line.partition("#")[0] for line in file.read_text().splitlines())
         yield _PRELOADING, [entry for line in lines for entry in re.split(r"[\s:]+", line) if entry]
     for name in _PRELOADING_VARIABLES:
-        yield name, [entry for entry in re.split(r"[\s:]+", os.environ.get(name, "")) if entry]
+        yield name, [entry for entry in re.split(r"[\s:]+", environ.get(name, "")) if entry]
 
 
 def _is_named(path: str, entry: str, root: Path) -> bool:

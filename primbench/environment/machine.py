@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from primbench.environment import processor, rdma
-from primbench.environment.reading import Reader, read_all, word
+from primbench.environment.reading import Reader, of_process, read_all, word
 from primbench.quantities import Seconds, Whole
 from primbench.system import cores, pci
+from primbench.system.boot import boot_id
 from primbench.system.cores import Cache, CpuKind
-from primbench.system.files import labelled_value, read_cpu_list, read_number, whole_number
+from primbench.system.files import labelled_bytes, labelled_value, read_cpu_list, read_number
 from primbench.system.meaning import NOTHING, Meaning
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name.
 
+    boot_id: of the kernel that runs, another one after each start.
     virtualization: a hint: "none", the hypervisor's name, "unnamed hypervisor", or "gVisor", a kernel of its own.
     kernel_parameters: those of /proc/cmdline that can change speed (mitigations=, iommu=, isolcpus=, ...).
     mitigations: vulnerability -> the kernel's own words.
@@ -46,6 +48,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     kernel: Annotated[str, Meaning("machine", "kernel")]
     architecture: Annotated[str, Meaning("machine", "machine")]
+    boot_id: Annotated[str | None, NOTHING] = None
     os_name: Annotated[str | None, Meaning("stack")] = None
     cpu_model: Annotated[str | None, Meaning("machine", "machine")] = None
     cpus_total: Annotated[Whole | None, Meaning("machine", "machine")] = None
@@ -91,8 +94,9 @@ _CLOCK_READINGS = 1000  # 0.05 ms, and 1 ms where each is a system call
 _ROUNDS = 5
 
 
-def collect(root: Path) -> Machine:
-    return Machine(**read_all(READERS, root))
+def collect(root: Path, pid: int = 0) -> Machine:
+    """pid: of the process by whose first CPU and program it is told."""
+    return Machine(**read_all(READERS, root, pid, of_machine=True))
 
 
 def _kernel(root: Path) -> str:
@@ -126,8 +130,7 @@ def _cpus_total(root: Path) -> int:
 
 def _meminfo_bytes(label: str) -> Callable[[Path], int]:
     def read(root: Path) -> int:
-        path = root / "proc/meminfo"
-        return whole_number(labelled_value(path, label).removesuffix("kB"), path) * 1024
+        return labelled_bytes(root / "proc/meminfo", label)
 
     return read
 
@@ -175,12 +178,12 @@ def _clock_readings() -> list[list[int]]:
     return [[time.perf_counter_ns() for _ in range(_CLOCK_READINGS)] for _ in range(_ROUNDS)]
 
 
-def _first_cpu(root: Path) -> Path:
-    return root / f"sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}"
+def _first_cpu(root: Path, pid: int) -> Path:
+    return root / f"sys/devices/system/cpu/cpu{min(os.sched_getaffinity(pid))}"
 
 
-def _governor(root: Path) -> str:
-    return word(_first_cpu(root) / "cpufreq/scaling_governor")
+def _governor(root: Path, pid: int) -> str:
+    return word(_first_cpu(root, pid) / "cpufreq/scaling_governor")
 
 
 def _turbo(root: Path) -> bool:
@@ -189,8 +192,8 @@ def _turbo(root: Path) -> bool:
     return read_number(root / "sys/devices/system/cpu/cpufreq/boost") != 0
 
 
-def _deepest_idle_s(root: Path) -> float:
-    states = [path for path in (_first_cpu(root) / "cpuidle").iterdir() if path.name.startswith("state")]
+def _deepest_idle_s(root: Path, pid: int) -> float:
+    states = [path for path in (_first_cpu(root, pid) / "cpuidle").iterdir() if path.name.startswith("state")]
     latencies_us = [read_number(path / "latency") for path in states if read_number(path / "disable") == 0]
     if not latencies_us:
         raise ValueError("no idle state is enabled")
@@ -228,6 +231,7 @@ _THP = "/sys/kernel/mm/transparent_hugepage"
 READERS = {
     "kernel": Reader("uname()", _kernel),
     "architecture": Reader("uname()", _architecture),
+    "boot_id": Reader("/proc/sys/kernel/random/boot_id", boot_id),
     "os_name": Reader("/etc/os-release PRETTY_NAME", _os_name),
     "cpu_model": Reader("/proc/cpuinfo", _cpu_model),
     "cpus_total": Reader(f"{_CPU}/online", _cpus_total),
@@ -241,9 +245,9 @@ READERS = {
     "clocksource": Reader("/sys/devices/system/clocksource", _clocksource),
     "clock_s": Reader("time.perf_counter_ns(), measured", _clock_s),
     "clock_resolution_s": Reader("time.perf_counter_ns(), measured", _clock_resolution_s),
-    "governor": Reader(f"{_CPU}/cpuN/cpufreq/scaling_governor", _governor),
+    "governor": of_process(f"{_CPU}/cpuN/cpufreq/scaling_governor", _governor),
     "turbo": Reader(f"{_CPU}/intel_pstate/no_turbo or cpufreq/boost", _turbo),
-    "deepest_idle_s": Reader(f"{_CPU}/cpuN/cpuidle/state*", _deepest_idle_s),
+    "deepest_idle_s": of_process(f"{_CPU}/cpuN/cpuidle/state*", _deepest_idle_s),
     "transparent_hugepage": Reader(f"{_THP}/enabled", _transparent_hugepage("enabled")),
     "transparent_hugepage_defrag": Reader(f"{_THP}/defrag", _transparent_hugepage("defrag")),
     "transparent_hugepage_shmem": Reader(f"{_THP}/shmem_enabled", _transparent_hugepage("shmem_enabled")),
@@ -251,7 +255,7 @@ READERS = {
     "lsm": Reader("/sys/kernel/security/lsm", _lsm),
     "iommu": Reader("/sys/bus/pci/devices/*/iommu_group/type", _iommu),
     "vectors": Reader("/proc/cpuinfo flags or Features", processor.vectors),
-    "emulator": Reader("/proc/thread-self/exe, /proc/cpuinfo", processor.emulator),
+    "emulator": of_process("/proc/thread-self/exe, /proc/cpuinfo", processor.emulator),
     "infiniband": Reader("/sys/class/infiniband", rdma.adapters),
     "infiniband_vendors": Reader("/sys/class/infiniband/*/device/vendor", rdma.vendors),
     "roce_addresses": Reader("/sys/class/infiniband/*/ports/*/gid_attrs/types", rdma.roce_addresses),

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.system.files import attempt, labelled_value, utf8
+from primbench.system.processes import folder_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,15 +27,17 @@ def vectors(root: Path) -> list[str]:
     return [flag for flag in flags.split() if _VECTORS.fullmatch(flag)]
 
 
-def emulator(root: Path) -> str:
-    """The program that interprets this one, such as "qemu-x86_64", or "none".
+def emulator(root: Path, pid: int = 0) -> str:
+    """The program that interprets a process, 0 this one, such as "qemu-x86_64", or "none".
 
     QEMU answers for /proc/self/exe itself, and not for the same link of a thread; Rosetta gives Apple's processors a
     name of its own.
     """
     with (root / "proc/cpuinfo").open() as lines:
         start = lines.read(_START_CHARACTERS)
-    program = attempt({}, "", (root / "proc/thread-self/exe").readlink)
+    program = (
+        (folder_of(root, pid) / "exe").readlink() if pid else attempt({}, "", (root / "proc/thread-self/exe").readlink)
+    )
     found = _EMULATOR.match(program.name) if program is not None else None
     if found is not None:
         return utf8(found[0])

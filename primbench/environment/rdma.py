@@ -94,19 +94,19 @@ def driver_is_open(root: Path) -> bool:
     return "Open Kernel Module" in (root / "proc/driver/nvidia/version").read_text()
 
 
-def plugins(root: Path) -> dict[str, str]:
+def plugins(root: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """NCCL's network plugins, by what they are asked for as -> where the loader finds it, or "not found"."""
-    asked = [name.strip() for name in os.environ.get("NCCL_NET_PLUGIN", "").split(",")]
+    asked = [name.strip() for name in environ.get("NCCL_NET_PLUGIN", "").split(",")]
     named = [name for name in asked if name not in ("", "none")]
-    return {name: _found(root, (name, f"libnccl-net-{name}.so", f"lib{name}.so")) for name in named} or {
-        _PLUGIN: _found(root, (_PLUGIN,))
+    searched = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    return {name: _found(root, searched, (name, f"libnccl-net-{name}.so", f"lib{name}.so")) for name in named} or {
+        _PLUGIN: _found(root, searched, (_PLUGIN,))
     }
 
 
-def _found(root: Path, names: tuple[str, ...]) -> str:
+def _found(root: Path, given: list[str], names: tuple[str, ...]) -> str:
     from primbench.environment.configuration import homely  # hashlib and more, for who asks for GPUs alone
 
-    given = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     cache = attempt({}, "", (root / "etc/ld.so.cache").read_bytes) or b""
     for name in names:
         folder, file = os.path.split(name)

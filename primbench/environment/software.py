@@ -1,4 +1,4 @@
-"""What is loaded into this process: the interpreter, libraries by build, and the variables they read."""
+"""What is loaded into a process: the interpreter, libraries by build, and the variables they read."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ from primbench.environment.libraries import (
     preloads,
     providers,
 )
-from primbench.environment.reading import Reader, read_all
+from primbench.environment.reading import Reader, of_process, read_all
 from primbench.quantities import Whole
 from primbench.system.meaning import NOTHING, Meaning
+from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +67,7 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True):
     threads: Whole | None = None
 
 
+_OF_PACKAGE = Meaning("stack", "packages", by_itself=True)
 _OF_POOL = Meaning("limits", "threads", counts=True, late=True, beside=True)
 
 
@@ -82,29 +84,31 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     up to date -> whether the next one is kept. nccl_plugins: network plugin of NCCL -> where it is found, if it is.
     """
 
-    python_version: Annotated[str, Meaning("stack", "python")]
-    python_implementation: Annotated[str, Meaning("stack", "python")]
-    python_executable: Annotated[str, Meaning("stack", "python", varies=True)]
+    python_version: Annotated[str | None, Meaning("stack", "python")] = None
+    python_implementation: Annotated[str | None, Meaning("stack", "python")] = None
+    python_executable: Annotated[str | None, Meaning("stack", "python", varies=True)] = None
     python_build: Annotated[str | None, Meaning("stack", "python", by_doctor=True)] = None
     libc: Annotated[str | None, Meaning("stack", "python")] = None
-    packages: Annotated[dict[str, str], Meaning("stack", entry=Meaning("stack", "packages", by_itself=True))] = {}
+    packages: Annotated[
+        dict[str, str] | None, Meaning("stack", entry=Meaning("stack", "packages", by_itself=True))
+    ] = {}
     imported: Annotated[list[str] | None, NOTHING] = None
     libraries: Annotated[dict[str, list[Library]] | None, Meaning("stack", entry=of_library)] = None
     preloads: Annotated[dict[str, list[Library]] | None, Meaning("stack", entry=OF_PRELOADS)] = None
     providers: Annotated[dict[str, Library] | None, Meaning("stack", entry=of_provider)] = None
     blas: Annotated[list[Blas] | None, Meaning("stack", "libraries", late=True)] = None
     threads: Annotated[dict[str, Whole] | None, Meaning("stack", entry=_OF_POOL)] = None
-    variables: Annotated[dict[str, str], Meaning("stack", entry=of_variable)] = {}
-    files: Annotated[dict[str, str], Meaning("stack", entry=of_file)] = {}
-    caches: Annotated[dict[str, str], Meaning("stack", entry=Meaning("stack", varies=True))] = {}
+    variables: Annotated[dict[str, str] | None, Meaning("stack", entry=of_variable)] = {}
+    files: Annotated[dict[str, str] | None, Meaning("stack", entry=of_file)] = {}
+    caches: Annotated[dict[str, str] | None, Meaning("stack", entry=Meaning("stack", varies=True))] = {}
     uncompiled: Annotated[dict[str, str] | None, Meaning("confinement", "files", by_doctor=True)] = None
     nccl_plugins: Annotated[dict[str, str] | None, Meaning("stack", "nccl", varies=True, by_doctor=True)] = None
     missing: dict[str, str] = {}
 
 
-def collect(root: Path) -> Software:
+def collect(root: Path, pid: int = 0) -> Software:
     """Libraries are those loaded by now."""
-    return Software(**read_all(READERS, root))
+    return Software(**read_all(READERS, root, pid))
 
 
 def _python_build(root: Path) -> str:
@@ -191,22 +195,34 @@ def _threads(root: Path) -> dict[str, int]:
     return found | backends.threads()
 
 
+def _executable(root: Path, pid: int) -> str:
+    return homely(os.readlink(folder_of(root, pid) / "exe") if pid else sys.executable or "")
+
+
+def _files(root: Path, pid: int) -> dict[str, str]:
+    return configuration_files(root_of(root, pid), environ_of(root, pid))
+
+
+def _nccl_plugins(root: Path, pid: int) -> dict[str, str]:
+    return rdma.plugins(root_of(root, pid), environ_of(root, pid))
+
+
 READERS = {
     "python_version": Reader("platform.python_version()", lambda root: platform.python_version()),
     "python_implementation": Reader("sys.implementation", lambda root: sys.implementation.name),
-    "python_executable": Reader("sys.executable", lambda root: homely(sys.executable or "")),
+    "python_executable": of_process("sys.executable, /proc/PID/exe of another process", _executable),
     "python_build": Reader("sysconfig: CONFIG_ARGS and the compiler", _python_build),
     "libc": Reader("confstr(CS_GNU_LIBC_VERSION)", _libc),
     "packages": Reader("metadata folders on sys.path", _packages),
     "imported": Reader("sys.modules", _imported),
-    "libraries": Reader("/proc/self/maps, notes of the files", libraries),
-    "preloads": Reader("/etc/ld.so.preload, LD_PRELOAD, LD_AUDIT, /proc/self/maps", preloads),
+    "libraries": of_process("/proc/self/maps, notes of the files", libraries),
+    "preloads": of_process("/etc/ld.so.preload, LD_PRELOAD, LD_AUDIT, /proc/self/maps", preloads),
     "providers": Reader("dlsym(), dladdr()", providers),
     "blas": Reader("threadpoolctl", _blas),
     "threads": Reader("threadpoolctl, frameworks that are loaded", _threads),
-    "variables": Reader("environment variables", lambda root: variables()),
-    "files": Reader("/etc/nccl.conf, ~/.nccl.conf, files named by variables", configuration_files),
+    "variables": of_process("environment variables", lambda root, pid: variables(environ_of(root, pid))),
+    "files": of_process("/etc/nccl.conf, ~/.nccl.conf, files named by variables", _files),
     "caches": Reader("access() of the folders that variables name", cache_folders),
     "uncompiled": Reader("__pycache__ of packages on sys.path", bytecode.uncompiled),
-    "nccl_plugins": Reader("LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", rdma.plugins),
+    "nccl_plugins": of_process("LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", _nccl_plugins),
 }

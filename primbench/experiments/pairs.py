@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+from primbench.compare.machines import are_apart
 from primbench.errors import PrimbenchError
 from primbench.results.record import Record, Worker
 from primbench.spec.study import IN_TURN
@@ -75,9 +76,13 @@ class _Pairs:
         reason = self._known_to_be_alone(firsts[0]) or (yield from self._found_to_be_alone(firsts))
         if reason is None:
             for group in zip(*block.by_arm, strict=True):
-                yield from self._in_turn(group)
+                own = problem.why_alone() if (problem := group[0].known_problem()) else None
+                yield from self._in_turn(group) if own is None else self._one_by_one(group, own)
             return
-        for case in (case for cases in block.by_arm for case in cases):
+        yield from self._one_by_one((case for cases in block.by_arm for case in cases), reason)
+
+    def _one_by_one(self, cases: Iterable[Case], reason: str) -> Iterator[Worker | Record]:
+        for case in cases:
             self.announce(case)
             yield from self._alone(case, reason)
 
@@ -85,6 +90,8 @@ class _Pairs:
         """Why processes do not take turns, as far as that is known before any runs."""
         if self.study.pairing != IN_TURN:
             return f"the study's --pairing is {self.study.pairing}"
+        if any(arm.neighbour for arm in self.study.arms):
+            return "the neighbour of an arm would slow the others, too"
         if case.ranks > 1:
             return "several ranks take part in a call"
         return self.alone.get((case.backend, case.device))
@@ -115,11 +122,12 @@ class _Pairs:
         return None
 
     def _not_these(self, workers: Sequence[Worker]) -> str | None:
+        if any(are_apart(workers[:1], [worker]) for worker in workers[1:]):
+            return "the arms are on different machines"
         if workers and not _shared_cpus(workers):
             return "there is no CPU that all arms may use"
         for worker in workers:
-            quota = worker.environment.limits.cpu_quota
-            if quota is not None and quota < _cpus_used(worker):
+            if (quota := _too_small_quota(worker)) is not None:
                 name = worker.arm.name if worker.arm else ""
                 return f"{name} has a quota of {quota:g} CPUs, which processes that wait for others would not use up"
         return None
@@ -202,6 +210,11 @@ def _place(case: Case) -> tuple[str, str, str]:
 
 def _shared_cpus(workers: Sequence[Worker]) -> list[int]:
     return sorted(set[int].intersection(*(set(worker.placement.cpus) for worker in workers)))
+
+
+def _too_small_quota(worker: Worker) -> float | None:
+    quota = worker.environment.limits.cpu_quota
+    return None if quota is None or quota >= _cpus_used(worker) else quota
 
 
 def _cpus_used(worker: Worker) -> float:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.numa.topology import GpuPlace, Link
 from primbench.system.files import attempt, format_cpu_list, sysfs_address
-from primbench.system.nvml import ask, library, visible_devices
+from primbench.system.nvml import ask, library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from primbench.system.nvml import Device
 
 # Read here by number: pynvml's NVML_P2P_CAPS_INDEX_READ is a tuple.
 _P2P_READ, _P2P_NVLINK = 0, 2
@@ -29,9 +31,8 @@ _MOST_NODES, _MOST_CPUS = 1024, 8192  # of any kernel: CONFIG_NODES_SHIFT, CONFI
 _ANCESTORS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 
-def gpu_places() -> list[GpuPlace]:
-    """Each GPU's place by NVML alone. Raises PlacementError where NVML cannot be used."""
-    devices = visible_devices()
+def gpu_places(devices: Sequence[Device]) -> list[GpuPlace]:
+    """Each GPU's place by NVML alone."""
     boards = {address: each.board for each in devices if (address := attempt({}, "", partial(_address, each.board)))}
     return [_place(index, device, boards) for index, device in enumerate(devices)]
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from primbench.measurement import Pages
+from primbench.measurement.readings import Pages
 from primbench.numa import mempolicy
+from primbench.numa.held import numa_maps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -161,13 +162,8 @@ def _by_numa_maps(ranges: _Ranges, root: Path) -> Residency:
 
 def _numa_maps(root: Path) -> tuple[list[int], list[Counter[int]]]:
     """The mappings' addresses, ascending, and their pages by node."""
-    starts, counted = [], []
-    for line in (root / "proc/self/numa_maps").read_text().splitlines():
-        address, *words = line.split()
-        starts.append(int(address, 16))
-        pairs = (word[1:].partition("=") for word in words if word.startswith("N") and "=" in word)
-        counted.append(Counter({int(node): int(count) for node, _, count in pairs}))
-    return starts, counted
+    mappings = list(numa_maps(root))
+    return [each.address for each in mappings], [each.pages for each in mappings]
 
 
 def _mappings_of(pages: range, starts: list[int]) -> range:

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.system import cores, cpusets, pci
-from primbench.system.files import attempt, labelled_value, read_cpu_list, read_number, sysfs_address, whole_number
+from primbench.system.files import attempt, labelled_bytes, read_cpu_list, read_number, sysfs_address, whole_number
+from primbench.system.gpu_processes import devices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 _BY_NVML_ALONE = ("node_by_nvml", "cpus_by_nvml", "links", "fabric")
 
 
-def memory_nodes(root: Path = Path("/")) -> list[Node]:
+def memory_nodes(root: Path = Path("/"), pid: int = 0) -> list[Node]:
     """The NUMA nodes online, by id. Raises OSError or ValueError where the kernel does not tell them."""
     folder = root / "sys/devices/system/node"
     if not folder.exists():
         raise ValueError(f"{folder} is absent: a kernel without NUMA, or hidden")
     with_memory = _with_memory(folder)
-    allowed = attempt({}, "", lambda: cpusets.memory_nodes_allowed(root))
+    allowed = attempt({}, "", lambda: cpusets.memory_nodes_allowed(root, pid))
     cpus = _running_cpus(root, folder)
     return [
         Node(
@@ -70,41 +71,41 @@ def node_of_pci(address: str, root: Path = Path("/")) -> int | None:
     return node if node >= 0 else None
 
 
-def collect(root: Path = Path("/"), *, gpus: bool = True) -> Topology:
-    """What there is and what of it this process may use. Never raises and starts no CUDA.
+def collect(root: Path = Path("/"), pid: int = 0, *, gpus: bool = True) -> Topology:
+    """What there is and what of it a process, 0 this one, may use. Never raises and starts no CUDA.
 
     root: of /proc and /sys; NVML always speaks of this machine. Where NVML cannot be used ``missing["gpus"]`` says
     why, and the GPUs are those that sysfs lists, as "pci:ADDRESS". What a node lacks is under ``nodes.ID.FIELD``.
     """
     missing: dict[str, str] = {}
-    allowed = attempt(missing, "cpus_allowed", lambda: cpusets.cpus_allowed(root))
+    allowed = attempt(missing, "cpus_allowed", lambda: cpusets.cpus_allowed(root, pid))
     if allowed is None:
         missing["cpuset"] = missing["cpus_allowed"]
     if not gpus:
         missing["gpus"] = "not asked for"
     return Topology(
-        nodes=described_nodes(root, missing),
+        nodes=described_nodes(root, missing, pid),
         packages=attempt(missing, "packages", lambda: cores.packages(root)),
         cpu_kinds=attempt(missing, "cpu_kinds", lambda: cores.cpu_kinds(root)),
         last_level_caches=attempt(missing, "last_level_caches", lambda: cores.last_level_caches(root)),
         offline_cpus=attempt(missing, "offline_cpus", lambda: cores.offline_cpus(root)),
         cpus_allowed=allowed and allowed[0],
-        memory_nodes_allowed=attempt(missing, "memory_nodes_allowed", lambda: cpusets.memory_nodes_allowed(root)),
+        memory_nodes_allowed=attempt(missing, "memory_nodes_allowed", lambda: cpusets.memory_nodes_allowed(root, pid)),
         cpuset=allowed and allowed[1],
-        gpus=_gpus(root, missing) if gpus else None,
+        gpus=_gpus(root, pid, missing) if gpus else None,
         missing=missing,
     )
 
 
-def described_nodes(root: Path, missing: dict[str, str]) -> list[Node] | None:
+def described_nodes(root: Path, missing: dict[str, str], pid: int = 0) -> list[Node] | None:
     """The nodes online with all that is known of each. What is not goes into ``missing`` under ``nodes.ID.FIELD``."""
-    nodes = attempt(missing, "nodes", lambda: memory_nodes(root))
+    nodes = attempt(missing, "nodes", lambda: memory_nodes(root, pid))
     if nodes is None:
         return None
     gpus = pci.memory_nodes_of_gpus(root)
     for node in nodes:
         if node.allowed is None:
-            attempt(missing, f"nodes.{node.id}.allowed", lambda: cpusets.memory_nodes_allowed(root))
+            attempt(missing, f"nodes.{node.id}.allowed", lambda: cpusets.memory_nodes_allowed(root, pid))
     return [
         replace(
             node,
@@ -117,8 +118,7 @@ def described_nodes(root: Path, missing: dict[str, str]) -> list[Node] | None:
 
 
 def _memory_bytes(root: Path, node: int) -> int:
-    path = root / f"sys/devices/system/node/node{node}/meminfo"
-    return whole_number(labelled_value(path, f"Node {node} MemTotal").removesuffix("kB"), path) * 1024
+    return labelled_bytes(root / f"sys/devices/system/node/node{node}/meminfo", f"Node {node} MemTotal")
 
 
 def _distances(root: Path, node: int) -> dict[int, int]:
@@ -128,11 +128,13 @@ def _distances(root: Path, node: int) -> dict[int, int]:
     return dict(zip(read_cpu_list(folder / "online"), numbers, strict=True))
 
 
-def _gpus(root: Path, missing: dict[str, str]) -> list[GpuPlace] | None:
+def _gpus(root: Path, pid: int, missing: dict[str, str]) -> list[GpuPlace] | None:
     from primbench.numa import gpus  # which makes the GpuPlaces defined here
 
-    found = attempt(missing, "gpus", gpus.gpu_places)
+    found = attempt(missing, "gpus", lambda: gpus.gpu_places(devices_of(root, pid)))
     if found is None:
+        if pid:
+            return None
         unseen = dict.fromkeys(_BY_NVML_ALONE, missing["gpus"])
         addresses = attempt({}, "", lambda: pci.gpu_addresses(root)) or []
         found = [GpuPlace(device=f"pci:{each}", pci_address=each, missing=unseen) for each in addresses]

@@ -115,6 +115,10 @@ class Problem(ABC):
             return None
         return Bound("flop_per_s", str(fields["dtype"]), str(fields.get("math_mode", "ieee")))
 
+    def why_alone(self) -> str | None:
+        """Why processes that time it cannot take turns: what goes on between calls; None where nothing does."""
+        return None
+
     def one_launch(self) -> Literal["dispatch", "empty kernel"] | None:
         """What a call launches where that is all it does: by the framework's own way, or nothing but a kernel."""
         return None
@@ -134,8 +138,8 @@ class Problem(ABC):
     def figures(self, measured: Measurement) -> dict[str, float | None]:
         """Further columns that follow from what was measured, by name; the name ends in its unit.
 
-        ``_s`` is seconds, ``_bytes_per_s`` a rate, ``_fraction`` a share, anything else a count. Every problem of a
-        primitive gives the same names, whatever was measured.
+        ``_s`` is seconds, ``_bytes_per_s`` a rate, ``_bytes`` an amount, ``_fraction`` a share, anything else a count.
+        Every problem of a primitive gives the same names, whatever was measured.
         """
         return {}
 

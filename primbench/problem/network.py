@@ -5,12 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from primbench.problem.patterns import LEARNING_BATCH, PATTERNS, coarse, mixed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy as np
 
     from primbench.dtypes import Array
+    from primbench.problem.examples import Examples
+
+KINDS = 4  # so few that some hundred examples show each often enough
 
 
 class Network(ABC):
@@ -29,8 +34,13 @@ class Network(ABC):
     """Of which the labels name one, the last of the inputs; None where there are none to be right about."""
     checked_batch: ClassVar[int] = 2
     """Batch on which loss and gradients are compared with those in float64."""
+    learning_batch: ClassVar[int] = LEARNING_BATCH
+    """Batch with which it learns from learnable(): a small one, and one that the original's rate of learning bears."""
     autocast: ClassVar[bool] = True
     """Whether it works in 16 bits, too, by torch's autocast."""
+
+    on_disk: ClassVar[Examples | None] = None
+    """What examples are on disk; None where the original reads none, or the class does not say."""
 
     def __init__(self, *, draws: bool = True) -> None:
         """draws: whether a step draws random numbers as the original does, which another device draws otherwise.
@@ -54,6 +64,31 @@ class Network(ABC):
     @abstractmethod
     def inputs(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
         """One batch as it comes from a data set, targets last: host arrays, of the original's shapes and lengths."""
+
+    @property
+    def kinds(self) -> int:
+        """Patterns that learnable() has, each of a class of its own where there are classes."""
+        return min(KINDS, self.classes or KINDS)
+
+    def learnable(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
+        """As inputs(), by a rule that training can find: each example is one of a few patterns, a quarter of it noise.
+
+        The pattern alone says what the last of several inputs is: the class, one of the last ``kinds``, or a target.
+        """
+        import numpy as np
+
+        patterns = [coarse(each) for each in self.inputs(np.random.default_rng(PATTERNS), self.kinds)]
+        chosen, noise = rng.integers(0, self.kinds, batch_size), self.inputs(rng, batch_size)
+        found = [mixed(rng, pattern[chosen], other) for pattern, other in zip(patterns, noise, strict=True)]
+        if self.classes is not None:
+            found[-1] = (self.classes - self.kinds + chosen).astype(found[-1].dtype)
+        elif len(found) > 1:
+            found[-1] = patterns[-1][chosen]
+        return tuple(found)
+
+    def right(self, predictions: Any, *inputs: Any) -> Any:
+        """bool[batch]: of which examples predict() named the class, where there are classes."""
+        return predictions.argmax(1) == inputs[-1]
 
     def checked_inputs(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
         """A batch that can be afforded in float64 on a CPU, such as of shorter texts."""

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from primbench.dtypes import Array
     from primbench.measurement import Samples
+    from primbench.measurement.learnt import Learnt
+    from primbench.measurement.readings import DataReading
 
 Step = Callable[[], Any]
 """Enqueues the work once and returns the output. Allocates and waits for nothing.
@@ -27,10 +29,13 @@ class Description(NamedTuple):
 
     algorithm: which way the library took, as the record shows it. others: by name, what takes each of
     ``Measurement.others``; refused_calls: what takes that of Measurement. Both get the Method and the
-    timing.sampling.Pace.
+    timing.sampling.Pace. counts: by name, those of ``Measurement.counts``.
     stream_only: its device time is that of calls that follow one another on a stream, which a graph would send another
     way. host_buffers: host arrays that its calls read or write, each with the memory node it is to be on or None; None
     where these are its inputs and its output.
+    data: what gives that of Measurement, once all else is timed.
+    waits: why a GPU's calls cannot be queued ahead, as where the host waits for data first; they have no device time.
+    learnt: what is known of Measurement.learnt once all is timed.
     before: is called before each call of a CPU's that is timed, which is a sample by itself then, and its own time is
     not counted.
     """
@@ -38,9 +43,13 @@ class Description(NamedTuple):
     algorithm: str | None = None
     others: Mapping[str, Callable[..., Samples]] = {}
     refused_calls: Callable[..., dict[str, int]] | None = None
+    counts: Mapping[str, int] = {}
+    data: Callable[[], DataReading] | None = None
+    waits: str = ""
     stream_only: bool = False
     host_buffers: Sequence[tuple[Array, int | None]] | None = None
     before: Callable[[], None] | None = None
+    learnt: Callable[[], Learnt] | None = None
 
 
 def described(step: Step, **fields: Any) -> Step:

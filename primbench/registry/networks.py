@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.errors import InvalidRequest
+from primbench.problem.patterns import LEARNING_BATCH
 
 if TYPE_CHECKING:
     from primbench.problem.network import Network
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 PACKAGE = "primbench.suites.models"
 _CLASS = re.compile(r'^class \w+\(\w+, name="(\w+)"\):\n    """(.+?)(?:"""|$)', re.MULTILINE)
 _BATCH = re.compile(r"^    batch_size = (\d+)$", re.MULTILINE)
+_LEARNING_BATCH = re.compile(r"^    learning_batch = (\d+)$", re.MULTILINE)
 
 
 class Summary(NamedTuple):
-    """batch_size: the original's."""
+    """batch_size: the original's. learning_batch: of a training on examples that can be learnt."""
 
     text: str
     batch_size: int
+    learning_batch: int
 
 
 class _Shipped(NamedTuple):
@@ -54,14 +57,15 @@ def _read(text: str) -> dict[str, Summary]:
         batch = _BATCH.search(own)
         if batch is None:
             raise ValueError(f"model {each[1]}: its class has no line such as batch_size = 64")
-        found[each[1]] = Summary(each[2], int(batch[1]))
+        learning = _LEARNING_BATCH.search(own)
+        found[each[1]] = Summary(each[2], int(batch[1]), int(learning[1]) if learning else LEARNING_BATCH)
     return found
 
 
 def summaries() -> dict[str, Summary]:
     """Every model by name, in alphabetical order; those of ``--kernels`` files among them."""
     imported = {
-        name: Summary((cls.__doc__ or "").strip().partition("\n")[0], cls.batch_size)
+        name: Summary((cls.__doc__ or "").strip().partition("\n")[0], cls.batch_size, cls.learning_batch)
         for name, cls in _defined().items()
     }
     return dict(sorted((imported | {name: each.summary for name, each in _shipped().items()}).items()))

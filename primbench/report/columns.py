@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from primbench.baselines.yardstick import Yardstick
+    from primbench.measurement.over_time import OverTime
     from primbench.results.record import Record
     from primbench.spec.case import Case
 
@@ -35,7 +36,7 @@ PLACES: dict[str, Callable[[Case], object]] = {
     "process": lambda case: case.process,
 }
 UNKNOWN = "-"
-_UNIT = re.compile("(_bytes_per_s|_s|_fraction)$")
+_UNIT = re.compile("(_bytes_per_s|_s|_fraction|_bytes)$")
 _DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9
 
 
@@ -66,6 +67,7 @@ def columns_of(
         *_rate_columns(records),
         *_figure_columns(records, time_unit, yardsticks),
         *_kernel_columns(records),
+        *_over_time_columns(records),
         Column("check", [_check(record) for record in records]),
     ]
 
@@ -213,6 +215,8 @@ def _figure(name: str, values: Sequence[float | None], time_unit: TimeUnit | Non
         return Column(f"{heading} {unit}", values, format_)
     if name.endswith("_s"):
         return Column(heading, values, partial(format_time, unit=time_unit))
+    if name.endswith("_bytes"):
+        return Column(heading, values, lambda value: format_bytes(round(value)))
     if name.endswith("_fraction"):
         return Column(heading, values, format_percent)
     return Column(heading, values, _ratio if name == "ratio" else "{:g}".format)
@@ -227,6 +231,32 @@ def _kernel_columns(records: Sequence[Record]) -> list[Column]:
     traces = [record.measurement.trace if record.measurement else None for record in records]
     column = Column("kernels", [trace and trace.kernels_per_call for trace in traces], "{:g}".format)
     return [] if column.is_empty else [column]
+
+
+def _over_time_columns(records: Sequence[Record]) -> list[Column]:
+    columns = [
+        Column(heading, [_over_time(record, use) for record in records], format_) for heading, use, format_ in _USES
+    ]
+    return [column for column in columns if not column.is_empty]
+
+
+def _over_time(record: Record, use: Callable[[OverTime], float | None]) -> float | None:
+    found = record.measurement and record.measurement.over_time
+    return use(found) if found else None
+
+
+def _bytes(count: float) -> str:
+    return format_bytes(round(count))
+
+
+_USES: list[tuple[str, Callable[[OverTime], float | None], Callable[[float], str]]] = [
+    ("host mem", lambda used: used.most_host_bytes, _bytes),
+    ("GPU mem", lambda used: used.peak("gpu_process_bytes"), _bytes),
+    ("SM active", lambda used: used.mean("sm_active_fraction"), format_percent),
+    ("tensor", lambda used: used.mean("tensor_active_fraction"), format_percent),
+    ("DRAM", lambda used: used.mean("dram_bandwidth_fraction"), format_percent),
+]
+"""Of what is sampled over time: the heading, the largest of a memory or the mean of a share, and its format."""
 
 
 def _check(record: Record) -> str:

@@ -14,6 +14,8 @@ from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
 from primbench.report.document import Document
 from primbench.report.headline import headline
+from primbench.report.learnt import learnt
+from primbench.report.published import published_table
 from primbench.report.table import Table
 from primbench.report.verdicts import (
     UNKNOWN,
@@ -59,7 +61,8 @@ def document(comparison: Comparison, gate: Gate = SLOWER) -> Document:
 
 
 def _parts(comparison: Comparison) -> list[Table | str]:
-    return [*_first(comparison), *tables(comparison), _end(comparison.notes)]
+    published = published_table(comparison)
+    return [*_first(comparison), *tables(comparison), *([published] if published else []), _end(comparison.notes)]
 
 
 def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
@@ -119,7 +122,7 @@ def _table(comparison: Comparison, arm: ArmComparison) -> Table:
     place = "".join(f"  {backend} {device}" for backend, device in where) if len(where) == 1 else ""
     how = f"{_number_of(pairs, comparison)}; ratio of times, with its 95 % interval"
     title = f"{arm.name} against {comparison.baseline}{place}  ({how})"
-    notes = [*_reasons(arm), *_counts(arm), *_mean(arm, comparison)]
+    notes = [*_reasons(arm), *_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline)]
     if pairs:
         notes += [*effect(arm, comparison), *_explanations(arm), *beside(arm)]
     return Table(title, columns, rows, notes)

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from primbench.system.meaning import Layer
 
 MOST_CHANGES = 8
+_LAYERS: dict[str, tuple[Layer, ...]] = {
+    "stack effect": ("stack", "machine"),
+    "machine effect": ("machine", "stack"),
+}
+_WHAT: dict[Layer, str] = {"machine": "machines", "stack": "libraries"}
 
 
 def effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
@@ -27,14 +32,13 @@ def effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     else:
         own, *too = _layers(arm)
         yield f"a difference is a {arm.effect}, none of the place alone; {_changes(arm, comparison, own)}"
-        yield from (f"the machines differ, too; {_changes(arm, comparison, layer)}" for layer in too)
+        yield from (f"the {_WHAT[layer]} differ, too; {_changes(arm, comparison, layer)}" for layer in too)
 
 
 def _layers(arm: ArmComparison) -> list[Layer]:
     """Those whose differences stand beside the name of the effect."""
-    if arm.effect == "stack effect":
-        return ["stack", "machine"] if changes_of(arm.differences, "machine") else ["stack"]
-    return ["machine"] if arm.effect == "machine effect" else []
+    order = _LAYERS.get(arm.effect or "", ())
+    return [layer for layer in order if layer == order[0] or changes_of(arm.differences, layer)]
 
 
 def _changes(arm: ArmComparison, comparison: Comparison, layer: Layer) -> str:
@@ -42,7 +46,7 @@ def _changes(arm: ArmComparison, comparison: Comparison, layer: Layer) -> str:
         f"{change.field} {shown(change.field, change.a, 'none')} | {shown(change.field, change.b, 'none')}"
         for change in changes_of(arm.differences, layer)
     ]
-    return f"{comparison.baseline} | {arm.name}: {_first(words)}"
+    return f"{comparison.baseline} | {arm.name}: {_first(words) or 'two that are alike in all that is recorded'}"
 
 
 def beside(arm: ArmComparison) -> Iterator[str]:

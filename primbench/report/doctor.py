@@ -50,13 +50,15 @@ def _where(place: Place) -> str:
     for gpu in place.gpus:
         model = gpu.name or "GPU"
         gpus[model] = gpus.get(model, 0) + 1
+    none = "no GPU to be seen" if place.pid is None else "no GPU known to be open"
     parts = [
         name,
         f"kernel {machine.kernel}",
         f"CPUs {format_cpu_list(limits.cpus_allowed)}" + (f" of {machine.cpus_total}" if machine.cpus_total else ""),
-        ", ".join(f"{count} x {model}" for model, count in gpus.items()) or "no GPU to be seen",
+        ", ".join(f"{count} x {model}" for model, count in gpus.items()) or none,
     ]
-    return "This place: " + "; ".join(parts)
+    what = "This place" if place.pid is None else f"Process {place.name}"
+    return f"{what}: " + "; ".join(parts)
 
 
 def _shown(finding: Finding) -> Iterator[str]:
@@ -85,7 +87,8 @@ def _unseen(findings: Sequence[Finding]) -> list[str]:
     words = "; ".join(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in fields.items())
     if not words:
         return []
-    words = f"could not be seen: {words}"
+    shown_by = dict.fromkeys(each for finding in findings if finding.severity == "unknown" for each in finding.fix)
+    words = f"could not be seen: {words}" + "".join(f"; `{command}` shows what was refused" for command in shown_by)
     return [*textwrap.wrap(printable(words), width(), subsequent_indent="  ", break_on_hyphens=False), ""]
 
 
@@ -96,7 +99,7 @@ def _counts(findings: Sequence[Finding]) -> str:
 
 
 def _commands(findings: Sequence[Finding]) -> list[str]:
-    with_fix = [finding for finding in findings if finding.fix]
+    with_fix = [finding for finding in findings if finding.fix and finding.severity != "unknown"]
     if not with_fix:
         return ["# no command would change any of this"]
     lines = ["# Commands that change what was found. Read them first; primbench runs none of them."]

@@ -81,6 +81,13 @@ def json_of(value: object) -> str:
     return "\n".join(map(_escaped, document.split("\n"))) + "\n"
 
 
+def json_line(value: object) -> str:
+    """The same on one line."""
+    import msgspec
+
+    return _escaped(msgspec.json.encode(value).decode()) + "\n"
+
+
 def _escaped(document: str) -> str:
     """The line with its unprintable characters, which are all within strings, as \\u escapes."""
     return document if document.isprintable() else "".join(map(_in_json, document))

@@ -11,7 +11,8 @@ from primbench.units import format_bytes, format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Pages, Samples
+    from primbench.measurement import Measurement, Samples
+    from primbench.measurement.readings import DataReading, GpuProcess, GpuReading, HostReading, Pages
 
 # A quiet machine shows 1 %. One who waits for 5 % of the time gets means that are as much too long, which is the
 # least difference between two places that is called one.
@@ -44,6 +45,7 @@ def disturbances(measurement: Measurement) -> list[str]:
         *_of_cpu(measurement.batch_s or measurement.enqueue_s),
         *(_of_gpu(measurement.gpu) if measurement.gpu else ()),
         *(_of_pages(measurement.pages) if measurement.pages else ()),
+        *(_of_data(measurement.data) if measurement.data else ()),
     ]
 
 
@@ -113,3 +115,9 @@ def _of_pages(pages: Pages) -> Iterator[str]:
         return
     shares = ", ".join(f"{format_percent(count / all_pages)} on node {node}" for node, count in elsewhere.items())
     yield f"of its pages {shares}, asked for {format_cpu_list(pages.asked)}"
+
+
+def _of_data(data: DataReading) -> Iterator[str]:
+    if data.bad_examples:
+        count = f"{data.bad_examples} of {data.examples}"
+        yield f"others stood in for {count} examples, which are bad, such as {data.bad[0]}"

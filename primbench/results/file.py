@@ -77,14 +77,28 @@ _UNREADABLE = (*UNREADABLE, PrimbenchError)
 
 def read(path: str | os.PathLike[str]) -> Results:
     """Read a results file. Raises FileError naming the line that is not as it should be, and what to do."""
+    results, damage = read_in_part(path)
+    if damage is not None:
+        raise damage
+    return results
+
+
+def read_in_part(path: str | os.PathLike[str]) -> tuple[Results, FileError | None]:
+    """What a results file holds before the first line that is not as it should be, and what read() says of that.
+
+    Raises FileError where that is its header.
+    """
     lines = whole_lines(Path(path))
     results = Results(header=_header(path, next(lines, b"")), workers=[], records=[])
-    for number, text in enumerate(lines, 2):
-        line = _line(path, number, text)
-        if isinstance(line, Header):
-            raise FileError(f"{path}:{number}: a second header: two results files in one; keep them apart")
-        results.add(line)
-    return results
+    try:
+        for number, text in enumerate(lines, 2):
+            line = _line(path, number, text)
+            if isinstance(line, Header):
+                raise FileError(f"{path}:{number}: a second header: two results files in one; keep them apart")
+            results.add(line)
+    except FileError as damage:
+        return results, damage
+    return results, None
 
 
 def _header(path: str | os.PathLike[str], text: bytes) -> Header:

@@ -26,7 +26,7 @@ _LAST = 9
 
 @dataclass(frozen=True)
 class Metric:
-    """One time of a case, in seconds a call.
+    """One time of a case, in seconds a call, or of the part of one that it is of.
 
     name: in files and exports, with its unit at the end. heading: of its column in a table. what: is timed.
     whose: time it is: the GPU's, the CPU's as the device that computes, the host's beside a GPU, or both of these.
@@ -118,6 +118,8 @@ _ALL = (
         "enqueue_single_s", "enqueue single", "a single call that only enqueues, the queue empty", "host",
         is_column=False, is_compared=False,
     ),
+    Metric("data_wait_s", "data wait", "what a step waits for its batch to be read and decoded", "host"),
+    Metric("decode_s", "decode", "decoding one example, in whichever process does it", "host"),
     Metric("batch_mean_s", "batch mean", "batch_s, slow samples included", "CPU", samples_of="batch_s", quantile=None),
     Metric("enqueue_mean_s", "enqueue mean", "the same of enqueue_s", "host", samples_of="enqueue_s", quantile=None),
     Metric(

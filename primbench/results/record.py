@@ -6,7 +6,9 @@ Schema history
 1: first version. Added since: Measurement.others, Measurement.refused_calls, Case.arm, Worker.arm, Header.study,
 Study.other_builds, Samples.loops_s, HostReading.quota_periods, HostReading.throttled_periods, HostReading.slow_cpus,
 Node.initiators, Placement.cpu_kind, Machine.cpu_kinds, Machine.last_level_caches, Arm.passed, Header.kernels,
-Measurement.turns, Measurement.places, Study.pairing, Samples.queued_s.
+Measurement.turns, Measurement.places, Study.pairing, Samples.queued_s, Arm.neighbour,
+Measurement.neighbour, Method.over_time, Measurement.over_time, Measurement.counts, Study.published, Measurement.data,
+Measurement.learnt, Header.member.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from primbench.quantities import Time, Whole
 from primbench.results.disturbances import disturbances
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
+from primbench.spec.fleet import Member
 from primbench.spec.study import Study
 
 SCHEMA_VERSION = 1
@@ -69,6 +72,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     """The first line of a results file. The environment is that of the process the user started.
 
     kernels: path -> SHA-256 of the files named by ``--kernels``, which define primitives or kernels beside primbench's.
+    member: of the fleet that this process measured a node of; None of others.
     """
 
     schema_version: int
@@ -78,6 +82,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     environment: Environment
     study: Study | None = None
     kernels: dict[str, str] = {}
+    member: Member | None = None
 
 
 Line = Header | Worker | Record

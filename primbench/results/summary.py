@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
+from primbench.measurement.over_time import SERIES, OverTime, split_unit
 from primbench.results.metrics import SAMPLED
 from primbench.system.files import format_cpu_list
 
 if TYPE_CHECKING:
     from primbench.results.record import Record
+
+NOTHING_SAMPLED = OverTime(series={}, interval_s=0.0, cost_s=0.0)
 
 
 def flat(record: Record) -> dict[str, object]:
@@ -50,7 +53,20 @@ def flat(record: Record) -> dict[str, object]:
             "kernels_per_call": measured.trace.kernels_per_call if measured.trace else None,
             "sm_clock_hz": measured.gpu.sm_clock_hz if measured.gpu else None,
         }
+        | _over_time(record)
     )
+
+
+def _over_time(record: Record) -> dict[str, float | None]:
+    """Mean and peak of every series that there can be, where they were asked for; the unit stays the end of a name."""
+    if not record.case.method.over_time:
+        return {}
+    found = (record.measurement and record.measurement.over_time) or NOTHING_SAMPLED
+    row: dict[str, float | None] = {}
+    for name in SERIES:
+        stem, unit = split_unit(name)
+        row |= {f"{stem}_mean_{unit}": found.mean(name), f"{stem}_peak_{unit}": found.peak(name)}
+    return row | {name: getattr(found, name) for name in ("host_peak_bytes", "gpu_allocated_peak_bytes")}
 
 
 def figures_of(record: Record) -> dict[str, float | None]:

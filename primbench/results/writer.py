@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from primbench.spec.case import Case
+    from primbench.spec.fleet import Member
 
 
 class Writer:
@@ -119,7 +120,7 @@ class Writer:
         os.close(self._file)
 
 
-def header(command: list[str], labels: Mapping[str, str]) -> Header:
+def header(command: list[str], labels: Mapping[str, str], member: Member | None = None) -> Header:
     """The header of a new results file: this process's environment, secrets hidden, the time now."""
     return Header(
         schema_version=SCHEMA_VERSION,
@@ -128,6 +129,7 @@ def header(command: list[str], labels: Mapping[str, str]) -> Header:
         labels={utf8(name): HIDDEN if is_secret(name) else hidden(utf8(value)) for name, value in labels.items()},
         environment=fingerprint.collect(gpus=False),
         kernels={utf8(path): sha256 for path, sha256 in named_files().items()},
+        member=member,
     )
 
 

@@ -28,7 +28,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 
 RUNTIME = Runtime(
     rank=0,
-    settings=limits.SETTINGS | inherited.SETTINGS | mounts.SETTINGS | {"preload", "variables"},
+    settings=limits.SETTINGS | inherited.SETTINGS | mounts.SETTINGS | {"network", "preload", "variables"},
     found=found,
     launch=launch,
     gpus="see nvidia-smi",

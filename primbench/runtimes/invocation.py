@@ -34,22 +34,24 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker is started in an arm.
 
     before: commands that run to their ends, each of which must succeed. worker: runs as long as the worker does and
-    passes its standard streams through. after: what leaves nothing behind, run whatever happened before; none of it
-    need succeed. environment: of all these programs; None is this process's own.
+    passes its standard streams through. first: what it is told before anything else. after: what leaves nothing behind,
+    run whatever happened before; none of it need succeed. environment: of all these programs; None is this process's
+    own.
     """
 
     before: list[list[str]] = []
     worker: list[str]
+    first: bytes = b""
     after: list[list[str]] = []
     environment: dict[str, str] | None = None
 
 
 def module(arm: Arm) -> list[str]:
-    """The worker as it is called inside. An image brings its own Python and primbench.
+    """The worker as it is called inside. An image and another machine bring their own Python.
 
     The parent of this process is the one that all workers of a run are of.
     """
-    python = sys.executable if arm.on_host_root else "python3"
+    python = sys.executable if arm.on_host_root else arm.python or "python3"
     return [python, "-P", "-m", "primbench.workers.worker", f"run={os.getppid()}"]
 
 
@@ -82,9 +84,14 @@ def _inherited(arm: Arm, folder: Path, environ: Mapping[str, str]) -> dict[str, 
     """The variables of libraries that a worker takes over; none with a path where an image has files of its own."""
     of_libraries = {name: value for name, value in environ.items() if is_for_libraries(name)}
     if not arm.on_host_root:
-        return {name: value for name, value in of_libraries.items() if "/" not in value}
+        return without_paths(of_libraries)
     of_host = {name: environ[name] for name in _OF_THE_HOST if name in environ}
     return of_libraries | of_host | {name: str(caches(folder) / name) for name in _CACHES}
+
+
+def without_paths(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those that mean the same where other files are."""
+    return {name: value for name, value in variables.items() if "/" not in value}
 
 
 def env_options(arm: Arm, inside: Mapping[str, str]) -> list[str]:

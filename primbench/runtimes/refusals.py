@@ -36,7 +36,9 @@ def refusal(arm: Arm, said: str) -> str:
     """said: by who was to start the worker, or by the worker before its first case, or what it died of."""
     said = _plain(said.removeprefix(f"arm {arm.name}: "))
     mend = _of_runtime(arm, said)
-    for sign, absent in () if arm.on_host_root or mend else _LACKS.items():
+    if mend and arm.is_far:  # no worker has died, none was reached
+        said = re.sub(r"^worker died of exit status \d+: ", "", said).rstrip(".")
+    for sign, absent in _LACKS.items() if arm.image not in (None, HOST_IMAGE) and not mend else ():
         if found := re.search(sign, said):
             return f"arm {arm.name}: image {arm.image} has no {found.expand(absent)}: {_BUILD}"
     mend = mend or _mend(arm, said)
@@ -59,11 +61,11 @@ def _mend(arm: Arm, said: str) -> str | None:
     """What to do about a refusal; None where the words say it themselves, or nothing is known."""
     if re.search(_NO_GPU, said):
         return _gpus(arm, said)
-    if re.search(_NO_FRAMEWORK, said) and not arm.on_host_root:
+    if re.search(_NO_FRAMEWORK, said) and arm.image not in (None, HOST_IMAGE):
         return f"that is in image {arm.image}: {_BUILD} --extra NAME"
     if re.search(_NO_ROOM, said) and arm.memory_bytes is not None:
         return f"{format_bytes(arm.memory_bytes)} of memory may be too little for Python and its libraries: give more"
-    if re.search(_NO_SUCH_CPU, said):
+    if re.search(_NO_SUCH_CPU, said) and not arm.is_far:
         return _cpus_and_nodes(Path("/"))
     return "--verbose shows all that it said" if "worker died of exit status" in said else None
 

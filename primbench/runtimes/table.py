@@ -45,12 +45,19 @@ def check(arm: Arm) -> None:
     if arm.on_host_root and runtime.needs_image:
         raise InvalidRequest(f"arm {arm.name}: {arm.runtime} starts images of its own only: add {runtime.needs_image}")
     _check_passed(arm)
+    _check_network(arm)
     for field, key in settings_of(arm).items():
         if field not in runtime.settings and not (field == "image" and arm.on_host_root):
             able = [name for name, other in known().items() if field in other.settings]
             raise InvalidRequest(
                 f"arm {arm.name}: {arm.runtime} has no {key} of its own; there is one in {', '.join(able)}"
             )
+
+
+def _check_network(arm: Arm) -> None:
+    if arm.network == ("none" if arm.runtime == "host" else "overlay"):
+        others = "private, overlay or host" if arm.runtime == "host" else "private, none or host"
+        raise InvalidRequest(f"arm {arm.name}: {arm.runtime} has no network={arm.network}: {others}")
 
 
 def _check_passed(arm: Arm) -> None:

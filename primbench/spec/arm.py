@@ -14,8 +14,9 @@ import msgspec
 
 from primbench.errors import InvalidRequest
 from primbench.spec.confidential import hidden, is_secret
+from primbench.spec.neighbour import Neighbour
 from primbench.spec.placement import Placement
-from primbench.spec.settings import FIELDS, PLACEMENT, YES_OR_NO
+from primbench.spec.settings import ENV, FIELDS, FIRST_KEYS, PLACEMENT, pairs_of, split_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -26,12 +27,9 @@ HOST_IMAGE = "host"
 MOST_WEIGHT = 10_000  # of a control group v2
 
 _RUNTIME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_HOST = re.compile(r"[\w.:@%\[\]/][\w.:@%\[\]/-]*")  # a name, an address or a URI; no option
 _CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NEXT_KEY = re.compile(
-    r",(?=[A-Za-z][\w.-]*=|env\.[A-Za-z_]\w*(?:,|$))"
-)  # other commas belong to a value, such as a list
-_ENV = "env."
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,12 +42,15 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     the first, to 19. processes_max, open_files: at most, threads counted. read_bytes_per_s: from each disk, at most.
     seccomp: "default", "unconfined" or a profile's file; with crun and runc "docker" and "podman" are the filters of
     those. cap_add, cap_drop: capabilities, as "SYS_NICE".
-    network, ipc: "private" or "host"; network also "none". cgroup: "private", or "host" for the control groups of who
-    starts the worker. root: the host's files are bound, or lie below an overlay. tmpfs: folders that are empty, in
+    network, ipc: "private" or "host"; network also "none", but for the host, which has "overlay": there a private one
+    or an overlay is between ranks (``primbench.distributed.networks``). cgroup: "private", or "host" for the control
+    groups of who starts the worker. root: the host's files are bound, or lie below an overlay. tmpfs: empty folders in
     memory. fuse_overlay: folders of this machine shown through fuse-overlayfs. preload: a library of this machine that
-    is put before all others. no_new_privileges: whether a program
-    is denied more than whoever starts it has. variables: set in the worker's environment. passed: names of those that
-    are there as they are where the study is started: no file and no list of processes has their values.
+    is put before all others. no_new_privileges: whether a program is denied more than whoever starts it has.
+    variables: set in the worker's environment. passed: names of those that are there as they are where the study is
+    started: no file and no list of processes has their values. neighbour: what runs in the same place beside its cases.
+    host: another machine, by the name that ssh knows it by; None is this one. python: there, as python3 is found unless
+    told. ssh_config: a file for ssh, in place of those that it reads by itself.
     """
 
     name: str
@@ -69,7 +70,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     seccomp: str | None = None
     cap_add: tuple[str, ...] = ()
     cap_drop: tuple[str, ...] = ()
-    network: Literal["private", "host", "none"] | None = None
+    network: Literal["private", "host", "none", "overlay"] | None = None
     ipc: Literal["private", "host"] | None = None
     cgroup: Literal["private", "host"] | None = None
     root: Literal["bind", "overlay"] | None = None
@@ -79,12 +80,17 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     no_new_privileges: Literal["yes", "no"] | None = None
     variables: dict[str, str] = {}
     passed: tuple[str, ...] = ()
+    neighbour: Neighbour | None = None
+    host: str | None = None
+    python: str | None = None
+    ssh_config: str | None = None
 
     def __post_init__(self) -> None:
         """Raises InvalidRequest for values that mean nothing in any runtime."""
-        usual = None if self.runtime == "host" else HOST_IMAGE
+        usual = None if self.runtime == "host" or self.is_far else HOST_IMAGE
         msgspec.structs.force_setattr(self, "image", (usual if self.image in (None, HOST_IMAGE) else self.image))
         self._check_names()
+        self._check_machine()
         self._check_processors()
         self._check_memory()
         self._check_capabilities()
@@ -100,6 +106,15 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             raise InvalidRequest(f"arm {self.name}: the host runs no image: name a runtime, such as podman")
         if self.image is not None and not re.fullmatch(r"[^\s-]\S*", self.image):
             raise InvalidRequest(f"arm {self.name}: image {self.image!r}: the runtime's name of one, or {HOST_IMAGE}")
+
+    def _check_machine(self) -> None:
+        first = FIRST_KEYS.get(self.runtime)
+        if first is not None and getattr(self, first) is None:
+            raise InvalidRequest(f"arm {self.name}: of which machine? The words begin with it: {self.runtime}:HOST")
+        if self.host is not None and not _HOST.fullmatch(self.host):
+            raise InvalidRequest(f"arm {self.name}: host {self.host!r}: NAME or USER@NAME, as ssh knows the machine")
+        if self.python is not None and not re.fullmatch(r"[^\s~,-][^\s,]*", self.python):
+            raise InvalidRequest(f"arm {self.name}: python {self.python!r}: a path, in full or from the home there")
 
     def _check_processors(self) -> None:
         if self.cpus is not None and not (self.cpus > 0 and math.isfinite(self.cpus)):
@@ -120,9 +135,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             if count is not None and count < 1:
                 raise InvalidRequest(f"arm {self.name}: {key}: at least 1, and Python needs some tens")
         if self.shm_bytes is not None and self.ipc == "host":
-            raise InvalidRequest(
-                f"arm {self.name}: shm with ipc=host: the host's shared memory is as it is; leave one out"
-            )
+            raise InvalidRequest(f"arm {self.name}: shm with ipc=host: the host's memory is as it is; leave one out")
 
     def _check_capabilities(self) -> None:
         for capability in self.cap_add + self.cap_drop:
@@ -133,7 +146,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if self.preload is not None and "LD_PRELOAD" in (*self.variables, *self.passed):
             raise InvalidRequest(f"arm {self.name}: preload with env.LD_PRELOAD: both say the same; leave one out")
         for key, value in (("fuse-overlay", self.fuse_overlay), ("preload", self.preload)):
-            if value and not self.on_host_root:
+            if value and self.image not in (None, HOST_IMAGE):
                 raise InvalidRequest(f"arm {self.name}: {key} is of this machine's files: leave out image={self.image}")
 
     def _check_variables(self) -> None:
@@ -145,6 +158,11 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def on_host_root(self) -> bool:
         """Whether the worker sees the host's own files, libraries and Python among them."""
         return self.runtime == "host" or self.image == HOST_IMAGE
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the worker runs on another machine, of which nothing can be looked up here."""
+        return self.host is not None
 
 
 def unknown_runtime(where: str, runtime: str, runtimes: Collection[str]) -> InvalidRequest:
@@ -164,9 +182,9 @@ def parse_arm(text: str, runtimes: Collection[str] = ()) -> Arm:
     if runtimes and runtime not in runtimes:
         raise unknown_runtime(where, runtime, runtimes)
     pairs: list[tuple[str, str | None]] = []
-    for setting in _NEXT_KEY.split(settings) if settings else []:
+    for setting in split_words(runtime, settings):
         key, equals, value = setting.partition("=")
-        if not equals and not key.startswith(_ENV):
+        if not equals and not key.startswith(ENV):
             raise InvalidRequest(f"{where}: {setting!r} is no KEY=VALUE; the keys are {_known()}")
         pairs.append((key, value if equals else None))
     return _arm(runtime, pairs, where)
@@ -179,27 +197,8 @@ def arm_of(table: Mapping[str, Any], runtimes: Collection[str] = ()) -> Arm:
         raise InvalidRequest(f"[[arm]] runtime = {runtime!r}: a name in quotes: {', '.join(runtimes)}")
     if runtimes and runtime not in runtimes:
         raise unknown_runtime(f"[[arm]] of {runtime}", runtime, runtimes)
-    pairs = [pair for key, value in table.items() if key != "runtime" for pair in _pairs(key, value)]
+    pairs = [pair for key, value in table.items() if key != "runtime" for pair in pairs_of(key, value)]
     return _arm(runtime, pairs, f"[[arm]] of {runtime}")
-
-
-def _pairs(key: str, value: Any) -> Iterable[tuple[str, str | None]]:
-    """What a line of a table would be in words."""
-    if key == "env" and isinstance(value, dict):
-        return [(f"{_ENV}{name}", None if each is True else _word(name, each)) for name, each in value.items()]
-    if isinstance(value, list):
-        return [(key, "+".join(_word(key, each) for each in value))]
-    return [(key, _word(key, value))]
-
-
-def _word(key: str, value: Any) -> str:
-    if isinstance(value, bool) and key in YES_OR_NO:
-        return "yes" if value else "no"
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InvalidRequest(
-            f"[[arm]] {key} = {value!r}: neither a text nor a number: write it in quotes, as --arm has it"
-        )
-    return str(value)
 
 
 def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> Arm:
@@ -211,8 +210,8 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> A
             raise InvalidRequest(f"{where}: {key} is given twice")
         seen.add(key)
         if value is None:
-            fields["passed"] = (*fields.get("passed", ()), key.removeprefix(_ENV))
-        elif key.startswith(_ENV):
+            fields["passed"] = (*fields.get("passed", ()), key.removeprefix(ENV))
+        elif key.startswith(ENV):
             fields.setdefault("variables", {})[_not_secret(key, where)] = value
         elif key in PLACEMENT:
             placement[PLACEMENT[key].field] = _parsed(PLACEMENT[key].parse, key, value, where)
@@ -228,7 +227,7 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> A
 
 def _not_secret(key: str, where: str) -> str:
     """The name of the variable. Raises InvalidRequest where its value is not to be written down."""
-    name = key.removeprefix(_ENV)
+    name = key.removeprefix(ENV)
     if is_secret(name):
         raise InvalidRequest(
             f"{where}: {key}: its value would stand in files and in lists of processes: set {name} in the environment, "
@@ -265,23 +264,18 @@ def _words(arm: Arm) -> str:
         for key, setting in table.items():
             value = getattr(held, setting.field)
             if key != "name" and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
-                settings.append(f"{key}={setting.write(value)}")
-    settings += [f"{_ENV}{name}={value}" for name, value in arm.variables.items()]
-    settings += [f"{_ENV}{name}" for name in arm.passed]
+                written = setting.write(value)
+                settings.append(written if key == FIRST_KEYS.get(arm.runtime) else f"{key}={written}")
+    settings += [f"{ENV}{name}={value}" for name, value in arm.variables.items()]
+    settings += [f"{ENV}{name}" for name in arm.passed]
     return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
 
 
-SETTING_KEYS = {setting.field: key for key, setting in FIELDS.items() if key != "name"} | {"variables": f"{_ENV}NAME"}
+SETTING_KEYS = {setting.field: key for key, setting in FIELDS.items() if key != "name"} | {"variables": f"{ENV}NAME"}
 """What a runtime has to see to: the fields of an arm, each with its key."""
 RULE_OF_SETTING = {"variables": None} | {setting.field: setting.rule for setting in FIELDS.values()}
 PLACEMENT_KEYS = tuple(PLACEMENT)
 """What the worker sees to by itself."""
-
-
-def with_placement_keys(message: str) -> str:
-    """The message of a refused placement, its fields by the keys that an arm has for them: "cpus" is a quota there."""
-    key_of = {setting.field: key for key, setting in PLACEMENT.items()}
-    return re.sub(rf"\b({'|'.join(key_of)})=", lambda found: f"{key_of[found[1]]}=", message)
 
 
 def settings_of(arm: Arm) -> dict[str, str]:
@@ -292,6 +286,6 @@ def settings_of(arm: Arm) -> dict[str, str]:
 def in_words(arm: Arm, field: str) -> str:
     """A field that an arm asks its runtime for, as ``parse_arm`` takes it."""
     if field == "variables":
-        return ",".join(f"{_ENV}{name}={value}" for name, value in arm.variables.items())
+        return ",".join(f"{ENV}{name}={value}" for name, value in arm.variables.items())
     key = SETTING_KEYS[field]
     return f"{key}={FIELDS[key].write(getattr(arm, field))}"

@@ -18,6 +18,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     min_time_s, max_time_s: bounds on the time spent sampling the main metric.
     check: compare the output with the float64 reference before timing.
     dry_run: set up, check once, time nothing.
+    over_time: have a process beside the case sample what it uses meanwhile, for ``Measurement.over_time``.
     """
 
     cache: Literal["hot", "cold"] = "hot"
@@ -27,6 +28,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed: int = 0
     check: bool = True
     dry_run: bool = False
+    over_time: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.max_noise < 1:

@@ -83,6 +83,9 @@ class Setting(NamedTuple):
 
 FIELDS = {
     "name": Setting("name"),
+    "host": Setting("host"),
+    "python": Setting("python"),
+    "config": Setting("ssh_config", _path),
     "image": Setting("image"),
     "cpus": Setting("cpus", _amount, "{:.12g}".format),
     "cpuset": Setting("cpuset", _list, _format_list),
@@ -97,7 +100,7 @@ FIELDS = {
     "seccomp": Setting("seccomp"),
     "cap-add": Setting("cap_add", _names, "+".join),
     "cap-drop": Setting("cap_drop", _names, "+".join),
-    "network": Setting("network", _one_of("private", "host", "none")),
+    "network": Setting("network", _one_of("private", "host", "none", "overlay")),
     "ipc": Setting("ipc", _one_of("private", "host")),
     "cgroup": Setting("cgroup", _one_of("private", "host")),
     "root": Setting("root", _one_of("bind", "overlay"), rule="files"),
@@ -116,3 +119,44 @@ PLACEMENT = {
     "threads": Setting("threads", _whole),
 }
 YES_OR_NO = ("no-new-privileges",)
+FIRST_KEYS = {"ssh": "host"}
+"""Runtime -> the key whose value stands first in an arm's words, without the key: "ssh:HOST"."""
+ENV = "env."
+
+
+_NEXT_KEY = re.compile(
+    r",(?=[A-Za-z][\w.-]*=|env\.[A-Za-z_]\w*(?:,|$))"
+)  # other commas belong to a value, such as a list
+
+
+def split_words(runtime: str, settings: str) -> list[str]:
+    """Each KEY=VALUE, the first key of a runtime written out."""
+    first = FIRST_KEYS.get(runtime)
+    if first and settings and "=" not in settings.partition(",")[0]:
+        settings = f"{first}={settings}"
+    return _NEXT_KEY.split(settings) if settings else []
+
+
+def pairs_of(key: str, value: Any) -> Iterable[tuple[str, str | None]]:
+    """What a line of a table would be in words."""
+    if key == "env" and isinstance(value, dict):
+        return [(f"{ENV}{name}", None if each is True else _word(name, each)) for name, each in value.items()]
+    if isinstance(value, list):
+        return [(key, "+".join(_word(key, each) for each in value))]
+    return [(key, _word(key, value))]
+
+
+def _word(key: str, value: Any) -> str:
+    if isinstance(value, bool) and key in YES_OR_NO:
+        return "yes" if value else "no"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidRequest(
+            f"[[arm]] {key} = {value!r}: neither a text nor a number: write it in quotes, as --arm has it"
+        )
+    return str(value)
+
+
+def with_placement_keys(message: str) -> str:
+    """The message of a refused placement, its fields by the keys that an arm has for them: "cpus" is a quota there."""
+    key_of = {setting.field: key for key, setting in PLACEMENT.items()}
+    return re.sub(rf"\b({'|'.join(key_of)})=", lambda found: f"{key_of[found[1]]}=", message)

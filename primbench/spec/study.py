@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from primbench.quantities import Whole
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
+from primbench.spec.published import Published
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     arms: the first is the baseline. cases: what each arm runs in each pair, of no arm yet. pairs: at most, with
     until_settled, else exactly. seed: of the order of arms and of cases. other_builds: whether an arm whose framework
     is another build than the baseline's is run, too. pairing: whether the processes of a pair take turns, where they
-    can, or follow one another. notes: what is to be known of the arms.
+    can, or follow one another. notes: what is to be known of the arms. published: what was found before of the cases.
     """
 
     title: str = ""
@@ -37,6 +38,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     other_builds: bool = False
     pairing: Pairing = "one-after-the-other"  # as it was before there was a choice
     notes: list[str] = []
+    published: Published | None = None
 
 
 AGAIN = " (again)"

@@ -1,10 +1,11 @@
-"""What the kernel lets this process do of what it lets root do."""
+"""What the kernel lets a process do of what it lets root do."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from primbench.system.files import labelled_value
+from primbench.system.processes import folder_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +19,8 @@ _CAPABILITIES = (
 )
 
 
-def capabilities(root: Path) -> list[str]:
-    """The effective ones of this process, such as "CAP_SYS_NICE". root: of /proc."""
-    mask = int(labelled_value(root / "proc/self/status", "CapEff"), 16)
+def capabilities(root: Path, pid: int = 0) -> list[str]:
+    """The effective ones of a process, 0 this one, such as "CAP_SYS_NICE". root: of /proc."""
+    mask = int(labelled_value(folder_of(root, pid) / "status", "CapEff"), 16)
     names = dict(enumerate(_CAPABILITIES.split()))
     return [f"CAP_{names.get(bit, bit)}" for bit in range(mask.bit_length()) if mask >> bit & 1]

@@ -1,4 +1,4 @@
-"""This process's control groups, v1, v2 or both, as far as they are visible here.
+"""A process's control groups, v1, v2 or both, as far as they are visible here.
 
 Every reader takes the ``root`` under which /proc and /sys are found.
 """
@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from primbench.system.files import Mount, read_mounts
+from primbench.system.files import Mount, read_mounts, whole_number
+from primbench.system.processes import folder_of, words_for
+
+V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
 
 
-def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
-    """This process's control group and those above it, as far as they are visible, nearest first.
+def cgroup_folders(controller: str, root: Path = Path("/"), pid: int = 0) -> list[Path]:
+    """The control group of a process, 0 this one, and those above it, as far as they are visible, nearest first.
 
     Of the v1 hierarchy that has the ``controller``, else of the v2 one. A limit on any of them holds.
-    Raises ValueError where no such hierarchy is mounted, or nowhere as far down as this process is in it.
+    Raises ValueError where no such hierarchy is mounted, or nowhere as far down as the process is in it.
     """
-    paths = _cgroup_paths(root)
+    paths = _cgroup_paths(root, pid)
     is_v1 = bool(controller) and controller in paths  # v2 has those that no v1 hierarchy took
     path = paths.get(controller if is_v1 else "")
     mounts = [mount for mount in _cgroup_mounts(root) if _has(mount, controller, is_v1=is_v1)]
@@ -26,7 +29,7 @@ def cgroup_folders(controller: str, root: Path = Path("/")) -> list[Path]:
         folders = _folders(PurePosixPath(path), mount, root)
         if folders:
             return folders
-    raise ValueError(f"the control group {path} of this process lies outside what is mounted here")
+    raise ValueError(f"the control group {path} of {words_for(pid)} lies outside what is mounted here")
 
 
 def _has(mount: Mount, controller: str, *, is_v1: bool) -> bool:
@@ -45,6 +48,22 @@ def _folders(path: PurePosixPath, mount: Mount, root: Path) -> list[Path]:
     return [top.joinpath(*steps[:depth]) for depth in range(len(steps), -1, -1)]
 
 
+def limit_in(path: Path) -> int | None:
+    """The number in a file such as memory.max; None for max, and where there is no such file, as in the root group."""
+    text = path.read_text().strip() if path.exists() else "max"
+    return None if text == "max" else whole_number(text, path)
+
+
+def counters(path: Path) -> dict[str, int]:
+    """Lines of a name and a number; none where there is no such file."""
+    return {name: whole_number(value, path) for name, _, value in (line.partition(" ") for line in lines_of(path))}
+
+
+def lines_of(path: Path) -> list[str]:
+    """None where there is no such file."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def cgroup_version(root: Path = Path("/")) -> str:
     """One of "v1", "v2" and, where both are mounted, "hybrid". Raises ValueError where neither is."""
     kinds = {mount.kind for mount in _cgroup_mounts(root)}
@@ -53,14 +72,15 @@ def cgroup_version(root: Path = Path("/")) -> str:
     return "hybrid" if len(kinds) == 2 else "v2" if "cgroup2" in kinds else "v1"
 
 
-def _cgroup_paths(root: Path) -> dict[str, str]:
-    """Controller -> path from /proc/self/cgroup; the v2 path under the empty name."""
+def _cgroup_paths(root: Path, pid: int) -> dict[str, str]:
+    """Controller -> path from its /proc/PID/cgroup; the v2 path under the empty name."""
     paths = {}
-    for line in (root / "proc/self/cgroup").read_text().splitlines():
+    for line in (folder_of(root, pid) / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
     return paths
 
 
 def _cgroup_mounts(root: Path) -> list[Mount]:
+    """As they are mounted here: a container has its own part of them alone."""
     return [mount for mount in read_mounts(root) if mount.kind in ("cgroup", "cgroup2")]

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from primbench.errors import InvalidRequest, PrimbenchError
+from primbench.system.processes import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -115,10 +116,15 @@ def labelled_value(path: Path, label: str) -> str:
     raise ValueError(f"{path} has no {label}")
 
 
-def read_mounts(root: Path) -> list[Mount]:
-    """Mounts of this process in the order made: the last at a point hides those before it."""
+def labelled_bytes(path: Path, label: str) -> int:
+    """The bytes of a line ``label: N kB``, by which the kernel means 1024. Raises as labelled_value() does."""
+    return 1024 * whole_number(labelled_value(path, label).removesuffix("kB"), path)
+
+
+def read_mounts(root: Path, pid: int = 0) -> list[Mount]:
+    """Mounts of a process, 0 this one, in the order made: the last at a point hides those before it."""
     mounts = []
-    for line in (root / "proc/self/mountinfo").read_text(errors="backslashreplace").splitlines():
+    for line in (folder_of(root, pid) / "mountinfo").read_text(errors="backslashreplace").splitlines():
         before, _, after = line.partition(" - ")
         source, point = before.split(" ")[3:5]
         kind, _, options = after.split(" ", 2)

@@ -1,13 +1,19 @@
-"""Memory that this process may still take, and the cache that a cold run must flush."""
+"""Memory that this process may still take, what counts its group's, what a limit has read again, and the cache that a
+cold run must flush.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from primbench.system.cgroups import cgroup_folders
+from primbench.system.cgroups import V1_NO_LIMIT_BYTES, cgroup_folders, counters, limit_in
 from primbench.system.cores import last_level_caches
 from primbench.system.files import attempt, read_number
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 # Control groups v2, then v1: limit and usage.
 _LIMITS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
@@ -44,7 +50,48 @@ def _left_in_groups(root: Path) -> list[int]:
     return left
 
 
+def group_usage(root: Path = Path("/")) -> Path:
+    """The file with the bytes that this process's own control group holds, page cache included.
+
+    Raises OSError and ValueError where there is none, as in the root group.
+    """
+    folder = cgroup_folders("memory", root)[0]
+    for _, usage in _LIMITS:
+        if (folder / usage).exists():
+            return folder / usage
+    raise ValueError(f"{folder} counts no memory: this control group is the root, or has no such controller")
+
+
 def _reclaimable_bytes(folder: Path) -> int:
     """Page cache that nobody has used of late: it counts as usage, and gives way."""
     words = (folder / "memory.stat").read_text().split()
     return int(words[words.index("inactive_file") + 1])
+
+
+def reread_bytes(root: Path, pid: int = 0) -> int | None:
+    """Of files, taken out of the cache and read again, by the control groups of a process, 0 this one.
+
+    None where none has a limit. Linux before 5.9 counts files and other memory as one.
+    """
+    return _refaulted_bytes(
+        root, pid, ("total_workingset_refault_file", "workingset_refault_file", "workingset_refault")
+    )
+
+
+def swapped_in_bytes(root: Path, pid: int = 0) -> int | None:
+    """Of memory that was swapped out, and read again since it is used."""
+    return _refaulted_bytes(root, pid, ("total_workingset_refault_anon", "workingset_refault_anon"))
+
+
+def _refaulted_bytes(root: Path, pid: int, names: Collection[str]) -> int | None:
+    """memory.stat counts pages. Of the groups with a limit the one that counted most."""
+    counted = [
+        counters(folder / "memory.stat") for folder in cgroup_folders("memory", root, pid) if _is_limited(folder)
+    ]
+    pages = [next(group[name] for name in names if name in group) for group in counted if set(names) & set(group)]
+    return max(pages) * os.sysconf("SC_PAGE_SIZE") if pages else None
+
+
+def _is_limited(folder: Path) -> bool:
+    limits = [limit_in(folder / limit) for limit, _ in _LIMITS]
+    return any(limit is not None and limit < V1_NO_LIMIT_BYTES for limit in limits)

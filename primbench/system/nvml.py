@@ -98,8 +98,13 @@ def identity(device: str) -> Gpu:
     """What "cuda:N" is and how it is set up. Never raises: ``missing["device"]`` says why there is none."""
     missing: dict[str, str] = {}
     gpu = attempt(missing, "device", lambda: find(device))
-    fields = {} if gpu is None else read_fields(_IDENTITY, gpu, missing)
-    return Gpu(**fields, missing=missing)
+    return Gpu(missing=missing) if gpu is None else described(gpu)
+
+
+def described(gpu: Device) -> Gpu:
+    """What it is and how it is set up. Never raises."""
+    missing: dict[str, str] = {}
+    return Gpu(**read_fields(_IDENTITY, gpu, missing), missing=missing)
 
 
 def ask(function: str, *arguments: Any) -> Any:
@@ -158,16 +163,21 @@ def visible_devices() -> tuple[Device, ...]:
         raise PlacementError(f"GPUs cannot be found: {error}") from None
 
 
+def boards() -> list[Device]:
+    """All that this place shows, in NVML's order. Raises LookupError, and PlacementError where NVML cannot be used."""
+    handles = [ask("nvmlDeviceGetHandleByIndex", index) for index in range(ask("nvmlDeviceGetCount"))]
+    return [Device(handle, handle) for handle in handles]
+
+
 @functools.cache
 def _select(visible: str | None, order: str | None) -> tuple[Device, ...]:
     """CUDA's devices in CUDA's order: CUDA C++ Programming Guide, "CUDA Environment Variables"."""
-    handles = [ask("nvmlDeviceGetHandleByIndex", index) for index in range(ask("nvmlDeviceGetCount"))]
-    boards = [Device(handle, handle) for handle in handles]
+    there = boards()
     if visible is None:
-        return _at_once(_in_cuda_order(boards, order))
+        return _at_once(_in_cuda_order(there, order))
     chosen: list[Device] = []
     for entry in visible.split(","):
-        device = _named(entry.strip(), boards, order)
+        device = _named(entry.strip(), there, order)
         if device is None:  # CUDA ignores what follows the first entry it does not know
             break
         chosen.append(device)

@@ -22,10 +22,12 @@ from primbench.timing.inputs import elsewhere, first_calls, set_up
 from primbench.timing.phases import Phases
 from primbench.timing.sampling import CLOCK, Calls, Clock, Pace, garbage_kept, secondary_rule, tail_rule
 from primbench.timing.verify import check_output, error_of, on_host, rewritten
+from primbench.timing.watcher import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from primbench.measurement.over_time import OverTime
     from primbench.numa.pages import Extent
     from primbench.problem import Array, Exact, Reference
     from primbench.timing.cuda import CudaTimer
@@ -112,6 +114,29 @@ def measure_on(
     case: Alone | Together
     case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method)
     pace = turns or case.pace(clock)
+    with watched(backend, _why_unwatched(method, group, pace), case.missing) as until_now:
+        return _measured(case, backend, problem, method, pace=pace, page_nodes=page_nodes, until_now=until_now)
+
+
+def _why_unwatched(method: Method, group: Group, pace: Pace) -> str | None:
+    if not method.over_time:
+        return "--over-time was not given"
+    if pace.has_others:
+        return "processes of other arms took turns with this one, and used the same device"
+    return f"those of rank 0 are kept, this is rank {group.rank}" if group.rank else None
+
+
+def _measured(
+    case: Alone | Together,
+    backend: Backend,
+    problem: Problem,
+    method: Method,
+    *,
+    pace: Pace,
+    page_nodes: Sequence[int] | None,
+    until_now: Callable[[], OverTime | None],
+) -> Measurement:
+    """until_now: ends the sampling of what is used, and returns it."""
     phases = Phases(pace.own)
     case.refuse_early(phases)
     inputs = case.inputs()
@@ -136,6 +161,7 @@ def measure_on(
     if error is not None and not method.dry_run and (again := case.check_again(steps[0])) is not None:
         error = max(error, again)
         phases.end("second check")
+    over_time = until_now()
     return replace(
         timed,
         missing=timed.missing | case.missing | why_no_pages,
@@ -151,6 +177,7 @@ def measure_on(
         host=host,
         pages=seen,
         turns=turned,
+        over_time=over_time,
     )
 
 
@@ -231,9 +258,15 @@ def timer_on(
 
 
 def timed_by(timer: CpuTimer | CudaTimer, problem: Problem, step: Step, method: Method, pace: Pace) -> Measurement:
-    """The times of every call, and what the step itself knows how to take: others, refused_calls."""
+    """The times of every call, and what the step itself takes or tells: others, counts, refused_calls, data, learnt."""
     timed = timer.measure(tail_rule(method) if problem.has_tails else secondary_rule(method))
     described = description_of(step)
-    others = {name: take(method, pace) for name, take in described.others.items()}
-    take_refused = described.refused_calls
-    return replace(timed, others=others, refused_calls=take_refused and take_refused(method, pace))
+    take_refused, read, learnt = described.refused_calls, described.data, described.learnt
+    return replace(
+        timed,
+        others={name: take(method, pace) for name, take in described.others.items()},
+        counts=dict(described.counts),
+        refused_calls=take_refused and take_refused(method, pace),
+        data=read and read(),
+        learnt=learnt and learnt(),
+    )

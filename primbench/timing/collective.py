@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from primbench.errors import VerificationError
 from primbench.registry import setup_of
@@ -31,8 +31,14 @@ class Collective(Protocol):
     def inputs_of(self, rank: int, seed: int) -> tuple[Array, ...]:
         """Host arrays of one rank, from its number and the seed alone."""
 
-    def count_wrong(self, output: Array, seed: int) -> int:
-        """How many elements of a rank's output are not what the inputs of all ranks make."""
+    def checked_of(self, rank: int, seed: int) -> tuple[Array, ...] | None:
+        """Those that a step of its own is checked on; None where the timed step is, before and after."""
+
+    def told_of(self, output: Array, seed: int) -> list[float]:
+        """What a rank tells rank 0 of its output, for error_of()."""
+
+    def error_of(self, told: list[list[float | None]], seed: int) -> float:
+        """The error, of what every rank told, NaN as None. Raises VerificationError where one has a wrong output."""
 
 
 class Lockstep(Pace):
@@ -69,6 +75,7 @@ class Together:
 
     def __init__(self, backend: Backend, problem: Problem, method: Method, group: Group) -> None:
         self._backend, self._problem, self._method, self._group = backend, problem, method, group
+        self._collective = cast("Collective", problem)
         self._sets = 1
         self.missing = {"trace": "several processes are not traced"}
 
@@ -88,33 +95,50 @@ class Together:
         return Lockstep(self._group, clock)
 
     def inputs(self) -> tuple[Array, ...]:
-        return cast("Collective", self._problem).inputs_of(self._group.rank, self._method.seed)
+        return self._collective.inputs_of(self._group.rank, self._method.seed)
 
     def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[Extent]]:
-        backend, problem, group = self._backend, self._problem, self._group
-        with group.refusing_together():
-            kernel = setup_of(problem.primitive, backend.name)
-            given = [[backend.put(each) for each in inputs] for _ in range(self._sets)]
-            steps = [kernel(backend, problem, *arrays, group=group) for arrays in given]
-            group.agree()
-        return steps, [extent for arrays in given for extent in extents_of(backend, arrays)]
+        with self._group.refusing_together():
+            given = [self._put(inputs) for _ in range(self._sets)]
+            steps = [self._step(arrays) for arrays in given]
+            self._group.agree()
+        return steps, [extent for arrays in given for extent in extents_of(self._backend, arrays)]
 
     def check(self, step: Step) -> Callable[[], float | None]:
-        """What returns the error, at once: ranks agree on it, and they do nothing else meanwhile."""
-        error = self.check_again(step)
+        """What returns the error, at once: ranks agree on it, and they do nothing else meanwhile.
+
+        It is None where no check was asked for. Raises VerificationError on all ranks where one is wrong.
+        """
+        if not self._method.check:
+            return lambda: None
+        checked = self._checked()
+        error = self._error(step if checked is None else self._step(self._put(checked)))
         return lambda: error
 
     def check_again(self, step: Step) -> float | None:
-        """The error, 0; None where no check was asked for. Raises VerificationError on all ranks where one is wrong."""
-        if not self._method.check:
-            return None
-        found = on_host(self._backend, rewritten(self._backend, step))
-        mine = [cast("Collective", self._problem).count_wrong(found, self._method.seed), int(found.size)]
-        wrong, of = self._group.agree(mine, _summed)
+        """The error of a call after all that were timed; None where these are not what is checked."""
+        return self._error(step) if self._method.check and self._checked() is None else None
+
+    def _checked(self) -> tuple[Array, ...] | None:
+        return self._collective.checked_of(self._group.rank, self._method.seed)
+
+    def _put(self, inputs: Sequence[Array]) -> list[Any]:
+        return [self._backend.put(each) for each in inputs]
+
+    def _step(self, arrays: Sequence[Any]) -> Step:
+        kernel = setup_of(self._problem.primitive, self._backend.name)
+        return kernel(self._backend, self._problem, *arrays, group=self._group)
+
+    def _error(self, step: Step) -> float:
+        seed, found = self._method.seed, on_host(self._backend, rewritten(self._backend, step))
+
+        def judged(told: list[list[float | None]]) -> tuple[float, str]:
+            try:
+                return self._collective.error_of(told, seed), ""
+            except VerificationError as wrong:
+                return 0.0, str(wrong)
+
+        error, wrong = self._group.agree(self._collective.told_of(found, seed), judged)
         if wrong:
-            raise VerificationError(f"wrong result: {wrong} of {of} elements on {self._group.size} ranks")
-        return 0.0
-
-
-def _summed(of_ranks: list[list[int]]) -> list[int]:
-    return [sum(each) for each in zip(*of_ranks, strict=True)]
+            raise VerificationError(wrong)
+        return float(error)

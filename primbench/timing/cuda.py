@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from primbench.cuda import driver
-from primbench.measurement import GpuReading, Measurement, Samples
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import GpuReading
 from primbench.timing import gpu_counters
 from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair, nothing
 from primbench.timing.sampling import MIN_TURNS, Calls, Pace, StoppingRule, collect, main_rule, warm_up

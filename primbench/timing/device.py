@@ -52,6 +52,9 @@ def device_sampler(
     copies: the calls, and the same on other memory, which graphs take one after the other.
     """
     calls = copies[0]
+    if calls.waits:
+        missing |= dict.fromkeys(("nodes_per_call", "device_s"), calls.waits)
+        return None
     if calls.stream_only:
         return _without_graph(backend, calls, call_s, pace, missing, why="its time is taken on a stream")
     try:

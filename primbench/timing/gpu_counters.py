@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from primbench.measurement import GpuProcess, GpuReading
-from primbench.system.files import attempt, labelled_value
+from primbench.measurement.readings import GpuProcess, GpuReading
+from primbench.system.files import attempt
+from primbench.system.gpu_processes import processes_on
 from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.nvml import Device, ask, ecc_errors_uncorrected, find, library, pcie_replays, read_fields
+from primbench.system.processes import ancestors, parent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
 _MOST_NAMED = 5
 _MPS_SERVER = "nvidia-cuda-mps"  # /proc/PID/comm holds 15 characters
@@ -89,8 +91,13 @@ def read_load(device: str) -> GpuReading:
     """Clocks, power, temperature and what holds the clocks back, now. Never raises: ``missing`` has the reasons."""
     missing: dict[str, str] = {}
     gpu = attempt(missing, "device", lambda: find(device))
-    fields = {} if gpu is None else read_fields(_LOAD, gpu, missing)
-    return GpuReading(**fields, missing=missing)
+    return GpuReading(missing=missing) if gpu is None else load_of(gpu)
+
+
+def load_of(gpu: Device) -> GpuReading:
+    """The same of a GPU that was found."""
+    missing: dict[str, str] = {}
+    return GpuReading(**read_fields(_LOAD, gpu, missing), missing=missing)
 
 
 def energy_j(device: str) -> tuple[float | None, str | None]:
@@ -102,7 +109,7 @@ def energy_j(device: str) -> tuple[float | None, str | None]:
 
 @functools.cache
 def _primed(gpu: Device) -> Device:
-    read_fields(_LOAD | _COUNTERS | {"energy_j": _energy_j, "processes": _listed}, gpu, {})
+    read_fields(_LOAD | _COUNTERS | {"energy_j": _energy_j, "processes": processes_on}, gpu, {})
     return gpu
 
 
@@ -112,25 +119,19 @@ def _foreign_processes(gpu: Device, root: Path) -> dict[int, GpuProcess]:
     Drivers list the numbers that processes have outside of a container, or leave out those that are not in it; that
     this process, which holds the GPU, is not among them tells the one, its PID namespace the other.
     """
-    listed = _listed(gpu)
-    if os.getpid() not in listed:
-        numbers = ", ".join(map(str, sorted(listed)[:_MOST_NAMED])) or "none"
-        raise LookupError(
-            f"the driver lists the processes {numbers}, and not this one: their numbers are of another PID namespace"
-        )
-    foreign = {pid: process for pid, process in listed.items() if not _is_own(pid, root)}
+    holding = processes_on(gpu)
+    if os.getpid() not in holding:
+        raise LookupError(unlisted(holding))
+    foreign = {pid: process for pid, process in holding.items() if not _is_own(pid, root)}
     if not foreign and os.readlink(root / "proc/self/ns/pid") != FIRST_NAMESPACES["pid"]:
         raise LookupError("there is none in this PID namespace; the driver may hide those of others")
     return foreign
 
 
-def _listed(gpu: Device) -> dict[int, GpuProcess]:
-    """Every process with a context on the GPU, under the number that the driver gives it here."""
-    listed = list(ask("nvmlDeviceGetComputeRunningProcesses", gpu.handle))
-    for others in ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"):
-        with contextlib.suppress(LookupError):  # a MIG instance has no graphics
-            listed += ask(others, gpu.handle)
-    return {each.pid: GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory) for each in listed}
+def unlisted(holding: Iterable[int]) -> str:
+    """Why a process that holds the GPU is not among these, which the driver lists."""
+    numbers = ", ".join(map(str, sorted(holding)[:_MOST_NAMED])) or "none"
+    return f"the driver lists the processes {numbers}, and not this one: their numbers are of another PID namespace"
 
 
 _WORKER = rb"\0primbench\.workers\.(?:worker\0(?P<run>run=\d+)|rank)\0"
@@ -142,23 +143,13 @@ def _is_own(pid: int, root: Path) -> bool:
         return True
     process = root / f"proc/{pid}"
     with contextlib.suppress(OSError, ValueError):  # it has ended by now, or is in another PID namespace
-        if (process / "comm").read_text().startswith(_MPS_SERVER) or os.getpid() in _ancestors(pid, root):
+        if (process / "comm").read_text().startswith(_MPS_SERVER) or os.getpid() in ancestors(root, pid):
             return True
         worker = re.search(_WORKER, (process / "cmdline").read_bytes())
         if worker is not None:
             mine = re.search(_WORKER, (root / "proc/self/cmdline").read_bytes())
-            return _parent(pid, root) == os.getppid() or (mine is not None and worker["run"] == mine["run"] is not None)
+            return parent(root, pid) == os.getppid() or (mine is not None and worker["run"] == mine["run"] is not None)
     return False
-
-
-def _ancestors(pid: int, root: Path) -> Iterator[int]:
-    while pid > 1:
-        pid = _parent(pid, root)
-        yield pid
-
-
-def _parent(pid: int, root: Path) -> int:
-    return int(labelled_value(root / f"proc/{pid}/status", "PPid"))
 
 
 def _held_back_s(gpu: Device) -> dict[str, float]:

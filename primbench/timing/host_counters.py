@@ -14,11 +14,12 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from primbench.measurement import HostReading, Turns
+from primbench.measurement.readings import HostReading, Turns
 from primbench.system.cgroups import cgroup_folders
 from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
 from primbench.system.files import attempt, whole_number
 from primbench.system.pressure import cpu_pressure
+from primbench.system.processes import fields_of_stat, folder_of, quick_text
 
 _THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # cpu.stat of control groups v2, v1
 
@@ -82,8 +83,8 @@ def start(root: Path = Path("/")) -> HostCounters:
     """Read the counters; ``root`` is where /proc and /sys are found."""
     missing: dict[str, str] = {}
     pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: cpu_pressure("total", root) * 1e-6)
-    threads = attempt(missing, "waited_s", lambda: _threads(root))
-    throttling = attempt(missing, "throttled_s", lambda: _throttling(root))
+    threads = attempt(missing, "waited_s", lambda: threads_of(root))
+    throttling = attempt(missing, "throttled_s", lambda: throttling_of(root))
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return HostCounters(
         root=root,
@@ -160,15 +161,18 @@ def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, 
     return max(held_back, key=lambda each: each.held_back_s, default=None)
 
 
-def _threads(root: Path) -> dict[str, Thread]:
-    """Time that each thread ran and waited for a CPU. Source: Linux, scheduler/sched-stats.rst, schedstat."""
+def threads_of(root: Path, pid: int = 0) -> dict[str, Thread]:
+    """Time that each thread of a process, 0 this one, ran and waited for a CPU.
+
+    Source: Linux, scheduler/sched-stats.rst, schedstat. Raises OSError, and ValueError where the kernel counts none.
+    """
     found = {}
-    folder = root / "proc/self/task"
+    folder = folder_of(root, pid) / "task"
     kinds = attempt({}, "", lambda: _kinds(root))
     for thread in os.listdir(folder):
         path = folder / thread / "schedstat"
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            ran_ns, waited_ns, _ = path.read_text().split()
+            ran_ns, waited_ns, _ = quick_text(path).split()
             cpu = _cpu_of(folder / thread) if kinds else None
             found[thread] = Thread(whole_number(ran_ns, path) * 1e-9, whole_number(waited_ns, path) * 1e-9, cpu)
     if not found:
@@ -177,8 +181,8 @@ def _threads(root: Path) -> dict[str, Thread]:
 
 
 def _cpu_of(thread: Path) -> int:
-    """The CPU that it runs on, or ran on last: proc_pid_stat(5), processor. A name may hold spaces and brackets."""
-    return int((thread / "stat").read_text().rpartition(")")[2].split()[_PROCESSOR])
+    """The CPU that it runs on, or ran on last: proc_pid_stat(5), processor."""
+    return int(fields_of_stat(thread / "stat")[_PROCESSOR])
 
 
 @functools.cache
@@ -197,10 +201,13 @@ def _slow_cpus(before: HostCounters, now: HostCounters, duration_s: float) -> li
     return sorted(slower & seen)
 
 
-def _throttling(root: Path) -> dict[str, Throttling]:
-    """cpu.stat file -> what its group's quota has done."""
+def throttling_of(root: Path, pid: int = 0) -> dict[str, Throttling]:
+    """cpu.stat file -> what the quota of its group has done, of those that a process, 0 this one, is in.
+
+    Raises OSError, and ValueError where none can have a quota.
+    """
     found = {}
-    paths = [folder / "cpu.stat" for folder in cgroup_folders("cpu", root)]
+    paths = [folder / "cpu.stat" for folder in cgroup_folders("cpu", root, pid)]
     for path in paths:
         counters = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line)
         for name in _THROTTLED_UNIT_S.keys() & counters.keys():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.backends import Backend
-    from primbench.measurement import Pages
+    from primbench.measurement.readings import Pages
     from primbench.problem import Array, Step
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from primbench import stats
-from primbench.measurement import Samples, Turns
+from primbench.measurement import Samples
 from primbench.problem import Step, description_of
 from primbench.timing.cpu_probe import Beside, Loop, Queue
 
 if TYPE_CHECKING:
+    from primbench.measurement.readings import Turns
     from primbench.spec.method import Method
 
 Stopped = Literal["noise", "max time", "count"]
@@ -139,15 +140,15 @@ def tail_rule(method: Method) -> StoppingRule:
 class Calls:
     """Makes ``count`` calls, going round the closures of the input sets.
 
-    sets: how many input sets there are. stream_only: as the steps' Description has it. is_prepared: whether something
-    is done before each call.
+    sets: how many input sets there are. stream_only, waits: as the steps' Description has them. is_prepared: whether
+    something is done before each call.
     """
 
     def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
         self._next = 0
         self.sets = len(steps)
-        self.stream_only = description_of(steps[0]).stream_only
+        self.stream_only, self.waits = description_of(steps[0]).stream_only, description_of(steps[0]).waits
         self._before = [description_of(step).before for step in steps]
         self.is_prepared = self._before[0] is not None
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from primbench.measurement import Turns
+from primbench.measurement.readings import Turns
 from primbench.timing import host_counters
 from primbench.timing.sampling import CLOCK, MIN_TURNS, Clock, Pace
 

@@ -43,8 +43,8 @@ class Outside(NamedTuple):
 def outside(root: Path = Path("/")) -> Outside:
     return Outside(
         is_root=os.geteuid() == 0,
-        namespaces=attempt({}, "namespaces", lambda: confinement.READERS["namespaces"].read(root)),
-        seccomp_filters=attempt({}, "seccomp_filters", lambda: confinement.READERS["seccomp_filters"].read(root)),
+        namespaces=attempt({}, "namespaces", lambda: confinement.READERS["namespaces"].value(root)),
+        seccomp_filters=attempt({}, "seccomp_filters", lambda: confinement.READERS["seccomp_filters"].value(root)),
         cgroup_version=attempt({}, "cgroup_version", lambda: cgroup_version(root)),
     )
 

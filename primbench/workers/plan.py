@@ -6,6 +6,7 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from primbench.workers.protocol import Ready
 
 if TYPE_CHECKING:
     from primbench.problem import Problem
+    from primbench.spec.arm import Arm
     from primbench.spec.method import Method
     from primbench.spec.placement import Placement
 
@@ -40,18 +42,21 @@ def plan(
     placement: Placement,
     processes: int,
     elsewhere: bool = False,
+    afar: Arm | None = None,
 ) -> list[Case]:
     """Every problem on every backend and device asked for, all of it once a process.
 
     Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
     ("cpu" or "cuda") is for such devices only, and one on a backend without a kernel for it is skipped when it is run.
-    elsewhere: nothing runs on what is installed here, and so a backend need not be that is named.
+    elsewhere: nothing runs on what is installed here, and so a backend need not be that is named. afar: the arm whose
+    worker, on another machine, tells what it has, in place of one here.
     Raises InvalidRequest where none is left, or a backend has a kernel for none.
     """
-    listed, ask = list(entries), functools.cache(ask_a_worker)
+    listed = list(entries)
     primitives = _primitives(listed, device)
     _check_backends(primitives, backends, elsewhere=elsewhere)
-    places = {primitive: _places(primitive, backends, device, ask) for primitive in primitives}
+    places_of = _places_by(afar)
+    places = {primitive: places_of(primitive, backends, device) for primitive in primitives}
     order = _in_order(places)
     once = [
         _case(problem, labels, place, method, placement)
@@ -112,7 +117,26 @@ def _places(primitive: str, backends: Sequence[str], device: str | None, ask: As
         return [(name, "cpu") for name in _on_cpu(primitive, backends, named, device)]
     if any(map(backend_files.missing, named)):
         return _elsewhere(named, device)
-    return _on_gpus(primitive, backends, named, device, ask)
+    return _asked(primitive, backends, named, device, ask)
+
+
+def _places_by(afar: Arm | None) -> Callable[[str, Sequence[str], str | None], list[Place]]:
+    """Asks no worker twice."""
+    if afar is None:
+        return partial(_places, ask=functools.cache(ask_a_worker))
+    return partial(_places_afar, ask=functools.cache(partial(ask_a_worker, arm=afar)))
+
+
+def _places_afar(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[Place]:
+    """By what a worker on another machine says that it has."""
+    _check_device(device)
+    kind = problem_class(primitive)
+    place = device if kind.on_gpus else "cpu"
+    named = [name for name in backends if name != ALL]
+    found = _asked(primitive, backends, named, place, ask)
+    if found[0][1] == "cpu" and kind.cpu_backend and not backends:
+        return [(kind.cpu_backend, "cpu")]
+    return found
 
 
 def _is_out_of_reach(primitive: str, named: Sequence[str]) -> bool:
@@ -142,8 +166,8 @@ def _elsewhere(named: list[str], device: str | None) -> list[Place]:
     return [(name, device or "cuda:0") for name in named]
 
 
-def _on_gpus(primitive: str, backends: Sequence[str], named: list[str], device: str | None, ask: Ask) -> list[Place]:
-    """The (backend, device) pairs on GPUs: a worker is asked, as this process touches no GPU."""
+def _asked(primitive: str, backends: Sequence[str], named: list[str], device: str | None, ask: Ask) -> list[Place]:
+    """The (backend, device) pairs that a worker is asked for: this process touches no GPU."""
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]
     if device == ALL:

@@ -14,18 +14,19 @@ from primbench import __version__
 from primbench.distributed.child import Child, readable
 from primbench.errors import BackendUnavailable, PlacementError, WorkerError
 from primbench.runtimes.leftovers import sweep
+from primbench.runtimes.order import Order
 from primbench.runtimes.refusals import refusal
-from primbench.spec.arm import Arm, with_placement_keys
+from primbench.spec.settings import with_placement_keys
 from primbench.system.jsonlines import UNREADABLE
 from primbench.workers import protocol
 from primbench.workers.applied import mismatch, outside
-from primbench.workers.protocol import Go, Outcome, Ready, Refusal, Start, Task, TurnOver
-from primbench.workers.supervisor import Order
+from primbench.workers.protocol import Called, Count, Go, Outcome, Ready, Refusal, Start, Task, TurnOver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.distributed.ranks import Ranks
+    from primbench.spec.arm import Arm
     from primbench.spec.case import Case
 
 START_TIMEOUT_S = 120.0
@@ -34,7 +35,7 @@ MOST_SHOWN = 60  # characters of what was no answer
 LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
 
 
-_Answer = TypeVar("_Answer", bound=Ready | TurnOver | Outcome)
+_Answer = TypeVar("_Answer", bound=Ready | TurnOver | Called | Outcome)
 
 
 class WorkerGone(WorkerError):
@@ -116,6 +117,14 @@ class WorkerProcess:
         either: tuple[type[TurnOver | Outcome], ...] = (TurnOver, Outcome)
         return self._ask(word, timeout_s, *either, spent_s=spent_s)
 
+    def called(self, timeout_s: float) -> Called:
+        """How often a neighbour has called so far. Raises as run() does, also where it had to give up."""
+        either: tuple[type[Called | Outcome], ...] = (Called, Outcome)
+        answer = self._ask(Count(), timeout_s, *either)
+        if isinstance(answer, Outcome):
+            raise WorkerGone(answer.reason or answer.status)
+        return answer
+
     def ask_to_end(self) -> None:
         """Have it begin to end, before end() waits for that: several end at the same time then."""
         self._child.ask_to_end()
@@ -128,11 +137,13 @@ class WorkerProcess:
         if self._ranks:
             self._ranks.end()
 
-    def _say(self, message: Start | Task | Go) -> None:
+    def _say(self, message: Start | Task | Go | Count) -> None:
         """Raises BrokenPipeError."""
         self._child.write(protocol.encode(message) + b"\n")
 
-    def _ask(self, message: Task | Go, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0) -> _Answer:
+    def _ask(
+        self, message: Task | Go | Count, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0
+    ) -> _Answer:
         _ = self.ready  # it speaks of that before any case
         try:
             self._say(message)
@@ -187,13 +198,13 @@ class WorkerProcess:
         return self._ranks.fate()
 
 
-def ask_a_worker(candidates: tuple[str, ...], device: str | None) -> Ready:
+def ask_a_worker(candidates: tuple[str, ...], device: str | None, arm: Arm | None = None) -> Ready:
     """What a worker finds: the backend and device it would choose among the candidates, and its environment.
 
-    Raises BackendUnavailable with the reasons where it finds none.
+    arm: where it runs; None is here. Raises BackendUnavailable with the reasons where it finds none.
     """
     only = candidates[0] if len(candidates) == 1 else None
-    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device))
+    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device), arm=arm)
     ready = worker.ready
     worker.end()
     return ready

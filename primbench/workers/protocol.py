@@ -1,7 +1,8 @@
 """What the main process and a worker say to each other, one JSON line a message.
 
 The main process sends Start, then one Task at a time; the worker answers Ready or Refusal, then an Outcome a task. In
-between it gives its turn away as often as it likes, where the task has others to take turns with, and waits for Go.
+between it gives its turn away as often as it likes, where the task has others to take turns with, and waits for Go. A
+worker that is a neighbour gets no Task: it calls from Ready on, and answers each Count.
 """
 
 from __future__ import annotations
@@ -10,23 +11,28 @@ from typing import Literal
 
 import msgspec
 
+from primbench.distributed.networks import Network
 from primbench.environment.fingerprint import Environment
 from primbench.measurement import Measurement, Trace
 from primbench.numa.placement import EffectivePlacement
 from primbench.spec.case import Case
+from primbench.spec.neighbour import Neighbour
 from primbench.spec.placement import Placement
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 4
 
-Purpose = Literal["time", "trace"]
+Purpose = Literal["time", "trace", "neighbour"]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """backend and device left None are chosen by the worker, the backend among the candidates.
 
     ranks: processes that its cases take, this one being rank 0; device is then its own. peers: sockets it inherits,
-    by descriptor, one to each further rank in their order. address: the host by which those reach it.
-    kernels: files with primitives and kernels beside primbench's own, path and SHA-256.
+    by descriptor, one to each further rank in their order. address: the host by which those reach it. network: that
+    they are to make between them; None for the one that is there. sharing: of the ranks, those that no launcher has
+    given CPUs and threads of their own, this one included.
+    kernels: files with primitives and kernels beside primbench's own, path and SHA-256. neighbour: what it calls over
+    and over, with that purpose.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -36,9 +42,12 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement = Placement()
     purpose: Purpose = "time"
     ranks: int = 1
+    sharing: int = 1
     peers: tuple[int, ...] = ()
     address: str = "127.0.0.1"
+    network: Network | None = None
     kernels: dict[str, str] = {}
+    neighbour: Neighbour | None = None
 
 
 class Enlist(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +98,17 @@ class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     all_done: bool
 
 
+class Count(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How often has a neighbour called?"""
+
+
+class Called(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How often it has, calls that are done, and when that was by its clock. One at least since the last Called."""
+
+    calls: int
+    time_s: float
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What became of a case: a measurement from a timing worker, a trace from a tracing one, or a reason."""
 
@@ -98,8 +118,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     trace: Trace | None = None
 
 
-Answer = Ready | Refusal | TurnOver | Outcome
-Word = Task | Go
+Answer = Ready | Refusal | TurnOver | Called | Outcome
+Word = Task | Go | Count
 
 encode = msgspec.json.encode
 decode_answer = msgspec.json.Decoder(Answer).decode

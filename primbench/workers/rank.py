@@ -24,8 +24,9 @@ from primbench.errors import BackendUnavailable, VerificationError
 from primbench.spec.case import Case
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
+from primbench.workers.calling import one_line
 from primbench.workers.protocol import Enlist
-from primbench.workers.worker import agree_on_devices, begin, die_with_parent, one_line, own_streams
+from primbench.workers.worker import begin, come_together, die_with_parent, own_streams
 
 
 def main() -> None:
@@ -48,9 +49,10 @@ def main() -> None:
 def serve(channel: Channel, local_rank: int) -> NoReturn:
     """Be one rank: come together with the others, then run each case that arrives. Raises EOFError at the end."""
     enlisted = channel.receive(Enlist)
-    group = Group(enlisted.rank, enlisted.size, [channel], enlisted.start.address)
+    start = enlisted.start
+    group = Group(enlisted.rank, enlisted.size, [channel], start.address, joined=start.network is not None)
     try:
-        start = replace(enlisted.start, device=agree_on_devices(group, str(enlisted.start.device), local_rank))
+        start = replace(start, device=come_together(group, start, local_rank))
         with group.refusing_together(), refused_calls_named(BackendUnavailable):
             backend, _ = begin(start)
         group.agree()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -10,12 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec.structs import replace
 
+from primbench.distributed import networks
 from primbench.distributed.ranks import LocalRanks, Ranks
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError, PrimbenchError
 from primbench.numa.placement import check_cpus
 from primbench.registry import named_files
 from primbench.results.record import Record, Worker
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
+from primbench.workers.fitting import too_many_or_few
+from primbench.workers.neighbour import NeighbourGone, start_of, timed_beside
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Outcome, Purpose, Start
 from primbench.workers.turns import take_turns
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
+    from primbench.spec.neighbour import Neighbour
 
 
 class _Running(NamedTuple):
@@ -75,7 +78,7 @@ class Session:
         self._next_worker = first_worker
         self._leader = leader
         self._arms = {**(arms or {})}
-        self._gpus: int | None = None  # how many the last worker saw
+        self._gpus: int | None = None  # how many the last worker on this machine saw
         self._running: dict[tuple[str, Purpose], _Running] = {}  # by the arm
         self._process = 0  # the number of the processes that run now
 
@@ -137,7 +140,8 @@ class Session:
 
     def _outcome(self, case: Case) -> Generator[Worker, None, tuple[int | None, Outcome]]:
         """The number of the worker that ran a case, None where none did, and what became of it."""
-        if reason := self._too_many_or_few(case):
+        arm = self._arms[case.arm] if case.arm else None
+        if reason := too_many_or_few(case, self._leader.world if self._leader else None, arm, self._gpus):
             return None, Outcome(status="skipped", reason=reason)
         try:
             yield from self._started(case)
@@ -147,10 +151,21 @@ class Session:
             return None, Outcome(status="failed", reason=str(gone))
         running = self._running[case.arm, "time"]
         try:
-            timed = running.worker.run(case, self._timeout_s)
-        except WorkerGone as gone:
+            timed = self._timed(case, running.worker, arm.neighbour if arm else None)
+        except (WorkerGone, NeighbourGone) as gone:
             timed = Outcome(status="failed", reason=str(gone))
         return running.number, self._ended(case, timed)
+
+    def _timed(self, case: Case, worker: WorkerProcess, neighbour: Neighbour | None) -> Outcome:
+        """Raises WorkerGone, and NeighbourGone with that one ended."""
+        if neighbour is None:
+            return worker.run(case, self._timeout_s)
+        beside = self._running_for(case, "neighbour") or self._start(case, "neighbour")
+        try:
+            return timed_beside(neighbour, beside.worker, self._timeout_s, lambda: worker.run(case, self._timeout_s))
+        except NeighbourGone:
+            self._end(case.arm, "neighbour")
+            raise
 
     def _started(self, case: Case) -> Iterator[Worker]:
         """The line of the worker that is to run a case, where it had to be started."""
@@ -175,7 +190,8 @@ class Session:
             raise
         number, self._next_worker = self._next_worker, self._next_worker + 1
         self._running[case.arm, "time"] = running._replace(number=number)
-        if ready.environment.devices.gpus:
+        arm = self._arms[case.arm] if case.arm else None
+        if ready.environment.devices.gpus and not (arm and arm.is_far):
             self._gpus = len(ready.environment.devices.gpus)
         try:
             yield Worker(
@@ -186,27 +202,11 @@ class Session:
                 environment=ready.environment,
                 placement=ready.placement,
                 versions=ready.versions,
-                arm=self._arms[case.arm] if case.arm else None,
+                arm=arm,
             )
         except GeneratorExit:
             self._end(case.arm, "time")
             raise
-
-    def _too_many_or_few(self, case: Case) -> str | None:
-        """Why a case cannot have the ranks it asks for; None where it can."""
-        if case.ranks == 1:
-            return None
-        if self._leader is not None and not case.arm:
-            world = self._leader.world
-            return None if case.ranks == world.size else f"{case.ranks} ranks: {world.launcher} started {world.size}"
-        return self._too_many_here(case)
-
-    def _too_many_here(self, case: Case) -> str | None:
-        if case.device != "cpu" and self._gpus is not None and case.ranks > self._gpus:
-            return f"{case.ranks} ranks need {case.ranks} GPUs, and see {self._gpus}: fewer ranks, or device=cpu"
-        limited = self._arms[case.arm].cpuset if case.arm else None
-        cpus = len(case.placement.cpus or limited or os.sched_getaffinity(0))
-        return None if case.ranks <= cpus else f"{case.ranks} ranks need a CPU each, and may use {cpus}: fewer ranks"
 
     def _with_trace(self, case: Case, measurement: Measurement) -> Measurement:
         """The measurement with what a tracing worker saw, or with the reason why it saw nothing."""
@@ -226,15 +226,29 @@ class Session:
         return replace(measurement, trace=traced.trace, missing=missing)
 
     def _start_of(self, case: Case, purpose: Purpose) -> Start:
+        neighbour = self._arms[case.arm].neighbour if purpose == "neighbour" else None
+        if neighbour is not None:
+            return start_of(neighbour, case)
+        world = self._leader.world if self._leader and not case.arm else None
+        network = self._network_of(case)
         return Start(
             backend=case.backend,
             device=case.device,
             placement=case.placement,
             purpose=purpose,
             ranks=case.ranks,
-            address=self._leader.world.address if self._leader and not case.arm else "127.0.0.1",
+            sharing=1 if world else case.ranks,
+            address=world.address if world else networks.address(network, 0) if network else "127.0.0.1",
+            network=network,
             kernels=named_files(),
         )
+
+    def _network_of(self, case: Case) -> networks.Network | None:
+        """That the ranks of the case make, in an arm of this machine; containers have theirs from who starts them."""
+        arm = self._arms[case.arm] if case.arm else None
+        if arm is None or arm.runtime != "host" or arm.network not in ("private", "overlay"):
+            return None
+        return arm.network
 
     def _running_for(self, case: Case, purpose: Purpose) -> _Running | None:
         """The worker of the case's arm that runs already and may serve it; another one is ended."""

@@ -23,26 +23,20 @@ from primbench.runtimes import inherited
 from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 from primbench.runtimes.limits import limited
 from primbench.runtimes.mounts import mounted
+from primbench.runtimes.order import Order
 from primbench.runtimes.table import launch
-from primbench.spec.arm import Arm, in_words, settings_of
+from primbench.spec.arm import in_words, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from primbench.runtimes.invocation import Invocation
+    from primbench.spec.arm import Arm
 
 STEP_TIMEOUT_S = 60.0
 GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has ended
 _HINT = re.compile(r"(Run|See) '.* --help'")
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """arm: to start a worker in. gpus: whether it needs them. command: in place of the worker."""
-
-    arm: Arm
-    gpus: bool
-    command: list[str] | None = None
 
 
 def main() -> None:
@@ -60,6 +54,8 @@ def main() -> None:
 
         os.write(1, protocol.encode(protocol.Refusal(reason=str(refusal), placement=False)) + b"\n")
         sys.exit(refusal.exit_code)
+    if order.is_from_afar:
+        sys.exit(status if status >= 0 else 128 - status)
     end_as(status)
 
 
@@ -113,7 +109,8 @@ def _start(
         try:
             if enter is not None:
                 enter()
-            inherited.take(arm)
+            if not arm.is_far:  # where that is the supervisor's there
+                inherited.take(arm)
         except (OSError, ValueError) as error:
             os.write(tells, (getattr(error, "strerror", None) or str(error)).encode())
             raise
@@ -141,14 +138,8 @@ def _attend(arm: Arm, command: Sequence[str], launched: Invocation, enter: Calla
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 1)  # the main process sees the end of the worker's output when the worker ends
     ended = os.pidfd_open(worker.pid)
-    poll = select.poll()
-    poll.register(0, select.POLLIN)
-    poll.register(ended, select.POLLIN)
     try:
-        while ended not in (ready := [descriptor for descriptor, _ in poll.poll()]):
-            if 0 in ready and not _pass_on(worker):
-                _let_end(worker, ended)
-                break
+        _pass_on(worker, ended, launched.first)
     finally:
         _kill_session(worker.pid)
         os.close(ended)
@@ -168,21 +159,46 @@ def _kill_session(leader: int) -> None:
 def _let_end(worker: subprocess.Popen[bytes], ended: int) -> None:
     """A worker between two cases ends by itself, and then what its runtime started beside it does, too."""
     assert worker.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        worker.stdin.close()
+    worker.stdin.close()
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.poll(GOODBYE_MS)
 
 
-def _pass_on(worker: subprocess.Popen[bytes]) -> bool:
-    """Hand what the main process wrote to the worker; False once the main process has closed its end."""
-    said = os.read(0, 1 << 16)
+def _pass_on(worker: subprocess.Popen[bytes], ended: int, first: bytes) -> None:
+    """Hand the worker ``first`` and then what the main process writes, until either of the two has ended.
+
+    Never waits for a worker that does not read, which a machine that is not reached does not do.
+    """
     assert worker.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # the worker is ending
-        worker.stdin.write(said)
-        worker.stdin.flush()
-    return bool(said)
+    takes, unsaid = worker.stdin.fileno(), bytearray(first)
+    os.set_blocking(takes, False)
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    while True:
+        if unsaid:
+            poll.register(takes, select.POLLOUT)
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if ended in ready:
+            return
+        if takes in ready:
+            unsaid = _said(takes, unsaid)
+            poll.unregister(takes)
+        if 0 in ready:
+            heard = os.read(0, 1 << 16)
+            unsaid += heard
+            if not heard:
+                _let_end(worker, ended)
+                return
+
+
+def _said(takes: int, unsaid: bytearray) -> bytearray:
+    """What is left to say; nothing to a worker that is ending."""
+    try:
+        return unsaid[os.write(takes, unsaid) :]
+    except BrokenPipeError:
+        return bytearray()
 
 
 def end_as(status: int) -> NoReturn:

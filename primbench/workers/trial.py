@@ -15,14 +15,15 @@ import msgspec
 
 from primbench.distributed.child import Child
 from primbench.errors import PrimbenchError
+from primbench.runtimes.order import Order
 from primbench.runtimes.refusals import refusal
 from primbench.runtimes.table import known
 from primbench.spec.arm import Arm
 from primbench.workers import protocol
 from primbench.workers.protocol import Refusal
-from primbench.workers.supervisor import Order
 
 STARTS_WITHIN_S = 20.0
+NEEDS_A_MACHINE = "to a machine that is named: none was connected to"
 NEEDS_AN_IMAGE = "with an image of its own: none was started"
 
 
@@ -34,6 +35,8 @@ def works_here(name: str) -> tuple[str, str]:
         return f"no: {reason}", version
     if runtime.needs_image:
         return f"yes, {NEEDS_AN_IMAGE}", version
+    if "host" in runtime.settings:
+        return f"yes, {NEEDS_A_MACHINE}", version
     reason = None if name == "host" else refused(Arm(name=name, runtime=name))
     return ("yes" if reason is None else f"no: {reason}"), version
 

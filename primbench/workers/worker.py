@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec.structs import replace
 
 from primbench.backends import Backend, best_available
+from primbench.distributed import networks
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import ALONE, Group, Refused, host_identity
 from primbench.distributed.ranks import LocalRanks
@@ -34,6 +35,7 @@ from primbench.timing.case import measure_on
 from primbench.timing.trace import trace_on
 from primbench.timing.turns import InTurn
 from primbench.workers import protocol
+from primbench.workers.calling import call_until_told, one_line
 from primbench.workers.protocol import Enlist, Go, Outcome, Ready, Refusal, Start, Task, TurnOver
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def main() -> None:
         with refused_calls_named(BackendUnavailable):
             placement.check_cpus(start.placement)  # before ranks are started in an arm
             group = enlist(start)
-            refused = _refused(lambda: agree_on_devices(group, str(start.device), 0)) if start.ranks > 1 else None
+            refused = _refused(lambda: come_together(group, start, 0))
             backend, ready = begin(start)
     except (BackendUnavailable, PlacementError) as refusal:
         say(sink, Refusal(reason=str(refusal), placement=isinstance(refusal, PlacementError)))
@@ -63,6 +65,9 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what the framework's import left behind would be gone through after every case, for 50 ms
     say(sink, ready)
+    if start.neighbour is not None:
+        call_until_told(backend, start.neighbour, source, partial(say, sink))
+        os._exit(0)
     give_away = partial(give_turn_away, source, sink)
     while line := source.readline():
         task = protocol.decode_word(line)
@@ -117,8 +122,10 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         raise BackendUnavailable(
             f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like"
         )
-    _add_kernels(start.kernels)
     placed = placement.apply(start.placement, start.device or "cpu")
+    if start.sharing > 1 and start.device == "cpu":
+        placement.share_cpus(placed.cpus, start.sharing)
+    _add_kernels(start.kernels)  # which may import a framework
     backend = best_available(start.candidates, start.backend, start.device)
     versions = backend.versions()  # loads what is looked at next: the libraries and their threads
     ready = Ready(
@@ -165,7 +172,17 @@ def enlist(start: Start) -> Group:
     channels = [Channel(each) for each in sockets or LocalRanks(start.ranks - 1, verbose=True).sockets]
     for rank, channel in enumerate(channels, 1):
         channel.send(Enlist(rank=rank, size=start.ranks, start=start))
-    return Group(0, start.ranks, channels, start.address)
+    return Group(0, start.ranks, channels, start.address, joined=start.network is not None)
+
+
+def come_together(group: Group, start: Start, local_rank: int) -> str | None:
+    """Join the network of the ranks, if they have one, and choose this rank's device; None where it is left open.
+
+    Raises Refused on every rank where one of them cannot.
+    """
+    if start.network is not None:
+        networks.join(group, start.network)
+    return start.device if group.size == 1 else agree_on_devices(group, str(start.device), local_rank)
 
 
 def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
@@ -224,12 +241,6 @@ def run(
     except Exception as error:  # whatever a framework raises is the outcome of this case, not of the run
         traceback.print_exc()  # seen with --verbose
         return Outcome(status="failed", reason=one_line(error))
-
-
-def one_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    name = type(error).__name__
-    return f"{name}: {lines[0]}" if lines and lines[0] not in name else name
 
 
 if __name__ == "__main__":

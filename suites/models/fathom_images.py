@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from primbench.problem.examples import IMAGENET
 from primbench.suites.models._images import OfImages
 
 if TYPE_CHECKING:
@@ -16,10 +17,11 @@ OUTPUTS = 1001
 
 
 class _OfFathom(OfImages):
+    on_disk = IMAGENET
     rate: float
 
     def optimiser(self, parameters: Iterable[Any]) -> Any:
-        return torch.optim.Adam(parameters, lr=self.rate, capturable=torch.cuda.is_available())
+        return torch.optim.Adam(parameters, lr=self.rate)
 
 
 class AlexNet(_OfFathom, name="fathom_alexnet"):

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from primbench.problem.examples import Arrays, Csv
 from primbench.problem.network import Network
+from primbench.problem.patterns import PATTERNS, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,10 +35,12 @@ class Speech(Network, name="fathom_speech"):
     """Four dense layers over 1566 frames, and CTC over as many of them as there are labels."""
 
     batch_size = 32
+    learning_batch = 2
     original = (
         "rdadolf/fathom speech: CTC, SGD with a rate of 0.01 and the sum over the batch; the recurrent layers that the "
         "code builds are not connected, logits are cut off as well, and weights begin at random, not at zero"
     )
+    on_disk = Arrays()
 
     def module(self) -> Any:
         sizes = (FEATURES, HIDDEN, HIDDEN, HIDDEN, CLASSES)
@@ -47,6 +51,13 @@ class Speech(Network, name="fathom_speech"):
         """float32[batch, 1566, 26], int64[batch, 75] of which no neighbours are alike: each label has one frame."""
         steps = rng.integers(1, BLANK, (batch_size, MOST_LABELS))
         return rng.standard_normal((batch_size, FRAMES, FEATURES), np.float32), steps.cumsum(1) % BLANK
+
+    def learnable(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
+        """Each label is spoken in its own frame: features that it alone has, a quarter of them noise."""
+        spoken = np.random.default_rng(PATTERNS).standard_normal((BLANK, FEATURES), np.float32)
+        features, labels = self.inputs(rng, batch_size)
+        features[:, :MOST_LABELS] = mixed(rng, spoken[labels], features[:, :MOST_LABELS])
+        return features, labels
 
     def predict(self, module: Any, *inputs: Any) -> Any:
         return module(inputs[0])
@@ -125,6 +136,7 @@ class Seq2seq(Network, name="fathom_seq2seq"):
         "0.5 clipped to a norm of 5; words are sampled with replacement, and gradients of embeddings are dense"
     )
     bucket = (40, 50)
+    on_disk = Csv(words=WORDS)
 
     def module(self) -> Any:
         return _Translation()

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from primbench.problem.examples import Csv, Idx
 from primbench.problem.network import Network
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Autoenc(Network, name="fathom_autoenc"):
 
     batch_size = 128
     original = "rdadolf/fathom autoenc: half the squared error and KL, summed over the batch; Adam with a rate of 0.001"
+    on_disk = Idx(mean=0.5, sd=0.29)
 
     def module(self) -> Any:
         return _Variational(draws=self.draws)
@@ -57,7 +59,7 @@ class Autoenc(Network, name="fathom_autoenc"):
         return 0.5 * (made - x).square().sum() + divergence
 
     def optimiser(self, parameters: Iterable[Any]) -> Any:
-        return torch.optim.Adam(parameters, lr=1e-3, capturable=torch.cuda.is_available())
+        return torch.optim.Adam(parameters, lr=1e-3)
 
     def flop(self, batch_size: int) -> int:
         return 2 * batch_size * 3 * PIXELS * LATENT
@@ -93,6 +95,7 @@ class Memnet(Network, name="fathom_memnet"):
         "and noise of 0.001 added to it"
     )
     classes = WORDS
+    on_disk = Csv(words=WORDS)
 
     def module(self) -> Any:
         return _Memories()
@@ -111,7 +114,7 @@ class Memnet(Network, name="fathom_memnet"):
         return nn.functional.cross_entropy(module(*inputs[:2]), inputs[2], reduction="sum")
 
     def optimiser(self, parameters: Iterable[Any]) -> Any:
-        return torch.optim.Adam(parameters, lr=0.01, capturable=torch.cuda.is_available())
+        return torch.optim.Adam(parameters, lr=0.01)
 
     def after_backward(self, module: Any) -> None:
         for parameter in module.parameters():

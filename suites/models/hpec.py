@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from primbench.problem.examples import Idx
 from primbench.problem.network import Network
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class _Pooled(Network):
     """Convolutions of 3 x 3, each followed by ReLU, in groups that end with a pool; then dense layers."""
 
     classes = CLASSES
+    on_disk = Idx()
     widths: Sequence[Sequence[int]]
     dense: Sequence[int]
 

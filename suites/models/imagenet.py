@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from primbench.problem.examples import TINY_IMAGENET
 from primbench.suites.models._images import OfImages
 
 if TYPE_CHECKING:
@@ -19,9 +20,12 @@ class _OfExamples(OfImages):
     original = (
         "pytorch/examples imagenet: cross-entropy, SGD with a rate of 0.1, momentum of 0.9 and weight decay of 0.0001"
     )
+    on_disk = TINY_IMAGENET
+
+    rate = 0.1
 
     def optimiser(self, parameters: Iterable[Any]) -> Any:
-        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4)
+        return torch.optim.SGD(parameters, lr=self.rate, momentum=0.9, weight_decay=1e-4)
 
 
 def _conv(channels: int, width: int, kernel: int, stride: int = 1) -> nn.Sequential:
@@ -85,6 +89,11 @@ class AlexNet(_OfExamples, name="alexnet"):
     """AlexNet of one tower, with dropout, for 224 x 224."""
 
     batch_size = 256
+    original = (
+        "pytorch/examples imagenet: cross-entropy, SGD with a rate of 0.01, as its README has it for this network, "
+        "momentum of 0.9 and weight decay of 0.0001"
+    )
+    rate = 0.01
     multiply_adds = 714_188_480
 
     def module(self) -> Any:

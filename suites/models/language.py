@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from primbench.problem.examples import Tokens
 from primbench.problem.network import Network
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 CHECKED_LENGTH = 64
+CHAIN = 16  # words of the texts that are to be learnt
 
 
 def tokens(rng: np.random.Generator, batch_size: int, length: int, words: int) -> Array:
@@ -41,6 +43,12 @@ class _OfTokens(Network):
 
     def _texts(self, rng: np.random.Generator, batch_size: int, length: int) -> tuple[Array, ...]:
         text = tokens(rng, batch_size, length + 1, self.words)
+        return np.ascontiguousarray(text[:, :-1]), np.ascontiguousarray(text[:, 1:])
+
+    def learnable(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
+        """As inputs(), in a few words that follow one another always in the same order, from any one of them on."""
+        begins = rng.integers(0, CHAIN, batch_size)
+        text = (begins[:, None] + np.arange(self.length + 1)) % CHAIN
         return np.ascontiguousarray(text[:, :-1]), np.ascontiguousarray(text[:, 1:])
 
     def predict(self, module: Any, *inputs: Any) -> Any:
@@ -69,6 +77,7 @@ class LstmLm(_OfTokens, name="lstm_lm"):
     batch_size = 20
     original = "Zaremba et al. 2014, the medium model, its states begun anew in each batch; SGD, clipped to a norm of 5"
     words, length, units = 10_000, 35, 650
+    on_disk = Tokens(words)
 
     def module(self) -> Any:
         return _Recurrent(self.words, self.units, 0.5 if self.draws else 0.0)
@@ -141,7 +150,7 @@ class _OfTransformer(_OfTokens):
         return _Transformer(self, 0.1 if self.draws else 0.0)
 
     def optimiser(self, parameters: Iterable[Any]) -> Any:
-        return torch.optim.AdamW(parameters, lr=6e-4, betas=(0.9, 0.95), capturable=torch.cuda.is_available())
+        return torch.optim.AdamW(parameters, lr=6e-4, betas=(0.9, 0.95))
 
     def flop(self, batch_size: int) -> int:
         """Attention counts in full: a causal one may leave half of it out."""
@@ -153,8 +162,10 @@ class Gpt2(_OfTransformer, name="gpt2"):
     """GPT-2 small, 124 million parameters: a decoder over 1024 tokens."""
 
     batch_size = 8
+    learning_batch = 4
     original = "Radford et al. 2019; batch, dropout of 0.1 and AdamW as in nanoGPT"
     words, length = 50_257, 1024
+    on_disk = Tokens(words)
     checked_batch = 1
 
 
@@ -162,8 +173,10 @@ class Encoder(_OfTransformer, name="encoder"):
     """An encoder Transformer of BERT-base's widths over 512 tokens."""
 
     batch_size = 32
+    learning_batch = 4
     original = "Devlin et al. 2018, BERT-base: without segments and pooler, and every place is predicted"
     words, length, is_causal = 30_522, 512, False
+    on_disk = Tokens(words)
     checked_batch = 1
 
 
@@ -220,15 +233,17 @@ class LlamaBlock(_OfTokens, name="llama_block"):
     """A layer of Llama 3 8B over 2048 tokens: RMSNorm, RoPE, SwiGLU, grouped queries."""
 
     batch_size = 1
+    learning_batch = 1
     original = "Dubey et al. 2024, Llama 3 8B: 1 of its 32 layers, and a vocabulary of 8,192 in place of 128,256"
     words, length, width, heads, groups, hidden, layers = 8_192, 2_048, 4_096, 32, 8, 14_336, 1
+    on_disk = Tokens(words)
     checked_batch = 1
 
     def module(self) -> Any:
         return _Llama(self)
 
     def optimiser(self, parameters: Iterable[Any]) -> Any:
-        return torch.optim.AdamW(parameters, lr=3e-4, betas=(0.9, 0.95), capturable=torch.cuda.is_available())
+        return torch.optim.AdamW(parameters, lr=3e-4, betas=(0.9, 0.95))
 
     def flop(self, batch_size: int) -> int:
         """Attention counts in full."""

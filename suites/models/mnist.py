@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from primbench.problem.examples import Idx
 from primbench.problem.network import Network
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class MnistCnn(Network, name="mnist_cnn"):
     batch_size = 64
     original = "pytorch/examples mnist: NLL, Adadelta with a rate of 1"
     classes = 10
+    on_disk = Idx(mean=0.1307, sd=0.3081)
 
     def module(self) -> Any:
         kept = 1.0 if self.draws else 0.0

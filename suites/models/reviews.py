@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from primbench.problem.examples import Csv
 from primbench.problem.network import Network
+from primbench.problem.patterns import PATTERNS, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +39,7 @@ class ImdbRnn(Network, name="imdb_rnn"):
     batch_size = 64
     original = "SRSinha/NYU_cmlProject rnn: binary cross-entropy, SGD with a rate of 0.001; time comes before batch"
     classes = 2
+    on_disk = Csv(words=WORDS, axes=(1, 0))
 
     def module(self) -> Any:
         return _Sentiment()
@@ -48,6 +51,15 @@ class ImdbRnn(Network, name="imdb_rnn"):
         lengths = rng.lognormal(np.log(170), 0.5, batch_size)
         ids[np.arange(LENGTH)[:, None] >= lengths[None, :]] = PADDING
         return ids, rng.integers(0, 2, batch_size).astype(np.float32)
+
+    def learnable(self, rng: np.random.Generator, batch_size: int) -> tuple[Array, ...]:
+        """Reviews of a class have words of its own, a quarter of them others."""
+        (own, _), (others, _) = self.inputs(np.random.default_rng(PATTERNS), 2), self.inputs(rng, batch_size)
+        chosen = rng.integers(0, 2, batch_size)
+        return mixed(rng, own[:, chosen], others), chosen.astype(np.float32)
+
+    def right(self, predictions: Any, *inputs: Any) -> Any:
+        return (predictions > 0) == (inputs[1] > 0.5)
 
     def predict(self, module: Any, *inputs: Any) -> Any:
         return module(inputs[0])

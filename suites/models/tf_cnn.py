@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from primbench.problem.examples import IMAGENET
 from primbench.suites.models._images import OfImages
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ OUTPUTS = 1001
 class _OfTool(OfImages):
     """Cross-entropy, and the squares of all variables."""
 
+    on_disk = IMAGENET
     original = (
         "tensorflow/benchmarks of November 2017, tf_cnn_benchmarks: cross-entropy, 0.00004 times half the squares of "
         "all variables, SGD with a rate of 0.005 and no momentum"

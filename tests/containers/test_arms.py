@@ -75,7 +75,7 @@ def test_a_case_is_verified_and_timed_there_and_nothing_is_left(
     found = worker.environment.confinement.runtime
     assert found is not None
     assert (runtime, runtime != "host") == (found.name, found.in_container), found.evidence
-    assert "1" == worker.environment.software.variables["OMP_NUM_THREADS"]
+    assert "1" == (worker.environment.software.variables or {}).get("OMP_NUM_THREADS")
     assert sys.executable == os.path.expanduser(str(worker.environment.software.python_executable))
 
 

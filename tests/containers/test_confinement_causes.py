@@ -18,6 +18,8 @@ from primbench.results import file as results_file
 from .traces import in_words
 from .verdicts import first_cause
 
+pytestmark = pytest.mark.quiet
+
 OCI = ["docker", "podman"]
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "30ms", "--fail-on", "never")
 SUITE = 'launch = [{ call = ["getppid", "ctypes"] }]\n'

@@ -16,6 +16,8 @@ from primbench.system.cgroups import cgroup_folders
 
 from .traces import in_words
 
+pytestmark = pytest.mark.quiet
+
 SUITE = "gemm = [{ m = 64, n = 64, k = 64 }]\n"
 # Three periods of a quota, whatever is known by then: in one alone, it may hold back between two samples.
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "300ms", "--max-time", "300ms")

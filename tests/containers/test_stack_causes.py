@@ -26,6 +26,8 @@ from .conftest import Engine
 from .traces import in_words
 from .verdicts import first_cause
 
+pytestmark = pytest.mark.quiet
+
 NEEDED = ("numpy", "ml_dtypes", "msgspec", "psutil", "threadpoolctl", "packaging", "click")
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "50ms", "--fail-on", "never")
 PRODUCT = "gemm = [{ m = 1024, n = 1024, k = 1024 }]\n"  # long enough for Linux to give each thread a CPU

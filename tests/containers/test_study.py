@@ -35,6 +35,9 @@ gemm = [{ m = [32, 48, 64], n = 64, k = 64 }]
 launch = [{ call = ["getppid", "dispatch", "ctypes"] }]
 """
 CASES_OF_FEW = 6
+ON_DISK = """
+model = [{ network = "fathom_memnet", data = "disk", batch_size = 4, examples = 8 }]
+"""
 COLUMNS = 5
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "10ms", "--fail-on", "never")
 UNDER_WAY_WITHIN_S = 60
@@ -96,9 +99,28 @@ def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image
     assert packages(workers, "image") <= packages(workers, "host"), "it lacks what this work does without"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["charliecloud"], indirect=True)
+def test_a_model_reads_from_disk_here_and_inside(runtime: str, folder: Path, traces: Callable[[], list[str]]) -> None:
+    """Each arm makes its own examples, where its temporary files are, and leaves none."""
+    pytest.importorskip("torch", reason="torch is not installed: pip install torch")
+    path = folder / "results.jsonl"
+    (folder / "disk.toml").write_text(ON_DISK)
+    arms = ("--arm", "host", "--arm", in_words(runtime, "name=inside"), "--pairs", 2)
+    how = ("--device", "cpu", "--min-time", "1ms", "--max-time", "10ms", "--fail-on", "never")
+    done = study(folder / "disk.toml", *arms, *how, "-o", path)
+    assert (0, "") == (done.returncode, done.stderr)
+    found = results_file.read(path).records
+    assert [("ok", None)] * 4 == [(each.status, each.reason) for each in found]
+    assert {"host", "inside"} == {each.case.arm for each in found}
+    read = {each.measurement and each.measurement.data and each.measurement.data.examples for each in found}
+    metrics = {name for each in found if each.measurement for name in each.measurement.others}
+    assert ({8}, {"data_wait_s", "decode_s"}) == (read, metrics)
+
+
 def packages(workers: Mapping[int, Worker], arm: str) -> set[str]:
     (first, *_) = [worker for worker in workers.values() if worker.arm and worker.arm.name == arm]
-    return {*first.environment.software.packages}
+    return {*(first.environment.software.packages or {})}
 
 
 def what_a_difference_is_called(compared: Path, name: str) -> tuple[str, list[str]]:

@@ -101,7 +101,9 @@ def worker_inside() -> Process:
 
 
 def mounts() -> set[str]:
-    return {mount.point for mount in read_mounts(Path("/"))}
+    """But for two that stay until a reboot, from where somebody first starts a container of Podman's."""
+    podmans = {"/run/netns", "/var/lib/containers/storage/overlay"}
+    return {mount.point for mount in read_mounts(Path("/"))} - podmans
 
 
 def listed() -> list[str]:

@@ -165,6 +165,18 @@ def test_two_gpus_add_up_without_a_wrong_element(backend: str, package: Path, tm
         assert "graph" == record.measurement.device_s.taken_by
 
 
+@pytest.mark.skipif(gpu_count() < 2, reason="needs 2 NVIDIA GPUs")
+def test_two_gpus_train_one_model(package: Path, tmp_path: Path) -> None:
+    if (reason := missing("torch")) is not None:
+        pytest.skip(reason)
+    code, results = run(package, tmp_path, "model", "mnist_cnn", "resnet18", "--batch-size", "8", "--ranks", "2")
+    assert 0 == code, [record.reason for record in results.records]
+    for record in results.records:
+        assert record.measurement is not None
+        assert record.measurement.verified
+        assert {"with_allreduce_s", "without_allreduce_s"} == set(record.measurement.others)
+
+
 def test_more_ranks_than_gpus_are_skipped_with_both_numbers(package: Path, tmp_path: Path) -> None:
     ranks = gpu_count() + 1
     code, results = run(package, tmp_path, "allreduce", "--bytes", "1KiB", "--ranks", str(ranks))

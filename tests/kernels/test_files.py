@@ -25,9 +25,9 @@ from click.testing import Result
 
 from primbench import Method, measure
 from primbench.backends import open_backend
+from primbench.datasets.folder import PREFIX, Folder
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase, VerificationError
 from primbench.kernels.files import Files
-from primbench.kernels.files._folder import PREFIX, Folder
 from primbench.measurement import Measurement, Samples
 from primbench.problem import Step, description_of
 from primbench.registry import setup_of

@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 
 from primbench import Method, measure, setup
-from primbench.cli.primitive import entries_of
+from primbench.cli.problem import entries_of
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase
 from primbench.kernels.launch._cuda import cuda_step, parameters
 from primbench.kernels.launch._driver import ptx

@@ -56,9 +56,9 @@ def test_examples_a_second_and_what_waits_for_launches() -> None:
         Samples(samples_s=[each], calls_per_sample=1, taken_by="", stopped="count") for each in (0.5, 0.25)
     )
     of_cpu = Model(SMALL, batch_size=8).figures(Measurement(batch_s=half_s))
-    assert {"examples_per_second": 16.0, "launch_bound_fraction": None} == of_cpu
+    assert {"examples_per_second": 16.0} == {name: value for name, value in of_cpu.items() if value is not None}
     of_gpu = Model(SMALL, batch_size=8).figures(Measurement(stream_s=half_s, device_s=quarter_s))
-    assert {"examples_per_second": 32.0, "launch_bound_fraction": 0.5} == of_gpu
+    assert (32.0, 0.5) == (of_gpu["examples_per_second"], of_gpu["launch_bound_fraction"])
 
 
 class TestByTorch:

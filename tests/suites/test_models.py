@@ -102,3 +102,31 @@ def test_training_makes_the_loss_smaller(name: str) -> None:
             optimiser.step()
             losses.append(float(loss.detach()))
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SIZES)
+def test_a_step_in_each_mode_is_that_of_float64(name: str) -> None:
+    """Of one example: loss and predictions, and gradients that are numbers and move the loss.
+
+    `primbench model` compares gradients, too, for which float64 takes minutes on a CPU where a network is large.
+    """
+    import torch
+
+    found = network(name, draws=False)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = found.module().train()
+    batch = [torch.from_numpy(each) for each in found.checked_inputs(np.random.default_rng(0), 1)]
+    loss = found.loss(module, *batch)
+    loss.backward()
+    found.after_backward(module)
+    norms = [float(each.grad.norm()) for each in module.parameters() if each.grad is not None]
+    assert np.isfinite(norms).all()
+    assert max(norms) > 0
+    with torch.no_grad():
+        predictions = found.predict(module.eval(), *batch).double()
+        exact = [each.double() if each.is_floating_point() else each for each in batch]
+        expected = found.predict(module.double(), *exact)
+        assert float(loss.detach()) == pytest.approx(float(found.loss(module.train(), *exact)), rel=1e-3)
+    assert float((predictions - expected).abs().max()) <= 1e-4 * float(expected.abs().max())

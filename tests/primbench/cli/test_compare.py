@@ -17,7 +17,8 @@ from click.testing import Result
 from msgspec.structs import replace
 
 from primbench.compare.gate import FailOn
-from primbench.measurement import HostReading, Measurement, Samples
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import HostReading
 from primbench.registry import build
 from primbench.results.file import Results, encode
 from primbench.results.record import Line

@@ -30,6 +30,7 @@ CHOOSING = [
     "host:env.MY_TOKEN",
     "podman:seccomp=/tmp/profile.json",
     "host:preload=/tmp/x.so",
+    "ssh:far",
 ]
 
 

@@ -55,7 +55,7 @@ def files(invoke: Invoke, tmp_path: Path) -> tuple[Path, Path]:
     invoke("env", "--json", here)
     found = msgspec.json.decode(here.read_bytes(), type=Environment)
     limits = replace(found.limits, cpu_quota=0.25, missing={})
-    software = replace(found.software, packages=found.software.packages | {"numpy": "0.1"})
+    software = replace(found.software, packages={**(found.software.packages or {}), "numpy": "0.1"})
     there.write_bytes(msgspec.json.encode(replace(found, limits=limits, software=software)))
     return here, there
 

@@ -26,7 +26,7 @@ def written(monkeypatch: pytest.MonkeyPatch, total: int = 2, **how: bool) -> str
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        with progress(total, **{"quiet": False, "verbose": False} | how) as shown:
+        with progress(total, quiet=how.get("quiet", False), verbose=how.get("verbose", False)) as shown:
             shown.announce(CASE)
             shown.tell(SENTENCE)
             shown.announce(CASE)

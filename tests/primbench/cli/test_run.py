@@ -136,7 +136,7 @@ REFUSED = [
     (["deepbench", "--dtype", "float3"], "--dtype float3: one of float64, "),
     (
         ["nosuch"],
-        "suite 'nosuch': there are small, medium, large, deepbench, quick, roof, sizes, containers, numa, and",
+        f"suite 'nosuch': there are {', '.join([*suites.names(), *suites.studies()])}, and",
     ),
     ([], "Missing argument 'NAME|FILE.toml'."),
 ]

@@ -84,3 +84,28 @@ def test_a_primitive_that_is_not_installed_here_is_shown_as_the_file_has_it(
     heading = shown.stdout.splitlines()[1].split()
     assert parameters == ({"m", "n", "k", "own", "field"} <= set(heading))
     assert {"wall", "check"} <= set(heading)
+
+
+def test_what_was_sampled_over_time_is_a_column_and_is_drawn(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    run = invoke(
+        "gemm", "-m", 16, "-n", 16, "-k", 16, "--backend", "numpy", "--max-time", "20ms", "--over-time", "-o", path
+    )
+    assert ["host", "mem", "check"] == run.stdout.splitlines()[1].split()[-3:]
+    shown = invoke("show", path)
+    assert shown.stdout.startswith(run.stdout)
+    drawn = shown.stdout.removeprefix(run.stdout)
+    assert drawn.startswith("\ngemm m=16 n=16 k=16 float32 on numpy cpu, over ")
+    (rss,) = [line for line in drawn.splitlines() if line.startswith("host rss ")]
+    assert 40 == len(rss.split()[-1])
+    assert "█" in rss
+    (row,) = csv.DictReader(io.StringIO(invoke("show", path, "--csv", "-").stdout))
+    assert 0 < float(row["host_rss_mean_bytes"]) <= float(row["host_rss_peak_bytes"])
+    (record,) = json.loads(invoke("show", path, "--json", "-").stdout)["records"]
+    series = record["measurement"]["over_time"]["series"]["host_rss_bytes"]
+    assert max(series["values"]) == float(row["host_rss_peak_bytes"])
+
+
+def test_without_samples_over_time_there_is_no_column(measured: tuple[Path, Result]) -> None:
+    _, run = measured
+    assert "host mem" not in run.stdout

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+import primbench.suites as suites
 from primbench.experiments.sharing import LEAST_PAIRS, Sharing
 from primbench.experiments.study import plan
 from primbench.results import file as results_file
@@ -329,7 +330,7 @@ def test_versus_plans_five_pairs_of_a_suite(invoke: Invoke, suite: Path, tmp_pat
 
 
 REFUSED = [
-    (("study",), "name a suite (containers, numa, a file), or primitives by --primitive"),
+    (("study",), f"name a suite ({', '.join(suites.studies())}, a file), or primitives by --primitive"),
     (("study", "quick"), "a study compares two arms or more, there is none: --arm host --arm podman, or others"),
     (("study", "quick", "--arm", "host"), "there is host alone"),
     (("study", "quick", "--arm", "host", "--arm", "host"), "2 arms are called host"),
@@ -343,6 +344,7 @@ REFUSED = [
     (("study", "quick", *ARMS, "-o", "x", "--json", "x"), "asked to hold two things"),
     (("gemm", "--pairs", "3"), "--pairs: of two places: name the other one with --versus"),
     (("gemm", "--fail-above", "5%"), "--fail-above: of two places: name the other one with --versus"),
+    (("gemm", *VERSUS, "--over-time"), "--over-time and --versus: it means nothing where places are compared"),
     (("gemm", *VERSUS, "--processes", "3"), "--processes and --versus: it means nothing where places are compared"),
     (("gemm", *VERSUS, "--roof"), "--roof and --versus"),
     (("gemm", *VERSUS, "--resume", "x"), "--resume and --versus: go on with `primbench study --resume`"),

@@ -36,6 +36,7 @@ int close(int file) {
 """
 
 
+@pytest.mark.quiet
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is missing: it compiles what is preloaded")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the older CPU is one of x86-64")
 def test_a_preload_is_named_for_files_and_older_kernels_for_products(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from primbench.environment import fingerprint
 from primbench.environment.container import Runtime
 from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
-from primbench.measurement import GpuReading, HostReading, Measurement, Pages, Samples, Turns
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import GpuReading, HostReading, Pages, Turns
 from primbench.registry import build
 from primbench.report.headline import headline
 from primbench.results.file import Results
@@ -684,6 +685,28 @@ def test_effects(made_study: MadeStudy) -> None:
     assert "machine effect" == effect(made_study, host, elsewhere)
     unknown = replace(podman, software=replace(podman.software, libraries=None, missing={"libraries": "EPERM"}))
     assert None is effect(made_study, host, unknown)
+
+
+def test_two_machines_that_are_alike_in_all_but_their_kernels_identity_are_two(made_study: MadeStudy) -> None:
+    def effect_of(boots: list[Any], arm: str = "ssh:far") -> str | None:
+        places = [replace(place(), machine=replace(HERE.machine, boot_id=boot)) for boot in boots]
+        results = made_study(
+            ["host", arm], [case()], scattered(1.1), environments=dict(zip(["host", arm], places, strict=True))
+        )
+        return first(compare(results)).effect
+
+    assert "machine effect" == effect_of(["a", "b"])
+    assert "place effect" == effect_of(["a", "a"])
+    assert "machine effect" == effect_of([None, "b"]), "the name is what is known"
+    assert "place effect" == effect_of([None, None], "host:nice=5")
+
+
+def test_on_another_machine_other_libraries_are_the_machines(made_study: MadeStudy) -> None:
+    there = place(software={"libraries": {"libcublas": [library("cd")]}}, machine=replace(HERE.machine, boot_id="b"))
+    environments = {"host": place(software={}), "ssh:far": there}
+    found = first(compare(made_study(["host", "ssh:far"], [case()], scattered(1.1), environments=environments)))
+    assert "machine effect" == found.effect
+    assert not any("host is not set" in each.words for each in found.differing)
 
 
 def moved(results: Results, *arms: str) -> Results:

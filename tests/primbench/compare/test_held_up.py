@@ -13,7 +13,8 @@ from primbench.compare.comparison import WITHIN_MARGIN
 from primbench.compare.matching import Matching, paired
 from primbench.compare.sides import Side
 from primbench.compare.verdicts import verdicts
-from primbench.measurement import Measurement, Samples, Turns
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import Turns
 from primbench.registry import build
 from primbench.results.record import Record
 from primbench.spec.case import Case

@@ -295,9 +295,13 @@ def free_port() -> int:
 @pytest.mark.wheel
 @WITHOUT_TORCH
 def test_torchrun_on_two_endpoints(tmp_path: Path) -> None:
-    file, port = tmp_path / "results.jsonl", free_port()
+    file, suite, port = tmp_path / "results.jsonl", tmp_path / "mine.toml", free_port()
+    suite.write_text("""
+        allreduce = [{ bytes = 8, ranks = 2 }]
+        model = [{ network = "fathom_memnet", ranks = 2 }]
+    """)
     where = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
-    run = ["-m", "primbench", "allreduce", "--bytes=8B", *TIMES, "--backend=torch", "-o", str(file)]
+    run = ["-m", "primbench", "run", str(suite), *TIMES, "--backend=torch", "-o", str(file)]
     agents = [
         subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", *where, f"--node-rank={node}", *run],
@@ -311,7 +315,7 @@ def test_torchrun_on_two_endpoints(tmp_path: Path) -> None:
     ]
     outputs = [agent.communicate(timeout=WITHIN_S)[0] for agent in agents]
     assert [0, 0] == [agent.returncode for agent in agents], outputs
-    verified(file, 1)
+    verified(file, 2)
 
 
 MPIRUN = shutil.which("mpirun") or shutil.which("mpirun", path=str(Path(sys.executable).parent))

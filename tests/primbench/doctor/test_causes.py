@@ -10,7 +10,7 @@ from primbench.doctor.against import compare
 from primbench.doctor.place import Place
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import difference
-from primbench.measurement import GpuReading
+from primbench.measurement.readings import GpuReading
 
 from .causes import REPORTS, Report
 

@@ -84,6 +84,7 @@ FILES = {
     ),
     "proc/self/uid_map": "         0       1000          1\n         1     100000      65536\n",
     "proc/sys/kernel/numa_balancing": "1\n",
+    "proc/sys/kernel/random/boot_id": "c5f3f6a0-2f5e-4d0b-9d8a-0f3f6a02f5e4\n",
     "proc/sys/kernel/sched_autogroup_enabled": "1\n",
     "proc/version": "Linux version 6.8.0-45-generic (buildd@x) #45-Ubuntu SMP\n",
     f"{GPU}/class": "0x030200\n",

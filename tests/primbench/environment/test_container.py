@@ -32,7 +32,7 @@ def detect(root: Path, tree: dict[str, Any], **variables: str) -> Runtime:
     for name in tree["markers"]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
-    return container.detect(root, {**tree["variables"], **variables})
+    return container.detect(root, variables={**tree["variables"], **variables})
 
 
 def older_host() -> dict[str, Any]:
@@ -225,7 +225,7 @@ def test_a_launcher_in_the_same_place_says_nothing_of_it(tmp_path: Path) -> None
 
 
 def test_nothing_readable_is_unknown_with_the_reasons(tmp_path: Path) -> None:
-    found = container.detect(tmp_path, {})
+    found = container.detect(tmp_path, variables={})
     assert (None, None) == (found.name, found.in_container)
     assert [f"{tmp_path}/proc/self/{name}: ENOENT" for name in ("mountinfo", "cgroup")] == found.evidence
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from primbench.environment import fingerprint
+from primbench.environment import devices, fingerprint
 from primbench.environment.devices import has_gpu_node
 from primbench.environment.fingerprint import Environment
 from primbench.errors import PlacementError
@@ -51,17 +51,17 @@ def test_service_of_another_user(place: Callable[..., Path], monkeypatch: pytest
 
 
 def test_gpus_are_listed_in_the_order_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(nvml, "device_count", lambda: 2)  # no GPU is needed to see the order
-    monkeypatch.setattr(nvml, "identity", lambda device: nvml.Gpu(name=f"GPU of {device}"))
+    monkeypatch.setattr(devices, "devices_of", lambda root, pid: ("cuda:0", "cuda:1"))  # no GPU is needed to see it
+    monkeypatch.setattr(nvml, "described", lambda device: nvml.Gpu(name=f"GPU of {device}"))
     gpus = fingerprint.collect(gpus=True, root=tmp_path).devices.gpus or []
     assert ["GPU of cuda:0", "GPU of cuda:1"] == [gpu.name for gpu in gpus]
 
 
 def test_gpus_that_cannot_be_listed_have_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail() -> int:
+    def fail(root: Path, pid: int) -> tuple[nvml.Device, ...]:
         raise PlacementError("GPUs cannot be found: nvmlInit: NVMLError_DriverNotLoaded (9)")
 
-    monkeypatch.setattr(nvml, "device_count", fail)
+    monkeypatch.setattr(devices, "devices_of", fail)
     found = fingerprint.collect(gpus=True, root=tmp_path).devices
     assert found.gpus is None
     assert "DriverNotLoaded" in found.missing["gpus"]

@@ -42,6 +42,7 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
         "transparent_hugepage": "madvise",
         "transparent_hugepage_defrag": "defer+madvise",
         "transparent_hugepage_shmem": "never",
+        "boot_id": "c5f3f6a0-2f5e-4d0b-9d8a-0f3f6a02f5e4",
         "numa_balancing": True,
         "lsm": ["lockdown", "capability", "yama", "apparmor"],
         "iommu": ["DMA-FQ"],

@@ -17,7 +17,8 @@ from primbench.errors import InvalidRequest, PlacementError
 from primbench.experiments import numa
 from primbench.experiments.numa import Affinity, Axes, Cell, Matrix
 from primbench.experiments.numa_analysis import analyse
-from primbench.measurement import HostReading, Measurement, Pages, Samples
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import HostReading, Pages
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.results.record import Record
 from primbench.spec.case import Case

@@ -18,7 +18,7 @@ from primbench.experiments import pairs
 from primbench.experiments.pairs import run
 from primbench.experiments.sharing import Shares
 from primbench.experiments.study import Block, check_build, plan
-from primbench.measurement import Turns
+from primbench.measurement.readings import Turns
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Line, Record, Worker
@@ -172,6 +172,14 @@ def test_processes_follow_one_another_where_that_is_asked_for() -> None:
     assert ["here", "here", "there", "there"] == [each.case.arm for each in done.records]
     assert {"the study's --pairing is one-after-the-other"} == done.why_alone
     assert {None} == {each.measurement and each.measurement.turns for each in done.records}
+
+
+def test_a_case_that_goes_on_between_calls_takes_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(GEMM.problem()), "why_alone", lambda self: "it loads ahead")
+    done = ran([HERE, THERE], [GEMM, LAUNCH])
+    assert 4 * ["ok"] == [each.status for each in done.records]
+    why = {each.case.primitive: each.measurement.missing.get("turns") for each in done.records if each.measurement}
+    assert {"gemm": "it loads ahead", "launch": None} == why
 
 
 ON_THE_FIRST, ON_THE_LAST = (

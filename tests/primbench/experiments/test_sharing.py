@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from primbench.experiments import sharing
 from primbench.experiments.sharing import LEAST_PAIRS, Sharing, shares
-from primbench.measurement import Measurement, Samples, Turns
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import Turns
 from primbench.results.record import Record
 from primbench.spec.case import Case
 from primbench.spec.method import Method

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from primbench.compare.pairs import compare
 from primbench.experiments.ablation import Waterfall, waterfall
-from primbench.measurement import HostReading, Measurement, Samples
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import HostReading
 from primbench.registry import build
 from primbench.report import ablation as report
 from primbench.report.ablation import text

@@ -319,6 +319,11 @@ def test_effects_are_called_what_they_are() -> None:
     assert f"the machines differ, too; host | podman: machine.cpu_model {HERE.machine.cpu_model} | another" in lines(
         found
     )
+    of_machines = lines(replace(found, arms=[replace(arm, effect="machine effect") for arm in found.arms]))
+    assert any(line.startswith("a difference is a machine effect, none of the place alone; ") for line in of_machines)
+    assert any(line.startswith("the libraries differ, too; host | podman: software.packages.a") for line in of_machines)
+    alike = lines(comparison(compared(SLOWER), effect="machine effect", differences={}))
+    assert any(line.endswith("host | podman: two that are alike in all that is recorded") for line in alike)
     (line,) = [line for line in lines(found) if "stack effect" in line]
     assert "a difference is a stack effect, none of the place alone; host | podman:" in line
     assert "software.packages.a 2.0 | 1.0" in line

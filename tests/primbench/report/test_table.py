@@ -13,7 +13,8 @@ from primbench.environment import fingerprint
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.kernels.gemm import Gemm
-from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Samples, Trace
+from primbench.measurement import Measurement, Samples, Trace
+from primbench.measurement.readings import GpuProcess, GpuReading, HostReading
 from primbench.numa.placement import EffectivePlacement
 from primbench.registry import build
 from primbench.report.table import Table, markdown, tables, text
@@ -257,13 +258,17 @@ def test_ids_share_their_folders_in_the_heading(heading: str, cells: list[str], 
     assert cells == column(table(*(record(ON_CPU, labels={"id": each} if each else {}) for each in ids)), heading)
 
 
-FIGURES = {"lag_s": 3e-6, "bus_bytes_per_s": 2e9, "busy_fraction": 0.25, "#wrong": 12.0, "wall_p99_s": None}
+FIGURES = {
+    "lag_s": 3e-6, "bus_bytes_per_s": 2e9, "sent_bytes": 3072, "busy_fraction": 0.25, "#wrong": 12.0,
+    "wall_p99_s": None,
+}  # fmt: skip
 
 
 def test_figures_of_a_primitive_are_columns_by_their_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gemm, "figures", lambda self, measured: dict(FIGURES) | {"lag_s": 3e-6 * self.m})
     found = table(record(ON_CPU, m=1), record(ON_CPU, m=1000))
     expected = {"lag": ["3.00 us", "3.00 ms"], "bus GB/s": ["2", "2"], "busy": ["25.0%"] * 2, "#wrong": ["12", "12"]}
+    expected["sent"] = ["3 KiB"] * 2
     assert expected == {name: column(found, name) for name in expected}
     assert "wall p99" not in found.columns  # nobody knows it
 

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from primbench.measurement import GpuProcess, GpuReading, HostReading, Measurement, Pages, Samples
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import DataReading, GpuProcess, GpuReading, HostReading, Pages
 from primbench.results.disturbances import ORDINARY_REASONS, disturbances
 
 TIMES = Samples(samples_s=[1e-3] * 7, calls_per_sample=1, taken_by="host clock", stopped="count")
@@ -35,6 +36,11 @@ def gpu(**fields: Any) -> Measurement:
 def pages(by_node: dict[int, int], asked: list[int], *, misplaced: bool) -> Measurement:
     found = Pages(by_node=by_node, asked=asked, misplaced=misplaced, read_by="move_pages")
     return Measurement(batch_s=TIMES, pages=found)
+
+
+def data(bad_examples: int, bad: list[str]) -> Measurement:
+    found = DataReading(examples=8, read_bytes=100.0, cached_fraction=1.0, bad_examples=bad_examples, bad=bad)
+    return Measurement(batch_s=TIMES, data=found)
 
 
 GIB = 2**30
@@ -83,6 +89,11 @@ DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
     ),
     "PCIe": (gpu(pcie_replays=12), ["PCIe replays: 12"]),
     "ECC": (gpu(ecc_errors_uncorrected=1), ["uncorrected ECC errors: 1"]),
+    "bad data": (
+        data(2, ["dogs/2.jpg: it is no image", "dogs/3.jpg: it is no image"]),
+        ["others stood in for 2 of 8 examples, which are bad, such as dogs/2.jpg: it is no image"],
+    ),
+    "good data": (data(0, []), []),
     "pages": (
         pages({0: 60, 1: 40}, [0], misplaced=True),
         ["of its pages 40.0% on node 1, asked for 0"],

@@ -22,7 +22,9 @@ from msgspec.structs import replace
 
 from primbench.environment import fingerprint
 from primbench.errors import FileError, InvalidRequest, OutputError
-from primbench.measurement import GpuReading, HostReading, Measurement, Samples, Trace
+from primbench.measurement import Measurement, Samples, Trace
+from primbench.measurement.over_time import OverTime, Series
+from primbench.measurement.readings import GpuReading, HostReading
 from primbench.numa.placement import EffectivePlacement
 from primbench.results import file as results_file
 from primbench.results import record
@@ -73,6 +75,17 @@ hosts = st.builds(
     involuntary_switches=counts,
     missing=reasons,
 )
+curves = st.lists(st.tuples(seconds, amounts), min_size=1, max_size=5).map(
+    lambda points: Series(times_s=[time_s for time_s, _ in points], values=[value for _, value in points])
+)
+over_times = st.builds(
+    OverTime,
+    series=st.dictionaries(texts, curves, max_size=3),
+    interval_s=seconds,
+    cost_s=seconds,
+    host_peak_bytes=st.none() | counts,
+    missing=reasons,
+)
 measurements = st.builds(
     Measurement,
     device_s=st.none() | samples,
@@ -85,8 +98,11 @@ measurements = st.builds(
     phases_s=st.dictionaries(texts, seconds, max_size=3),
     gpu=st.none() | gpus,
     host=st.none() | hosts,
+    over_time=st.none() | over_times,
 )
-methods = st.builds(Method, cache=st.sampled_from(["hot", "cold"]), seed=counts, check=st.booleans())
+methods = st.builds(
+    Method, cache=st.sampled_from(["hot", "cold"]), seed=counts, check=st.booleans(), over_time=st.booleans()
+)
 placements = st.builds(
     Placement,
     cpus=st.none() | st.lists(st.integers(0, 999), min_size=1, max_size=3).map(tuple),

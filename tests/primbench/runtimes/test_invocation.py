@@ -356,7 +356,9 @@ def test_a_file_that_is_no_filter_is_refused(profile: str | None, reason: str, t
         ("apptainer:read-rate=1MiB", "apptainer has no read-rate of its own; there is one in host, docker"),
         ("podman:nice=5", "podman has no nice of its own; there is one in host, apptainer, charliecloud, enroot, crun"),
         ("host:seccomp=unconfined", "host has no seccomp of its own"),
-        ("host:network=none", "host has no network of its own"),
+        ("host:ipc=private", "host has no ipc of its own"),
+        ("host:network=none", "host has no network=none: private, overlay or host"),
+        ("docker:network=overlay", "docker has no network=overlay: private, none or host"),
     ],
 )
 def test_a_limit_that_a_runtime_has_not_is_refused_naming_those_that_have(text: str, reason: str) -> None:
@@ -367,7 +369,8 @@ def test_a_limit_that_a_runtime_has_not_is_refused_naming_those_that_have(text: 
 def test_what_is_asked_of_every_runtime_without_limits_can_be_had() -> None:
     for name, runtime in known().items():
         image = "mine" if runtime.needs_image else None
-        check(Arm(name=name, runtime=name, image=image, variables={"A": "1"}))
+        host = "far" if name == "ssh" else None
+        check(Arm(name=name, runtime=name, image=image, host=host, variables={"A": "1"}))
 
 
 HERE = {

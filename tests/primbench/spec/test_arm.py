@@ -15,11 +15,27 @@ from primbench.spec.arm import (
     arm_of,
     format_arm,
     parse_arm,
-    with_placement_keys,
 )
 from primbench.spec.placement import Placement
+from primbench.spec.settings import with_placement_keys
 
 GIB = 2**30
+
+
+def test_the_machine_stands_first_in_the_words_of_an_arm_by_ssh() -> None:
+    found = parse_arm("ssh:me@far,python=venv/bin/python,cpus=2")
+    assert ("me@far", "venv/bin/python", 2.0, None) == (found.host, found.python, found.cpus, found.image)
+    assert "ssh:me@far,python=venv/bin/python,cpus=2" == found.name == format_arm(found)
+    assert (
+        found
+        == parse_arm("ssh:host=me@far,python=venv/bin/python,cpus=2")
+        == arm_of({"runtime": "ssh", "host": "me@far", "python": "venv/bin/python", "cpus": 2})
+    )
+
+
+def test_a_machine_that_ssh_would_take_for_an_option_is_none_in_a_file_either() -> None:
+    with pytest.raises(InvalidRequest, match="NAME or USER@NAME"):
+        msgspec.json.decode(b'{"name": "a", "runtime": "ssh", "host": "-oProxyCommand=x"}', type=Arm)
 
 
 def test_words_and_what_they_mean() -> None:
@@ -103,7 +119,7 @@ def any_arm(dice: random.Random) -> Arm:
         seccomp=maybe(dice.choice(["default", "unconfined", "/a/b.json"])),
         cap_add=dice.choice([(), ("SYS_NICE",), ("SYS_NICE", "ALL")]),
         cap_drop=dice.choice([(), ("ALL",)]),
-        network=dice.choice([None, "private", "host", "none"]),
+        network=dice.choice([None, "private", "host", "none", "overlay"]),
         ipc=dice.choice([None, "private"]),
         cgroup=dice.choice([None, "private", "host"]),
         root=dice.choice([None, "bind", "overlay"]),
@@ -149,11 +165,11 @@ def test_what_is_yes_or_no_may_be_true_or_false_in_a_file(written: str, said: st
 
 
 WRONG = {
-    "dok": "runtime 'dok': there are host, docker, runc",
+    "dok": "runtime 'dok': there are host, docker, runc, ssh",
     "": "runtime '': there are",
     "docker:": "after the colon come settings",
-    "docker:cpus": "'cpus' is no KEY=VALUE; the keys are name, image",
-    "docker:colour=red": "unknown key 'colour'; the keys are name, image, cpus",
+    "docker:cpus": "'cpus' is no KEY=VALUE; the keys are name, host, python, config, image",
+    "docker:colour=red": "unknown key 'colour'; the keys are name, host, python, config, image, cpus",
     "docker:cpus=2,cpus=3": "cpus is given twice",
     "docker:cpus=0-3": "which CPUs is cpuset=0-3",
     "docker:cpus=0": "more than 0",
@@ -165,7 +181,7 @@ WRONG = {
     "docker:nice=20": "from -20, the first",
     "docker:pids=0": "pids: at least 1",
     "docker:read-rate=0B": "read-rate: more than 0",
-    "docker:network=bridge": "there are private, host, none",
+    "docker:network=bridge": "there are private, host, none, overlay",
     "docker:shm=1GiB,ipc=host": "shm with ipc=host",
     "docker:cap-add=sys nice": "capability 'SYS NICE'",
     "docker:env.1=x": "env.1: a variable's name",
@@ -173,13 +189,19 @@ WRONG = {
     "docker:name= ": "arm name ' '",
     "host:image=x": "the host runs no image",
     "host:threads=one": "threads=one: a whole number",
+    "ssh": "of which machine? The words begin with it: ssh:HOST",
+    "ssh:cpus=2": "of which machine?",
+    "ssh:host=": "host '': NAME or USER@NAME",
+    "ssh:-v": "host '-v': NAME or USER@NAME",
+    "ssh:far,python=~/bin/python": "python '~/bin/python': a path, in full or from the home there",
+    "ssh:far,config=mine": "config=mine: a path in full",
 }
 
 
 @pytest.mark.parametrize("text", WRONG)
 def test_what_means_nothing_is_refused_with_what_would(text: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        parse_arm(text, ("host", "docker", "runc"))
+        parse_arm(text, ("host", "docker", "runc", "ssh"))
     assert WRONG[text] in str(refusal.value)
 
 
@@ -207,7 +229,7 @@ def test_tables_that_mean_nothing_are_refused(table: dict[str, Any], reason: str
 
 
 def test_every_field_of_an_arm_has_a_key() -> None:
-    fields = set(Arm.__struct_fields__) - {"name", "runtime", "placement", "passed"}
+    fields = set(Arm.__struct_fields__) - {"name", "runtime", "placement", "passed", "neighbour"}
     assert fields == set(SETTING_KEYS)
     assert len(Placement.__struct_fields__) == len(PLACEMENT_KEYS)
 

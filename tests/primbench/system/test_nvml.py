@@ -23,9 +23,12 @@ import ctypes, json, os, subprocess, sys, traceback
 from pathlib import Path
 import msgspec, pynvml
 from primbench.system import nvml
+from primbench.system import gpu_processes
+from primbench.system.files import attempt
 from primbench.timing import gpu_counters
+from primbench.watching import gpus
 from primbench.errors import InvalidRequest
-from primbench.measurement import GpuReading
+from primbench.measurement.readings import GpuReading
 
 def answer(library, variables, questions):
     os.environ.update(variables)
@@ -338,16 +341,16 @@ def test_other_workers_of_the_same_run_and_the_mps_server_are_its_own(
     ask: Ask, asked: subprocess.Popen[str], stub: str, outside: Path
 ) -> None:
     front = asked.pid  # the parent of the process that asks
-    status = {"comm": "python\n", "status": "Name:\tpython\nPPid:\t{}\n"}
+    of_process = {"comm": "python\n", "stat": "0 (python) S {} 1\n"}
     run, other = (f"python\0-P\0-m\0primbench.workers.worker\0run={each}\0" for each in (7, 8))
     rank = "python\0-P\0-m\0primbench.workers.rank\0005\0001\0"
-    write_process(outside, front, comm="pytest\n", status="PPid:\t1\n", cmdline="pytest\0")
+    write_process(outside, front, comm="pytest\n", stat="0 (a name) S 1 1\n", cmdline="pytest\0")
     (outside / "proc/self/cmdline").write_text(run)
     processes = {31: (front, run), 32: (1, run), 33: (front, "python\0train.py\0"), 35: (1, other), 36: (front, rank)}
     for pid, (parent, command) in processes.items():
-        files = {name: text.format(parent) for name, text in status.items()}
+        files = {name: text.format(parent) for name, text in of_process.items()}
         write_process(outside, pid, cmdline=command, **files)
-    write_process(outside, 34, comm="nvidia-cuda-mps\n", status="PPid:\t1\n", cmdline="nvidia-cuda-mps-server\0")
+    write_process(outside, 34, comm="nvidia-cuda-mps\n", stat="0 (a name) S 1 1\n", cmdline="nvidia-cuda-mps-server\0")
     found = around(ask, stub, outside, "own,31,32,33,34,35,36")["foreign_processes"]
     assert [process["pid"] for process in found] == [33, 35]
 
@@ -495,3 +498,31 @@ def test_absent_driver_is_a_reason(ask: Ask) -> None:
         pytest.skip("this machine has an NVIDIA driver")
     (answer,) = ask("", "nvml.identity('cuda:0').missing['device']")
     assert answer.startswith("GPUs cannot be found: nvmlInit: NVMLError_")
+
+
+def test_a_job_s_gpu_is_one_on_which_it_has_a_context(ask: Ask, stub: str) -> None:
+    use = "msgspec.to_builtins(gpus.read([31, 32]))"
+    ((gpu,),) = ask(stub, use, STUB_PIDS="31,40", STUB_REASONS="0x4")
+    expected = {
+        "busy_fraction": 0.4, "memory_fraction": 0.07, "sm_clock_max_hz": 1.98e9, "held_by": {"sw power cap": 1.0},
+        "pcie_sent_bytes_per_s": 2048, "pcie_received_bytes_per_s": 3072, "missing": {},
+        "others": [{"pid": 40, "memory_bytes": 40 << 20}],
+    }  # fmt: skip
+    assert expected == {name: gpu[name] for name in expected}
+    assert [[]] == ask(stub, use, STUB_PIDS="40")
+    ((gpu,),) = ask(stub, use, STUB_PIDS="31", STUB_FAIL="nvmlDeviceGetUtilizationRates=3")
+    assert gpu["busy_fraction"] is None
+    assert "NotSupported" in gpu["missing"]["busy_fraction"]
+
+
+def test_another_process_s_gpus_are_by_context_or_by_its_open_files(ask: Ask, stub: str, tmp_path: Path) -> None:
+    (tmp_path / "proc/31/fd").mkdir(parents=True)
+    for number, file in enumerate(("/dev/null", "/dev/nvidiactl", "/dev/nvidia1")):
+        (tmp_path / f"proc/31/fd/{number}").symlink_to(file)
+    found = f"gpu_processes.devices_of(Path({str(tmp_path)!r}), 31)"
+    numbers = f"[nvml.ask('nvmlDeviceGetMinorNumber', gpu.board) for gpu in {found}]"
+    assert [[1]] == ask(stub, numbers, STUB_NAMES="A,B,C")
+    assert [[0, 1, 2]] == ask(stub, numbers, STUB_NAMES="A,B,C", STUB_PIDS="31")
+    (tmp_path / "proc/31/fd/2").unlink()
+    (reason,) = ask(stub, f"(lambda why: [attempt(why, 'gpus', lambda: {found}), why['gpus']][1])({{}})")
+    assert "process 31 has no GPU open" == reason

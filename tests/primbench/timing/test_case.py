@@ -37,7 +37,7 @@ def test_a_cpu_measurement_has_its_metrics_and_says_why_others_are_absent() -> N
     assert measured.wall_s is not None
     assert min(measured.batch_s.samples_s) > 0
     assert measured.flop_per_s == pytest.approx(2 * 64**3 / measured.batch_s.median_s)
-    absent = {"enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu", "trace"}
+    absent = {"enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu", "trace", "over_time"}
     assert absent == set(measured.missing)
     assert all(getattr(measured, name) is None for name in absent)
     assert {"estimate", "inputs", "setup", "check", "timing"} == set(measured.phases_s)
@@ -226,16 +226,17 @@ def test_what_cannot_be_verified_says_why(monkeypatch: pytest.MonkeyPatch) -> No
     assert measured.batch_s is not None
 
 
-def test_a_step_may_have_times_of_its_own(step_of: Callable[..., None]) -> None:
+def test_a_step_may_have_times_and_counts_of_its_own(step_of: Callable[..., None]) -> None:
     taken = Samples(samples_s=[1e-6], calls_per_sample=1, taken_by="a test", stopped="count")
 
     def change(right: Step) -> Step:
         step = functools.partial(right)
-        described(step, others={"replay_s": lambda method, clock: taken})
+        described(step, others={"replay_s": lambda method, clock: taken}, counts={"sent_bytes": 8})
         return step
 
     step_of(change)
-    assert {"replay_s": taken} == measured_on_numpy().others
+    measured = measured_on_numpy()
+    assert ({"replay_s": taken}, {"sent_bytes": 8}) == (measured.others, measured.counts)
     assert {} == measured_on_numpy(replace(QUICK, dry_run=True)).others
 
 

@@ -73,6 +73,14 @@ def test_a_call_that_waits_is_tried_once(held: list[int], monkeypatch: pytest.Mo
     assert "waits for the GPU itself" in missing["device_s"]
 
 
+def test_a_call_that_waits_for_data_has_no_device_time(held: list[int]) -> None:
+    missing: dict[str, str] = {}
+    backend: Any = Uncapturable()
+    calls = Calls([described(lambda: None, waits="it waits for data")])
+    assert device.device_sampler(backend, [calls], 1e-3, Pace(CLOCK), missing) is None
+    assert (dict.fromkeys(("nodes_per_call", "device_s"), "it waits for data"), []) == (missing, held)
+
+
 class WithOthers(Pace):
     def __init__(self) -> None:
         super().__init__(CLOCK)

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from primbench.measurement import HostReading, Measurement, Samples, Turns
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import HostReading, Turns
 from primbench.results.disturbances import disturbances
 from primbench.system.cgroups import cgroup_folders
 from primbench.timing import host_counters

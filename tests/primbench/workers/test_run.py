@@ -21,6 +21,7 @@ from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Record
 from primbench.results.writer import Writer, check_kept, header, keep, left_to_do
+from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
@@ -103,6 +104,22 @@ def test_what_no_gpu_takes_part_in_is_left_out_of_what_is_asked_of_one(
     entries: list[Any] = [(SMALL, {}), (Files(4096), {"device": "cpu"})]
     cases = plan(entries, backends=names, device=device, method=DRY, placement=Placement(), processes=1)
     assert [("gemm", names[0], "cuda:0")] == [(case.primitive, case.backend, case.device) for case in cases]
+
+
+def test_what_runs_on_another_machine_is_chosen_by_what_that_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in says what a worker there would; those of tests/containers/test_ssh.py are real."""
+    asked = []
+
+    def ask(candidates: tuple[str, ...], device: str | None, arm: Any = None) -> SimpleNamespace:
+        asked.append((device, arm.host))
+        return SimpleNamespace(device=device or "cuda:0", backend="torch")
+
+    monkeypatch.setattr(planning, "ask_a_worker", ask)
+    entries: list[Any] = [(SMALL, {}), (Files(4096), {})]
+    far = parse_arm("ssh:far")
+    cases = plan(entries, backends=[], device=None, method=DRY, placement=Placement(), processes=1, afar=far)
+    assert {("gemm", "cuda:0"), ("files", "cpu")} == {(case.primitive, case.device) for case in cases}
+    assert [(None, "far"), ("cpu", "far")] == asked
 
 
 @pytest.mark.usefixtures("two_backends")

@@ -55,7 +55,7 @@ def test_a_case_runs_on_the_host_and_says_in_which_arm(folder: Path, monkeypatch
         assert psutil.pid_exists(worker.pid)
     assert not psutil.pid_exists(worker.pid)
     assert ("ok", None, arm) == (record.status, record.reason, worker.arm)
-    variables = worker.environment.software.variables
+    variables = worker.environment.software.variables or {}
     assert ("false", "host") == (variables["OMP_DYNAMIC"], variables["PRIMBENCH_RUNTIME"])
     assert [] == list(folder.iterdir())
 

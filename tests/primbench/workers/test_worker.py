@@ -14,6 +14,7 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers import protocol, worker
+from primbench.workers.calling import one_line
 from primbench.workers.protocol import Outcome, Ready, Refusal, Start, Task
 
 START = Start(backend="numpy", device="cpu")
@@ -73,7 +74,7 @@ def test_what_cannot_be_had_is_refused_and_said_to_be_place_or_backend() -> None
 
 
 def test_another_version_of_the_protocol_is_refused() -> None:
-    expected = "speaks protocol 2, this one 999: install the same version in both places"
+    expected = "speaks protocol 4, this one 999: install the same version in both places"
     with pytest.raises(BackendUnavailable, match=expected):
         worker.begin(replace(START, protocol_version=999))
 
@@ -105,7 +106,7 @@ def test_tracing_on_a_cpu_is_an_outcome_too() -> None:
     ],
 )
 def test_an_exception_becomes_one_line(expected: str, error: Exception) -> None:
-    assert expected == worker.one_line(error)
+    assert expected == one_line(error)
 
 
 def test_every_message_survives_the_way_there_and_back() -> None:

@@ -1,4 +1,4 @@
-"""The folder that files are made in, of which nothing is left however this process ends."""
+"""A folder that files are made in, of which nothing is left however this process ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from primbench.environment.filesystems import filesystem_of
 from primbench.errors import PrimbenchError, UnsupportedCase
-from primbench.kernels.files.problem import SECTOR_BYTES, TMPDIR
 from primbench.system.locks import lock
 from primbench.units import format_bytes
 
@@ -33,6 +32,7 @@ _WAYS_OUT = {
     errno.ENOSPC: "smaller or fewer files, or another path",
     errno.EDQUOT: "the quota is used up: smaller or fewer files, or another path",
 }
+BLOCK_BYTES = 4096  # of a file system: a file takes whole ones
 SPARE = 1.05  # times the bytes, for what a file system keeps of its own beside them
 # Ctrl-C kills a worker with all its group, so that the folder is removed by a process of another one, which the end of
 # its input tells that the worker is gone.
@@ -40,15 +40,14 @@ _REMOVES = "import shutil, sys; sys.stdin.read(); shutil.rmtree(sys.argv[1], ign
 
 
 class Folder:
-    """A new folder in ``parent``, or in what TMPDIR names, there until remove() or the end of this process.
+    """A new folder in ``parent``, or in what TMPDIR names where that is "", until remove() or the end of this process.
 
     path: its name. where: the kind of file system and where that is mounted.
     """
 
     def __init__(self, parent: str) -> None:
         """Raises PrimbenchError where there is no such folder, or it cannot be written to."""
-        named = os.environ.get(TMPDIR) or "/tmp" if parent == TMPDIR else parent
-        self.path = self._made_in(named)
+        self.path = self._made_in(parent or os.environ.get("TMPDIR") or "/tmp")
         self.where = filesystem_of(self.path, Path("/")) or "an unknown file system"
 
     def _made_in(self, parent: str) -> str:
@@ -75,13 +74,14 @@ class Folder:
         os.close(self._held)
         assert self._remover.stdin is not None
         self._remover.stdin.close()
+        self._remover.kill()  # a process that was forked since may still hold its input open
         self._remover.wait()
 
     def check_space(self, files: int, size_bytes: int) -> None:
         """Raises UnsupportedCase where so many files of so many bytes together do not fit."""
         there = os.statvfs(self.path)
         free_bytes = there.f_bavail * there.f_frsize
-        need_bytes = int(SPARE * size_bytes) + files * SECTOR_BYTES
+        need_bytes = int(SPARE * size_bytes) + files * BLOCK_BYTES
         if need_bytes > free_bytes:
             need, free = format_bytes(need_bytes), format_bytes(free_bytes)
             raise UnsupportedCase(f"needs {need} of {self.where}, {free} free: smaller or fewer files, or another path")

@@ -1,0 +1,22 @@
+"""The output of a sum in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.problem import Array
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """A buffer that a call reduces in place, as the output of a step.
+
+    poison: fills it with the inputs again, so that an element which the next call leaves out is no sum.
+    """
+
+    poison: Callable[[], object]
+    get: Callable[[], Array]

@@ -1,0 +1,41 @@
+"""`primbench fleet`: which of many nodes that measured the same stands out, and what is different there."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from primbench.cli.option_types import FILE
+from primbench.cli.options import GroupedCommand, export_options, grouped
+from primbench.cli.outputs import check_outputs, publish
+
+
+def _fleet(folder: str, against: str | None, **values: Any) -> None:
+    check_outputs(values)
+    from primbench.fleet.fleet import summarize
+    from primbench.fleet.held import read
+    from primbench.report import fleet as words
+
+    earlier = None if against is None else (against, read(against))
+    found = summarize(folder, read(folder), earlier)
+    publish(words.document(found), lambda: words.text(found), values)
+    if not found.is_healthy:
+        sys.exit(1)
+
+
+command = GroupedCommand(
+    "fleet",
+    callback=_fleet,
+    params=[
+        click.Argument(["folder"], type=FILE, metavar="FOLDER"),
+        grouped("Compare", "--against", type=FILE, metavar="FOLDER",
+                help="Set an earlier fleet beside this one: how all changed, and which nodes changed otherwise."),
+        *export_options(),
+    ],
+    help="One table of what each node of a fleet measured into FOLDER: the spread over nodes, those that stand out as "
+         "slower, and what is different about them.\n\n"
+         "Exit status: 0, 1 where a node is slower, missing or has not measured all that others have, or the fleet "
+         "or one of its nodes became slower than in the earlier one, 2 where there is no fleet.",
+)  # fmt: skip

@@ -1,0 +1,95 @@
+"""Measuring one node of a fleet, with ``--fleet``: each has its own results file, and the first one prints."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from primbench.cli.echo import say
+from primbench.cli.measuring import measured
+from primbench.cli.options import option_of
+from primbench.cli.outputs import report
+from primbench.distributed.member import member
+from primbench.distributed.shared_turns import turn
+from primbench.errors import FileError, InvalidRequest, PrimbenchError
+from primbench.report import written
+from primbench.workers.process import START_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from primbench.cli.measuring import Entries
+    from primbench.results.file import Results
+    from primbench.spec.fleet import Member
+
+TURNS = "turns"
+NETWORK_S = 60.0  # for which a network's file system may show a file as it was
+LONGEST_NAME = 200
+
+
+def measure_for_fleet(entries: Entries, values: Mapping[str, Any]) -> None:
+    """Measure, unless another process does that on this node; rank 0 prints its table.
+
+    Cases that fail are for `primbench fleet` to tell: mpirun and torchrun end all processes where one exits with 1.
+    """
+    _check(values)
+    found = member()
+    if found is None:
+        return
+    folder = Path(values["fleet"])
+    path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', found.node)[:LONGEST_NAME]}-{found.rank}.jsonl"
+    own = {**values, "output": str(path), "quiet": values["quiet"] or found.rank > 0}
+    try:
+        _make(folder, path)
+        with _turn(found, path, values):
+            results, ended = measured(entries, own, None, None, found)
+        if ended is not None:
+            raise ended
+    except PrimbenchError as error:
+        raise type(error)(f"{found.name}: {error}") from None
+    _tell(found, results, own)
+
+
+def _check(values: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest where one file is to hold what each node finds."""
+    exports = [option_of(name) for name in written.known()]
+    for name in ("output", "resume", "save_as", *exports):
+        if values[name] is not None:
+            option = f"--{name.removesuffix('_path').replace('_', '-')}"
+            raise InvalidRequest(
+                f"{option} and --fleet: each node writes a file of its own into {values['fleet']}; "
+                "`primbench fleet` makes one table of them, and exports it"
+            )
+
+
+def _make(folder: Path, path: Path) -> None:
+    """Raises FileError where the folder cannot be had, or this node was measured into it before."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: {error.strerror}") from None
+    if path.exists():
+        raise FileError(f"{path}: exists: name another folder for another run, or remove it to measure this node again")
+
+
+def _turn(found: Member, path: Path, values: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Each case adds to the file, and a worker that has to be started before it; else the node is gone."""
+    if not values["one_at_a_time"]:
+        return nullcontext()
+    patience_s = values["timeout"] + START_TIMEOUT_S + NETWORK_S
+    return turn(path.parent / TURNS, path, of=found.of, patience_s=patience_s)
+
+
+def _tell(found: Member, results: Results, values: Mapping[str, Any]) -> None:
+    failed = sum(record.status == "failed" for record in results.records)
+    if found.rank == 0:
+        report(results, values)
+        alone = "" if found.launcher else ", which no launcher started with others"
+        say(
+            f"This is {found.name}, 1 of {found.of}{alone}; once all have ended: primbench fleet {values['fleet']}",
+            err=True,
+        )
+    elif failed:
+        say(f"{found.name}: {failed} of {len(results.records)} cases failed", err=True)

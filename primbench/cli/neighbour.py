@@ -1,0 +1,82 @@
+"""A neighbour in words, as `primbench study --beside` and a study's file have it: a primitive and its options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from primbench.cli.options import measuring_options
+from primbench.cli.problem import entries_of, problem_options
+from primbench.errors import InvalidRequest
+from primbench.registry import aliases, backends_of, problem_class
+from primbench.spec.neighbour import Neighbour
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.problem import Problem
+    from primbench.spec.arm import Arm
+
+
+def neighbour_in_words(text: str) -> Neighbour:
+    """The neighbour of words such as "gemm -m 4096 -n 4096 -k 4096", read as the command line reads them.
+
+    Raises InvalidRequest, also for words that mean several problems.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{text!r}: {error}") from None
+    if not words:
+        raise InvalidRequest('a neighbour is a primitive and its options, as in "gemm -m 4096 -n 4096 -k 4096"')
+    try:
+        problem = problem_class(aliases().get(words[0], words[0]))
+        return _neighbour(text, problem, _values(problem, words))
+    except (click.UsageError, InvalidRequest) as error:
+        said = error.format_message() if isinstance(error, click.UsageError) else str(error)
+        raise InvalidRequest(f"{text!r}: {said}") from None
+
+
+def with_neighbour(arms: Sequence[Arm], neighbour: Neighbour) -> list[Arm]:
+    """The arms, and each once more beside the neighbour."""
+    return [*arms, *(replace(arm, name=f"{arm.name} beside {neighbour.name}", neighbour=neighbour) for arm in arms)]
+
+
+def _values(problem: type[Problem], words: Sequence[str]) -> dict[str, Any]:
+    """By the options of the primitive's command that say what is called, and where. Raises click.UsageError."""
+    where = [option for option in measuring_options() if option.name in ("backends", "device")]
+    command = click.Command(words[0], params=[*problem_options(problem), *where], add_help_option=False)
+    return command.make_context(words[0], list(words[1:])).params
+
+
+def _neighbour(text: str, problem: type[Problem], values: dict[str, Any]) -> Neighbour:
+    entries = list(entries_of(problem, values))
+    if len(entries) != 1:
+        raise InvalidRequest(f"these are {len(entries)} problems, and a neighbour does one: name its dimensions")
+    parameters = entries[0][0].parameters()
+    if parameters.get("ranks", 1) != 1:
+        raise InvalidRequest(f"ranks={parameters['ranks']}: a neighbour is one process")
+    return Neighbour(
+        words=text,
+        primitive=problem.primitive,
+        parameters=parameters,
+        backend=_backend(problem, values["backends"]),
+        device=_device(values["device"]),
+    )
+
+
+def _backend(problem: type[Problem], named: Sequence[str]) -> str | None:
+    having = backends_of(problem.primitive)
+    if len(named) > 1 or any(name not in having for name in named):
+        raise InvalidRequest(f"--backend {' '.join(named)}: one of {', '.join(having)}")
+    return named[0] if named else None
+
+
+def _device(device: str | None) -> str | None:
+    if device is not None and not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", device):
+        raise InvalidRequest(f"--device {device}: cpu or cuda:N (N from 0)")
+    return device

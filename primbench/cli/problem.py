@@ -1,0 +1,131 @@
+"""A primitive in words: its options, made from the fields of the problem, and the problems that they mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from primbench.cli.option_types import parsed
+from primbench.cli.options import GroupedOption, complete_suite
+from primbench.errors import InvalidRequest
+from primbench.problem import Problem, Value, fields_of
+from primbench.registry import build, required
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from primbench.cli.measuring import Entries
+    from primbench.distributed.world import World
+
+DEFAULT_SIZES = "medium"
+
+
+def problem_options(problem: type[Problem]) -> list[click.Parameter]:
+    """``--sizes``, and an option or argument a field."""
+    sizes = GroupedOption(
+        ["--sizes"], group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite,
+        help=f"small, medium, large, a suite's name, or a file. Default: {DEFAULT_SIZES}.",
+    )  # fmt: skip
+    return [sizes, *map(_parameter, fields_of(problem))]
+
+
+def _parameter(field: dataclasses.Field[Any]) -> click.Parameter:
+    """What a problem's field is called by: an argument where it has names, else an option."""
+    return _argument(field) if "names" in field.metadata else _option(field)
+
+
+def _argument(field: dataclasses.Field[Any]) -> click.Argument:
+    def complete(context: click.Context, argument: click.Parameter, typed: str) -> list[str]:
+        return [name for name in field.metadata["names"]() if name.startswith(typed)]
+
+    return click.Argument([field.name], metavar="[NAME]...", nargs=-1, shell_complete=complete)
+
+
+def _option(field: dataclasses.Field[Any]) -> click.Option:
+    """The option of a problem's field: repeatable, but for a bool, which is a --x/--no-x pair."""
+    name = field.name.replace("_", "-")
+    flag = f"-{name}" if len(name) == 1 else f"--{name}"
+    text = field.metadata["help"]
+    unit = field.metadata.get("unit")
+    shown = "" if field.default in ("", dataclasses.MISSING) else f" [default: {_written(field.default, unit)}]"
+    if field.metadata.get("size"):
+        return GroupedOption(
+            [flag, field.name],
+            group="Problem",
+            type=parsed("sizes", lambda written: _counts(written, unit)),
+            metavar="SIZE" if unit else "N",
+            multiple=True,
+            help=f"{text}.{shown}",
+        )
+    if isinstance(field.default, bool):
+        shown = f" [default: {name}]" if field.default else ""
+        return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
+    choices = [choice for choice in field.metadata["choices"] if choice]
+    kind = click.Choice(choices) if choices else type(field.default)
+    return GroupedOption([flag, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
+
+
+def _written(default: Any, unit: str | None) -> str:
+    from primbench.units import format_bytes
+
+    return format_bytes(default) if unit else str(default)
+
+
+def _counts(written: str, unit: Any) -> Any:
+    from primbench.units import parse_counts
+
+    return parse_counts(written, unit)
+
+
+def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
+    """The problems that ``--sizes`` and the given fields mean: the product of what is repeated.
+
+    Raises InvalidRequest where dimensions are given only in part.
+    """
+    from primbench.distributed import world
+    from primbench.suites import read
+
+    given = _given(problem, values)
+    has_ranks = any(field.name == "ranks" for field in fields_of(problem))
+    if has_ranks and not values.get("fleet") and (started := world.world()):
+        given["ranks"] = _all_of(started, given.get("ranks"))
+    if values["sizes"] is None and _is_whole(problem, given):
+        combinations = itertools.product(*given.values())
+        return [(build(problem.primitive, dict(zip(given, one, strict=True))), {}) for one in combinations]
+    sizes = DEFAULT_SIZES if values["sizes"] is None else values["sizes"]
+    entries = read(sizes, only=[problem.primitive], overrides=given)
+    return [(entry.problem, entry.labels) for entry in entries]
+
+
+def _is_whole(problem: type[Problem], given: Mapping[str, object]) -> bool:
+    """Whether the given fields make a problem, rather than change those of a suite.
+
+    Raises InvalidRequest where only some of the dimensions are given.
+    """
+    needed = required(problem)
+    missing = [name for name in needed if name not in given]
+    if missing and len(missing) < len(needed):
+        raise InvalidRequest(f"{problem.primitive}: give also {', '.join(missing)}, or --sizes")
+    return bool(given) and not missing
+
+
+def _all_of(started: World, asked: tuple[Value, ...] | None) -> tuple[Value, ...]:
+    """Raises InvalidRequest where the command line asks for other ranks than were started."""
+    if asked not in (None, (started.size,)):
+        raise InvalidRequest(f"--ranks: {started.launcher} started {started.size}, so leave it away")
+    return (started.size,)
+
+
+def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:
+    """The fields that the command line names, each with all its values."""
+    given: dict[str, tuple[Value, ...]] = {}
+    for field in fields_of(problem):
+        value = values[field.name]
+        if value is not None and value != ():
+            values_given = value if isinstance(value, tuple) else (value,)
+            sweeps = field.metadata.get("size")
+            given[field.name] = tuple(itertools.chain(*values_given)) if sweeps else values_given
+    return given

@@ -1,0 +1,123 @@
+"""`primbench watch`: follow a job that runs, and say what holds it back."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from primbench.cli.echo import say
+from primbench.cli.option_types import FILE, TIMEOUT
+from primbench.cli.processes import process_of
+from primbench.errors import INTERRUPTED, InvalidRequest, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from primbench.watching.stretch import Stretch
+    from primbench.watching.watch import Watch
+
+HELP = """Follow a job that runs, without touching it, and say what holds it back, the likeliest cause first.
+
+PID is the number of a process, CONTAINER the name of one of Docker or Podman, whose first process is meant; what it
+started is followed, too. Each cause comes with its evidence, what it makes longer, and a study that would prove it.
+
+What the job's files in /proc, its control groups and NVML say is read once a second. Ctrl-C ends it early. What a job
+is held to and was given, `primbench doctor` tells of its number.
+
+\b
+primbench watch 4242
+primbench watch training --for 10min -o watched.jsonl
+
+Exit status: 0 whatever is found, 2 where there is no such job, 130 when interrupted.
+"""
+
+
+@click.command("watch", help=HELP)
+@click.argument("job", metavar="PID|CONTAINER")
+@click.option(
+    "--for",
+    "lasting_s",
+    type=TIMEOUT,
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long, unless the job ends before.",
+)
+@click.option(
+    "-o",
+    "--json",
+    "json_path",
+    type=FILE,
+    metavar="FILE",
+    help="Write JSON lines: one a second as they come, then what was found; - is stdout.",
+)
+@click.option(
+    "--prometheus",
+    "prometheus_path",
+    type=FILE,
+    metavar="FILE",
+    help="Write the counters in Prometheus' text format, anew each second, so that a reader sees whole files only.",
+)
+def command(*, job: str, lasting_s: float, json_path: str | None, prometheus_path: str | None) -> None:
+    from primbench.cli.outputs import check_files
+    from primbench.watching.watch import Watch
+
+    if prometheus_path == "-":
+        raise InvalidRequest("--prometheus -: a file that is written anew each second cannot be stdout")
+    check_files([json_path, prometheus_path])
+    by_number = job.isascii() and job.isdecimal()
+    watch = Watch(process_of(int(job) if by_number else None, None if by_number else job), lasting_s)
+    with _opened(json_path) as write:
+        interrupted = _follow(watch, write, prometheus_path, on_stdout=json_path == "-")
+    if interrupted:
+        sys.exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _opened(path: str | None) -> Iterator[Callable[[str, object], None]]:
+    """What writes a line of a kind, at once."""
+    from primbench.report.watch import line_of
+
+    if path is None:
+        yield lambda kind, value: None
+    elif path == "-":
+        yield lambda kind, value: click.echo(line_of(kind, value), nl=False)
+    else:
+        try:
+            with open(path, "w", encoding="utf-8", buffering=1) as file:
+                yield lambda kind, value: print(line_of(kind, value), end="", file=file)
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror}") from None
+
+
+def _follow(
+    watch: Watch, write: Callable[[str, object], None], prometheus_path: str | None, *, on_stdout: bool
+) -> bool:
+    """Watch, write what comes, and show what was found unless that went to stdout. Whether it was interrupted."""
+    from primbench.report.prometheus import replace_file, to_prometheus
+    from primbench.report.watch import to_text
+    from primbench.watching.causes import hindrances
+    from primbench.watching.stretch import joined
+    from primbench.watching.watch import Watched
+
+    whole: Stretch | None = None
+    interrupted = False
+    write("job", watch.job)
+    try:
+        for stretch in watch:
+            whole = stretch if whole is None else joined([whole, stretch])
+            write("sample", stretch)
+            if prometheus_path is not None:
+                replace_file(prometheus_path, to_prometheus(watch.job.pid, whole, stretch.gpus or []))
+    except KeyboardInterrupt:
+        interrupted = True
+    found = hindrances(whole, watch.job) if whole is not None else []
+    for hindrance in found:
+        write("hindrance", hindrance)
+    write("watched", Watched(ended=watch.ended, whole=whole, cost=watch.cost))
+    if not on_stdout:
+        say(to_text(watch.job, whole, found, watch.cost, ended=watch.ended), nl=False)
+    return interrupted

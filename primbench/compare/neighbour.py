@@ -1,0 +1,130 @@
+"""What a neighbour that an arm has does to a case: it is asked for, and the first cause of what moved."""
+
+from __future__ import annotations
+
+from statistics import geometric_mean
+from typing import TYPE_CHECKING
+
+from primbench import stats
+from primbench.compare.cause import Cause
+from primbench.results.disturbances import WAITED_FRACTION
+from primbench.results.metrics import METRICS
+from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+    from primbench.compare.evidence import Seen
+    from primbench.compare.sides import Side
+    from primbench.spec.case import Case
+    from primbench.spec.neighbour import Neighbour
+
+OF_DIRECTIONS = {"h2d": "copies to the GPU", "d2h": "copies from the GPU"}
+OF_WORK = {"copy": "copies", "kernel": "kernels", "launch": "launches", "collective": "collectives"}
+NOTABLE = 1.05  # a part that takes no longer than this is not the one that a neighbour slows
+
+
+def neighbour_of(side: Side) -> Neighbour | None:
+    return side.arm.neighbour if side.arm else None
+
+
+def own_neighbour(baseline: Side, side: Side) -> Neighbour | None:
+    """The neighbour of the arm, which the baseline has not."""
+    found = neighbour_of(side)
+    return None if found == neighbour_of(baseline) else found
+
+
+def neighbours(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side, seen: Seen) -> Iterator[Cause]:
+    """One of the arm, with what the primitives of the study take beside it; one that only the baseline has."""
+    found, left = own_neighbour(baseline, side), own_neighbour(side, baseline)
+    if found is not None:
+        ratios = _of_parts(arm, case.case)
+        words = ", ".join(f"{part} {ratio:.2f}" for part, ratio in ratios.items())
+        slowed = _slowed(case, ratios, seen)
+        yield Cause(
+            f"the neighbour {found.words}" + (f": beside it {words} times as long" if words else ""),
+            title=f"the neighbour {found.name}" + (f" ({slowed})" if slowed else ""),
+            upstream=0,
+            stops=True,
+        )
+    elif left is not None:
+        yield Cause(
+            f"the neighbour of {baseline.name}, {left.words}, which {side.name} has not", upstream=0, stops=True
+        )
+
+
+def noise_beside(noise: list[str], baseline: Side, side: Side) -> list[str]:
+    """What others on the machine may have done; nothing where the neighbour of one place is among them."""
+    return noise if neighbour_of(baseline) == neighbour_of(side) else []
+
+
+def evidence_beside(case: CaseComparison, baseline: Side, side: Side, seen: Seen) -> Iterator[str]:
+    """What the case's own metrics and the kernel's counters say of the neighbour, where the arm alone has it."""
+    neighbour = own_neighbour(baseline, side)
+    if neighbour is None:
+        return
+    medians = [f"{METRICS[each.metric].heading} {each.ratio:.2f}" for each in case.estimates if _is_told(each)]
+    if medians:
+        yield f"beside {neighbour.name} {', '.join(medians)} times as long"
+    if _waits_longer(seen) and (shares := _waited(seen)):
+        alone, beside = map(format_percent, shares)
+        yield f"a thread of it waited for a CPU for {beside} of the time, {alone} without the neighbour"
+
+
+def notes_beside(sides: Sequence[Side]) -> Iterator[str]:
+    """What ran beside each arm that has a neighbour, and how often."""
+    for side in sides:
+        readings = [each.measurement.neighbour for each in side.records if each.measurement]
+        rates = [each.calls / each.duration_s for each in readings if each and each.duration_s]
+        if rates and (neighbour := neighbour_of(side)):
+            yield (
+                f"{side.name}: {neighbour.words} called {stats.quantile(rates, 0.5):.3g} times a second, median over "
+                "cases; arms with a neighbour and arms without follow one another, as it would slow both"
+            )
+
+
+def _is_told(found: Estimate) -> bool:
+    """Medians of what is a part of the case, and the means by which it is judged."""
+    return METRICS[found.metric].is_median or found.judges
+
+
+def _of_parts(arm: ArmComparison, case: Case) -> dict[str, float]:
+    """Part -> how many times as long the study's primitives of it take, of the same device; models have several."""
+    found: dict[str, list[float]] = {}
+    for each in arm.cases:
+        estimate, part = each.deciding or each.primary, _part(each.case)
+        if estimate is not None and part is not None and each.case.device == case.device:
+            found.setdefault(part, []).append(estimate.ratio)
+    return {part: geometric_mean(ratios) for part, ratios in found.items()}
+
+
+def _part(case: Case) -> str | None:
+    """The one part of a step that a primitive is; None of a whole step, whose bytes nobody can count."""
+    problem = case.known_problem()
+    if problem is None or (problem.work == "kernel" and problem.bytes_moved() is None):
+        return None
+    return OF_DIRECTIONS.get(str(case.parameters.get("direction"))) or OF_WORK.get(problem.work)
+
+
+def _slowed(case: CaseComparison, ratios: dict[str, float], seen: Seen) -> str | None:
+    """In few words the part of the case that the neighbour slows most."""
+    if _waits_longer(seen):
+        return "waiting for a CPU"
+    own = OF_WORK.get(problem.work) if (problem := case.case.known_problem()) else None
+    parts = {"launch": "launches", "clock": own or "kernels"}
+    by_kind = {METRICS[each.metric].explains: each.ratio for each in case.estimates}
+    known = ratios or {part: by_kind[kind] for kind, part in parts.items() if kind in by_kind}
+    most = max(known, key=lambda part: known[part], default=None)
+    return most if most is not None and known[most] > NOTABLE else None
+
+
+def _waited(seen: Seen) -> tuple[float, float] | None:
+    return seen.medians(
+        lambda measurement: measurement.host.share(measurement.host.waited_s) if measurement.host else None
+    )
+
+
+def _waits_longer(seen: Seen) -> bool:
+    shares = _waited(seen)
+    return shares is not None and shares[1] - shares[0] > WAITED_FRACTION

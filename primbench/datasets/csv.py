@@ -1,0 +1,62 @@
+"""Files of text, a line an example, whose numbers stand between commas."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from primbench.datasets.format import Extent, Format, Made, Place, files_ending, within
+from primbench.problem.examples import Csv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from primbench.dtypes import Array
+
+_NAME = "examples.csv"
+
+
+class CsvFiles(Format):
+    contents = "files NAME.csv, a line an example"
+
+    @property
+    def _kind(self) -> Csv:
+        kind = self.network.on_disk
+        assert isinstance(kind, Csv)
+        return kind
+
+    @property
+    def axes(self) -> Sequence[int]:
+        return self._kind.axes
+
+    def make(self, count: int) -> Iterator[Made]:
+        for number, arrays in enumerate(self.drawn(count)):
+            values = (f"{value:g}" for array in arrays for value in array.reshape(-1).tolist())
+            yield Made(f"{number:07}", f"{','.join(values)}\n".encode())
+
+    def write(self, folder: str, made: Iterable[Made]) -> None:
+        with open(os.path.join(folder, _NAME), "xb") as file:
+            file.writelines(each.content for each in made)
+
+    def find(self, folder: str) -> list[Place]:
+        found = []
+        for path in files_ending(folder, ".csv"):
+            offset, name = 0, os.path.relpath(path, folder)
+            with open(path, "rb") as file:
+                for number, line in enumerate(file, 1):
+                    found.append(Place(f"{name}, line {number}", (Extent(path, offset, len(line)),)))
+                    offset += len(line)
+        return found
+
+    def decode(self, content: bytes, label: int, number: int) -> tuple[Array, ...]:
+        import numpy as np
+
+        values = np.array(list(map(float, content.split(b","))))
+        if values.size != (expected := sum(each.size for each in self.like)):
+            raise ValueError(f"{values.size} numbers, not {expected}")
+        found, first = [], 0
+        for each in self.like:
+            part = values[first : first + each.size].reshape(each.shape).astype(each.dtype)
+            found.append(within(part, self._kind.words, "word") if each.dtype.kind == "i" else part)
+            first += each.size
+        return tuple(found)

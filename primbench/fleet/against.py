@@ -1,0 +1,73 @@
+"""A fleet beside itself at an earlier time: how it changed as a whole, and which nodes changed otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench import stats
+from primbench.compare.criteria import margins_of
+from primbench.fleet.findings import Against, Change
+from primbench.fleet.outliers import Limit, Spread, limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from primbench.fleet.held import Read
+    from primbench.fleet.node import Value
+
+
+def against(folder: str, before: Read, now: Read) -> Against:
+    """folder: of the earlier one, by name."""
+    tests = {
+        (key, metric): Spread(list(changes.values()), margins_of(now.known.cases[key])[metric], metric)
+        for key, metrics in now.judged.items()
+        for metric, values in metrics.items()
+        if (changes := _changes(before.judged.get(key, {}).get(metric, {}), values))
+    }
+    found = limits(tests)
+    numbers = {key: number for number, key in enumerate(now.known.cases)}
+    return Against(
+        folder=folder,
+        changes=[
+            _change(
+                numbers[key],
+                metric,
+                (before.judged[key][metric], now.judged[key][metric]),
+                limit,
+                margins_of(now.known.cases[key])[metric],
+            )
+            for (key, metric), limit in found.items()
+        ],
+        come=[name for name in now.members.nodes if name not in before.members.nodes],
+        gone=[name for name in before.members.nodes if name not in now.members.nodes],
+    )
+
+
+def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> dict[str, float]:
+    """Node -> ratio, of those that measured it both times."""
+    return {name: now[name].time_s / before[name].time_s for name in now if name in before}
+
+
+def _change(
+    number: int, metric: str, values: tuple[Mapping[str, Value], Mapping[str, Value]], limit: Limit, margin: float
+) -> Change:
+    before, now = values
+    both = [name for name in now if name in before]
+    befores_s, nows_s = ([each[name].time_s for name in both] for each in (before, now))
+    before_s, now_s = stats.quantile(befores_s, 0.5), stats.quantile(nows_s, 0.5)
+    return Change(
+        case=number,
+        metric=metric,
+        nodes=len(both),
+        before_s=before_s,
+        now_s=now_s,
+        ratio=now_s / before_s,
+        interval=stats.paired(nows_s, befores_s).interval(),
+        margin=margin,
+        limit=limit.ratio,
+        changed={
+            name: now[name].time_s / before[name].time_s
+            for name in both
+            if limit.ratio is not None and now[name].least_s / before[name].time_s > limit.ratio * limit.median_s
+        },
+    )

@@ -1,0 +1,103 @@
+"""Why a node stands out: its file beside those of nodes that are as most are, as a comparison sets places apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+from primbench.compare.effects import differences
+from primbench.compare.explain import explained
+from primbench.compare.runs import side_of
+from primbench.compare.sides import Side, identity
+from primbench.results.file import read_in_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from primbench.fleet.findings import OfCase, OfNode, Outlying, Unlike
+    from primbench.fleet.node import Node
+
+MOST = "most nodes"
+TYPICAL = 3  # nodes that stand for most of them
+MOST_EXPLAINED = 20
+
+
+def with_causes(
+    found: Sequence[OfNode],
+    nodes: Mapping[str, Node],
+    cases: Sequence[OfCase],
+    unlike: Mapping[str, list[Unlike]],
+) -> list[OfNode]:
+    """The nodes with causes, of the first MOST_EXPLAINED that are slower; none where no node is healthy."""
+    typical = _typical(nodes.keys() - {each.node for each in found}, unlike)
+    slower = [each.node for each in found if each.outlying][:MOST_EXPLAINED]
+    if not typical or not slower:
+        return list(found)
+    baseline = _side([nodes[name] for name in typical], MOST)
+    return [_explained(each, nodes[each.node], cases, baseline) if each.node in slower else each for each in found]
+
+
+def _typical(names: Iterable[str], unlike: Mapping[str, list[Unlike]]) -> list[str]:
+    """Those that have the least otherwise than most."""
+    return sorted(names, key=lambda name: (len(unlike[name]), name))[:TYPICAL]
+
+
+def _side(nodes: Sequence[Node], name: str) -> Side:
+    return side_of([read_in_part(node.path)[0] for node in nodes], name)
+
+
+def _explained(found: OfNode, node: Node, cases: Sequence[OfCase], baseline: Side) -> OfNode:
+    side = _side([node], found.node)
+    arm = ArmComparison(
+        name=found.node,
+        arm=None,
+        effect=None,
+        differences=differences(baseline, side),
+        cases=_slower(found, cases, baseline, side),
+        mean=None,
+    )
+    told = [case.explanation for case in explained(arm, baseline, side).cases if case.explanation]
+    likely = [each.likely for each in told if each.likely]
+    return replace(
+        found,
+        evidence=list(dict.fromkeys(words for each in told for words in (*each.evidence, *each.noise))),
+        causes=list(dict.fromkeys(words for each in told for words in each.causes)),
+        likely=max(likely, key=likely.count, default=None),
+    )
+
+
+def _slower(found: OfNode, cases: Sequence[OfCase], baseline: Side, side: Side) -> list[CaseComparison]:
+    """The cases in which the node stands out, as comparisons in which that is certain."""
+    metrics: dict[int, list[Outlying]] = {}
+    for each in found.outlying:
+        metrics.setdefault(each.case, []).append(each)
+    both = baseline.cases.keys() & side.cases.keys()
+    return [
+        CaseComparison(
+            case=cases[number].case,
+            estimates=[_estimate(each, cases[number]) for each in outlying],
+            verdict="slower",
+            decided_by=outlying[0].metric,
+        )
+        for number, outlying in metrics.items()
+        if identity(cases[number].case) in both
+    ]
+
+
+def _estimate(found: Outlying, case: OfCase) -> Estimate:
+    of = next(each for each in case.metrics if each.metric == found.metric)
+    return Estimate(
+        metric=found.metric,
+        primary=of.primary,
+        judges=True,
+        pairs=1,
+        baseline_s=of.median_s,
+        arm_s=found.time_s,
+        ratio=found.ratio,
+        interval=(found.ratio, found.ratio),
+        margin=of.margin,
+        q=0.0,
+        outcome="slower",
+    )

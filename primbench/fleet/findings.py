@@ -1,0 +1,151 @@
+"""What a fleet's files come to, as data. Times in seconds, ratios of times to the fleet's median."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from primbench.spec.case import Case
+
+
+class OfMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of a case over all nodes that have it.
+
+    primary: the one that comes first. scatter: standard deviation of the logarithms over nodes, outliers apart. margin:
+    below it a difference does not matter. limit: the ratio to the median above which a node stands out; None where
+    there are too few nodes. slowest: a node's name, and ``ratio`` its time over the median.
+    """
+
+    metric: str
+    primary: bool
+    nodes: int
+    median_s: float
+    scatter: float
+    margin: float
+    limit: float | None
+    slowest: str
+    ratio: float
+
+
+class OfCase(msgspec.Struct, frozen=True, kw_only=True):
+    """unmeasured: node -> why it has no time, where others have one. reason: why nobody has."""
+
+    case: Case
+    metrics: list[OfMetric]
+    unmeasured: dict[str, str]
+    reason: str | None = None
+    is_failed: bool = False
+
+
+class Outlying(msgspec.Struct, frozen=True, kw_only=True):
+    """case: its number among those of the fleet, from 0."""
+
+    case: int
+    metric: str
+    time_s: float
+    ratio: float
+
+
+class Unlike(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of the place that is not as on most nodes, of which ``nodes`` have the usual value.
+
+    rule: of what it is known to do to results, by name; None where it is not known to do any.
+    """
+
+    field: str
+    value: Any
+    usual: Any
+    nodes: int
+    rule: str | None
+
+
+class Varied(msgspec.Struct, frozen=True, kw_only=True):
+    """A field that some nodes have otherwise: the usual value, and each other one with its nodes."""
+
+    field: str
+    usual: Any
+    others: list[tuple[Any, list[str]]]
+
+
+class OfNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node in which something is wrong. outlying: by how much it is slower, in what. unmeasured: case -> reason.
+
+    evidence, causes: as a comparison with nodes like most has them, the likeliest cause first; likely: in few words.
+    damage: of its file.
+    """
+
+    node: str
+    file: str
+    outlying: list[Outlying]
+    unmeasured: dict[int, str]
+    unlike: list[Unlike]
+    evidence: list[str] = []
+    causes: list[str] = []
+    likely: str | None = None
+    damage: str | None = None
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of a case, now over what it was in an earlier fleet.
+
+    ratio: of the medians. interval: 95 %, of the mean ratio of the nodes that both have, if these are two or more.
+    limit: the ratio of a node's own change to the median change, above which it stands out. changed: node -> its own.
+    """
+
+    case: int
+    metric: str
+    nodes: int
+    before_s: float
+    now_s: float
+    ratio: float
+    interval: tuple[float, float] | None
+    margin: float
+    limit: float | None
+    changed: dict[str, float]
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the fleet as a whole is, for certain and by more than the margin."""
+        return self.interval is not None and self.interval[0] > 1 + self.margin
+
+
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """come, gone: nodes of one of the fleets alone."""
+
+    folder: str
+    changes: list[Change]
+    come: list[str]
+    gone: list[str]
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the whole fleet or one of its nodes is, in anything."""
+        return any(each.changed or each.is_slower for each in self.changes)
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """false_alarms: the share of fleets without a slow node in which some node is taken for one, at most.
+
+    missing: nodes that were to measure and left no file; unnamed: how many more, that nothing names. unreadable: file
+    -> reason. varied: what some nodes have otherwise than most, of what is known to move results.
+    """
+
+    folder: str
+    nodes: list[str]
+    missing: list[str]
+    unnamed: int
+    unreadable: dict[str, str]
+    false_alarms: float
+    cases: list[OfCase]
+    unhealthy: list[OfNode]
+    varied: list[Varied]
+    notes: list[str] = []
+    against: Against | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether all nodes are there, measured all, and none is slow, nor slower than it was."""
+        changed = self.against is not None and self.against.is_slower
+        failing = any(case.is_failed for case in self.cases)
+        return not any((self.missing, self.unnamed, self.unreadable, self.unhealthy, failing, changed))

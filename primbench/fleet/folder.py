@@ -1,0 +1,79 @@
+"""The folder of a fleet: a results file a node, and who is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from primbench.errors import FileError
+from primbench.fleet.host_list import node_names
+from primbench.fleet.node import Node, Vocabulary, read_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+SUFFIXES = (".jsonl", ".jsonl.xz")
+
+
+@dataclass(frozen=True)
+class Members:
+    """nodes: by name. missing: that a launcher names and left no file; unnamed: how many more there should be.
+
+    unreadable: file -> reason. replaced: files of nodes that have a later one.
+    """
+
+    nodes: dict[str, Node]
+    missing: list[str]
+    unnamed: int
+    unreadable: dict[str, str]
+    replaced: list[str]
+
+
+def read_members(folder: str, known: Vocabulary) -> Members:
+    """Raises FileError where there is no such folder, or no results file in it."""
+    try:
+        paths = sorted(path for path in Path(folder).iterdir() if path.name.endswith(SUFFIXES))
+    except OSError as error:
+        raise FileError(f"{folder}: {error.strerror}") from None
+    if not paths:
+        raise FileError(f"{folder}: holds no results file of a node, NODE-RANK.jsonl, as `run --fleet {folder}` writes")
+    found: list[Node] = []
+    unreadable: dict[str, str] = {}
+    for path in paths:
+        try:
+            found.append(read_node(path, known))
+        except FileError as error:
+            unreadable[path.name] = str(error)
+    latest: dict[str, Node] = {}
+    for node in sorted(found, key=lambda node: node.started_utc):
+        latest[node.member.name] = node
+    missing, unnamed = _missing(found)
+    return Members(
+        nodes=dict(sorted(latest.items())),
+        missing=missing,
+        unnamed=max(0, unnamed - len(unreadable)),
+        unreadable=unreadable,
+        replaced=[node.path.name for node in found if latest[node.member.name] is not node],
+    )
+
+
+def _missing(found: Iterable[Node]) -> tuple[list[str], int]:
+    """Names of nodes without a file, and how many more each launch should have left, as far as launchers say."""
+    launches: dict[str | None, list[Node]] = {}
+    for node in found:
+        launches.setdefault(node.member.job, []).append(node)
+    absent = {job: _absent(nodes) for job, nodes in launches.items()}
+    there = {node.member.node for nodes in launches.values() for node in nodes}
+    missing = dict.fromkeys(name for names in absent.values() for name in names if name not in there)
+    unnamed = (
+        max(0, min(node.member.of for node in nodes) - len(nodes) - len(absent[job])) for job, nodes in launches.items()
+    )
+    return list(missing), sum(unnamed)
+
+
+def _absent(nodes: Sequence[Node]) -> list[str]:
+    """Of one launch, by name, where it names its nodes and one process measures each."""
+    own = {node.member.node for node in nodes}
+    lists = dict.fromkeys(node.member.nodes for node in nodes if node.member.task is None)
+    return [name for text in lists for name in node_names(text) if name not in own]

@@ -1,0 +1,24 @@
+"""A folder of a fleet as it was read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from primbench.fleet.folder import Members, read_members
+from primbench.fleet.node import Vocabulary
+from primbench.fleet.summary import Judged, judged_of
+
+
+class Read(NamedTuple):
+    """judged: by what nodes may stand out."""
+
+    members: Members
+    known: Vocabulary
+    judged: Judged
+
+
+def read(folder: str) -> Read:
+    """Raises FileError where there is no fleet."""
+    known = Vocabulary()
+    members = read_members(folder, known)
+    return Read(members, known, judged_of(members.nodes, known))

@@ -1,0 +1,169 @@
+"""One node by its results file: a few numbers of each case, so that a thousand nodes fit in memory."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primbench import stats
+from primbench.compare.criteria import metrics_of
+from primbench.compare.sides import identity
+from primbench.environment.comparable import comparable, meaning_of
+from primbench.results.file import read_in_part
+from primbench.spec.fleet import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from primbench.environment.fingerprint import Environment
+    from primbench.measurement import Samples
+    from primbench.results.file import Results
+    from primbench.results.metrics import Metric
+    from primbench.results.record import Record
+    from primbench.spec.case import Case
+
+BLOCKS = 10
+UNKNOWN = "unknown"
+
+
+class Value(NamedTuple):
+    """Of a metric on a node: seconds, and what is left of that without the node's own sampling noise."""
+
+    time_s: float
+    least_s: float
+
+
+class OfNode(NamedTuple):
+    """What became of a case. reason: where a process failed, or none measured it. metrics: medians over processes."""
+
+    reason: str | None
+    is_failed: bool
+    metrics: dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Node:
+    """damage: of its file, where that is not whole. traits: numbers of Traits."""
+
+    path: Path
+    member: Member
+    started_utc: str
+    cases: dict[bytes, OfNode]
+    traits: array[int]
+    damage: str | None = None
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What is the same for many nodes, held once: cases, and traits, which are fields of the place with their values.
+
+    Fields of which nothing matters are left out, and those that need not be alike.
+    """
+
+    cases: dict[bytes, Case] = field(default_factory=dict)
+    traits: list[tuple[str, Any]] = field(default_factory=list)
+    _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def number(self, name: str, value: Any) -> int:
+        found = self._numbers.setdefault((name, repr(value)), len(self.traits))
+        if found == len(self.traits):
+            self.traits.append((name, value))
+        return found
+
+
+def read_node(path: Path, known: Vocabulary) -> Node:
+    """What a node found, as far as its file is whole. Raises FileError where not even its header is."""
+    results, damage = read_in_part(path)
+    records: dict[bytes, list[Record]] = {}
+    for record in results.latest():
+        key = identity(record.case)
+        known.cases.setdefault(key, record.case)
+        records.setdefault(key, []).append(record)
+    return Node(
+        path=path,
+        member=results.header.member or Member(node=path.name.removesuffix(".jsonl"), rank=0, of=1),
+        started_utc=results.header.started_utc,
+        cases={key: _of_node(found) for key, found in records.items()},
+        traits=array("L", sorted({known.number(*each) for each in _traits(environment_of(results))})),
+        damage=None if damage is None else str(damage),
+    )
+
+
+def environment_of(results: Results) -> Environment:
+    """As the first worker saw it, whose libraries are loaded; else as the process did that began."""
+    return results.workers[0].environment if results.workers else results.header.environment
+
+
+def _of_node(records: Sequence[Record]) -> OfNode:
+    measured = [each for each in records if each.status == "ok"]
+    values = {metric.name: _values(metric, measured) for metric in metrics_of(records[0].case.primitive)}
+    is_failed = any(each.status == "failed" for each in records)
+    return OfNode(
+        reason=_reason(records) if is_failed or not measured else None,
+        is_failed=is_failed,
+        metrics={name: _median(of_metric) for name, of_metric in values.items() if of_metric},
+    )
+
+
+def _reason(records: Sequence[Record]) -> str:
+    return "; ".join(dict.fromkeys(f"{each.status}: {each.reason}" for each in records if each.status != "ok"))
+
+
+def _values(metric: Metric, records: Sequence[Record]) -> list[Value]:
+    """One a process; none of a tail, which few samples know badly."""
+    if metric.is_tail:
+        return []
+    return [value for record in records if (value := _value(metric, record)) is not None]
+
+
+def _median(values: Sequence[Value]) -> Value:
+    return Value(*(stats.quantile(each, 0.5) for each in zip(*values, strict=True)))
+
+
+def _value(metric: Metric, record: Record) -> Value | None:
+    found = metric.distinct_samples(record.measurement) if record.measurement else None
+    time_s = metric.of([found]) if found else None
+    return Value(time_s, _least_s(metric, found)) if found and time_s else None
+
+
+def _least_s(metric: Metric, found: Samples) -> float:
+    """A median's lower end of its 95 % interval; a mean without that tenth of the samples in which it was highest, so
+    that nothing that happened once makes a node slow.
+    """
+    if metric.is_median:
+        interval = stats.median_interval(found.samples_s)
+        return interval[0] if interval else min(found.samples_s)
+    length = -(-len(found.samples_s) // BLOCKS)
+    sums = [sum(found.samples_s[start : start + length]) for start in range(0, len(found.samples_s), length)]
+    counts = [min(length, len(found.samples_s) - start) for start in range(0, len(found.samples_s), length)]
+    highest = max(range(len(sums)), key=lambda block: sums[block] / counts[block])
+    if len(sums) == 1:
+        return min(found.samples_s)
+    return (sum(sums) - sums[highest]) / (sum(counts) - counts[highest])
+
+
+def _traits(environment: Environment) -> Iterator[tuple[str, Any]]:
+    for name, value in _flat("", comparable(environment, environment)):
+        meaning = meaning_of(name)
+        if meaning.layer is not None and not meaning.varies:
+            yield name, value
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Fields as ``environment.difference`` names them; None is none, or no limit, and what is not known UNKNOWN."""
+    if isinstance(value, dict):
+        for inner, of_inner in _with_unknown(value).items():
+            yield from _flat(f"{name}.{inner}" if name else inner, of_inner)
+    elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        for number, each in enumerate(value):
+            yield from _flat(f"{name}[{number}]", each)
+    else:
+        yield name, value
+
+
+def _with_unknown(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A group of fields, of which ``missing`` says why some are not known."""
+    unknown = {name: UNKNOWN for name in group.get("missing", {}) if group.get(name) is None}
+    return {name: value for name, value in group.items() if name != "missing"} | unknown

@@ -1,0 +1,141 @@
+"""Case by case over the nodes of a fleet: their spread, and who stands out or did not measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.compare.criteria import is_its_own, margins_of
+from primbench.fleet.findings import OfCase, OfMetric, OfNode, Outlying, Unlike
+from primbench.fleet.outliers import Limit, Spread, limits
+from primbench.results.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from primbench.fleet.node import Node, Value, Vocabulary
+    from primbench.spec.case import Case
+
+Judged = dict[bytes, dict[str, dict[str, "Value"]]]
+"""Case -> metric -> node -> value, of all that a node may stand out by; the primary metric first."""
+Limits = dict[tuple[bytes, str], Limit]
+NOT_RUN = "not run: its node died, was stopped, or still measures"
+
+
+def judged_of(nodes: Mapping[str, Node], known: Vocabulary) -> Judged:
+    """Each case by its medians, and by the mean of the samples of the first one, in which a quota shows."""
+    return {key: _judging(_values(nodes, key)) for key in known.cases}
+
+
+def _values(nodes: Mapping[str, Node], key: bytes) -> dict[str, dict[str, Value]]:
+    values: dict[str, dict[str, Value]] = {}
+    for name, node in nodes.items():
+        if key in node.cases:
+            for metric, value in node.cases[key].metrics.items():
+                values.setdefault(metric, {})[name] = value
+    return values
+
+
+def _judging(values: Mapping[str, dict[str, Value]]) -> dict[str, dict[str, Value]]:
+    """Those first that most nodes have, of these in the order of preference."""
+    ordered = sorted(values, key=lambda name: -len(values[name]))
+    medians = [name for name in ordered if METRICS[name].is_median]
+    means = [name for name in ordered if METRICS[name].is_mean and METRICS[name].samples_of in medians[:1]]
+    return {name: values[name] for name in (*medians, *means)}
+
+
+def limits_of(judged: Judged, cases: Mapping[bytes, Case]) -> Limits:
+    """From where on nodes stand out, as margins and false alarms allow."""
+    margins = {key: margins_of(cases[key]) for key in judged}
+    tests = {
+        (key, metric): Spread(
+            times_s=[value.time_s for value in values.values()],
+            margin=margins[key][metric],
+            group="means" if METRICS[metric].is_mean else is_its_own(cases[key].primitive, metric),
+        )
+        for key, metrics in judged.items()
+        for metric, values in metrics.items()
+    }
+    return limits(tests)
+
+
+def cases_of(nodes: Mapping[str, Node], known: Vocabulary, judged: Judged, limits: Limits) -> list[OfCase]:
+    """In the order in which nodes had them first."""
+    return [_case(key, nodes, known.cases[key], judged[key], limits) for key in known.cases]
+
+
+def _case(
+    key: bytes, nodes: Mapping[str, Node], case: Case, judged: Mapping[str, dict[str, Value]], limits: Limits
+) -> OfCase:
+    unmeasured = {name: reason for name, node in nodes.items() if (reason := _reason(node, key)) is not None}
+    margins = margins_of(case)
+    metrics = [
+        _metric(metric, values, limits[key, metric], margin=margins[metric], primary=place == 0)
+        for place, (metric, values) in enumerate(judged.items())
+    ]
+    return OfCase(
+        case=case,
+        metrics=metrics,
+        unmeasured=unmeasured if metrics else {},
+        reason=None if metrics else "; ".join(dict.fromkeys(unmeasured.values())) or "not timed",
+        is_failed=not metrics and any(key in node.cases and node.cases[key].is_failed for node in nodes.values()),
+    )
+
+
+def _reason(node: Node, key: bytes) -> str | None:
+    """Why the node has not measured a case; None where it has."""
+    return node.cases[key].reason if key in node.cases else NOT_RUN
+
+
+def _metric(metric: str, values: Mapping[str, Value], limit: Limit, *, margin: float, primary: bool) -> OfMetric:
+    slowest = max(values, key=lambda name: values[name].time_s)
+    return OfMetric(
+        metric=metric,
+        primary=primary,
+        nodes=len(values),
+        median_s=limit.median_s,
+        scatter=limit.scatter,
+        margin=margin,
+        limit=limit.ratio,
+        slowest=slowest,
+        ratio=values[slowest].time_s / limit.median_s,
+    )
+
+
+def unhealthy(
+    nodes: Mapping[str, Node],
+    cases: Sequence[OfCase],
+    judged: Judged,
+    limits: Limits,
+    unlike: Mapping[str, list[Unlike]],
+) -> Iterator[OfNode]:
+    """The nodes in which something is wrong, those first that are slower by most."""
+    outlying = _outlying(judged, limits)
+    found = []
+    for name, node in nodes.items():
+        unmeasured = {number: case.unmeasured[name] for number, case in enumerate(cases) if name in case.unmeasured}
+        if outlying.get(name) or unmeasured or node.damage:
+            found.append(
+                OfNode(
+                    node=name,
+                    file=node.path.name,
+                    outlying=outlying.get(name, []),
+                    unmeasured=unmeasured,
+                    unlike=unlike.get(name, []),
+                    damage=node.damage,
+                )
+            )
+    yield from sorted(found, key=lambda each: -max((one.ratio for one in each.outlying), default=0.0))
+
+
+def _outlying(judged: Judged, limits: Limits) -> dict[str, list[Outlying]]:
+    """Node -> in what it is slower than its own sampling noise, the scatter of the others and the margin explain."""
+    found: dict[str, list[Outlying]] = {}
+    for number, (key, metrics) in enumerate(judged.items()):
+        for metric, values in metrics.items():
+            limit = limits[key, metric]
+            for name, value in values.items():
+                if limit.ratio is not None and value.least_s > limit.ratio * limit.median_s:
+                    found.setdefault(name, []).append(
+                        Outlying(case=number, metric=metric, time_s=value.time_s, ratio=value.time_s / limit.median_s)
+                    )
+    return found

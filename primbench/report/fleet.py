@@ -1,0 +1,246 @@
+"""A fleet for people and for other programs: a table of cases over nodes, then each node with something wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from primbench.report import plain, table
+from primbench.report.document import Check, Document
+from primbench.report.environment import shown
+from primbench.report.fleet_changes import changes_table
+from primbench.report.table import Table
+from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_ratio
+from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.fleet.findings import Fleet, OfCase, OfMetric, OfNode
+
+MOST_NODES = 8
+MOST_NAMES = 4
+MOST_WORDS = 3
+TELLING = 10.0  # a node has to be so many times as slow to stand out: too few nodes for their scatter
+
+
+def text(fleet: Fleet) -> str:
+    """The fleet as text for a terminal."""
+    written = (part if isinstance(part, str) else table.text(part) for part in _parts(fleet))
+    return "\n".join(filter(None, written))
+
+
+def document(fleet: Fleet) -> Document:
+    """A row a case and metric: times in seconds, ratios of times. A check a node, missing ones included."""
+    return Document(
+        rows=lambda: list(_rows(fleet)),
+        parts=lambda: _parts(fleet),
+        checks=lambda: list(_checks(fleet)),
+        value={"headline": headline(fleet)} | asdict(fleet),
+    )
+
+
+def headline(fleet: Fleet) -> str:
+    """Which nodes are wrong, in a sentence; else that none is."""
+    count = f"{len(fleet.nodes)} node{'s' * (len(fleet.nodes) != 1)}"
+    clauses = [*_wrong(fleet), *_absent(fleet), *_failing(fleet)]
+    if clauses:
+        return f"{count}: {'; '.join(clauses)}."
+    if not _is_told(fleet):
+        return f"{count}: too few, or too unlike, to tell a slow one."
+    return f"Nothing stands out among {count}."
+
+
+def _is_told(fleet: Fleet) -> bool:
+    """Whether there are nodes enough for any case."""
+    return any(_tells(each) for case in fleet.cases for each in case.metrics)
+
+
+def _tells(found: OfMetric) -> bool:
+    return found.limit is not None and found.limit <= TELLING
+
+
+def _wrong(fleet: Fleet) -> Iterator[str]:
+    slow = [each for each in fleet.unhealthy if each.outlying]
+    lacking = [each.node for each in fleet.unhealthy if each.unmeasured or each.damage]
+    if slow:
+        yield _slowest(fleet, slow)
+    if lacking:
+        yield f"not all was measured on {named(lacking)}"
+
+
+def _absent(fleet: Fleet) -> Iterator[str]:
+    names = [*fleet.missing, *([f"{fleet.unnamed} that nothing names"] if fleet.unnamed else [])]
+    if names:
+        yield f"missing: {named(names)}"
+    if fleet.unreadable:
+        yield f"not to be read: {named(list(fleet.unreadable))}"
+
+
+def _failing(fleet: Fleet) -> Iterator[str]:
+    failing = sum(case.is_failed for case in fleet.cases)
+    if failing:
+        yield f"{failing} of {len(fleet.cases)} cases failed on all nodes"
+
+
+def _slowest(fleet: Fleet, slow: Sequence[OfNode]) -> str:
+    first = slow[0]
+    worst = max(first.outlying, key=lambda each: each.ratio)
+    likely = f", likely {first.likely}" if first.likely else ""
+    case = name_of(fleet.cases[worst.case].case, with_place=False)
+    others = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
+    return f"slower: {first.node}{others}, {shown_ratio(worst.ratio)} times as long in {case}{likely}"
+
+
+def named(names: Sequence[str]) -> str:
+    """The first ones, and how many more."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
+
+
+def _parts(fleet: Fleet) -> list[Table | str]:
+    changes = [changes_table(fleet, fleet.against)] if fleet.against else []
+    return [_end([headline(fleet)]), _table(fleet), *changes, _end(_of_nodes(fleet)), _end(_notes(fleet))]
+
+
+def _table(fleet: Fleet) -> Table:
+    columns = ["case", "metric", "nodes", "median", "scatter", "slowest", "ratio", "too slow above", "verdict"]
+    outlying = _by_metric(fleet)
+    rows = [
+        [name if each.primary else "", *_cells(each), _verdict(each, outlying.get((number, each.metric), []))]
+        for number, case in enumerate(fleet.cases)
+        for name in [name_of(case.case)]
+        for each in case.metrics
+        if each.primary or (number, each.metric) in outlying
+    ]
+    title = f"{fleet.folder}  (ratio of times to the median of all nodes)"
+    return Table(title, columns, rows, list(_unmeasured(fleet)))
+
+
+def _cells(found: OfMetric) -> list[str]:
+    limit = shown_ratio(found.limit) if found.limit is not None and _tells(found) else UNKNOWN
+    times = [format_time(found.median_s), format_percent(found.scatter), found.slowest, shown_ratio(found.ratio), limit]
+    return [heading(found.metric), str(found.nodes), *times]
+
+
+def _verdict(found: OfMetric, slow: Sequence[str]) -> str:
+    if slow:
+        return f"> {named(slow)}"
+    return "= none stands out" if _tells(found) else "? too few nodes for their scatter"
+
+
+def _by_metric(fleet: Fleet) -> dict[tuple[int, str], list[str]]:
+    """Case and metric -> the nodes that stand out by it."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for node in fleet.unhealthy:
+        for each in node.outlying:
+            found.setdefault((each.case, each.metric), []).append(node.node)
+    return found
+
+
+def _unmeasured(fleet: Fleet) -> Iterator[str]:
+    """A line a reason for which cases have no time on any node."""
+    reasons: dict[str, list[OfCase]] = {}
+    for case in fleet.cases:
+        if case.reason:
+            reasons.setdefault(case.reason, []).append(case)
+    for reason, cases in reasons.items():
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        yield f"on no node: {name_of(cases[0].case)}{more}: {reason}"
+
+
+def _of_nodes(fleet: Fleet) -> Iterator[str]:
+    for found in fleet.unhealthy[:MOST_NODES]:
+        yield from (f"{found.node}: {words}" for words in _of_node(fleet, found))
+    if len(fleet.unhealthy) > MOST_NODES:
+        yield f"and {len(fleet.unhealthy) - MOST_NODES} more nodes: --json has all"
+
+
+def _of_node(fleet: Fleet, found: OfNode) -> Iterator[str]:
+    if found.outlying:
+        yield _slower_in(fleet, found)
+    if found.damage:
+        yield f"its file ends early: {found.damage}"
+    for reason, cases in _by_reason(found).items():
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        yield f"{name_of(fleet.cases[cases[0]].case)}{more}: {reason}"
+    yield from (f"can cause it: {words}" for words in found.causes[:MOST_WORDS])
+    yield from (f"seen: {words}" for words in found.evidence[:MOST_WORDS])
+    yield from _unlike(fleet, found)
+
+
+def _slower_in(fleet: Fleet, found: OfNode) -> str:
+    worst = max(found.outlying, key=lambda each: each.ratio)
+    count = len({each.case for each in found.outlying})
+    case = name_of(fleet.cases[worst.case].case)
+    return (
+        f"slower in {count} of {len(fleet.cases)} cases, up to {shown_ratio(worst.ratio)} times the median in {case}, "
+        f"{heading(worst.metric)}"
+    )
+
+
+def _by_reason(found: OfNode) -> dict[str, list[int]]:
+    reasons: dict[str, list[int]] = {}
+    for case, reason in found.unmeasured.items():
+        reasons.setdefault(reason, []).append(case)
+    return reasons
+
+
+def _unlike(fleet: Fleet, found: OfNode) -> Iterator[str]:
+    """What no cause tells, and before all else what is known to move results."""
+    told = "; ".join(found.causes)
+    words = [
+        f"{name} {shown(each.field, each.value, 'none')}, {shown(each.field, each.usual, 'none')} on {each.nodes} of "
+        f"{len(fleet.nodes)}"
+        for each in sorted(found.unlike, key=lambda each: each.rule is None)
+        if (name := each.field.partition(".")[2]) not in told
+    ]
+    if words:
+        more = f"; and {len(words) - MOST_NAMES} more" if len(words) > MOST_NAMES else ""
+        yield f"unlike most nodes: {'; '.join(words[:MOST_NAMES])}{more}"
+
+
+def _notes(fleet: Fleet) -> Iterator[str]:
+    yield from (f"! {file}: {reason}" for file, reason in fleet.unreadable.items())
+    for each in fleet.varied:
+        others = [f"{shown(each.field, value, 'none')} on {named(nodes)}" for value, nodes in each.others]
+        yield f"not alike: {each.field} {shown(each.field, each.usual, 'none')} on most nodes, {named(others)}"
+    yield from fleet.notes
+    if _is_told(fleet):
+        yield (
+            "a node is too slow where it exceeds what lognormal scatter of healthy nodes makes of any of them, in any "
+            f"case, in {format_percent(fleet.false_alarms)} of fleets, and the case's margin"
+        )
+
+
+def _checks(fleet: Fleet) -> Iterator[Check]:
+    wrong = {each.node: "; ".join(_of_node(fleet, each)) for each in fleet.unhealthy}
+    group = f"fleet {fleet.folder}"
+    for name in fleet.nodes:
+        yield Check(group, name, "failed" if name in wrong else "passed", wrong.get(name, ""))
+    for name in fleet.missing:
+        yield Check(group, name, "failed", "missing: it left no results file")
+    if fleet.unnamed:
+        yield Check(group, "other nodes", "failed", f"missing: {fleet.unnamed} that nothing names")
+    yield from (Check(group, file, "failed", reason) for file, reason in fleet.unreadable.items())
+    for case in fleet.cases:
+        if case.is_failed:
+            yield Check(group, name_of(case.case), "failed", case.reason or "")
+
+
+def _rows(fleet: Fleet) -> Iterator[dict[str, object]]:
+    outlying = _by_metric(fleet)
+    for number, case in enumerate(fleet.cases):
+        for each in case.metrics:
+            yield (
+                {"primitive": case.case.primitive, "backend": case.case.backend, "device": case.case.device}
+                | asdict(each)
+                | {"outliers": " ".join(outlying.get((number, each.metric), []))}
+                | dict(case.case.parameters)
+                | {f"label_{name}": value for name, value in case.case.labels.items()}
+            )
+
+
+def _end(notes: Iterator[str] | Sequence[str]) -> str:
+    return "".join(f"{plain.printable(note)}\n" for note in notes)

@@ -1,0 +1,57 @@
+"""A fleet beside itself at an earlier time, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.report.table import Table
+from primbench.report.verdicts import heading, name_of, shown_interval, shown_ratio
+from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.fleet.findings import Against, Change, Fleet
+
+MOST_NODES = 4
+
+
+def changes_table(fleet: Fleet, found: Against) -> Table:
+    """Each case by its first metric, and by others in which the fleet or a node became slower."""
+    first = {(number, each.metric) for number, case in enumerate(fleet.cases) for each in case.metrics if each.primary}
+    shown = [each for each in found.changes if (each.case, each.metric) in first or each.is_slower or each.changed]
+    rows = [_row(fleet, each, is_first=(each.case, each.metric) in first) for each in shown]
+    columns = ["case", "metric", "nodes", "before", "now", "ratio", "verdict"]
+    title = f"{fleet.folder} against {found.folder}  (medians of nodes that both have; 95 % interval over nodes)"
+    return Table(title, columns, rows, list(_notes(found)))
+
+
+def _row(fleet: Fleet, change: Change, *, is_first: bool) -> list[str]:
+    return [
+        name_of(fleet.cases[change.case].case) if is_first else "",
+        heading(change.metric),
+        str(change.nodes),
+        format_time(change.before_s),
+        format_time(change.now_s),
+        f"{shown_ratio(change.ratio)} {shown_interval(change.interval)}",
+        _verdict(change),
+    ]
+
+
+def _verdict(change: Change) -> str:
+    nodes = [f"{name} {shown_ratio(ratio)}" for name, ratio in change.changed.items()]
+    more = f" and {len(nodes) - MOST_NODES} more" if len(nodes) > MOST_NODES else ""
+    slower = ["all are slower"] if change.is_slower else []
+    words = "; ".join([*slower, *([f"{', '.join(nodes[:MOST_NODES])}{more}"] if nodes else [])])
+    if words:
+        return f"> {words}"
+    return "? too few nodes" if change.interval is None else "= not slower for certain"
+
+
+def _notes(found: Against) -> Iterator[str]:
+    if found.come:
+        yield f"not in {found.folder}: {', '.join(found.come)}"
+    if found.gone:
+        yield f"in {found.folder} alone: {', '.join(found.gone)}"
+    if not found.changes:
+        yield f"nothing to compare: {found.folder} has no node and case in common with this fleet"

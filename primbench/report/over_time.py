@@ -1,0 +1,87 @@
+"""What cases used while they ran: a table a case, its curves drawn in characters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.measurement.over_time import SERIES, split_unit
+from primbench.report.table import Table
+from primbench.report.verdicts import name_of
+from primbench.units import format_bytes, format_percent, format_time, rate_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.measurement.over_time import OverTime, Series
+    from primbench.results.record import Record
+
+LEVELS = "▁▂▃▄▅▆▇█"
+WIDTH = 40  # of a curve, in characters
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """One for each case that was sampled over time."""
+    return [
+        _table(record, found, record.measurement.phases_s)
+        for record in records
+        if record.measurement and (found := record.measurement.over_time)
+    ]
+
+
+def _table(record: Record, found: OverTime, phases_s: dict[str, float]) -> Table:
+    end_s = max((series.times_s[-1] for series in found.series.values()), default=0.0)
+    rows = [
+        [_words(name), *(_shown(name, value) for value in (series.mean, series.peak)), curve(series, end_s)]
+        for name in SERIES
+        if (series := found.series.get(name))
+    ]
+    process = f", process {record.case.process}" if record.case.process else ""
+    return Table(
+        title=f"{name_of(record.case)}{process}, over {format_time(end_s)}",
+        columns=["", "mean", "peak", f"from 0 to the peak, {format_time(end_s / WIDTH)} a character"],
+        rows=rows,
+        notes=[*_notes(found), "phases: " + ", ".join(f"{name} {format_time(s)}" for name, s in phases_s.items())],
+    )
+
+
+def _notes(found: OverTime) -> Iterator[str]:
+    every, cost = format_time(found.interval_s), format_time(found.cost_s)
+    yield f"sampled every {every} or less often by a process beside it, which took {cost} of CPU time each"
+    if found.host_peak_bytes is not None:
+        yield f"host memory of the process alone, at most: {format_bytes(found.host_peak_bytes)}"
+    if found.gpu_allocated_peak_bytes is not None:
+        yield f"GPU memory handed out by torch's allocator, at most: {format_bytes(found.gpu_allocated_peak_bytes)}"
+    for name in (*SERIES, "host_peak_bytes"):
+        if name in found.missing:
+            yield f"{_words(name)} unknown: {found.missing[name]}"
+
+
+def curve(series: Series, end_s: float) -> str:
+    """From the start of the case to ``end_s``: in each character the largest sample of its time, or the one before."""
+    largest: dict[int, float] = {}
+    for time_s, value in zip(series.times_s, series.values, strict=True):
+        place = min(WIDTH - 1, int(WIDTH * time_s / end_s)) if end_s > 0 else 0
+        largest[place] = max(value, largest.get(place, value))
+    drawn, value = "", series.values[0]
+    for place in range(WIDTH):
+        value = largest.get(place, value)
+        drawn += LEVELS[_level(value, series.peak)]
+    return drawn
+
+
+def _level(value: float, peak: float) -> int:
+    return min(len(LEVELS) - 1, max(0, int(len(LEVELS) * value / peak))) if peak > 0 else 0
+
+
+def _words(name: str) -> str:
+    return split_unit(name)[0].replace("_", " ")
+
+
+def _shown(name: str, value: float) -> str:
+    unit = split_unit(name)[1]
+    if unit == "fraction":
+        return format_percent(value)
+    if unit == "bytes":
+        return format_bytes(round(value))
+    heading, (cell,) = rate_column([value], "B/s")
+    return f"{cell} {heading}"

@@ -1,0 +1,149 @@
+"""What watching a job showed: the numbers of the whole time, what held it back, and what watching cost."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from primbench.report.plain import json_line, printable
+from primbench.report.terminal import width
+from primbench.system.files import format_cpu_list
+from primbench.units import format_bytes, format_frequency, format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.watching.gpus import GpuUse
+    from primbench.watching.hindrance import Hindrance
+    from primbench.watching.job import Job
+    from primbench.watching.stretch import Stretch
+    from primbench.watching.watch import Cost
+
+LABEL = "  {:<9}"
+NUMBERS = "{:<10}"
+
+
+def line_of(kind: str, value: object) -> str:
+    """One JSON line: {"kind": ..., ...} of a struct's fields; nothing in it steers a terminal."""
+    return json_line({"kind": kind, **msgspec.to_builtins(value)})
+
+
+def to_text(job: Job, whole: Stretch | None, found: Sequence[Hindrance], cost: Cost, *, ended: bool) -> str:
+    """whole: None where the job ended before a second look at it."""
+    lines = [
+        printable(f"Process {job.name}, watched for {format_time(cost.duration_s)}{', when it ended' * ended}"),
+        "",
+    ]
+    if whole is not None:
+        lines += [*_numbers(whole, job), ""]
+        for number, hindrance in enumerate(found, 1):
+            lines += [*_shown(number, hindrance), ""]
+        lines += [] if found else ["Nothing that can be seen from outside held it back.", ""]
+        lines += _refused(job, whole)
+    lines.append(_cost(cost))
+    return "\n".join(lines) + "\n"
+
+
+def _refused(job: Job, whole: Stretch) -> list[str]:
+    """What takes rights that are lacking here, and the command that would show it."""
+    fields = [field for field, reason in whole.missing.items() if reason.endswith((": EACCES", ": EPERM"))]
+    words = f"could not be seen: {', '.join(fields)}; `sudo primbench watch {job.pid}` shows what was refused"
+    return [*textwrap.wrap(words, width(), subsequent_indent="  "), ""] if fields else []
+
+
+def _numbers(whole: Stretch, job: Job) -> Iterator[str]:
+    for label, words in (
+        ("CPUs", _cpus(whole, job)),
+        ("waiting", _waiting(whole)),
+        ("memory", _memory(whole)),
+        ("disks", _disks(whole)),
+        *((f"GPU {index}", _gpu(gpu)) for index, gpu in enumerate(whole.gpus or [])),
+    ):
+        indent = " " * len(NUMBERS.format(""))
+        yield from textwrap.wrap(
+            printable(words), width(), initial_indent=NUMBERS.format(label), subsequent_indent=indent
+        )
+
+
+def _cpus(whole: Stretch, job: Job) -> str:
+    used = whole.cpu_time_s / whole.duration_s
+    allowed = format_cpu_list(job.limits.cpus_allowed)
+    quota = f", quota {job.limits.cpu_quota:g}" if job.limits.cpu_quota is not None else ""
+    return (
+        f"{used:.2f} used of CPUs {allowed}{quota}; processes {whole.process_count}, threads {whole.thread_count}; "
+        f"{_a_second(whole.switches, whole)} switches, {_a_second(whole.migrations, whole)} migrations a second"
+    )
+
+
+def _a_second(count: int | None, whole: Stretch) -> str:
+    return "-" if count is None else f"{count / whole.duration_s:,.0f}"
+
+
+def _share(seconds: float | None, whole: Stretch) -> str:
+    return format_percent(None if seconds is None else seconds / whole.duration_s)
+
+
+def _waiting(whole: Stretch) -> str:
+    thread = whole.busiest
+    waited = (
+        f"busiest thread ran {_share(thread.ran_s, whole)}, waited for a CPU {_share(thread.waited_s, whole)}; "
+        if thread is not None
+        else "no thread wanted a CPU; "
+    )
+    periods = f"{whole.throttled_periods} of {whole.periods} periods" if whole.periods else "never"
+    return (
+        f"{waited}held back by a quota {periods}; tasks of its group or machine waited for CPU "
+        f"{_share(whole.cpu_waiting_s, whole)}, memory {_share(whole.memory_waiting_s, whole)}, "
+        f"disks {_share(whole.io_waiting_s, whole)}"
+    )
+
+
+def _memory(whole: Stretch) -> str:
+    return (
+        f"{format_bytes(whole.memory_bytes)} resident, {format_bytes(whole.swapped_bytes)} swapped out; "
+        f"{_a_second(whole.minor_faults, whole)} minor and {_a_second(whole.major_faults, whole)} major faults a second"
+    )
+
+
+def _disks(whole: Stretch) -> str:
+    return (
+        f"read {format_bytes(whole.read_bytes)}, written {format_bytes(whole.written_bytes)}; a thread was blocked in "
+        f"{format_percent(whole.blocked_fraction if whole.looks else None)} of {whole.looks} looks"
+    )
+
+
+def _gpu(gpu: GpuUse) -> str:
+    reasons = ", ".join(f"{reason} {format_percent(share)}" for reason, share in (gpu.held_by or {}).items())
+    return (
+        f"{gpu.name or gpu.uuid}: busy {format_percent(gpu.busy_fraction)}, {format_bytes(gpu.memory_used_bytes)} of "
+        f"{format_bytes(gpu.memory_bytes)}, {format_frequency(gpu.sm_clock_hz)} of "
+        f"{format_frequency(gpu.sm_clock_max_hz)} ({reasons or 'held by nothing'}), PCIe "
+        f"{_rate(gpu.pcie_sent_bytes_per_s)} out, {_rate(gpu.pcie_received_bytes_per_s)} in"
+    )
+
+
+def _rate(bytes_per_s: float | None) -> str:
+    return "-" if bytes_per_s is None else f"{format_bytes(round(bytes_per_s))}/s"
+
+
+def _shown(number: int, hindrance: Hindrance) -> Iterator[str]:
+    yield f"{number}. {printable(hindrance.cause)}: {printable(hindrance.summary)}"
+    yield from _paragraph("seen in", "; ".join(hindrance.evidence))
+    yield from _paragraph("distorts", ", ".join(hindrance.distorts))
+    yield from _paragraph("effect", hindrance.effect)
+    if hindrance.study is not None:
+        yield LABEL.format("proof") + printable(hindrance.study)  # on one line, to be copied
+
+
+def _paragraph(label: str, words: str) -> list[str]:
+    indent = " " * len(LABEL.format(""))
+    return textwrap.wrap(
+        printable(words), width(), initial_indent=LABEL.format(label), subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def _cost(cost: Cost) -> str:
+    share = format_percent(cost.cpu_time_s / cost.duration_s if cost.duration_s else None)
+    return f"Watching took {share} of one CPU: {format_time(cost.cpu_time_s / max(1, cost.samples))} a sample"

@@ -1,0 +1,5 @@
+"""A job that runs, followed from outside: what its threads, memory, files and GPUs did, and what held it back.
+
+Nothing of it is touched: its folders in /proc, its control groups and NVML are read once a second, and between that the
+states of a few threads, which say how often one was blocked, as on a disk.
+"""

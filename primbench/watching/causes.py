@@ -1,0 +1,234 @@
+"""The causes that the numbers of a stretch speak for, the likeliest first: those that cost the most time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.system.files import format_cpu_list
+from primbench.units import format_bytes, format_percent, format_time
+from primbench.watching import studies
+from primbench.watching.gpu_causes import on_gpus
+from primbench.watching.hindrance import Hindrance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.finding import Part
+    from primbench.watching.job import Job
+    from primbench.watching.stretch import Stretch, ThreadUse
+
+LEAST_SHARE = 0.05  # of the time; a cause that costs less is not told
+BUSY = 0.5  # of the time, in which a busy thread wants a CPU
+FEW_BYTES_PER_S, FEW_FAULTS_PER_S = 2**20, 20.0
+EXPLAINED = 0.5  # of what is read from disks, which a memory limit had taken out of the cache
+_ON_CPU: list[Part] = ["launch", "copy", "everything on the CPU", "data loading"]
+_ON_FILES: list[Part] = ["data loading", "start-up"]
+
+
+def hindrances(whole: Stretch, job: Job) -> list[Hindrance]:
+    """whole: all that was watched; [] where nothing in it held the job back."""
+    if not whole.duration_s:
+        return []
+    found = [
+        each
+        for each in (*_stopped(whole), *_on_cpus(whole, job), *_on_memory_or_disks(whole, job))
+        if each.share >= LEAST_SHARE
+    ]
+    found += [each for each in on_gpus(whole, job, cpu_is_held_back=bool(found)) if each.share >= LEAST_SHARE]
+    return sorted(found, key=lambda each: -each.share)
+
+
+def _stopped(whole: Stretch) -> Iterator[Hindrance]:
+    if whole.stopped:
+        share = whole.stopped / whole.looks
+        yield Hindrance(
+            cause="stopped",
+            share=share,
+            summary=f"stopped for {format_percent(share)} of the time: it goes on by `kill -CONT` or its debugger",
+            evidence=[f"its state was T in {whole.stopped} of {whole.looks} looks"],
+            distorts=_ON_CPU,
+            effect="nothing of it runs meanwhile",
+            study=None,
+        )
+
+
+def _on_cpus(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """Who waits for a CPU waits for the quota first, for other threads of the job then, and for others' last."""
+    longest_s = max((each.waited_s for each in whole.threads), default=whole.duration_s)
+    throttled_s = min(whole.throttled_s or 0.0, longest_s)  # which the kernel sums over CPUs
+    if whole.throttled_periods and whole.periods:
+        yield _quota(whole, job, throttled_s)
+    if whole.threads:
+        yield _waiting(whole, job, throttled_s)
+
+
+def _waiting(whole: Stretch, job: Job, throttled_s: float) -> Hindrance:
+    """Of the thread that waited longest, but for what the quota took."""
+    waiting = max(whole.threads, key=lambda each: each.waited_s)
+    share = max(0.0, waiting.waited_s - throttled_s) / whole.duration_s
+    busy = [each for each in whole.threads if each.wanted_s > BUSY * whole.duration_s]
+    cpus = sorted({cpu for each in busy for cpu in each.cpus or job.limits.cpus_allowed})
+    if cpus and len(busy) > len(cpus):
+        return _too_many_threads(whole, busy, cpus, share)
+    return _contention(whole, job, waiting, share)
+
+
+def _quota(whole: Stretch, job: Job, throttled_s: float) -> Hindrance:
+    periods = whole.periods or 1
+    share = throttled_s / whole.duration_s
+    of_periods = (whole.throttled_periods or 0) / periods
+    quota = job.limits.cpu_quota
+    return Hindrance(
+        cause="cpu-quota",
+        share=share,
+        summary=f"held back by the CPU quota in {format_percent(of_periods)} of periods",
+        evidence=[
+            f"cpu.stat of its control groups: {whole.throttled_periods} of {periods} periods, "
+            f"{format_time(whole.throttled_s)} in all, summed over CPUs",
+            *([f"quota: {quota:g} CPUs" if quota is not None else "quota: of a group that is not seen here"]),
+            f"it used {_cpus_used(whole)}",
+        ],
+        distorts=_ON_CPU,
+        effect=f"its threads stop for the rest of a period: {_times(share)}, in pauses of up to "
+        f"{format_time(job.limits.cpu_period_s or 0.1)}; kernels wait for their launches",
+        study=studies.of_quota(job),
+    )
+
+
+def _cpus_used(whole: Stretch) -> str:
+    return f"{whole.cpu_time_s / whole.duration_s:.2f} CPUs' worth of time"
+
+
+def _times(share: float) -> str:
+    return f"up to {1 / max(1 - share, 0.01):.1f} times as long"
+
+
+def _too_many_threads(whole: Stretch, busy: list[ThreadUse], cpus: list[int], share: float) -> Hindrance:
+    per_cpu = len(busy) / len(cpus)
+    plural = "s" * (len(cpus) > 1)
+    return Hindrance(
+        cause="threads",
+        share=share,
+        summary=f"{per_cpu:g} threads per CPU: {len(busy)} busy threads of its own on {len(cpus)} CPU{plural}",
+        evidence=[_waits(whole, each) for each in busy[:3]] + [f"CPUs of these threads: {format_cpu_list(cpus)}"],
+        distorts=_ON_CPU,
+        effect=f"they take turns, and who waits for all of them waits for the last: {_times(share)}",
+        study=studies.of_threads(cpus, len(busy)),
+    )
+
+
+def _waits(whole: Stretch, thread: ThreadUse) -> str:
+    ran, waited = (format_percent(each / whole.duration_s) for each in (thread.ran_s, thread.waited_s))
+    return f"schedstat of thread {thread.number} ({thread.name or 'unnamed'}): ran {ran}, waited {waited} of the time"
+
+
+def _contention(whole: Stretch, job: Job, waiting: ThreadUse, share: float) -> Hindrance:
+    who = "its busiest thread" if waiting == whole.busiest else f"a thread ({waiting.name or waiting.number})"
+    evidence = [_waits(whole, waiting)]
+    if whole.cpu_waiting_s is not None:
+        evidence.append(f"cpu.pressure: some task waited in {format_percent(whole.cpu_waiting_s / whole.duration_s)}")
+    if whole.migrations:
+        evidence.append(f"{whole.migrations} migrations of its threads to other CPUs")
+    return Hindrance(
+        cause="cpu-contention",
+        share=share,
+        summary=f"{who} waited for a CPU {format_percent(waiting.waited_s / whole.duration_s)} of the time",
+        evidence=[*evidence, f"CPUs allowed: {format_cpu_list(job.limits.cpus_allowed)}"],
+        distorts=_ON_CPU,
+        effect=f"others have its CPUs meanwhile: {_times(share)}, the shortest launches most",
+        study=studies.of_neighbours(job),
+    )
+
+
+def _on_memory_or_disks(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """What is read again for want of memory is told as that, and not as reading."""
+    faults = whole.major_faults / whole.duration_s
+    moved = _a_second(whole.read_bytes, whole) + _a_second(whole.written_bytes, whole)
+    if words := _taken_out(whole, moved):
+        yield _short_of_memory(whole, job, words)
+    elif moved >= FEW_BYTES_PER_S or faults >= FEW_FAULTS_PER_S:
+        yield _disk(whole, job, moved, faults)
+    else:
+        yield _blocked(whole)
+
+
+def _a_second(count: int | None, whole: Stretch) -> float:
+    return (count or 0) / whole.duration_s
+
+
+def _taken_out(whole: Stretch, moved: float) -> str:
+    """What was read again after it had to give way; "" where that is little."""
+    reread, swapped_in = _a_second(whole.reread_bytes, whole), _a_second(whole.swapped_in_bytes, whole)
+    if swapped_in >= FEW_BYTES_PER_S:
+        return f"swapping in: {_rate(swapped_in)}"
+    if reread >= FEW_BYTES_PER_S and reread >= EXPLAINED * moved:
+        return f"reads again what its memory limit had taken out of the cache: {_rate(reread)}"
+    return ""
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{format_bytes(round(bytes_per_s))} a second"
+
+
+def _short_of_memory(whole: Stretch, job: Job, summary: str) -> Hindrance:
+    share = max(whole.blocked_fraction, (whole.memory_waiting_s or 0.0) / whole.duration_s)
+    limit = job.limits.memory_limit_bytes
+    return Hindrance(
+        cause="memory",
+        share=share,
+        summary=summary,
+        evidence=[
+            "memory.stat workingset_refault_anon, workingset_refault_file of its control groups",
+            f"limit {format_bytes(limit)}, resident {format_bytes(whole.memory_bytes)}, swapped out "
+            f"{format_bytes(whole.swapped_bytes)}",
+            *_blocked_in(whole),
+            *_pressure("memory", whole.memory_waiting_s, whole),
+        ],
+        distorts=[*_ON_FILES, "copy", "everything on the CPU"],
+        effect=f"who touches what was taken out waits for the disk: {_times(share)}",
+        study=studies.of_memory(job),
+    )
+
+
+def _blocked_in(whole: Stretch) -> list[str]:
+    if not whole.looks:
+        return []
+    return [f"a thread was blocked (state D) in {format_percent(whole.blocked_fraction)} of {whole.looks} looks"]
+
+
+def _pressure(on: str, waiting_s: float | None, whole: Stretch) -> list[str]:
+    if waiting_s is None:
+        return []
+    return [f"{on}.pressure: some task waited in {format_percent(waiting_s / whole.duration_s)} of the time"]
+
+
+def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
+    writes = (whole.written_bytes or 0) > (whole.read_bytes or 0)
+    what = "writes to disk" if writes else "reads from disk"
+    words = f"{what}: {_rate(moved)}" if moved >= FEW_BYTES_PER_S else f"{what}: major faults {faults:,.0f} a second"
+    return Hindrance(
+        cause="disk",
+        share=whole.blocked_fraction,
+        summary=words,
+        evidence=[
+            f"/proc/PID/io: read {format_bytes(whole.read_bytes)}, written {format_bytes(whole.written_bytes)}",
+            f"major faults: {faults:,.0f} a second",
+            *_blocked_in(whole),
+            *_pressure("io", whole.io_waiting_s, whole),
+        ],
+        distorts=_ON_FILES,
+        effect=f"who reads waits for the disk: {_times(whole.blocked_fraction)}; GPUs wait for batches",
+        study=studies.of_disk(job),
+    )
+
+
+def _blocked(whole: Stretch) -> Hindrance:
+    return Hindrance(
+        cause="blocked",
+        share=whole.blocked_fraction,
+        summary="a thread was blocked in the kernel, though little was read from disks or written to them",
+        evidence=[*_blocked_in(whole), "as by a file system over a network, or by a driver"],
+        distorts=_ON_FILES,
+        effect=f"what that thread does takes {_times(whole.blocked_fraction)}",
+        study=None,
+    )

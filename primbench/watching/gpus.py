@@ -1,0 +1,135 @@
+"""What the GPUs of a job do, by NVML: those on which one of its processes has a context.
+
+How much the driver says is up to 1 s old: it averages utilisation over as long (nvml.h, nvmlUtilization_t).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from primbench.measurement.readings import GpuProcess
+from primbench.quantities import Amount, Whole
+from primbench.system.files import attempt
+from primbench.system.gpu_processes import processes_on
+from primbench.system.nvml import Device, ask, boards, library, read_fields
+from primbench.timing.gpu_counters import load_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+
+class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU. uuid: by which it is told from others. looks: over how many it is averaged. None is unknown, with the
+    reason in ``missing``.
+
+    busy_fraction: of the time, in which some kernel ran; memory_fraction: in which its memory was read or written.
+    held_by: what held its clocks down -> share of the looks. pcie_*_bytes_per_s: what it sent and received.
+    others: processes that are not the job's and hold it.
+    """
+
+    uuid: str
+    name: str | None = None
+    busy_fraction: Amount | None = None
+    memory_fraction: Amount | None = None
+    memory_used_bytes: Whole | None = None
+    memory_bytes: Whole | None = None
+    sm_clock_hz: Amount | None = None
+    sm_clock_max_hz: Amount | None = None
+    power_w: Amount | None = None
+    temperature_c: Amount | None = None
+    held_by: dict[str, Amount] | None = None
+    pcie_sent_bytes_per_s: Amount | None = None
+    pcie_received_bytes_per_s: Amount | None = None
+    others: list[GpuProcess] = []
+    looks: Whole = 1
+    missing: dict[str, str] = {}
+
+
+def read(pids: Collection[int]) -> list[GpuUse]:
+    """The GPUs of these processes. Raises PlacementError where NVML cannot be used, LookupError."""
+    held = [(gpu, processes_on(gpu)) for gpu in boards()]
+    return [_use(gpu, there, pids) for gpu, there in held if there.keys() & set(pids)]
+
+
+def _use(gpu: Device, there: dict[int, GpuProcess], pids: Collection[int]) -> GpuUse:
+    missing: dict[str, str] = {}
+    load = load_of(gpu)
+    reasons = load.clocks_event_reasons
+    return GpuUse(
+        uuid=ask("nvmlDeviceGetUUID", gpu.handle),
+        **read_fields(_READ, gpu, missing),
+        sm_clock_hz=load.sm_clock_hz,
+        power_w=load.power_w,
+        temperature_c=load.temperature_c,
+        held_by=None if reasons is None else dict.fromkeys(reasons, 1.0),
+        others=[process for pid, process in there.items() if pid not in pids],
+        missing=missing | {name: load.missing[name] for name in _OF_LOAD if name in load.missing},
+    )
+
+
+_OF_LOAD = ("sm_clock_hz", "power_w", "temperature_c")
+_PERCENT = 100
+_THROUGHPUT_UNIT_BYTES = 1024  # nvmlDeviceGetPcieThroughput counts KB of as many, over 20 ms
+
+
+def _throughput(counter: str) -> Callable[[Device], float]:
+    return lambda gpu: (
+        _THROUGHPUT_UNIT_BYTES * ask("nvmlDeviceGetPcieThroughput", gpu.board, getattr(library(), counter))
+    )
+
+
+_READ: dict[str, Callable[[Device], Any]] = {
+    "name": lambda gpu: ask("nvmlDeviceGetName", gpu.handle),
+    "busy_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).gpu / _PERCENT,
+    "memory_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).memory / _PERCENT,
+    "memory_used_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).used,
+    "memory_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).total,
+    "sm_clock_max_hz": lambda gpu: ask("nvmlDeviceGetMaxClockInfo", gpu.board, library().NVML_CLOCK_SM) * 1e6,
+    "pcie_sent_bytes_per_s": _throughput("NVML_PCIE_UTIL_TX_BYTES"),
+    "pcie_received_bytes_per_s": _throughput("NVML_PCIE_UTIL_RX_BYTES"),
+}
+_AVERAGED = (
+    *("busy_fraction", "memory_fraction", "sm_clock_hz", "power_w", "temperature_c"),
+    *("pcie_sent_bytes_per_s", "pcie_received_bytes_per_s"),
+)
+
+
+def together(looks: Sequence[list[GpuUse] | None]) -> list[GpuUse] | None:
+    """Each GPU once, averaged over the looks at it; None where none was possible."""
+    known = [look for look in looks if look is not None]
+    found: dict[str, list[GpuUse]] = {}
+    for gpu in (gpu for look in known for gpu in look):
+        found.setdefault(gpu.uuid, []).append(gpu)
+    return [_average(each) for each in found.values()] if known else None
+
+
+def _average(looks: Sequence[GpuUse]) -> GpuUse:
+    averaged = {name: _mean([(getattr(look, name), look.looks) for look in looks]) for name in _AVERAGED}
+    averaged["looks"] = sum(look.looks for look in looks)
+    others = {process.pid: process for look in looks for process in look.others}
+    return replace(looks[-1], **averaged, held_by=_held_by(looks), others=[*others.values()])
+
+
+def _held_by(looks: Sequence[GpuUse]) -> dict[str, float] | None:
+    told = [(look.held_by, look.looks) for look in looks if look.held_by is not None]
+    reasons = dict.fromkeys(reason for held_by, _ in told for reason in held_by)
+    shares = {reason: _mean([(held_by.get(reason, 0.0), looks) for held_by, looks in told]) for reason in reasons}
+    return {reason: share for reason, share in shares.items() if share is not None} if told else None
+
+
+def _mean(values: Sequence[tuple[float | None, int]]) -> float | None:
+    """Of values with their weights."""
+    known = [(value, weight) for value, weight in values if value is not None]
+    return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None
+
+
+def reader() -> tuple[Callable[[Collection[int]], list[GpuUse] | None], str | None]:
+    """What reads GPUs, and None; where NVML cannot be used what finds none, and why: each try would take a while."""
+    missing: dict[str, str] = {}
+    if attempt(missing, "gpus", boards) is None:
+        return lambda pids: None, missing["gpus"]
+    return lambda pids: attempt({}, "gpus", partial(read, pids)), None

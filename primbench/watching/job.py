@@ -1,0 +1,32 @@
+"""A job: the process that it began with, and what that is held to."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from primbench.environment import limits
+from primbench.environment.limits import Limits
+from primbench.quantities import Whole
+from primbench.system.files import attempt, read_cpu_list
+from primbench.system.processes import named, started
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """name: number and name of the process. cpus_total: of the machine, online; None is unknown."""
+
+    pid: Whole
+    name: str
+    limits: Limits
+    cpus_total: Whole | None
+
+
+def look(pid: int, root: Path = Path("/")) -> Job:
+    """Raises InvalidRequest where there is no process of this number."""
+    started(root, pid)
+    online = attempt({}, "", partial(read_cpu_list, root / "sys/devices/system/cpu/online"))
+    name, held_to = named(root, pid), limits.collect(root, pid)
+    started(root, pid)
+    return Job(pid=pid, name=name, limits=held_to, cpus_total=None if online is None else len(online))

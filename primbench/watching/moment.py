@@ -1,0 +1,142 @@
+"""The counters of a job at one moment; only their differences mean anything, but for what is held now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from primbench.system.files import attempt, labelled_value, whole_number
+from primbench.system.memory import reread_bytes, swapped_in_bytes
+from primbench.system.pressure import group_pressure
+from primbench.system.processes import fields_of_stat, folder_of, quick_text
+from primbench.timing.host_counters import Throttling, threads_of, throttling_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Of /proc/PID/stat, indices after the name: proc_pid_stat(5), fields 10, 12, 14, 15.
+_MINOR, _MAJOR, _IN_USER, _IN_KERNEL = 7, 9, 11, 12
+_SCHEDULED = re.compile(r"^(\S+)\s*:\s*([0-9]+)$", re.MULTILINE)
+
+On = Literal["cpu", "memory", "io"]
+
+
+class ThreadAt(NamedTuple):
+    """ran_s, waited_s: on a CPU, and for one. The others are None where the kernel does not tell."""
+
+    ran_s: float
+    waited_s: float
+    name: str | None
+    migrations: int | None
+    switches: int | None
+
+
+class ProcessAt(NamedTuple):
+    """Counted since it was started. swapped_bytes: of it, now. read_bytes, written_bytes: from and to disks."""
+
+    cpu_time_s: float
+    minor_faults: int
+    major_faults: int
+    memory_bytes: int | None
+    swapped_bytes: int | None
+    read_bytes: int | None
+    written_bytes: int | None
+    threads: dict[str, ThreadAt]
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """time_s: by time.monotonic(). waiting_s: in which tasks of the job's control group or machine waited, by what for.
+
+    throttling: of its control groups, by cpu.stat file. The next two are of these, too. None is unknown, with the
+    reason in ``missing``.
+    """
+
+    time_s: float
+    processes: dict[int, ProcessAt]
+    throttling: dict[str, Throttling] | None
+    waiting_s: dict[On, float | None]
+    reread_bytes: int | None
+    swapped_in_bytes: int | None
+    missing: dict[str, str]
+
+
+def read(root: Path, pids: Sequence[int]) -> Moment:
+    """pids: of the job's processes, the first one first. Never raises; processes that have ended are left out."""
+    missing: dict[str, str] = {}
+    found = {pid: _process(root, pid, missing) for pid in pids}
+    first = pids[0]
+    waiting_s = {on: attempt(missing, f"{on}_waiting_s", partial(_waiting_s, on, root, first)) for on in _WAITED_FOR}
+    return Moment(
+        time_s=time.monotonic(),
+        processes={pid: process for pid, process in found.items() if process is not None},
+        throttling=attempt(missing, "throttled_s", lambda: throttling_of(root, first)),
+        waiting_s=waiting_s,
+        reread_bytes=attempt(missing, "reread_bytes", lambda: reread_bytes(root, first)),
+        swapped_in_bytes=attempt(missing, "swapped_in_bytes", lambda: swapped_in_bytes(root, first)),
+        missing=missing,
+    )
+
+
+_WAITED_FOR: tuple[On, ...] = ("cpu", "memory", "io")
+
+
+def _waiting_s(on: On, root: Path, pid: int) -> float:
+    return group_pressure(on, "total", root, pid) * 1e-6
+
+
+def _process(root: Path, pid: int, missing: dict[str, str]) -> ProcessAt | None:
+    folder = folder_of(root, pid)
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        stat = fields_of_stat(folder / "stat")
+        readers: dict[str, Callable[[], Any]] = {
+            "memory_bytes": lambda: _status_bytes(folder, "VmRSS"),
+            "swapped_bytes": lambda: _status_bytes(folder, "VmSwap"),
+            "read_bytes": lambda: _disk_bytes(folder, "read_bytes"),
+            "written_bytes": lambda: _disk_bytes(folder, "write_bytes"),
+            "threads": lambda: _threads(root, pid),
+        }
+        found = {name: attempt(missing, name, read) for name, read in readers.items()}
+        return ProcessAt(
+            cpu_time_s=(int(stat[_IN_USER]) + int(stat[_IN_KERNEL])) / _TICKS_PER_S,
+            minor_faults=int(stat[_MINOR]),
+            major_faults=int(stat[_MAJOR]),
+            **found | {"threads": found["threads"] or {}},
+        )
+    return None
+
+
+def _status_bytes(folder: Path, label: str) -> int:
+    path = folder / "status"
+    return whole_number(labelled_value(path, label).removesuffix("kB"), path) * 1024
+
+
+def _disk_bytes(folder: Path, label: str) -> int:
+    """proc_pid_io(5), which the process's own user and root may read."""
+    path = folder / "io"
+    return whole_number(labelled_value(path, label), path)
+
+
+def _threads(root: Path, pid: int) -> dict[str, ThreadAt]:
+    folder = folder_of(root, pid) / "task"
+    return {
+        number: ThreadAt(each.ran_s, each.waited_s, *_scheduled(folder / number))
+        for number, each in threads_of(root, pid).items()
+    }
+
+
+def _scheduled(thread: Path) -> tuple[str | None, int | None, int | None]:
+    """Name, migrations and context switches: Linux, scheduler/sched-debug.rst; a kernel may have none of it."""
+    try:
+        text = quick_text(thread / "sched")
+    except OSError:
+        return None, None, None
+    counts = {name: int(count) for name, count in _SCHEDULED.findall(text)}
+    return text.partition(" (")[0], counts.get("se.nr_migrations"), counts.get("nr_switches")

@@ -1,0 +1,204 @@
+"""What a job did between two moments, and in several stretches together."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from primbench.quantities import Seconds, Whole
+from primbench.system.files import attempt
+from primbench.watching.gpus import GpuUse, together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from primbench.watching.moment import Moment
+
+LEAST_WANTED = 0.01  # of the time: threads that want a CPU less are not listed
+MOST_THREADS = 16
+
+
+class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
+    """ran_s, waited_s: on a CPU, and for one. cpus: on which it may run; None where it ended before it was asked."""
+
+    number: Whole
+    name: str | None
+    ran_s: Seconds
+    waited_s: Seconds
+    cpus: list[Whole] | None
+
+    @property
+    def wanted_s(self) -> float:
+        return self.ran_s + self.waited_s
+
+
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """None is unknown, with the reason in ``missing``; what processes did that ended meanwhile is not in it.
+
+    time_s: when it ends, since watching began. threads: the 16 that wanted a CPU most, if for 1 % of the time;
+    thread_count: all. looks: how often the states of threads were looked at; blocked: thread -> in how many of these it
+    was blocked in the kernel (state D), as on a disk; stopped: in how many the first process was, by a signal or a
+    debugger. read_bytes, written_bytes: from and to disks; reread_bytes,
+    swapped_in_bytes: after a memory limit of the control groups had them taken out. *_waiting_s: in which some task of
+    the control group, or of the machine, waited. periods, throttled_*: of the group that its quota held back longest.
+    """
+
+    time_s: Seconds
+    duration_s: Seconds
+    process_count: Whole
+    thread_count: Whole
+    cpu_time_s: Seconds
+    minor_faults: Whole
+    major_faults: Whole
+    threads: list[ThreadUse]
+    looks: Whole = 0
+    blocked: dict[Whole, Whole] = {}
+    stopped: Whole = 0
+    migrations: Whole | None = None
+    switches: Whole | None = None
+    memory_bytes: Whole | None = None
+    swapped_bytes: Whole | None = None
+    read_bytes: Whole | None = None
+    written_bytes: Whole | None = None
+    reread_bytes: Whole | None = None
+    swapped_in_bytes: Whole | None = None
+    periods: Whole | None = None
+    throttled_periods: Whole | None = None
+    throttled_s: Seconds | None = None
+    cpu_waiting_s: Seconds | None = None
+    memory_waiting_s: Seconds | None = None
+    io_waiting_s: Seconds | None = None
+    gpus: list[GpuUse] | None = None
+    missing: dict[str, str] = {}
+
+    @property
+    def busiest(self) -> ThreadUse | None:
+        """The thread that wanted a CPU most."""
+        return self.threads[0] if self.threads else None
+
+    @property
+    def blocked_fraction(self) -> float:
+        """Of the time, in which the thread that was blocked most was blocked."""
+        return max(self.blocked.values(), default=0) / self.looks if self.looks else 0.0
+
+
+def between(before: Moment, after: Moment, began_s: float) -> Stretch:
+    """began_s: when watching began."""
+    used = list(_threads(before, after))
+    duration_s = after.time_s - before.time_s
+    listed = sorted((each for each, *_ in used), key=lambda each: -each.wanted_s)[:MOST_THREADS]
+    return Stretch(
+        time_s=after.time_s - began_s,
+        duration_s=duration_s,
+        process_count=len(after.processes),
+        thread_count=sum(len(each.threads) for each in after.processes.values()),
+        threads=[_with_cpus(each) for each in listed if each.wanted_s > LEAST_WANTED * duration_s],
+        migrations=_sum(migrations for _, migrations, _ in used),
+        switches=_sum(switches for *_, switches in used),
+        missing=after.missing,
+        **_of_processes(before, after),
+        **_of_groups(before, after),
+    )
+
+
+def _of_processes(before: Moment, after: Moment) -> dict[str, Any]:
+    """What was counted of those that are in both, and what all hold after."""
+    pairs = [(before.processes[pid], after.processes[pid]) for pid in before.processes if pid in after.processes]
+    counted = {
+        name: _sum(_difference(getattr(then, name), getattr(now, name)) for then, now in pairs) for name in _COUNTED
+    }
+    return counted | {name: _sum(getattr(each, name) for each in after.processes.values()) for name in _HELD}
+
+
+def _of_groups(before: Moment, after: Moment) -> dict[str, Any]:
+    waited = {f"{on}_waiting_s": _difference(before.waiting_s[on], after.waiting_s[on]) for on in after.waiting_s}
+    counted = {name: _difference(getattr(before, name), getattr(after, name)) for name in _OF_GROUPS}
+    return waited | counted | _throttled(before, after)
+
+
+_COUNTED = ("cpu_time_s", "minor_faults", "major_faults", "read_bytes", "written_bytes")
+_HELD = ("memory_bytes", "swapped_bytes")
+_OF_GROUPS = ("reread_bytes", "swapped_in_bytes")
+_SUMMED = (
+    *(*_COUNTED, *_OF_GROUPS, "duration_s", "migrations", "switches", "periods", "throttled_periods", "throttled_s"),
+    *("cpu_waiting_s", "memory_waiting_s", "io_waiting_s", "looks", "stopped"),
+)
+
+
+def _sum(numbers: Iterable[float | None]) -> Any:
+    """None where one of them is not known, and 0 of none."""
+    total: float = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def _difference(before: Any, after: Any) -> Any:
+    """A counter may go back by a rounding, as where a group with a limit was removed."""
+    return None if before is None or after is None else max(after - before, type(after)(0))
+
+
+def _threads(before: Moment, after: Moment) -> Iterator[tuple[ThreadUse, int | None, int | None]]:
+    """Each thread's use, migrations and switches."""
+    for pid, process in after.processes.items():
+        earlier = before.processes[pid].threads if pid in before.processes else {}
+        for number, now in process.threads.items():
+            if (then := earlier.get(number)) is not None:
+                use = ThreadUse(
+                    number=int(number),
+                    name=now.name,
+                    ran_s=max(0.0, now.ran_s - then.ran_s),
+                    waited_s=max(0.0, now.waited_s - then.waited_s),
+                    cpus=None,
+                )
+                counts = [_difference(getattr(then, name), getattr(now, name)) for name in ("migrations", "switches")]
+                yield use, counts[0], counts[1]
+
+
+def _with_cpus(thread: ThreadUse) -> ThreadUse:
+    return replace(thread, cpus=attempt({}, "", lambda: sorted(os.sched_getaffinity(thread.number))))
+
+
+def _throttled(before: Moment, after: Moment) -> dict[str, float | None]:
+    then, now = before.throttling or {}, after.throttling or {}
+    held_back = [now[group].since(then[group]) for group in then.keys() & now.keys()]
+    if not held_back:
+        return {}
+    most = max(held_back, key=lambda each: each.held_back_s)
+    return {"throttled_s": most.held_back_s, "periods": most.periods, "throttled_periods": most.throttled_periods}
+
+
+def joined(stretches: Sequence[Stretch]) -> Stretch:
+    """One stretch of all, which follow one another; there is at least one. What is held is as at the end."""
+    last = stretches[-1]
+    summed = {name: _sum(getattr(each, name) for each in stretches) for name in _SUMMED}
+    blocked: defaultdict[int, int] = defaultdict(int)
+    for each in stretches:
+        for thread, looks in each.blocked.items():
+            blocked[thread] += looks
+    return replace(
+        last,
+        **summed,
+        threads=_threads_of(stretches),
+        blocked=dict(blocked),
+        gpus=together([each.gpus for each in stretches]),
+        missing={name: reason for each in stretches for name, reason in each.missing.items()},
+    )
+
+
+def _threads_of(stretches: Sequence[Stretch]) -> list[ThreadUse]:
+    found: dict[int, ThreadUse] = {}
+    for each in (thread for stretch in stretches for thread in stretch.threads):
+        so_far = found.get(each.number)
+        if so_far is not None:
+            ran_s, waited_s = so_far.ran_s + each.ran_s, so_far.waited_s + each.waited_s
+            found[each.number] = replace(each, ran_s=ran_s, waited_s=waited_s)
+        else:
+            found[each.number] = each
+    return sorted(found.values(), key=lambda each: -each.wanted_s)[:MOST_THREADS]

@@ -1,0 +1,150 @@
+"""Follow a job: its processes, a stretch a second, and between that looks at which threads are blocked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from primbench.errors import InvalidRequest
+from primbench.quantities import Seconds, Whole
+from primbench.system.processes import fields_of_stat, folder_of, started
+from primbench.watching import gpus
+from primbench.watching.job import look
+from primbench.watching.moment import Moment, read
+from primbench.watching.stretch import Stretch, between
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EVERY_S = 1.0
+LOOK_EVERY_S = 0.1
+MOST_LOOKED_AT = 16  # threads, of which a look takes 6 us each
+_STATE, _PARENT = 0, 1  # of /proc/PID/stat, indices after the name
+_BLOCKED, _GONE = "D", ("X", "Z")
+_STOPPED = ("T", "t")  # by a signal, by a debugger
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What watching itself took. cpu_time_s: of the watching process, while it watched."""
+
+    cpu_time_s: Seconds
+    duration_s: Seconds
+    samples: Whole
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """What there was to see. ended: whether the job did. whole: None where it ended before a second look at it."""
+
+    ended: bool
+    whole: Stretch | None
+    cost: Cost
+
+
+class Watch:
+    """An iterator of stretches, until ``lasting_s`` have passed or the job has ended, which ``ended`` tells.
+
+    Raises InvalidRequest where there is no process of this number. root: of /proc and /sys.
+    """
+
+    def __init__(self, pid: int, lasting_s: float, root: Path = Path("/")) -> None:
+        self.job, self.ended = look(pid, root), False
+        self._root, self._lasting_s = root, lasting_s
+        self._started = started(root, pid)
+        self._samples = 0
+        self._members: dict[int, None] = {pid: None}
+        self._seen: set[int] = set()
+        self._read_gpus, self._no_gpus = gpus.reader()
+        self._cpu_time_s, self._began_s = time.process_time(), time.monotonic()
+
+    @property
+    def cost(self) -> Cost:
+        """So far."""
+        return Cost(
+            cpu_time_s=time.process_time() - self._cpu_time_s,
+            duration_s=time.monotonic() - self._began_s,
+            samples=self._samples,
+        )
+
+    def __iter__(self) -> Iterator[Stretch]:
+        before = self._moment()
+        end_s = self._began_s + self._lasting_s
+        while not self.ended and before.time_s < end_s:
+            seen = self._look(before, min(before.time_s + EVERY_S, end_s))
+            after = self._moment()
+            if self.ended or self.job.pid not in after.processes:
+                self.ended = True
+                return
+            self._samples += 1
+            yield replace(between(before, after, self._began_s), **seen, **self._of_gpus(after))
+            before = after
+
+    def _moment(self) -> Moment:
+        self.ended = not self._lives()
+        self._find_members()
+        return read(self._root, [*self._members])
+
+    def _of_gpus(self, after: Moment) -> dict[str, object]:
+        if self._no_gpus is not None:
+            return {"gpus": None, "missing": after.missing | {"gpus": self._no_gpus}}
+        return {"gpus": self._read_gpus(after.processes.keys())}
+
+    def _lives(self) -> bool:
+        """A process that has ended and was not waited for yet is still there, as a zombie."""
+        with contextlib.suppress(OSError, InvalidRequest):
+            state = fields_of_stat(folder_of(self._root, self.job.pid) / "stat")[_STATE]
+            return state not in _GONE and started(self._root, self.job.pid) == self._started
+        return False
+
+    def _find_members(self) -> None:
+        """What the job has started since the last time: who is nobody's child of it at first never becomes one."""
+        there = {int(name) for name in os.listdir(self._root / "proc") if name.isdecimal()}
+        parents = {pid: self._parent(pid) for pid in there - self._seen}
+        self._seen = there
+        self._members = {pid: None for pid in self._members if pid in there or pid == self.job.pid}
+        found = {*self._members}
+        while found:
+            found = {pid for pid in parents.keys() - self._members.keys() if parents[pid] in found}
+            self._members |= dict.fromkeys(sorted(found))
+
+    def _parent(self, pid: int) -> int | None:
+        with contextlib.suppress(OSError):
+            return int(fields_of_stat(folder_of(self._root, pid) / "stat")[_PARENT])
+        return None
+
+    def _look(self, before: Moment, until_s: float) -> dict[str, Any]:
+        """What a Stretch has of the states of threads, until then or until the job ends."""
+        files = self._stat_files(before)
+        blocked: Counter[int] = Counter()
+        looks = stopped = 0
+        while self.job.pid in files and (left_s := until_s - time.monotonic()) > 0:
+            time.sleep(min(LOOK_EVERY_S, left_s))
+            looks += 1
+            states = {number: _state(file) for number, file in files.items()}
+            blocked.update(number for number, state in states.items() if state == _BLOCKED)
+            stopped += states[self.job.pid] in _STOPPED
+            files = {number: file for number, file in files.items() if states[number] not in _GONE}
+        return {"looks": looks, "blocked": dict(blocked), "stopped": stopped}
+
+    def _stat_files(self, before: Moment) -> dict[int, Path]:
+        """Thread -> its file, of those that are looked at: the first of each process before others."""
+        firsts = [(pid, str(pid)) for pid in (self.job.pid, *before.processes)]
+        threads = [*firsts, *((pid, number) for pid, process in before.processes.items() for number in process.threads)]
+        return {
+            int(number): folder_of(self._root, pid) / "task" / number / "stat"
+            for pid, number in [*dict.fromkeys(threads)][:MOST_LOOKED_AT]
+        }
+
+
+def _state(file: Path) -> str:
+    """As ps(1) has it; "X" of a thread that is not there any more."""
+    try:
+        return fields_of_stat(file)[_STATE]
+    except OSError:
+        return "X"

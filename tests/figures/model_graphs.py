@@ -1,0 +1,120 @@
+"""A model's device time beside that of a plain CUDA graph of the same step, and how busy the GPU is in it.
+
+The plain graph is captured by torch alone and timed by events around 20 replays, in the same process and right after
+primbench has measured the step. busy / device is of what CUPTI logs in a process of its own. Takes one GPU and some
+5 s a model; all of them, unless some are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from primbench import Method, measure
+from primbench.kernels.model import Model
+from primbench.registry import networks
+
+REPLAYS, ROUNDS = 20, 5
+WARM_UP_S = 0.5  # clocks and power have settled then
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=networks.names())
+    parser.add_argument("--mode", choices=("train", "inference"), default="train")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--busy", action="store_true", help="trace each as well, in a process of its own")
+    options = parser.parse_args()
+    for name in options.names:
+        problem = Model(name, mode=options.mode, dtype=options.dtype)
+        try:
+            print(_line(problem, busy=options.busy), flush=True)
+        except Exception as refusal:
+            print(f"{name}: {type(refusal).__name__}: {refusal}"[:300], flush=True)
+
+
+def _line(problem: Model, *, busy: bool) -> str:
+    ours = measure(problem, "torch", "cuda:0", method=Method(check=False))
+    if ours.device_s is None:
+        return f"{problem.network}: no device time: {ours.missing['device_s']}"
+    plain_s, device_s = _plain_s(problem), ours.device_s.median_s
+    words = f"{problem.network} {problem.mode}: device {device_s * 1e3:.4g} ms, plain graph {plain_s * 1e3:.4g} ms"
+    shares = f"device / plain {device_s / plain_s:.4f}"
+    return f"{words}, {shares}{_busy_words(problem) if busy else ''}"
+
+
+def _busy_words(problem: Model) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "traced.jsonl"
+        asked = ["--mode", problem.mode, "--dtype", problem.dtype, "--backend", "torch", "--no-check", "--trace", "-q"]
+        command = [sys.executable, "-P", "-m", "primbench", "model", problem.network, *asked, "-o", str(file)]
+        subprocess.run(command, check=True, capture_output=True)
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    found = next(line["measurement"] for line in lines if line.get("measurement"))
+    if found.get("trace") is None:
+        return f", not traced: {found['missing'].get('trace')}"
+    busy_s, device_s = (statistics.median(each["samples_s"]) for each in (found["trace"]["busy_s"], found["device_s"]))
+    return f", busy / device {busy_s / device_s:.3f}, {found['trace']['kernels_per_call']:.0f} kernels"
+
+
+def _plain_s(problem: Model) -> float:
+    """Seconds a replay, by nothing of primbench but the network's own class."""
+    import numpy as np
+    import torch
+
+    found = networks.network(problem.network)
+    module = found.module().cuda().train(problem.is_training)
+    batch = [torch.from_numpy(each).cuda() for each in found.inputs(np.random.default_rng(0), problem.batch_size)]
+    optimiser: Any = found.optimiser(module.parameters())
+    for group in optimiser.param_groups:
+        group["capturable"] = True
+    cast = torch.autocast("cuda", getattr(torch, problem.dtype), enabled=problem.dtype != "float32")
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+
+    def train() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        with cast:
+            loss = found.loss(module, *batch)
+        loss.backward()
+        found.after_backward(module)
+        optimiser.step()
+
+    def predict() -> None:
+        with torch.no_grad(), cast:
+            found.predict(module, *batch)
+
+    return _replayed_s(torch, train if problem.is_training else predict)
+
+
+def _replayed_s(torch: Any, step: Any) -> float:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    times, begun_s = list[float](), time.perf_counter()
+    while len(times) < ROUNDS or time.perf_counter() - begun_s < WARM_UP_S:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(REPLAYS):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / 1e3 / REPLAYS)
+    return statistics.median(times[-ROUNDS:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""`primbench watch` and `primbench doctor --pid` of a process that uses a GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from primbench.environment.devices import has_gpu_node
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+]
+
+Invoke = Callable[..., Result]
+MULTIPLY = (
+    "import torch; a = torch.rand(8192, 8192, device='cuda', dtype=torch.bfloat16); (a @ a).sum().item()\n"
+    "print(flush=True)\nwhile True:\n    for _ in range(20): a @ a\n    torch.cuda.synchronize()"
+)
+LAUNCH = "import torch; a = torch.rand(8, device='cuda').sum(); print(flush=True)\nwhile True: a.add_(1).item()"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[str], int]]:
+    """``start(program)``: the number of a process with its work on the GPU, until the test ends."""
+    pytest.importorskip("torch")
+    with ExitStack() as closing:
+
+        def started(program: str) -> int:
+            process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+            closing.enter_context(process)
+            closing.callback(process.kill)
+            assert process.stdout is not None
+            assert b"\n" == process.stdout.readline()
+            return process.pid
+
+        yield started
+
+
+def watched(invoke: Invoke, pid: int) -> dict[str, Any]:
+    lines = [json.loads(line) for line in invoke("watch", pid, "--for", "4s", "--json", "-").stdout.splitlines()]
+    (gpu,) = lines[-1]["whole"]["gpus"]
+    return {"gpu": gpu, "causes": [line["cause"] for line in lines if line["kind"] == "hindrance"]}
+
+
+def test_a_gpu_that_computes_all_the_time(invoke: Invoke, start: Callable[[str], int]) -> None:
+    found = watched(invoke, start(MULTIPLY))
+    gpu = found["gpu"]
+    assert gpu["busy_fraction"] > 0.9
+    assert gpu["memory_used_bytes"] > 2**27
+    assert 0 < gpu["sm_clock_hz"] <= gpu["sm_clock_max_hz"]
+    assert gpu["others"] == []
+    assert "launches" not in found["causes"]
+
+
+def test_another_process_on_the_gpu(invoke: Invoke, start: Callable[[str], int]) -> None:
+    job, other = start(MULTIPLY), start(LAUNCH)
+    found = watched(invoke, job)
+    assert [other] == [each["pid"] for each in found["gpu"]["others"]]
+    assert "gpu-processes" in found["causes"]
+
+
+def test_doctor_looks_at_the_gpus_that_a_process_holds(invoke: Invoke, start: Callable[[str], int]) -> None:
+    job, other = start(MULTIPLY), start(LAUNCH)
+    document = json.loads(invoke("doctor", "--pid", job, "--json", "-").stdout)
+    (gpu,) = document["place"]["environment"]["devices"]["gpus"]
+    assert gpu["uuid"].startswith("GPU-")
+    assert [[other]] == [[each["pid"] for each in there] for there in document["place"]["contention"]["gpu_processes"]]
+    (found,) = [each for each in document["findings"] if each["check"] == "gpu-processes"]
+    assert "other processes hold cuda:0" in found["summary"]

@@ -1,0 +1,280 @@
+"""`primbench watch` of real jobs: what really holds one back is what is found first."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import Result
+
+from primbench.cli import main
+from primbench.system.cgroups import cgroup_folders
+
+Invoke = Callable[..., Result]
+Group = Callable[[str, dict[str, str]], Path]
+Start = Callable[..., int]
+
+LASTING = "1.5s"
+SPIN = "print(flush=True)\nwhile True: pass"
+SLEEP = "import time; print(flush=True)\nwhile True: time.sleep(0.2)"
+THREADS = (
+    "import hashlib, sys, threading; data = bytes(2**22); print(flush=True)\n"
+    "def work():\n    while True: hashlib.sha256(data)\n"
+    "for _ in range(int(sys.argv[1])): threading.Thread(target=work).start()"
+)
+COLD = (
+    "import os, random, sys; file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+    "os.write(file, os.urandom(2**24)); os.fsync(file); os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)\n"
+    "print(flush=True)\n"
+    "while True:\n"
+    "    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)\n"
+    "    for page in random.sample(range(2**12), 1000): os.pread(file, 4096, page * 4096)"
+)
+OVER_AND_OVER = (
+    "import os, sys; file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+    "for _ in range(12): os.write(file, os.urandom(2**23))\n"
+    "os.fsync(file); print(flush=True)\n"
+    "while True:\n    os.lseek(file, 0, 0)\n    while os.read(file, 2**16): pass"
+)
+
+
+@pytest.fixture
+def start(group: Group, request: pytest.FixtureRequest) -> Iterator[Start]:
+    """``start(program, *arguments, quota, memory, cpus)``: the number of a job that runs until the test ends.
+
+    Of a quiet test it is in a control group of its own where that may be, which goes before others that run here.
+    quota: in CPUs. cpus: affinity.
+    """
+    v1 = (cgroup_folders("cpu")[0] / "tasks").exists()
+
+    def settings(quota: float | None) -> dict[str, str]:
+        if v1:
+            limit = {} if quota is None else {"cpu.cfs_quota_us": f"{quota * 1e5:.0f}"}
+            return {"cpu.shares": "262144"} | limit
+        return {"cpu.weight": "10000"} | ({} if quota is None else {"cpu.max": f"{quota * 1e5:.0f} 100000"})
+
+    with ExitStack() as closing:
+
+        def started(
+            program: str,
+            *arguments: object,
+            quota: float | None = None,
+            memory: int | None = None,
+            cpus: set[int] | None = None,
+        ) -> int:
+            folders = []
+            if memory is not None:
+                folders.append(group("memory", {"memory.limit_in_bytes" if v1 else "memory.max": str(memory)}))
+            if request.node.get_closest_marker("quiet") is not None:
+                with contextlib.nullcontext() if quota else contextlib.suppress(pytest.skip.Exception):
+                    folders.append(group("cpu", settings(quota)))
+            moves = "".join(f"echo $$ > {folder / 'cgroup.procs'} && " for folder in folders)
+            command = [sys.executable, "-P", "-c", program, *map(str, arguments)]
+            process = subprocess.Popen(
+                ["sh", "-c", f'{moves}exec "$@"', "sh", *command], stdout=subprocess.PIPE, start_new_session=True
+            )
+            closing.callback(end, process)
+            if cpus is not None:
+                os.sched_setaffinity(process.pid, cpus)
+            assert process.stdout is not None
+            assert b"\n" == process.stdout.readline()
+            return process.pid
+
+        yield started
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """With what it started, so that its control groups can be removed."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def watched(invoke: Invoke, pid: int, lasting: str = LASTING) -> list[dict[str, Any]]:
+    """The lines that it writes."""
+    found = invoke("watch", pid, "--for", lasting, "--json", "-")
+    assert (0, "") == (found.exit_code, found.stderr)
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def hindrances(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [line for line in lines if line["kind"] == "hindrance"]
+
+
+def first(lines: list[dict[str, Any]]) -> Mapping[str, Any]:
+    found = hindrances(lines)
+    assert found, lines[-1]
+    means_something(found[0]["study"])
+    return found[0]
+
+
+def means_something(study: str) -> None:
+    words = shlex.split(study)
+    with click.Context(main, info_name="primbench", **main.context_settings) as context:
+        name, command, rest = main.resolve_command(context, words[1:])
+        assert (name, command is not None) == ("study", True)
+        assert command is not None
+        command.make_context(name, rest, parent=context)
+
+
+@pytest.mark.quiet
+def test_a_quota(invoke: Invoke, start: Start) -> None:
+    found = first(watched(invoke, start(SPIN, quota=0.5)))
+    assert "cpu-quota" == found["cause"]
+    assert re.fullmatch(r"held back by the CPU quota in \d+\.\d% of periods", found["summary"])
+    assert "cpus=0.5" in found["study"]
+    assert found["share"] > 0.3
+
+
+@pytest.mark.quiet
+def test_two_busy_threads_of_its_own_on_one_cpu(invoke: Invoke, start: Start) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    found = first(watched(invoke, start(f"import os; os.fork()\n{SPIN}", cpus={cpu})))
+    assert ("threads", "2 threads per CPU: 2 busy threads of its own on 1 CPU") == (found["cause"], found["summary"])
+    assert f"bind-cpus={cpu},threads=2" in found["study"]
+
+
+@pytest.mark.quiet
+def test_another_s_busy_thread_on_its_only_cpu(invoke: Invoke, start: Start) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    job = start(SPIN, cpus={cpu})
+    with ExitStack() as closing:
+        beside = subprocess.Popen([sys.executable, "-P", "-c", SPIN], stdout=subprocess.DEVNULL, start_new_session=True)
+        closing.callback(end, beside)
+        os.sched_setaffinity(beside.pid, {cpu})
+        (cgroup_folders("cpu", pid=job)[0] / "cgroup.procs").write_text(str(beside.pid))
+        found = first(watched(invoke, job))
+    assert "cpu-contention" == found["cause"]
+    assert re.match(r"its busiest thread waited for a CPU [45]\d\.\d% of the time", found["summary"])
+
+
+@pytest.mark.quiet
+def test_more_threads_than_cpus(invoke: Invoke, start: Start) -> None:
+    cpus = len(os.sched_getaffinity(0))
+    found = first(watched(invoke, start(THREADS, 2 * cpus)))
+    assert "threads" == found["cause"]
+    assert f"{2 * cpus} busy threads of its own on {cpus} CPU" in found["summary"]
+
+
+def on_a_disk(folder: Path) -> Path:
+    if os.statvfs(folder).f_blocks == 0 or subprocess.check_output(["stat", "-f", "-c%T", folder]).startswith(b"tmpfs"):
+        pytest.skip(f"{folder} is in memory: reading from a disk takes one")
+    return folder / "data"
+
+
+@pytest.mark.quiet
+def test_a_file_that_is_not_in_the_page_cache(invoke: Invoke, start: Start, tmp_path: Path) -> None:
+    found = first(watched(invoke, start(COLD, on_a_disk(tmp_path))))
+    assert "disk" == found["cause"], found
+    assert re.fullmatch(r"reads from disk: [0-9.]+ [MG]iB a second", found["summary"])
+
+
+@pytest.mark.quiet
+def test_a_memory_limit_below_what_is_read_over_and_over(invoke: Invoke, start: Start, tmp_path: Path) -> None:
+    found = first(watched(invoke, start(OVER_AND_OVER, on_a_disk(tmp_path), memory=2**25)))
+    assert "memory" == found["cause"], found
+    assert found["summary"].startswith("reads again what its memory limit had taken out of the cache: ")
+    assert "memory=32MiB" in found["study"]
+
+
+@pytest.mark.quiet
+def test_a_quiet_job_is_held_back_by_nothing_and_that_is_said(invoke: Invoke, start: Start) -> None:
+    found = invoke("watch", start(SLEEP), "--for", LASTING)
+    assert 0 == found.exit_code
+    assert "\nNothing that can be seen from outside held it back.\n" in found.stdout
+    assert re.search(r"\nWatching took \d+\.\d+% of one CPU: \S+ (ms|us) a sample\n$", found.stdout)
+
+
+def test_what_a_job_started_is_followed_too(invoke: Invoke, start: Start) -> None:
+    loading = f"import os\nif os.fork() == 0:\n    while True: pass\n{SLEEP}"
+    *_, last = watched(invoke, start(loading))
+    assert (2, 2) == (last["whole"]["process_count"], last["whole"]["thread_count"])
+    assert last["whole"]["cpu_time_s"] > 0.1, "of the one that it started"
+
+
+def test_lines_are_the_job_its_samples_and_what_was_found(invoke: Invoke, start: Start, tmp_path: Path) -> None:
+    pid, lines, counters = start(SPIN), tmp_path / "w.jsonl", tmp_path / "w.prom"
+    shown = invoke("watch", pid, "--for", "1.2s", "-o", lines, "--prometheus", counters)
+    assert shown.stdout.startswith(f"Process {pid} (python")
+    read = [json.loads(line) for line in lines.read_text().splitlines()]
+    kinds = [line["kind"] for line in read]
+    assert ["job", "sample", "sample"] == kinds[:3]
+    assert ["watched"] == kinds[-1:]
+    assert {"hindrance"} >= set(kinds[3:-1])
+    samples, whole = read[1:3], read[-1]["whole"]
+    assert pytest.approx(whole["duration_s"]) == sum(sample["duration_s"] for sample in samples)
+    assert pytest.approx(whole["cpu_time_s"]) == sum(sample["cpu_time_s"] for sample in samples)
+    assert [lines, counters] == sorted(tmp_path.iterdir()), "nothing is left of what is written beside it"
+    metric = rf'primbench_watch_cpu_seconds_total{{pid="{pid}"}} {whole["cpu_time_s"]!r}'
+    text = counters.read_text()
+    assert metric in text.splitlines()
+    assert all(re.fullmatch(r"# (HELP|TYPE) \w+ .+|\w+\{\w+=\"\d+\"\} [0-9.e+-]+", line) for line in text.splitlines())
+
+
+def test_a_job_that_ends_while_it_is_watched(invoke: Invoke) -> None:
+    begun = time.monotonic()
+    with subprocess.Popen(["sleep", "1.3"]) as job:
+        *_, last = watched(invoke, job.pid, "60s")
+    assert last["ended"] is True
+    assert 1 < last["whole"]["time_s"] < time.monotonic() - begun < 30
+
+
+def test_a_job_that_ends_at_once_has_nothing_to_show(invoke: Invoke) -> None:
+    with subprocess.Popen(["sleep", "0.3"]) as job:
+        found = invoke("watch", job.pid)
+    assert (0, True) == (found.exit_code, ", when it ended\n" in found.stdout)
+
+
+def test_ctrl_c_ends_it_with_what_was_seen(start: Start) -> None:
+    command = [sys.executable, "-P", "-m", "primbench", "watch", str(start(SLEEP)), "--json", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        next(line for line in watching.stdout if '"sample"' in line)
+        watching.send_signal(signal.SIGINT)
+        rest = [json.loads(line)["kind"] for line in watching.stdout]
+    assert (130, "watched") == (watching.returncode, rest[-1])
+
+
+def test_another_user_s_files_are_unknown_with_the_command_that_shows_them(start: Start) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("to become another user takes root")
+    program = (
+        "import os, sys; from primbench.cli import main\n"
+        "def run(*words): main(['watch', sys.argv[1], '--for', '0.2s', *words], standalone_mode=False)\n"
+        "run(); os.setuid(65534); run()"  # the first imports all there is, which another user may not read
+    )
+    pid = start(SLEEP)
+    found = subprocess.run([sys.executable, "-P", "-c", program, str(pid)], capture_output=True, text=True, check=True)
+    as_root, as_other = found.stdout.split("Process ")[1:]
+    assert "could not be seen" not in as_root
+    assert "could not be seen: read_bytes, written_bytes" in as_other
+    assert f"`sudo primbench watch {pid}`" in " ".join(as_other.split())
+    assert "read -, written -" in as_other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("999999999",), "process 999999999: there is none of this number here"),
+        (("no-such-job",), "container 'no-such-job': docker: "),
+        (("1", "--for", "0s"), "more than 0"),
+        (("1", "--for", "ten"), "'ten'"),
+        (("1", "--prometheus", "-"), "cannot be stdout"),
+        (("1", "-o", "/nowhere/lines"), "/nowhere/lines: there is no folder /nowhere"),
+        ((), "Missing argument 'PID|CONTAINER'"),
+    ],
+)
+def test_bad_arguments_are_one_line(refusal: Callable[..., str], arguments: tuple[str, ...], words: str) -> None:
+    assert words in refusal("watch", *arguments)

@@ -1,0 +1,102 @@
+"""A network between the ranks of one host: real namespaces, virtual Ethernet and VXLAN, and what goes through them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from primbench.distributed.networks import address
+from primbench.results import file as results_file
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes network namespaces")
+
+SENT_BYTES = 1_000_000
+RANK = f"""
+import json, os, socket, sys
+from pathlib import Path
+from primbench.distributed import networks
+from primbench.distributed.channel import Channel
+from primbench.distributed.group import Group
+
+descriptor, rank, network = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+channel = Channel(socket.socket(fileno=descriptor))
+group = Group(rank, 2, [channel], networks.address(network, 0), joined=True)
+networks.join(group, network)
+listener = group.listen() if rank == 0 else None
+port = group.agree(listener.getsockname()[1] if listener else None)
+if listener:
+    connection, _ = listener.accept()
+    with connection.makefile("rb") as stream:
+        assert {SENT_BYTES} == len(stream.read())
+else:
+    with socket.create_connection((group.address, port)) as connection:
+        connection.sendall(bytes({SENT_BYTES}))
+group.agree()
+received = {{line.split(":")[0].strip(): int(line.split()[1])
+            for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]}}
+print(json.dumps([os.readlink("/proc/self/ns/net"), os.environ["GLOO_SOCKET_IFNAME"], received]))
+"""
+WITHOUT = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+
+
+def two_ranks(network: str, *prefix: str) -> list[subprocess.CompletedProcess[str]]:
+    ends = socket.socketpair()
+    started = []
+    for rank, end in enumerate(ends):
+        descriptor = end.fileno()
+        words = [*prefix, sys.executable, "-P", "-c", RANK, str(descriptor), str(rank), network]
+        started.append(
+            subprocess.Popen(words, pass_fds=[descriptor], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
+        end.close()
+    outputs = [each.communicate(timeout=60) for each in started]
+    return [
+        subprocess.CompletedProcess(each.args, each.returncode, *said)
+        for each, said in zip(started, outputs, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("network", "through"), [("private", "eth0"), ("overlay", "vxlan0")])
+def test_each_rank_has_a_namespace_and_what_they_say_goes_through_it(network: str, through: str) -> None:
+    links = Path("/proc/self/net/dev").read_text().count(":")
+    done = two_ranks(network)
+    assert [0, 0] == [each.returncode for each in done], done
+    (one, way, received), (other, other_way, _) = (json.loads(each.stdout) for each in done)
+    assert 3 == len({one, other, os.readlink("/proc/self/ns/net")})
+    assert {through} == {way, other_way}
+    assert received[through] > SENT_BYTES
+    assert received["lo"] < SENT_BYTES
+    assert links == Path("/proc/self/net/dev").read_text().count(":")
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is missing: apt-get install util-linux")
+def test_without_the_right_to_one_all_ranks_say_so() -> None:
+    for each in two_ranks("private", *WITHOUT):
+        assert "a network of its own cannot be had: Operation not permitted: be root" in each.stderr
+
+
+def test_addresses_differ_for_as_many_ranks_as_there_may_be() -> None:
+    assert 2000 == len({address(network, rank) for network in ("private", "overlay") for rank in range(1000)})
+
+
+def test_a_study_sets_networks_beside_each_other(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    arms = [word for each in ("", ":network=private", ":network=overlay") for word in ("--arm", f"host{each}")]
+    sizes, path = tmp_path / "sizes.toml", tmp_path / "study.jsonl"
+    sizes.write_text("allreduce = [{ bytes = 1024, ranks = 2 }]\nlaunch = [{ call = 'getppid' }]\n")
+    quick = ("--min-time", "5ms", "--max-time", "10ms", "--pairs", 1, "--fail-on", "never", "-o", path)
+    done = invoke("study", sizes, *arms, "--backend", "numpy", *quick)
+    assert 0 == done.exit_code, done.output
+    found = results_file.read(path)
+    assert {"ok"} == {each.status for each in found.records}
+    spaces = [(each.environment.confinement.namespaces or {})["net"] for each in found.workers]
+    here = os.readlink("/proc/self/ns/net").partition("[")[2].rstrip("]")
+    assert [2, 4] == [sum((here in space) == is_here for space in spaces) for is_here in (True, False)]

@@ -1,0 +1,234 @@
+"""Made-up fleets: the records of one node, measured here, with other names and other times."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from click.testing import Result
+from msgspec.structs import replace
+
+from primbench.measurement import Measurement, Samples
+from primbench.results import file as results_file
+from primbench.results.file import Results
+from primbench.spec.fleet import Member
+
+Measured = tuple[Path, Result]
+MadeFleet = Callable[..., Path]
+
+
+def longer(text: str, times: float) -> str:
+    """A line of a results file with all samples so many times as long."""
+    line = json.loads(text)
+    for value in (line.get("measurement") or {}).values():
+        if isinstance(value, dict) and "samples_s" in value:
+            value["samples_s"] = [each * times for each in value["samples_s"]]
+    return json.dumps(line)
+
+
+def as_node(results: Results, member: Member, change: Callable[[Results], Results] | None) -> Results:
+    made = replace(results, header=replace(results.header, member=member))
+    return change(made) if change else made
+
+
+@pytest.fixture
+def made_fleet(measured: Measured, tmp_path: Path) -> MadeFleet:
+    """``made_fleet(times)``: a folder with a file a node, n1 and so on, whose times are so many times those measured.
+
+    changes: node -> what else becomes of its results. seed: of half a percent of scatter, another for another fleet.
+    """
+    results = results_file.read(measured[0])
+
+    def make(
+        times: list[float],
+        changes: Mapping[str, Callable[[Results], Results]] = MappingProxyType({}),
+        seed: int = 0,
+        of: int | None = None,
+    ) -> Path:
+        folder = tmp_path / f"fleet-{seed}"
+        folder.mkdir()
+        dice = random.Random(seed)
+        for rank, each in enumerate(times):
+            node = f"n{rank + 1}"
+            count = of or len(times)
+            member = Member(node=node, rank=rank, of=count, launcher="srun", job="7.0", nodes=f"n[1-{count}]")
+            made = as_node(results, member, changes.get(node))
+            scattered = each * dice.lognormvariate(0, 0.005)
+            first = results_file.encode(made.header).decode()
+            rest = [results_file.encode(line).decode() for line in made.workers]
+            rest += [results_file.encode(line).decode() for line in made.records]
+            text = first + "".join(f"{longer(line, scattered)}\n" for line in rest)
+            (folder / f"{node}-{rank}.jsonl").write_text(text)
+        return folder
+
+    return make
+
+
+def with_limits(**limits: Any) -> Callable[[Results], Results]:
+    """What its workers saw, with other limits."""
+
+    def change(results: Results) -> Results:
+        workers = [
+            replace(each, environment=replace(each.environment, limits=replace(each.environment.limits, **limits)))
+            for each in results.workers
+        ]
+        return replace(results, workers=workers)
+
+    return change
+
+
+def found(invoke: Callable[..., Result], *arguments: object) -> tuple[dict[str, Any], int]:
+    result = invoke("fleet", *arguments, "--json", "-")
+    return json.loads(result.stdout), result.exit_code
+
+
+def test_nothing_stands_out_in_a_healthy_fleet(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    result = invoke("fleet", made_fleet([1.0] * 8))
+    assert (0, "Nothing stands out among 8 nodes.") == (result.exit_code, result.stdout.splitlines()[0])
+    assert "> " not in result.stdout
+
+
+def test_a_slow_node_is_named_with_what_is_different_there(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    folder = made_fleet([1, 1, 1.4, 1, 1, 1], {"n3": with_limits(cpu_quota=0.5, cpu_period_s=0.1)})
+    fleet, code = found(invoke, folder)
+    assert 1 == code
+    (node,) = fleet["unhealthy"]
+    assert "n3" == node["node"]
+    assert {0, 1} == {each["case"] for each in node["outlying"]}
+    assert all(1.3 < each["ratio"] < 1.5 for each in node["outlying"])
+    assert ("limits.cpu_quota", 0.5, None, 5) in [
+        (each["field"], each["value"], each["usual"], each["nodes"]) for each in node["unlike"]
+    ]
+    assert "other CPUs" in node["likely"] or "quota" in node["likely"], node
+    text = invoke("fleet", folder).stdout
+    assert text.startswith("6 nodes: slower: n3, 1.")
+    assert "\nn3: can cause it: " in text
+    assert "not alike: limits.cpu_quota none on most nodes, 0.5 on n3" in text
+
+
+def test_a_difference_below_the_margin_is_none(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    _, code = found(invoke, made_fleet([1, 1, 1, 1, 1, 1, 1, 1.005]))
+    assert 0 == code
+
+
+def test_noise_of_a_nodes_own_samples_makes_it_no_outlier(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    """Every other sample of one node is three times as long: its median is anywhere in between."""
+
+    def with_samples(times: list[float]) -> Callable[[Results], Results]:
+        def change(results: Results) -> Results:
+            samples = Samples(samples_s=times, calls_per_sample=1, taken_by="host clock", stopped="count")
+            records = [replace(each, measurement=Measurement(batch_s=samples)) for each in results.records]
+            return replace(results, records=[each for each in records if each.status == "ok"])
+
+        return change
+
+    nodes = {f"n{number}": with_samples([1.0] * 30) for number in range(1, 9)}
+    fleet, code = found(invoke, made_fleet([1.0] * 8, nodes | {"n2": with_samples([1.0, 3.0] * 15)}, seed=1))
+    assert {"n2"} == {each["slowest"] for case in fleet["cases"] for each in case["metrics"] if each["primary"]}
+    assert {"batch_mean_s"} == {each["metric"] for each in fleet["unhealthy"][0]["outlying"]}
+    once = with_samples([1.0] * 29 + [100.0])
+    fleet, code = found(invoke, made_fleet([1.0] * 8, nodes | {"n2": once}, seed=2))
+    assert (0, []) == (code, fleet["unhealthy"])
+    assert any(each["ratio"] > 4 for case in fleet["cases"] for each in case["metrics"])
+
+
+def test_missing_nodes_are_named_as_slurm_names_them(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    folder = made_fleet([1.0] * 5)
+    (folder / "n4-3.jsonl").unlink()
+    result = invoke("fleet", folder)
+    assert (1, "4 nodes: missing: n4.") == (result.exit_code, result.stdout.splitlines()[0])
+    junit = invoke("fleet", folder, "--junit", "-").stdout
+    assert 'name="n4"' in junit
+    assert 'tests="5" failures="1"' in junit
+
+
+def test_missing_nodes_that_nothing_names_are_counted(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    folder = made_fleet([1.0] * 3, of=5)
+    for path in folder.iterdir():
+        path.write_text(path.read_text().replace('"nodes":"n[1-5]"', '"nodes":""', 1))
+    fleet, code = found(invoke, folder)
+    assert ([], 2, 1) == (fleet["missing"], fleet["unnamed"], code)
+
+
+def test_a_damaged_or_half_written_file_costs_its_node_alone(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    folder = made_fleet([1.0] * 5)
+    (folder / "n1-0.jsonl").write_text("no results\n")
+    half = (folder / "n2-1.jsonl").read_text()
+    (folder / "n2-1.jsonl").write_text("".join(half.splitlines(keepends=True)[:3])[:-30])
+    fleet, code = found(invoke, folder)
+    assert (1, 4, ["n1-0.jsonl"]) == (code, len(fleet["nodes"]), list(fleet["unreadable"]))
+    (node,) = fleet["unhealthy"]
+    assert ("n2", {"0", "1"}) == (node["node"], set(node["unmeasured"]))
+    assert "cut off" in node["damage"]
+    assert {3} == {each["nodes"] for case in fleet["cases"] for each in case["metrics"]}
+
+
+def test_a_case_that_fails_on_one_node_is_told_with_its_reason(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    def failing(results: Results) -> Results:
+        first, *others = results.records
+        return replace(results, records=[replace(first, status="failed", reason="it burns", measurement=None), *others])
+
+    folder = made_fleet([1.0] * 4, {"n2": failing})
+    fleet, code = found(invoke, folder)
+    assert (1, [("n2", {"0": "failed: it burns"})]) == (
+        code,
+        [(each["node"], each["unmeasured"]) for each in fleet["unhealthy"]],
+    )
+    assert "n2: gemm m=16 n=24 k=8 float32 on numpy cpu: failed: it burns\n" in invoke("fleet", folder).stdout
+
+
+def test_a_case_that_no_node_has_is_no_nodes_fault(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    fleet, code = found(invoke, made_fleet([1.0] * 4))
+    (left_out,) = [case for case in fleet["cases"] if case["reason"]]
+    assert (0, "bfloat16") == (code, left_out["case"]["parameters"]["dtype"])
+
+
+def test_a_node_measured_again_replaces_its_file(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    folder = made_fleet([1, 1, 2, 1, 1])
+    later = (folder / "n1-0.jsonl").read_text().replace('"node":"n1"', '"node":"n3"', 1)
+    later = later.replace('"job":"7.0"', '"job":"8.0"', 1).replace('"of":5', '"of":1', 1).replace("n[1-5]", "n3", 1)
+    (folder / "n3-0.jsonl").write_text(later.replace('"started_utc":"2', '"started_utc":"9', 1))
+    fleet, code = found(invoke, folder)
+    assert (0, ["n3-2.jsonl: replaced by a later file of its node"]) == (code, fleet["notes"])
+
+
+def test_too_few_nodes_say_so(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    result = invoke("fleet", made_fleet([1.0, 1.5]))
+    assert (0, "2 nodes: too few, or too unlike, to tell a slow one.") == (
+        result.exit_code,
+        result.stdout.splitlines()[0],
+    )
+    assert "? too few nodes" in result.stdout
+
+
+def test_an_earlier_fleet_shows_the_node_that_changed(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    before, now = made_fleet([1, 1, 1.05, 1, 1, 1, 1, 1], seed=1), made_fleet([1, 1, 1.05, 1, 1, 1.3, 1, 1], seed=2)
+    fleet, code = found(invoke, now, "--against", before)
+    primary = fleet["against"]["changes"][0]
+    assert (1, ["n6"]) == (code, list(primary["changed"]))
+    assert 0.98 < primary["ratio"] < 1.02
+    assert "> n6 1." in invoke("fleet", now, "--against", before).stdout
+
+
+def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    before, now = made_fleet([1] * 6, seed=1), made_fleet([1.2] * 6, seed=2)
+    assert 0 == found(invoke, now)[1]
+    fleet, code = found(invoke, now, "--against", before)
+    assert (1, {}) == (code, fleet["against"]["changes"][0]["changed"])
+    assert "> all are slower" in invoke("fleet", now, "--against", before).stdout
+
+
+def test_what_is_no_fleet_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
+    assert "No such file or directory" in refusal("fleet", tmp_path / "absent")
+    assert "holds no results file of a node" in refusal("fleet", tmp_path)

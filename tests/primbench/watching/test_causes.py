@@ -1,0 +1,155 @@
+"""Causes of numbers that no machine here shows, such as those of GPUs, and stretches put together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from msgspec.structs import replace
+
+from primbench.cli import main
+from primbench.environment.limits import Limits
+from primbench.measurement.readings import GpuProcess
+from primbench.watching.causes import hindrances
+from primbench.watching.gpus import GpuUse
+from primbench.watching.hindrance import Hindrance
+from primbench.watching.job import Job
+from primbench.watching.moment import read
+from primbench.watching.stretch import Stretch, ThreadUse, between, joined
+
+JOB = Job(
+    pid=7, name="7 (train)", cpus_total=8,
+    limits=Limits(cpus_allowed=[0, 1, 4], cpu_quota=1.5, cpu_period_s=0.1, memory_limit_bytes=2**30),
+)  # fmt: skip
+GPU = GpuUse(
+    uuid="GPU-1", name="H100", busy_fraction=1.0, memory_used_bytes=2**30, memory_bytes=2**36, sm_clock_hz=1.98e9,
+    sm_clock_max_hz=1.98e9, held_by={}, power_w=700.0, temperature_c=60.0,
+)  # fmt: skip
+
+
+def thread(number: int, ran_s: float, waited_s: float, cpus: list[int] | None = None) -> ThreadUse:
+    return ThreadUse(number=number, name="train", ran_s=ran_s, waited_s=waited_s, cpus=cpus or [0, 1, 4])
+
+
+CALM = Stretch(
+    time_s=10.0, duration_s=10.0, process_count=1, thread_count=9, cpu_time_s=9.0, minor_faults=0, major_faults=0,
+    threads=[thread(7, 9.5, 0.1)], looks=100, gpus=[GPU],
+)  # fmt: skip
+HELD = {"periods": 100, "throttled_periods": 43, "throttled_s": 3.0}
+FOUR = [thread(number, 6.0, 4.0, [0, 4]) for number in range(4)]
+CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "cpu-quota": (HELD | {"threads": [thread(7, 7.0, 3.0)]}, "in 43.0% of periods", "bind-cpus=0-1+4,cpus=1.5 "),
+    "threads": ({"threads": FOUR}, "2 threads per CPU: 4 busy", "bind-cpus=0+4,threads=2 --arm host:bind"),
+    "cpu-contention": (
+        {"threads": [thread(7, 8.0, 1.8)]},
+        "waited for a CPU 18.0%",
+        "study shared --arm host:bind-cpus",
+    ),
+    "disk": (
+        {"major_faults": 12_000, "blocked": {7: 40}, "read_bytes": 0, "written_bytes": 0},
+        "reads from disk: major faults 1,200 a second",
+        "tmpfs=/tmp --primitive files",
+    ),
+    "memory": ({"swapped_in_bytes": 2**30, "blocked": {7: 60}}, "swapping in: 102 MiB a second", "memory=1GiB"),
+    "stopped": ({"stopped": 50}, "stopped for 50.0% of the time: it goes on by `kill -CONT`", ""),
+    "blocked": ({"blocked": {7: 30}}, "blocked in the kernel", ""),
+    "gpu-clocks": (
+        {"gpus": [replace(GPU, held_by={"sw power cap": 0.5, "gpu idle": 0.9}, sm_clock_hz=1.1e9)]},
+        "held down: sw power cap in 50.0% of the looks",
+        "",
+    ),
+    "gpu-processes": (
+        {"gpus": [replace(GPU, others=[GpuProcess(pid=31, memory_bytes=2**30)])]},
+        "process 31 with 1 GiB",
+        "study shared",
+    ),
+    "launches": ({"gpus": [replace(GPU, busy_fraction=0.4)]}, "busy 40.0% of the time", "--arm host:numa-node=auto"),
+}
+
+
+@pytest.mark.parametrize(("cause", "changes", "summary", "study"), [(name, *each) for name, each in CAUSES.items()])
+def test_a_cause_is_found_first(cause: str, changes: dict[str, Any], summary: str, study: str) -> None:
+    found = hindrances(replace(CALM, **changes), JOB)
+    assert cause == found[0].cause
+    assert summary in found[0].summary
+    assert study in (found[0].study or "")
+
+
+def test_what_is_calm_is_held_back_by_nothing() -> None:
+    assert [] == hindrances(CALM, JOB)
+
+
+@pytest.mark.parametrize("changes", [changes for changes, *_ in CAUSES.values()], ids=[*CAUSES])
+def test_studies_parse(changes: dict[str, Any]) -> None:
+    for job in (JOB, replace(JOB, cpus_total=3)):
+        for study in studies(hindrances(replace(CALM, **changes), job)):
+            with click.Context(main, info_name="primbench", **main.context_settings) as context:
+                name, command, rest = main.resolve_command(context, shlex.split(study)[1:])
+                assert name == "study"
+                assert command is not None
+                command.make_context(name, rest, parent=context)
+
+
+def studies(found: list[Hindrance]) -> Iterator[str]:
+    assert found
+    return (each.study for each in found if each.study is not None)
+
+
+def test_a_quota_takes_its_own_waiting_from_that_for_others() -> None:
+    both = hindrances(replace(CALM, threads=[thread(7, 4.0, 6.0)], **HELD), JOB)
+    assert [("cpu-quota", 0.3), ("cpu-contention", 0.3)] == [(each.cause, each.share) for each in both]
+
+
+def test_a_gpu_that_waits_for_a_cpu_held_back_is_told_by_that() -> None:
+    gpus = [replace(GPU, busy_fraction=0.4)]
+    found = hindrances(replace(CALM, gpus=gpus, threads=[thread(7, 5.0, 5.0)]), JOB)
+    assert ["cpu-contention"] == [each.cause for each in found]
+
+
+def test_stretches_add_up() -> None:
+    one = replace(CALM, blocked={7: 3}, read_bytes=5, switches=None, missing={"a": "b"})
+    other = replace(CALM, time_s=15.0, duration_s=5.0, looks=50, blocked={7: 1, 8: 2}, read_bytes=7, memory_bytes=9)
+    whole = joined([one, replace(other, threads=[thread(8, 1.0, 0.0), thread(7, 1.0, 2.0)])])
+    assert (15.0, 15.0, 150) == (whole.time_s, whole.duration_s, whole.looks)
+    assert ({7: 4, 8: 2}, 12, None, 9) == (whole.blocked, whole.read_bytes, whole.switches, whole.memory_bytes)
+    assert [(7, 10.5, 2.1), (8, 1.0, 0.0)] == [(each.number, each.ran_s, each.waited_s) for each in whole.threads]
+    assert {"a": "b"} == whole.missing
+
+
+def test_gpus_are_averaged_over_the_looks_at_them_however_they_are_joined() -> None:
+    looks = [
+        replace(GPU, busy_fraction=busy, held_by={"sw power cap": 1.0} if busy > 0.5 else {})
+        for busy in (0.0, 0.6, 0.9)
+    ]
+    stretches = [replace(CALM, gpus=[look]) for look in looks]
+    whole = joined([joined(stretches[:2]), stretches[2]])
+    assert whole.gpus is not None
+    (gpu,) = whole.gpus
+    assert 3 == gpu.looks
+    assert pytest.approx(0.5) == gpu.busy_fraction
+    assert pytest.approx({"sw power cap": 2 / 3}) == gpu.held_by
+
+
+def test_a_process_in_a_tree_of_files(tmp_path: Path) -> None:
+    """Without schedstat, sched, io and pressure: what is unknown is None with the reason, and nothing is guessed."""
+    folder = tmp_path / "proc/7"
+    (folder / "task/7").mkdir(parents=True)
+    fields = ["S", "1", *["0"] * 50]
+    before, after = ([*fields], [*fields])
+    after[9], after[11] = "30", "100"
+    (folder / "status").write_text("Name:\ttrain\nVmRSS:\t8 kB\n")
+    moments = []
+    for each in (before, after):
+        (folder / "stat").write_text(f"7 (a name) {' '.join(each)}\n")
+        moments.append(read(tmp_path, [7, 8]))
+    found = between(moments[0], moments[1], moments[0].time_s)
+    assert (1, 30, 8192) == (found.process_count, found.major_faults, found.memory_bytes)
+    assert found.cpu_time_s > 0
+    for field in ("read_bytes", "swapped_bytes", "throttled_s", "io_waiting_s", "reread_bytes"):
+        assert getattr(found, field) is None, field
+        assert found.missing[field], field
+    assert ([], None) == (found.threads, found.busiest)
