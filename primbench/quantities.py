@@ -10,6 +10,8 @@ from typing import Annotated
 from msgspec import Meta
 
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Counted = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+"""Of which there is at least one."""
 Seconds = Annotated[float, Meta(ge=-1e9, le=1e9)]
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 """Seconds that a clock which never goes back has counted."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
-from primbench.quantities import Whole
+from primbench.quantities import Counted
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.published import Published
@@ -32,7 +32,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     arms: list[Arm]
     cases: list[Case]
-    pairs: Whole
+    pairs: Counted
     until_settled: bool = False
     seed: int = 0
     other_builds: bool = False
