@@ -234,7 +234,7 @@ def test_what_cannot_be_compared_is_refused(
     assert "the first file is the baseline" in refusal("compare", path, path, "--baseline", "host")
     assert f"{path}: holds 2 arms, host, podman: compare it alone" == refusal("compare", path, path)
     assert "one arm alone" in refusal("compare", written(name="one.jsonl", arms=["host"]))
-    empty = made_study(["host"], [], lambda *_: "", pairs=0)
+    empty = made_study(["host"], [], lambda *_: "", pairs=1)
     assert "holds no records" in refusal("compare", save(replace(empty, records=[]), tmp_path / "empty.jsonl"))
     assert "No such file" in refusal("compare", tmp_path / "nosuch.jsonl")
 
