@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from primbench.errors import InvalidField
 from primbench.kernels.model import Model
 from primbench.problem import Bound, Exact, Problem, named, option
 from primbench.registry.networks import names, network, summaries
@@ -40,7 +41,7 @@ class Learning(Problem, name="learning"):
     """
 
     network: str = named("the model", names)
-    steps: int = option(100, "of a training", least=2)
+    steps: int = option(0, "of a training; 0 is as many as the model learns in", least=0)
     seeds: int = option(5, "trainings, each from other first weights", least=1)
     batch_size: int = option(0, "examples of a step; 0 is a few that the model learns from", least=0)
     dtype: str = option("float32", "products and convolutions compute in it", ("float32", "bfloat16", "float16"))
@@ -54,8 +55,11 @@ class Learning(Problem, name="learning"):
     )
 
     def settle(self) -> None:
-        if not self.batch_size:
-            object.__setattr__(self, "batch_size", summaries()[self.network].learning_batch)
+        usual = summaries()[self.network]
+        object.__setattr__(self, "batch_size", self.batch_size or usual.learning_batch)
+        object.__setattr__(self, "steps", self.steps or usual.learning_steps)
+        if self.steps == 1:
+            raise InvalidField("learning steps=1: the loss of one step cannot fall: give 2 or more")
         _ = self.step  # which refuses what does not go together
 
     @cached_property

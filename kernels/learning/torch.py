@@ -15,7 +15,7 @@ from primbench.problem import Step, described, kernel
 from primbench.registry.networks import network
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.kernels.learning.problem import Learning
     from primbench.problem import Array
@@ -122,13 +122,33 @@ class _Trainings:
         import torch
 
         with torch.no_grad(), autocast(self._problem.step, self._device):
+            _renormed(module, self._predict, self._batches)
             module.eval()
-            asked = (self._network.right(self._network.predict(module, *each), *each) for each in held_out)
+            asked = (self._network.right(self._predict(module, each), *each) for each in held_out)
             return sum(int(each.sum()) for each in asked)
+
+    def _predict(self, module: Any, batch: Batch) -> Any:
+        return self._network.predict(module, *batch)
 
 
 def _batches(parts: Sequence[Any]) -> list[Batch]:
     return list(zip(*parts, strict=True))
+
+
+def _renormed(module: Any, predict: Callable[[Any, Batch], Any], batches: Sequence[Batch]) -> None:
+    """With the means and variances that its batch norms see under its last weights.
+
+    Those that it has kept are of all steps, the first ones too: a momentum of 0.001 takes thousands of steps to forget.
+    """
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    norms = [each for each in module.modules() if isinstance(each, _BatchNorm)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a mean over all batches
+    if norms:
+        for batch in batches:
+            predict(module, batch)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from primbench.problem.patterns import LEARNING_BATCH, PATTERNS, coarse, mixed
+from primbench.problem.patterns import LEARNING_BATCH, LEARNING_STEPS, PATTERNS, coarse, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +36,8 @@ class Network(ABC):
     """Batch on which loss and gradients are compared with those in float64."""
     learning_batch: ClassVar[int] = LEARNING_BATCH
     """Batch with which it learns from learnable(): a small one, and one that the original's rate of learning bears."""
+    learning_steps: ClassVar[int] = LEARNING_STEPS
+    """Steps in which it learns from them."""
     autocast: ClassVar[bool] = True
     """Whether it works in 16 bits, too, by torch's autocast."""
 

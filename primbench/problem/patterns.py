@@ -13,6 +13,7 @@ PATTERNS = 5  # seed of the patterns, which are the same wherever and for howeve
 FIELDS = 4  # of an image's side
 NOISE = 0.25
 LEARNING_BATCH = 16  # examples of a step, where a network says nothing else
+LEARNING_STEPS = 100  # of a training, likewise
 
 
 def coarse(arrays: Array) -> Array:

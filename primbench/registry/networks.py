@@ -14,23 +14,23 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.errors import InvalidRequest
-from primbench.problem.patterns import LEARNING_BATCH
+from primbench.problem.patterns import LEARNING_BATCH, LEARNING_STEPS
 
 if TYPE_CHECKING:
     from primbench.problem.network import Network
 
 PACKAGE = "primbench.suites.models"
 _CLASS = re.compile(r'^class \w+\(\w+, name="(\w+)"\):\n    """(.+?)(?:"""|$)', re.MULTILINE)
-_BATCH = re.compile(r"^    batch_size = (\d+)$", re.MULTILINE)
-_LEARNING_BATCH = re.compile(r"^    learning_batch = (\d+)$", re.MULTILINE)
+_NUMBER = re.compile(r"^    (\w+) = (\d+)$", re.MULTILINE)
 
 
 class Summary(NamedTuple):
-    """batch_size: the original's. learning_batch: of a training on examples that can be learnt."""
+    """batch_size: the original's. learning_batch and learning_steps: of a training on examples that can be learnt."""
 
     text: str
     batch_size: int
-    learning_batch: int
+    learning_batch: int = LEARNING_BATCH
+    learning_steps: int = LEARNING_STEPS
 
 
 class _Shipped(NamedTuple):
@@ -54,18 +54,19 @@ def _read(text: str) -> dict[str, Summary]:
     found = {}
     for each in _CLASS.finditer(text):
         own = text[each.end() :].partition("\nclass ")[0]
-        batch = _BATCH.search(own)
-        if batch is None:
+        numbers = {name: int(number) for name, number in _NUMBER.findall(own) if name in Summary._fields}
+        if "batch_size" not in numbers:
             raise ValueError(f"model {each[1]}: its class has no line such as batch_size = 64")
-        learning = _LEARNING_BATCH.search(own)
-        found[each[1]] = Summary(each[2], int(batch[1]), int(learning[1]) if learning else LEARNING_BATCH)
+        found[each[1]] = Summary(each[2], **numbers)
     return found
 
 
 def summaries() -> dict[str, Summary]:
     """Every model by name, in alphabetical order; those of ``--kernels`` files among them."""
     imported = {
-        name: Summary((cls.__doc__ or "").strip().partition("\n")[0], cls.batch_size, cls.learning_batch)
+        name: Summary(
+            (cls.__doc__ or "").strip().partition("\n")[0], cls.batch_size, cls.learning_batch, cls.learning_steps
+        )
         for name, cls in _defined().items()
     }
     return dict(sorted((imported | {name: each.summary for name, each in _shipped().items()}).items()))

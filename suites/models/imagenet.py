@@ -94,6 +94,8 @@ class AlexNet(_OfExamples, name="alexnet"):
         "momentum of 0.9 and weight decay of 0.0001"
     )
     rate = 0.01
+    learning_batch = 256
+    """Of smaller ones, a training diverges now and then at this rate."""
     multiply_adds = 714_188_480
 
     def module(self) -> Any:

@@ -171,6 +171,7 @@ class AlexNet(_OfTool, name="tf_cnn_alexnet"):
     """AlexNet of one tower with 384 and 256 channels at the end, for 227 x 227."""
 
     batch_size = 512
+    learning_steps = 500
     side = 227
     multiply_adds = 838_792_896
 

@@ -1,6 +1,6 @@
 """What every model learns from examples that can be learnt: its losses, how often it is right, and whether it passes.
 
-All models, unless some are named; 100 steps of 5 seeds take a GPU up to a minute a model, and a CPU hours in all.
+All models, unless some are named; 5 seeds take a GPU up to a minute a model, and a CPU hours in all.
 With --deterministic, CUBLAS_WORKSPACE_CONFIG=:4096:8 has to be set for a GPU.
 """
 
@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=networks.names())
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=0)
     parser.add_argument("--deterministic", action="store_true")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from primbench.backends import missing, open_backend
-from primbench.errors import UnsupportedCase, VerificationError
+from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
 from primbench.kernels.learning import Learning
 from primbench.measurement import Measurement
 from primbench.measurement.learnt import Learnt, first_unlike
@@ -56,6 +56,13 @@ def trained(problem: Learning) -> Any:
 def test_the_batch_is_one_that_the_model_learns_from_where_none_is_named() -> None:
     assert (16, 2) == (Learning("mnist_cnn").batch_size, Learning("fathom_speech").batch_size)
     assert 8 == Learning("mnist_cnn", batch_size=8).batch_size
+
+
+def test_as_many_steps_as_the_model_learns_in_where_none_are_named() -> None:
+    assert (100, 500) == (Learning("mnist_cnn").steps, Learning("tf_cnn_alexnet").steps)
+    assert 20 == Learning("tf_cnn_alexnet", steps=20).steps
+    with pytest.raises(InvalidRequest, match="steps=1: the loss of one step cannot fall: give 2 or more"):
+        Learning("mnist_cnn", steps=1)
 
 
 def test_figures_are_means_and_deviations_over_seeds() -> None:
@@ -124,6 +131,17 @@ class TestByTorch:
             assert (None, f"{name} has no classes to be right about") == (found.accuracies, found.missing["right"])
         else:
             assert min(found.accuracies or ()) > 0.5
+
+    def test_batch_norms_are_those_of_the_last_weights(self) -> None:
+        """A momentum of 0.001 had left them at what the first weights made of the examples."""
+        import torch
+
+        from primbench.kernels.learning.torch import _renormed
+
+        norm = torch.nn.BatchNorm1d(1, momentum=1e-3)
+        batches = [(torch.tensor([[3.0], [5.0]]),), (torch.tensor([[6.0], [8.0]]),)]
+        _renormed(norm, lambda module, batch: module(*batch), batches)
+        assert (5.5, 2.0) == (norm.running_mean.item(), norm.running_var.item())
 
     def test_a_model_that_does_not_learn_fails_its_check(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import torch
