@@ -950,6 +950,11 @@ def test_what_fails_more_often_on_one_side_is_not_alike(
         ("BlockingIOError: [Errno 11] Resource temporarily unavailable", {"processes_max": 2}, "processes_max is none"),
         ("OSError: [Errno 24] Too many open files", {"open_files": 64}, "open_files is 1024 in host and 64 in podman"),
         ("OSError: [Errno 24] Too many open files", {"processes_max": 2}, None),
+        (
+            "loader_workers: RuntimeError: unable to allocate shared memory(shm): is out of memory (/dev/shm)",
+            {"shm_bytes": 2**26, "memory_limit_bytes": 2**34},
+            "shm_bytes is 64 GiB in host and 64 MiB in podman",
+        ),
         ("UnsupportedCase: io_uring_setup: EPERM; Seccomp is 2", {"io_uring": "EPERM"}, "io_uring is allowed in host"),
         ("ValueError: nothing that was refused", {"processes_max": 2, "open_files": 64}, None),
     ],
@@ -962,7 +967,7 @@ def test_what_fails_is_explained_by_what_refuses_it(
     def measured(arm: str, case: Case, pair: int) -> Measurement | str:
         return said if arm == "podman" else timed(arm, case, pair)
 
-    usual = replace(HERE.limits, processes_max=None, open_files=1024)
+    usual = replace(HERE.limits, processes_max=None, open_files=1024, shm_bytes=2**36)
     filtered = {"io_uring": limits.get("io_uring", "allowed"), "root_filesystem": "overlay"}
     limits = {name: value for name, value in limits.items() if name != "io_uring"}
     environments = {
