@@ -174,7 +174,8 @@ def test_a_stopped_rank_ends_its_case_at_the_timeout_with_the_reason(
     backend: str, tmp_path: Path, start_primbench: Callable[..., subprocess.Popen[str]]
 ) -> None:
     file = tmp_path / "results.jsonl"
-    running = start_primbench("--bytes=8MiB", *LONG, "--backend", backend, f"--timeout={TIMEOUT_S[backend]}s", "-o", str(file))
+    within = f"--timeout={TIMEOUT_S[backend]}s"
+    running = start_primbench("--bytes=8MiB", *LONG, "--backend", backend, within, "-o", str(file))
     rank = busy_rank(running, backend)
     processes = psutil.Process(running.pid).children()
     rank.suspend()
