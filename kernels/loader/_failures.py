@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+TORCH = "torch.utils.data._utils.signal_handling"
+
+
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
     """While workers start."""
@@ -27,9 +30,13 @@ def quietly() -> Iterator[None]:
 def uninterrupted() -> Iterator[None]:
     """While workers start: their death is told by the next batch, and not by a signal that raises anywhere."""
     before = signal.getsignal(signal.SIGCHLD)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGCHLD, before)
+    if getattr(before, "__module__", None) == TORCH:  # of a loader that was begun elsewhere
+        before = signal.SIG_DFL
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, before)
 
 
 @contextlib.contextmanager

@@ -120,9 +120,13 @@ class TestByTorch:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from torch.utils.data import dataloader
+        from torch.utils.data._utils import signal_handling
 
         looks = dataloader._MultiProcessingDataLoaderIter._try_get_data
         monkeypatch.setattr(looks, "__defaults__", (0.1,))  # seconds between two looks whether workers live, not 5
+        monkeypatch.setattr(signal_handling, "_SIGCHLD_handler_set", False)
+        before_any = signal.getsignal(signal.SIGCHLD)
+        signal_handling._set_SIGCHLD_handler()  # as a loader elsewhere does: it raises wherever the process is then
         before = set(psutil.Process().children())
         step = self.step(Model(SMALL, batch_size=4, examples=8, data="disk", loader_workers=1))
         calls(step, 5)
@@ -132,6 +136,7 @@ class TestByTorch:
         os.kill(worker.pid, signal.SIGKILL)
         with pytest.raises(PrimbenchError, match=r"^data in .+: loader_workers: .+: one was killed, or is out of"):
             calls(step, 10)
+        assert signal.SIG_DFL == signal.signal(signal.SIGCHLD, before_any)
 
     def test_bad_data_stop_the_case_and_name_what_is_to_be_mended(self, tmp_path: Path) -> None:
         self.digits(tmp_path / "digits", bad=1)
