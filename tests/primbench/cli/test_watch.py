@@ -50,6 +50,31 @@ OVER_AND_OVER = (
     "while True:\n    os.lseek(file, 0, 0)\n    while os.read(file, 2**16): pass"
 )
 
+TOUCH_OVER_AND_OVER = (
+    "import os, sys; memory = bytearray(os.urandom(3 * 2**24)); print(flush=True)\n"
+    "while True:\n    for page in range(0, len(memory), 4096): memory[page] ^= 1"
+)
+# A network of one layer by gradient descent, on one thread: OpenBLAS starts none for products that small.
+TRAIN = (
+    "import numpy as np; dice = np.random.default_rng(0); print(flush=True)\n"
+    "x, w = dice.random((32, 64)), np.zeros(64); y = x @ dice.random(64)\n"
+    "while True: w -= 1e-3 * x.T @ (x @ w - y)"
+)
+
+
+@pytest.fixture
+def swap(tmp_path: Path) -> Iterator[None]:
+    """A file of 128 MiB that the kernel may swap to, until the test ends."""
+    path = on_a_disk(tmp_path)
+    path.touch(mode=0o600)
+    path.write_bytes(bytes(2**27))
+    for command in ("mkswap", "swapon"):
+        done = subprocess.run([command, path], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"needs root's leave to swap to a file: {command}: {done.stderr.strip()}")
+    yield
+    subprocess.run(["swapoff", path], check=True)
+
 
 @pytest.fixture
 def start(group: Group, request: pytest.FixtureRequest) -> Iterator[Start]:
@@ -130,8 +155,8 @@ def means_something(study: str) -> None:
 
 
 @pytest.mark.quiet
-def test_a_quota(invoke: Invoke, start: Start) -> None:
-    found = first(watched(invoke, start(SPIN, quota=0.5)))
+def test_a_training_loop_under_a_quota(invoke: Invoke, start: Start) -> None:
+    found = first(watched(invoke, start(TRAIN, quota=0.5)))
     assert "cpu-quota" == found["cause"]
     assert re.fullmatch(r"held back by the CPU quota in \d+\.\d% of periods", found["summary"])
     assert "cpus=0.5" in found["study"]
@@ -186,6 +211,15 @@ def test_a_memory_limit_below_what_is_read_over_and_over(invoke: Invoke, start: 
     found = first(watched(invoke, start(OVER_AND_OVER, on_a_disk(tmp_path), memory=2**25)))
     assert "memory" == found["cause"], found
     assert found["summary"].startswith("reads again what its memory limit had taken out of the cache: ")
+    assert "memory=32MiB" in found["study"]
+
+
+@pytest.mark.quiet
+@pytest.mark.usefixtures("swap")
+def test_a_memory_limit_below_what_is_touched_over_and_over(invoke: Invoke, start: Start) -> None:
+    found = first(watched(invoke, start(TOUCH_OVER_AND_OVER, memory=2**25)))
+    assert "memory" == found["cause"], found
+    assert re.fullmatch(r"swapping in: [0-9.]+ [KMG]iB a second", found["summary"])
     assert "memory=32MiB" in found["study"]
 
 
