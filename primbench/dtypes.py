@@ -21,6 +21,15 @@ ITEMSIZE_BYTES = {
     "int8": 1,
 }
 
+SHORT_NAMES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8": "float8_e4m3",
+}
+"""What people and papers call them -> the name here."""
+
 # Unit roundoff u = 2^-p, p the significand's bits with the hidden one (IEEE 754-2019 table 3.5;
 # bfloat16 p=8; e4m3 p=4, Micikevicius et al. 2022, arXiv 2209.05433). Integers are exact.
 UNIT_ROUNDOFF = {
@@ -34,6 +43,13 @@ UNIT_ROUNDOFF = {
 }
 
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn"}
+
+
+def full_name(word: str) -> str:
+    """The name here of what people call a dtype; any other word as it is. Raises InvalidRequest for a math mode."""
+    if word == "tf32":
+        raise InvalidRequest("tf32: stored as float32, and a math mode of it: --dtype float32 --math-mode tf32")
+    return SHORT_NAMES.get(word, word)
 
 
 def itemsize_bytes(dtype: str) -> int:

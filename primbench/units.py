@@ -24,6 +24,7 @@ _DURATIONS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**
 _SIZES_BYTES = {"B": 1}
 _SIZES_BYTES |= {f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)}
 _SIZES_BYTES |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
+_COUNT_PREFIXES = {prefix: 1024**power for power, prefix in enumerate(("", "K", "M", "G"))}
 _QUANTITY = r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z%]+)\s*"
 
 _TIME_EXPONENTS: dict[TimeUnit, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
@@ -52,12 +53,17 @@ def parse_size(text: str) -> int:
 
 
 def parse_counts(text: str, unit: Literal["", "B"] = "") -> tuple[int, ...]:
-    """Whole numbers of "4096", or of a sweep "MIN:MAX:FACTOR": MIN times powers of FACTOR (default 2) up to MAX.
+    """Whole numbers of a list "16,32", in which "4K" is 4096, and a sweep "MIN:MAX:FACTOR" is MIN times powers of
+    FACTOR (default 2) up to MAX.
 
-    unit: "B" reads sizes such as 4KiB. Raises InvalidRequest.
+    unit: "B" reads sizes such as 4KiB; a prefix alone is one of 1024 there, too. Raises InvalidRequest.
     """
+    return tuple(itertools.chain.from_iterable(_parse_sweep(part, unit) for part in text.split(",")))
+
+
+def _parse_sweep(text: str, unit: Literal["", "B"]) -> tuple[int, ...]:
     parts = text.split(":")
-    ends = [parse_size(part) if unit else _parse_count(part) for part in parts[:2]]
+    ends = [_parse_amount(part) if unit else _parse_count(part) for part in parts[:2]]
     factor = _parse_count(parts[2]) if len(parts) == 3 else 2
     if len(parts) == 1:
         return (ends[0],)
@@ -67,9 +73,20 @@ def parse_counts(text: str, unit: Literal["", "B"] = "") -> tuple[int, ...]:
 
 
 def _parse_count(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,20}", text, re.ASCII):
+    match = _prefixed_count(text)
+    if match is None:
         raise InvalidRequest(f"{text!r}: a whole number such as 4096, or a sweep of them such as 64:4096:2")
-    return int(text)
+    prefix: int = _COUNT_PREFIXES[match[2].upper()]
+    return int(match[1]) * prefix
+
+
+def _parse_amount(text: str) -> int:
+    """Bytes; "4K" is 4 KiB, as nccl-tests and dd read it."""
+    return _parse_count(text) if (match := _prefixed_count(text)) and match[2] else parse_size(text)
+
+
+def _prefixed_count(text: str) -> re.Match[str] | None:
+    return re.fullmatch(r"([0-9]{1,20})([kKmMgG]?)", text, re.ASCII)
 
 
 def _parse(text: str, units: dict[str, int], kind: str, example: str) -> Fraction:

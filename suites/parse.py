@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from primbench.dtypes import full_name
 from primbench.errors import FileError, InvalidField, InvalidRequest
-from primbench.registry import build, primitives
+from primbench.problem import fields_of
+from primbench.registry import build, primitives, problem_class
 from primbench.spec.published import Published
 from primbench.suites.document import cut, read_document
+from primbench.units import parse_counts
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from dataclasses import Field
 
     from primbench.problem import Problem, Value
 
@@ -137,7 +141,8 @@ def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[Row]
 def _row(where: str, primitive: str, entry: dict[str, Any]) -> Row:
     _check_labels(where, entry)
     labels = {key: entry[key] for key in LABELS if key in entry}
-    fields = {key: _values(where, key, value) for key, value in entry.items() if key not in LABELS}
+    known = {field.name: field for field in fields_of(problem_class(primitive))}
+    fields = {key: _values(where, key, value, known.get(key)) for key, value in entry.items() if key not in LABELS}
     if math.prod(map(len, fields.values())) > _MAX_PROBLEMS:
         raise FileError(f"{where}: its lists make more than {_MAX_PROBLEMS} problems")
     return Row(where, primitive, fields, labels)
@@ -151,14 +156,25 @@ def _check_labels(where: str, entry: Mapping[str, Any]) -> None:
             raise FileError(f"{where}: device is neither cpu nor cuda")
 
 
-def _values(where: str, field: str, said: Any) -> list[Value]:
-    """The values of a field, which may be given as one or as a list."""
+def _values(where: str, field: str, said: Any, known: Field[Any] | None) -> list[Value]:
+    """The values of a field, which may be given as one or as a list, each also as it is typed for its option."""
     values = said if isinstance(said, list) else [said]
     if not all(_is_value(value) for value in values):
         raise FileError(f"{where}: {cut(repr(field))} is not a number of 64 bits, a string, true or false")
     if not values:
         raise FileError(f"{where}: {cut(repr(field))} is an empty list: leave the field away, or name a value")
-    return values
+    try:
+        return [each for value in values for each in _read(field, value, known)]
+    except InvalidRequest as error:
+        raise FileError(f"{where}: {field}: {cut(str(error))}") from None
+
+
+def _read(field: str, value: Value, known: Field[Any] | None) -> Sequence[Value]:
+    if not isinstance(value, str) or known is None:
+        return [value]
+    if known.metadata.get("size"):
+        return parse_counts(value, known.metadata["unit"])
+    return [full_name(value) if field == "dtype" else value]
 
 
 def _is_value(value: Any) -> bool:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from primbench.cli.compare import pass_or_exit
 from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
-from primbench.cli.measuring import resuming
 from primbench.cli.options import GroupedCommand, grouped
 from primbench.cli.outputs import check_outputs, publish
+from primbench.cli.resuming import resuming
 from primbench.cli.study import (
     DEFAULT_SIZES,
     carry_out,

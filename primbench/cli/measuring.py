@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -17,20 +16,15 @@ from primbench.baselines import roof
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report, save
 from primbench.cli.progress import Progress, progress
+from primbench.cli.resuming import Begun, check_resume, going_on, on_its_machine, resuming, say_what_changed
 from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
-from primbench.environment.difference import Change, difference
-from primbench.environment.fingerprint import Environment, collect
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
 from primbench.problem import Problem
-from primbench.registry import named_files
-from primbench.report.environment import shown
-from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
 from primbench.results.writer import Writer, check_kept, header, left_to_do
 from primbench.spec.defaults import ALL
-from primbench.system.files import utf8
 from primbench.workers.plan import plan
 from primbench.workers.run import keep_all
 from primbench.workers.session import Session
@@ -39,8 +33,6 @@ if TYPE_CHECKING:
     from primbench.spec.case import Case
     from primbench.spec.fleet import Member
 
-MOST_CHANGES = 4
-SAME_MEMORY = 0.01
 SIGNALLED = 128  # and the number of the signal, as a shell would say it
 
 Run = Callable[[Progress], Iterable[Worker | Record]]
@@ -66,7 +58,7 @@ def measure_and_report(entries: Entries, values: Mapping[str, Any]) -> None:
 
 def _measure_and_report(entries: Entries, values: Mapping[str, Any], leader: Leader | None) -> None:
     check_outputs(values)
-    _check_resume(values)
+    check_resume(values)
     with resuming(values["resume"]) as begun:
         if begun is not None and begun.held.header.study is not None:
             path = values["resume"]
@@ -111,13 +103,22 @@ def measured(
         leader=leader,
     )
     left, begun_with = left_to_do(cases, found), list(found.workers)
+    say_of_trace(cases, asked=values["trace"])
+    if begun is not None:
+        say_what_changed(values["resume"], left, found)
 
     def lines(shown: Progress) -> Iterator[Worker | Record]:
-        return _on_its_machine(session.run(announced(left, shown)), path=values["resume"], begun=begun_with)
+        return on_its_machine(session.run(announced(left, shown)), path=values["resume"], begun=begun_with)
 
     with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(lines, len(left), session, writer=writer, found=found, values=values)
     return replace(found, records=found.latest()), ended
+
+
+def say_of_trace(cases: Iterable[Case], *, asked: bool) -> None:
+    """On stderr, where there is nothing that --trace could log."""
+    if asked and all(case.device == "cpu" for case in cases):
+        click.echo("--trace: the log is a GPU's, and nothing here runs on one: nothing is traced", err=True)
 
 
 def next_worker(found: Results) -> int:
@@ -147,76 +148,6 @@ def _roof_cases(cases: list[Case], values: Mapping[str, Any]) -> list[Case]:
             processes=1,
         )
     return found
-
-
-def _check_resume(values: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest where something else is asked for that --resume has."""
-    if values["resume"] is None:
-        return
-    if values["output"] is not None:
-        raise InvalidRequest("--output and --resume: one file, --resume goes on writing to it")
-    if values["labels"]:
-        raise InvalidRequest(f"--label and --resume: {values['resume']} keeps the labels it was begun with")
-
-
-class Begun(NamedTuple):
-    """A results file to go on with, which no other process can write to meanwhile, and what it held."""
-
-    writer: Writer
-    held: Results
-
-
-@contextmanager
-def resuming(path: str | None) -> Iterator[Begun | None]:
-    """The file of --resume, locked before it is read.
-
-    Raises FileError, also where another process writes to it; InvalidRequest where it was begun on another machine, or
-    with a file of --kernels that has changed since.
-    """
-    if path is None:
-        yield None
-        return
-    with closing(Writer(path, None)) as writer:
-        held = results_file.read(path)
-        _check_machine(path, held.header.environment, collect(gpus=False))
-        _check_kernels(path, held.header.kernels)
-        yield Begun(writer, held)
-
-
-def _on_its_machine(
-    lines: Iterable[Worker | Record], *, path: str | None, begun: Sequence[Worker]
-) -> Iterator[Worker | Record]:
-    """Refuses a worker that sees other GPUs than those of the file did, which this process does not touch."""
-    places = {(each.backend, each.device): each.environment for each in reversed(begun)}
-    for line in lines:
-        if isinstance(line, Worker) and path is not None and (line.backend, line.device) in places:
-            _check_machine(path, places[line.backend, line.device], line.environment)
-        yield line
-
-
-def _check_machine(path: str, begun: Environment, now: Environment) -> None:
-    """Settings of the machine and its kernel count, too: records of one file are of one place."""
-    found = difference(begun, now).machine.changes
-    changes = [each for each in found if each.kind == "differs" and not _is_same_memory(each)]
-    if changes:
-        words = ", ".join(f"{each.field} was {shown(each.field, each.a)}, is {shown(each.field, each.b)}"
-                          for each in changes[:MOST_CHANGES])  # fmt: skip
-        more = f", and {len(changes) - MOST_CHANGES} more" if len(changes) > MOST_CHANGES else ""
-        raise InvalidRequest(
-            f"--resume {path}: begun on another machine or kernel, or with other settings: {words}{more}; measure into "
-            "a file of its own with -o, and set the two side by side by `primbench compare`"
-        )
-
-
-def _check_kernels(path: str, begun: Mapping[str, str]) -> None:
-    changed = [name for name, sha256 in named_files().items() if begun.get(utf8(name), sha256) != sha256]
-    if changed:
-        raise InvalidRequest(f"--resume {path}: --kernels {changed[0]} has changed since it was begun: use -o anew")
-
-
-def _is_same_memory(change: Change) -> bool:
-    """A kernel keeps some of it for itself, which is not the same after every start."""
-    return change.field == "machine.memory_bytes" and math.isclose(change.a, change.b, rel_tol=SAME_MEMORY)
 
 
 @contextmanager
@@ -288,6 +219,8 @@ def run_cases(
                 f"{node and f'{node}: '}Stopped after {done}{f' of {total}' if done <= total else ''} cases.", err=True
             )
             check_kept(writer, found)
+            if writer is not None and not node and (command := going_on(found, values)):
+                click.echo(f"Go on with: {command}", err=True)
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return error

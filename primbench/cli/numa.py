@@ -11,7 +11,7 @@ import click
 from primbench import backends
 from primbench.cli.echo import say
 from primbench.cli.measuring import announced, exit_as, run_cases, writing
-from primbench.cli.option_types import FILE, TIMEOUT, parsed
+from primbench.cli.option_types import DEVICE, FILE, TIMEOUT, parsed
 from primbench.cli.options import GroupedCommand, complete, grouped
 from primbench.cli.outputs import check_files, put_out
 from primbench.errors import BackendUnavailable, FileError
@@ -109,7 +109,7 @@ command = GroupedCommand(
     "numa",
     callback=_run,
     params=[
-        grouped("Where", "--device", metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."),
+        grouped("Where", "--device", type=DEVICE, metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."),
         grouped("Measure", "--backend", metavar="NAME", shell_complete=complete(backends.names),
                 help=f"{', '.join(backends.files())}. Default: the best one on the device."),
         grouped("Measure", "--rounds", type=click.IntRange(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,

@@ -12,7 +12,19 @@ from primbench.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice  # which takes no type before click 8.2
+
 LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
+
+
+class Dtype(_Choice):
+    """One of several dtypes, by its name or a shorter one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(dtype(value), param, ctx)
 
 
 class FileName(click.Path):
@@ -40,6 +52,21 @@ def parsed(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
     convert.__name__ = name  # click shows it in --help
     return convert
+
+
+def dtype(text: str) -> str:
+    """A dtype's name here."""
+    from primbench.dtypes import full_name  # which --help does without
+
+    try:
+        return full_name(text)
+    except InvalidRequest as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def device(text: str) -> str:
+    """A device; "cuda" is the first GPU, as for torch."""
+    return "cuda:0" if text == "cuda" else text
 
 
 def numa_node(text: str) -> int | str | None:
@@ -89,6 +116,9 @@ TIMEOUT = parsed("duration", timeout)
 
 
 PERCENT = parsed("percent", units.parse_fraction)
+
+
+DEVICE = parsed("device", device)
 
 
 CPUS = parsed("list", cpus)

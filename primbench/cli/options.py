@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench import backends, units
-from primbench.cli.option_types import CPUS, DURATION, FILE, LABEL, NODE, NODES, PERCENT, TIMEOUT, parsed
+from primbench.cli.option_types import CPUS, DEVICE, DURATION, FILE, LABEL, NODE, NODES, PERCENT, TIMEOUT, parsed
 from primbench.errors import BackendUnavailable, InvalidField, PlacementError
 from primbench.report import written
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
@@ -104,7 +104,7 @@ def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: s
 def _where() -> list[click.Option]:
     option = partial(grouped, "Where")
     return [
-        option("--device", metavar="cpu|cuda:N|all", help="Default: the first GPU, else the CPU."),
+        option("--device", type=DEVICE, metavar="cpu|cuda:N|all", help="Default: the first GPU, else the CPU."),
         option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
                help="Bind CPUs and memory to a node; auto is the device's."),
         option("--cpu-node", type=click.IntRange(0), metavar="N", help="Run on the CPUs of this node only."),

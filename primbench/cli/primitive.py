@@ -8,13 +8,39 @@ from typing import Any
 import click
 
 from primbench.cli.options import GroupedCommand, fleet_options, measuring_options, versus_options
-from primbench.cli.problem import entries_of, problem_options
+from primbench.cli.problem import SizeOption, entries_of, problem_options
+from primbench.errors import InvalidRequest
 from primbench.problem import Problem, fields_of
+from primbench.units import parse_counts
 
 PRODUCT = (
-    "An option of the problem may be given several times, and a size as a sweep MIN:MAX:FACTOR: every combination is "
-    "run."
+    "An option of the problem may be given several times, and a size as a list, 16,4K, or a sweep MIN:MAX:FACTOR: every "
+    "combination is run."
 )
+
+
+class PrimitiveCommand(GroupedCommand):
+    """Sizes have options: of words that are none it says which."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            ctx.fail(f"Got unexpected extra argument{'s' * (len(rest) > 1)} ({' '.join(rest)}){self._meant(rest)}")
+        return rest
+
+    def _meant(self, words: list[str]) -> str:
+        """The options that sizes which stand alone may have been meant for."""
+        flags = [each.opts[0] for each in self.params if isinstance(each, SizeOption)]
+        if len(words) > len(flags) or not all(map(_is_size, words)):
+            return ""
+        return f": write {' '.join(f'{flag} {word}' for flag, word in zip(flags, words, strict=False))}"
+
+
+def _is_size(word: str) -> bool:
+    try:
+        return bool(parse_counts(word, "B" if word.endswith("B") else ""))
+    except InvalidRequest:
+        return False
 
 
 def command_of(problem: type[Problem]) -> click.Command:
@@ -26,11 +52,14 @@ def command_of(problem: type[Problem]) -> click.Command:
 
         measure_or_compare(entries_of(problem, values), values)
 
-    return GroupedCommand(
+    return PrimitiveCommand(
         problem.primitive,
         callback=run,
         params=[*problem_options(problem), *versus_options(), *fleet_options(), *measuring_options()],
         help=f"{inspect.getdoc(problem)}\n\n{PRODUCT}",
         # A convolution's -h is its height.
-        context_settings={"help_option_names": ["--help"] if "h" in names else ["-h", "--help"]},
+        context_settings={
+            "help_option_names": ["--help"] if "h" in names else ["-h", "--help"],
+            "allow_extra_args": True,
+        },
     )

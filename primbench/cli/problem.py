@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from primbench.cli.option_types import parsed
+from primbench.cli.option_types import Dtype, parsed
 from primbench.cli.options import GroupedOption, complete_suite
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
 from primbench.registry import build, required
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from primbench.cli.measuring import Entries
     from primbench.distributed.world import World
+    from primbench.suites import Entry
 
 DEFAULT_SIZES = "medium"
+
+
+class SizeOption(GroupedOption):
+    """A dimension: a whole number, or several."""
 
 
 def problem_options(problem: type[Problem]) -> list[click.Parameter]:
@@ -52,7 +57,7 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     unit = field.metadata.get("unit")
     shown = "" if field.default in ("", dataclasses.MISSING) else f" [default: {_written(field.default, unit)}]"
     if field.metadata.get("size"):
-        return GroupedOption(
+        return SizeOption(
             [flag, field.name],
             group="Problem",
             type=parsed("sizes", lambda written: _counts(written, unit)),
@@ -64,8 +69,12 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
         shown = f" [default: {name}]" if field.default else ""
         return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
     choices = [choice for choice in field.metadata["choices"] if choice]
-    kind = click.Choice(choices) if choices else type(field.default)
+    kind = _one_of(field.name, choices) if choices else type(field.default)
     return GroupedOption([flag, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
+
+
+def _one_of(name: str, choices: list[str]) -> click.Choice[str]:
+    return Dtype(choices) if name == "dtype" else click.Choice(choices)
 
 
 def _written(default: Any, unit: str | None) -> str:
@@ -96,8 +105,12 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
         combinations = itertools.product(*given.values())
         return [(build(problem.primitive, dict(zip(given, one, strict=True))), {}) for one in combinations]
     sizes = DEFAULT_SIZES if values["sizes"] is None else values["sizes"]
-    entries = read(sizes, only=[problem.primitive], overrides=given)
-    return [(entry.problem, entry.labels) for entry in entries]
+    return once(read(sizes, only=[problem.primitive], overrides=given))
+
+
+def once(entries: Iterable[Entry]) -> Entries:
+    """Each problem once that has the same labels: options in place of what told entries apart make them the same."""
+    return list({(entry.problem, *entry.labels.items()): (entry.problem, entry.labels) for entry in entries}.values())
 
 
 def _is_whole(problem: type[Problem], given: Mapping[str, object]) -> bool:
@@ -127,5 +140,6 @@ def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Va
         if value is not None and value != ():
             values_given = value if isinstance(value, tuple) else (value,)
             sweeps = field.metadata.get("size")
-            given[field.name] = tuple(itertools.chain(*values_given)) if sweeps else values_given
+            every = itertools.chain(*values_given) if sweeps else values_given
+            given[field.name] = tuple(dict.fromkeys(every))
     return given

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from primbench.cli.option_types import dtype
 from primbench.cli.options import (
     GroupedCommand,
     GroupedOption,
@@ -15,6 +16,7 @@ from primbench.cli.options import (
     measuring_options,
     versus_options,
 )
+from primbench.cli.problem import once
 from primbench.cli.versus import measure_or_compare
 from primbench.dtypes import ITEMSIZE_BYTES
 from primbench.registry import primitives
@@ -23,9 +25,9 @@ from primbench.registry import primitives
 def _run(suite: str, **values: Any) -> None:
     import primbench.suites as suites
 
-    overrides = {"dtype": values["dtype"]} if values["dtype"] else None
+    overrides = {"dtype": tuple(dict.fromkeys(values["dtype"]))} if values["dtype"] else None
     entries = suites.read(suite, only=values["only"] or None, set=values["set_name"], overrides=overrides)
-    measure_or_compare([(entry.problem, entry.labels) for entry in entries], values)
+    measure_or_compare(once(entries), values)
 
 
 command = GroupedCommand(
@@ -47,6 +49,7 @@ command = GroupedCommand(
         GroupedOption(
             ["--dtype"],
             group="Problem",
+            type=dtype,
             metavar="NAME",
             multiple=True,
             shell_complete=complete(lambda: ITEMSIZE_BYTES),

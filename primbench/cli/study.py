@@ -15,11 +15,10 @@ from primbench.cli.compare import gate_of, gate_options
 from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, LASTING_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.measuring import (
-    Begun,
     exit_as,
     next_worker,
-    resuming,
     run_cases,
+    say_of_trace,
     writing,
 )
 from primbench.cli.neighbour import neighbour_in_words, with_neighbour
@@ -35,6 +34,7 @@ from primbench.cli.options import (
     measuring_options,
 )
 from primbench.cli.outputs import check_outputs
+from primbench.cli.resuming import Begun, resuming
 from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
@@ -117,6 +117,7 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
         admit = partial(check_build, study, found)
         return run(session, study, blocks, tell=shown.tell, announce=shown.announce, admit=admit, share=share)
 
+    say_of_trace(study.cases, asked=values["trace"])
     with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(lines, total, session, writer=writer, found=found, values=values)
     comparison = _compared(study, found)

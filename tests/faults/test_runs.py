@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -113,13 +114,16 @@ def faults(*names: str) -> list[str]:
     return ["faulty", "-n", "16", *options, "--device=cpu", "--max-time=10ms", "--min-time=1ms"]
 
 
+INTERRUPTED = faults("none", "hang", "print")
+
+
 def gemm(*options: str) -> list[str]:
     return ["gemm", "--backend", "numpy", "--device", "cpu", *options]
 
 
 def interrupted_run(run: Run) -> subprocess.Popen[str]:
     """One case done, the next one hanging."""
-    front = run.start(*faults("none", "hang", "print"), "-o", str(run.file))
+    front = run.start(*INTERRUPTED, "-o", str(run.file))
     run.wait_until_hanging()
     return front
 
@@ -128,7 +132,8 @@ def check_interrupted(run: Run, out: str, err: str) -> None:
     held = results_file.read(run.file)
     assert [("ok", None)] == told(held.records)
     assert 1 == len(rows(out))
-    assert "Stopped after 1 of 3 cases.\n" == err
+    going_on = shlex.join(["primbench", *INTERRUPTED, "--resume", str(run.file)])
+    assert f"Stopped after 1 of 3 cases.\nGo on with: {going_on}\n" == err
     run.wait_until_all_gone()
 
 
@@ -423,7 +428,8 @@ def test_ctrl_c_in_the_middle_of_turns_keeps_what_was_measured_and_the_study_goe
     in_turn(run)
     os.killpg(front.pid, signal.SIGINT)
     code, _, err = ended(front)
-    assert (130, "Stopped after 2 of 4 cases.\n") == (code, err)
+    going_on = f"primbench study --resume {run.file}"
+    assert (130, f"Stopped after 2 of 4 cases.\nGo on with: {going_on}\n") == (code, err)
     assert [("ok", None)] * 2 == told(results_file.read(run.file).records)
     run.wait_until_all_gone()
 

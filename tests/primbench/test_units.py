@@ -108,6 +108,8 @@ def test_part_of_a_byte_is_refused() -> None:
         ((64, 256), "64:256:4"),
         ((3, 30, 300), "3:2999:10"),
         ((7,), "7:7"),
+        ((4096, 4096, 2 * 1024**2), "4K,4k,2M"),
+        ((16, 1024, 2048), "16,1K:2K"),
     ],
 )
 def test_counts_are_one_number_or_a_sweep_up_to_its_end(counts: tuple[int, ...], text: str) -> None:
@@ -117,11 +119,14 @@ def test_counts_are_one_number_or_a_sweep_up_to_its_end(counts: tuple[int, ...],
 def test_counts_of_bytes_carry_their_unit() -> None:
     assert (1024, 4096, 16384) == units.parse_counts("1KiB:16KiB:4", "B")
     assert (64,) == units.parse_counts("64B", "B")
+    assert (4096, 8192, 10) == units.parse_counts("4k:8KiB,10B", "B")
     with pytest.raises(InvalidRequest, match=r"^size '64': .* and one of the units B, .*as in 4KiB$"):
         units.parse_counts("64", "B")
 
 
-@pytest.mark.parametrize("text", ["", "-5", "1.5", "4k", "1e3", "٣", " 1", "1:2:1.5", "1::2", "a:b"])
+@pytest.mark.parametrize(
+    "text", ["", "-5", "1.5", "4kB", "1e3", "16,", ",", "4,x", "٣", " 1", "1:2:1.5", "1::2", "a:b"]
+)
 def test_count_that_is_not_whole_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InvalidRequest, match=r": a whole number such as 4096, or a sweep of them such as 64:4096:2$"):
         units.parse_counts(text)

@@ -86,6 +86,15 @@ def test_lists_stand_for_their_product_in_order_with_the_same_labels(tmp_path: P
     assert [suites.Entry(problem, {"id": "x"}) for problem in expected] == suites.read(written(tmp_path, text))
 
 
+def test_values_may_be_written_as_for_their_options(tmp_path: Path) -> None:
+    text = 'defaults.gemm.dtype = "bf16"\ngemm = [{m="2K,3",n=1,k=1}]\nmemcpy = [{bytes=["64KiB", "1K:2K"]}]'
+    found = [problem.parameters() for problem in suites.load(written(tmp_path, text))]
+    assert [(2048, "bfloat16"), (3, "bfloat16")] == [(each["m"], each["dtype"]) for each in found[:2]]
+    assert [65536, 1024, 2048] == [each["bytes"] for each in found[2:]]
+    with pytest.raises(FileError, match=r"memcpy entry 1: bytes: size '64KB': expected"):
+        suites.load(written(tmp_path, 'memcpy = [{bytes="64KB"}]'))
+
+
 def test_lists_may_be_defaults_and_an_entry_or_an_override_takes_their_place(tmp_path: Path) -> None:
     text = 'defaults.gemm.dtype = ["float32", "float64"]\ngemm = [{m=1,n=1,k=1},{m=2,n=1,k=1,dtype="int8"}]'
     path = written(tmp_path, text)
@@ -173,7 +182,7 @@ def test_file_without_a_title_is_called_by_its_path(tmp_path: Path) -> None:
         ("gemm entry 1: 'm' is not a number", "gemm = [{ m = [[1]], n = 1, k = 1 }]"),
         ("gemm entry 1: 'm' is not a number", "gemm = [{ m = [1, {}], n = 1, k = 1 }]"),
         ("gemm entry 1: 'm' is an empty list", "gemm = [{ m = [], n = 1, k = 1 }]"),
-        ("gemm entry 1: m='x': a whole number", "gemm = [{ m = [1, 'x'], n = 1, k = 1 }]"),
+        ("gemm entry 1: m: 'x': a whole number", "gemm = [{ m = [1, 'x'], n = 1, k = 1 }]"),
         ("gemm entry 1: its lists make more than 10000", f"gemm = [{{ m = {[1] * 101}, n = {[1] * 100}, k = 1 }}]"),
         ("gemm entry 1: set is not a string", "gemm = [{ m = 1, n = 1, k = 1, set = ['a', 'b'] }]"),
         ("gemm entry 1: device is neither cpu nor cuda", "gemm = [{ m = 1, n = 1, k = 1, device = 'cuda:0' }]"),

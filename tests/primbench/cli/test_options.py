@@ -22,7 +22,8 @@ REFUSED = [
     (["--math-mode", "tf32", "--dtype", "float64"], "gemm --math-mode tf32 with --dtype float64: tf32 is a mode of"),
     (["--alpha", "nan"], "gemm --alpha nan: a finite number"),
     (["--device", "gpu"], "--device gpu: cpu, cuda:N (N from 0) or all"),
-    (["--device", "cuda"], "--device cuda: cpu, cuda:N (N from 0) or all"),
+    (["--device", "cuda"], "backend numpy on cuda:0: it runs on cpu only"),
+    (["--dtype", "tf32"], "tf32: stored as float32, and a math mode of it: --dtype float32 --math-mode tf32"),
     (["--device", "cuda:0"], "backend numpy on cuda:0: it runs on cpu only"),
     (["--numa-node", "99"], "--numa-node 99: this machine has node"),
     (["--numa-node", "-1"], "'-1' is no memory node: a number, auto or none"),
@@ -79,7 +80,9 @@ REFUSED = [
     (["--label", "=x"], "'=x': write KEY=VALUE"),
     (["--cache", "warm"], "'warm' is not one of 'hot', 'cold'"),
     (["--time-unit", "m"], "'m' is not one of 'ns', 'us', 'ms', 's'"),
-    (["extra"], "unexpected extra argument (extra)"),
+    (["extra"], "unexpected extra argument (extra) (see"),
+    (["4096", "4K"], "unexpected extra arguments (4096 4K): write -m 4096 -n 4K (see"),
+    (["1", "2", "3", "4"], "unexpected extra arguments (1 2 3 4) (see"),
     (["-o"], "Option '-o' requires an argument"),
 ]
 

@@ -31,6 +31,22 @@ def test_repeated_options_are_run_in_every_combination(invoke: Callable[..., Res
     assert expected == [(found["m"], found["n"], found["k"]) for found in problems(result)]
 
 
+def test_what_is_asked_for_twice_is_run_once(invoke: Callable[..., Result]) -> None:
+    given = ("-m", "2,1", "-m", 2, "-n", 3, "-k", 4, "--dtype", "fp32", "--dtype", "float32", "--dtype", "fp64")
+    result = invoke("gemm", *given, *DRY, "--trace", "--json", "-")
+    assert [(2, "float32"), (2, "float64"), (1, "float32"), (1, "float64")] == [
+        (each["m"], each["dtype"]) for each in problems(result)
+    ]
+    assert result.stderr.startswith("--trace: the log is a GPU's, and nothing here runs on one")
+
+
+def test_resuming_with_another_method_says_why_it_measures_again(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert "" == invoke("gemm", "-m", 2, "-n", 3, "-k", 4, *DRY, "-o", path).stderr
+    again = invoke("gemm", "-m", "2,3", "-n", 3, "-k", 4, *DRY, "--seed", 7, "--resume", path)
+    assert f"--resume {path}: 1 of its cases measured anew: seed 7, there 0\n" == again.stderr
+
+
 def test_sizes_are_those_of_the_suite(invoke: Callable[..., Result]) -> None:
     result = invoke("gemm", "--sizes", "small", *DRY, "--json", "-")
     assert [each.parameters() for each in suites.load("small", only=["gemm"])] == problems(result)
@@ -75,7 +91,7 @@ def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -
 
 def test_help_says_once_that_every_combination_is_run(invoke: Callable[..., Result]) -> None:
     shown = " ".join(invoke("conv", "--help").stdout.split())
-    assert 1 == shown.count("a size as a sweep MIN:MAX:FACTOR: every combination is run.")
+    assert 1 == shown.count("a size as a list, 16,4K, or a sweep MIN:MAX:FACTOR: every combination is run.")
 
 
 def test_help_shows_the_default_of_a_flag_as_it_is_written(invoke: Callable[..., Result]) -> None:

@@ -1,0 +1,142 @@
+"""Going on with a results file: what it holds, whether it is still of this place, and by which command."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from msgspec.structs import asdict, replace
+
+from primbench.environment.difference import Change, difference
+from primbench.environment.fingerprint import Environment, collect
+from primbench.errors import InvalidRequest
+from primbench.registry import named_files
+from primbench.report.environment import shown
+from primbench.results import file as results_file
+from primbench.results.record import Record, Worker
+from primbench.results.writer import Writer
+from primbench.spec.method import Method
+from primbench.system.files import utf8
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from primbench.results.file import Results
+    from primbench.spec.case import Case
+
+MOST_CHANGES = 4
+SAME_MEMORY = 0.01
+OF_NEW_FILES = ("-o", "--output", "--label", "--resume")
+"""Options that a command which goes on with a file does without, but for the last."""
+
+
+def check_resume(values: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest where something else is asked for that --resume has."""
+    if values["resume"] is None:
+        return
+    if values["output"] is not None:
+        raise InvalidRequest("--output and --resume: one file, --resume goes on writing to it")
+    if values["labels"]:
+        raise InvalidRequest(f"--label and --resume: {values['resume']} keeps the labels it was begun with")
+
+
+class Begun(NamedTuple):
+    """A results file to go on with, which no other process can write to meanwhile, and what it held."""
+
+    writer: Writer
+    held: Results
+
+
+@contextmanager
+def resuming(path: str | None) -> Iterator[Begun | None]:
+    """The file of --resume, locked before it is read.
+
+    Raises FileError, also where another process writes to it; InvalidRequest where it was begun on another machine, or
+    with a file of --kernels that has changed since.
+    """
+    if path is None:
+        yield None
+        return
+    with closing(Writer(path, None)) as writer:
+        held = results_file.read(path)
+        _check_machine(path, held.header.environment, collect(gpus=False))
+        _check_kernels(path, held.header.kernels)
+        yield Begun(writer, held)
+
+
+def on_its_machine(
+    lines: Iterable[Worker | Record], *, path: str | None, begun: Sequence[Worker]
+) -> Iterator[Worker | Record]:
+    """Refuses a worker that sees other GPUs than those of the file did, which this process does not touch."""
+    places = {(each.backend, each.device): each.environment for each in reversed(begun)}
+    for line in lines:
+        if isinstance(line, Worker) and path is not None and (line.backend, line.device) in places:
+            _check_machine(path, places[line.backend, line.device], line.environment)
+        yield line
+
+
+def _check_machine(path: str, begun: Environment, now: Environment) -> None:
+    """Settings of the machine and its kernel count, too: records of one file are of one place."""
+    found = difference(begun, now).machine.changes
+    changes = [each for each in found if each.kind == "differs" and not _is_same_memory(each)]
+    if changes:
+        words = ", ".join(f"{each.field} was {shown(each.field, each.a)}, is {shown(each.field, each.b)}"
+                          for each in changes[:MOST_CHANGES])  # fmt: skip
+        more = f", and {len(changes) - MOST_CHANGES} more" if len(changes) > MOST_CHANGES else ""
+        raise InvalidRequest(
+            f"--resume {path}: begun on another machine or kernel, or with other settings: {words}{more}; measure into "
+            "a file of its own with -o, and set the two side by side by `primbench compare`"
+        )
+
+
+def _check_kernels(path: str, begun: Mapping[str, str]) -> None:
+    changed = [name for name, sha256 in named_files().items() if begun.get(utf8(name), sha256) != sha256]
+    if changed:
+        raise InvalidRequest(f"--resume {path}: --kernels {changed[0]} has changed since it was begun: use -o anew")
+
+
+def _is_same_memory(change: Change) -> bool:
+    """A kernel keeps some of it for itself, which is not the same after every start."""
+    return change.field == "machine.memory_bytes" and math.isclose(change.a, change.b, rel_tol=SAME_MEMORY)
+
+
+def say_what_changed(path: str, left: Sequence[Case], held: Results) -> None:
+    """On stderr, by what cases are measured anew that a results file holds."""
+    there = {_but_for_method(record.case): record.case.method for record in held.records if record.status != "failed"}
+    anew = [(case.method, there[key]) for case in left if (key := _but_for_method(case)) in there]
+    if anew and anew[0][0] != anew[0][1]:
+        now, then = map(asdict, anew[0])
+        changes = [f"{name} {value}, there {then[name]}" for name, value in now.items() if value != then[name]]
+        click.echo(f"--resume {path}: {len(anew)} of its cases measured anew: {'; '.join(changes)}", err=True)
+
+
+def _but_for_method(case: Case) -> bytes:
+    return replace(case, method=Method()).key()
+
+
+def going_on(found: Results, values: Mapping[str, Any]) -> str:
+    """The command that goes on with the results file that is written to; "" where there is none."""
+    path = values.get("output") or values.get("resume")
+    context = click.get_current_context()
+    if path is None or not any(parameter.name == "resume" for parameter in context.command.params):
+        return ""
+    if found.header.study is None:
+        words = _resuming(sys.argv[1:], path)
+    else:
+        words = ["ablate" if context.info_name == "ablate" else "study", "--resume", path]
+    return shlex.join(["primbench", *words])
+
+
+def _resuming(words: Sequence[str], path: str) -> list[str]:
+    """A command's words with --resume in place of what began the file, which keeps its labels."""
+    kept, rest = [], iter(words)
+    for word in rest:
+        if word in OF_NEW_FILES:
+            next(rest, None)
+        elif not word.startswith(("-o", *(f"{each}=" for each in OF_NEW_FILES))):
+            kept.append(word)
+    return [*kept, "--resume", path]
