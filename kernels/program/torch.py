@@ -41,6 +41,7 @@ def torch_program(backend: Any, problem: Program) -> Step:
         algorithm=f"torch {torch.__version__} of {Path(torch.__file__).parent}",
         host_buffers=[],
         before=runs.begin,
+        is_process=True,
         others={f"{stage}_s": runs.samples_of(number) for number, stage in enumerate(STAGES)},
     )
 

@@ -80,7 +80,8 @@ def _method(values: Mapping[str, Any], seed: int, least_s: float, most_s: float)
     """least_s, most_s: how long a metric is sampled where nothing else is asked for."""
     min_time_s = least_s if is_default("min_time") else float(values["min_time"])
     max_time_s = max(most_s, min_time_s) if is_default("max_time") else float(values["max_time"])
-    return method_of(dict(values) | {"seed": seed, "min_time": min_time_s, "max_time": max_time_s})
+    method = method_of(dict(values) | {"seed": seed, "min_time": min_time_s, "max_time": max_time_s})
+    return replace(method, unit="process")
 
 
 def ends_itself(values: Mapping[str, Any]) -> bool:

@@ -38,6 +38,7 @@ class Description(NamedTuple):
     learnt: what is known of Measurement.learnt once all is timed.
     before: is called before each call of a CPU's that is timed, which is a sample by itself then, and its own time is
     not counted.
+    is_process: whether each call is a process of its own, which no call before it warms up.
     """
 
     algorithm: str | None = None
@@ -50,6 +51,7 @@ class Description(NamedTuple):
     host_buffers: Sequence[tuple[Array, int | None]] | None = None
     before: Callable[[], None] | None = None
     learnt: Callable[[], Learnt] | None = None
+    is_process: bool = False
 
 
 def described(step: Step, **fields: Any) -> Step:

@@ -16,6 +16,8 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cache: "hot" repeats on one set of inputs; "cold" rotates among sets that exceed twice the last-level cache.
     max_noise: stop when the half-width of the 95 % interval of the median, over the median, is below this.
     min_time_s, max_time_s: bounds on the time spent sampling the main metric.
+    unit: what intervals are over. Of samples each metric has six or more, so that their median has an interval; where
+    they are over processes, calls that outlast max_time_s are not made six times.
     check: compare the output with the float64 reference before timing.
     dry_run: set up, check once, time nothing.
     over_time: have a process beside the case sample what it uses meanwhile, for ``Measurement.over_time``.
@@ -29,6 +31,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     check: bool = True
     dry_run: bool = False
     over_time: bool = False
+    unit: Literal["sample", "process"] = "sample"
 
     def __post_init__(self) -> None:
         if not 0 < self.max_noise < 1:

@@ -142,8 +142,9 @@ def _measured(
     inputs = case.inputs()
     phases.end("inputs")
     steps, extents = case.set_up(inputs)
-    extents += first_calls(backend, steps)
     calls = Calls(steps)
+    if not calls.are_processes:
+        extents += first_calls(backend, steps)
     copies = elsewhere(backend, problem, inputs, method) if pace.has_others else []
     phases.end("setup")
     compare = case.check(steps[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from primbench.measurement import Measurement
-from primbench.timing.sampling import Calls, Pace, StoppingRule, collect, main_rule, warm_up
+from primbench.timing.sampling import Calls, Pace, StoppingRule, collect, main_rule, nothing, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,11 @@ class CpuTimer:
         calls, method, pace = self._calls, self._method, self._pace
         per_batch = calls_per_batch(calls, pace)
         take = pace.host_timed(calls, per_batch)
-        warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
         by: dict[str, Any] = {"taken_by": "host clock", "loop": pace.loop}
+        if calls.are_processes:
+            by["uncounted"] = nothing
+        else:
+            warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
         batch_s = collect(take, main_rule(method), pace, calls_per_sample=per_batch, metric="batch_s", **by)
         if per_batch == 1:
             return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)

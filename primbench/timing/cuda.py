@@ -12,8 +12,8 @@ from primbench.cuda import driver
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading
 from primbench.timing import gpu_counters
-from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair, nothing
-from primbench.timing.sampling import MIN_TURNS, Calls, Pace, StoppingRule, collect, main_rule, warm_up
+from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair
+from primbench.timing.sampling import MIN_TURNS, Calls, Pace, StoppingRule, collect, main_rule, nothing, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -199,10 +199,6 @@ def _rotated(enqueue: Sequence[Callable[[], None]], stream: int, count: int, pac
     return take
 
 
-def nothing() -> None:
-    """What goes uncounted before samples that begin with calls of their own which do not count."""
-
-
 def event_pair(calls: Calls, stream: int, count: int, *, ahead: int = 1) -> float:
     """Seconds a call by two events around ``count`` calls, with ``ahead`` calls queued ahead of the first event.
 

@@ -38,7 +38,7 @@ TAIL_TIMES = 2.5  # times min_time_s, in which there is time for TAIL_SAMPLES of
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``, but never below 6 samples.
+    """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``; below 6 samples only after ``hard_s``.
 
     max_samples: so many are enough whatever they say.
     """
@@ -47,6 +47,7 @@ class StoppingRule:
     min_time_s: float
     max_time_s: float
     max_samples: float = math.inf
+    hard_s: float = math.inf
 
 
 class Pace:
@@ -93,10 +94,10 @@ class Pace:
         """The rule, or another one where a study has found out how long this metric is worth sampling."""
         return rule
 
-    def meet(self, uncounted: Callable[[], object], least_turns: int) -> None:
+    def meet(self, uncounted: Callable[[], object], least_turns: int, hard_s: float = math.inf) -> None:
         """Before a metric: wait until all processes that take turns are there; alone, go on at once.
 
-        least_turns: that the metric has of each process.
+        least_turns: that the metric has of each process, unless they take longer than hard_s.
         """
 
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
@@ -119,7 +120,7 @@ class Pace:
 
 
 def main_rule(method: Method) -> StoppingRule:
-    return StoppingRule(method.max_noise, method.min_time_s, method.max_time_s)
+    return StoppingRule(method.max_noise, method.min_time_s, method.max_time_s, hard_s=_hard_s(method))
 
 
 def secondary_rule(method: Method) -> StoppingRule:
@@ -128,27 +129,33 @@ def secondary_rule(method: Method) -> StoppingRule:
         method.max_noise,
         min(method.min_time_s * SECONDARY_MIN_SHARE, method.max_time_s * SECONDARY_MAX_SHARE),
         method.max_time_s * SECONDARY_MAX_SHARE,
+        hard_s=_hard_s(method),
     )
 
 
 def tail_rule(method: Method) -> StoppingRule:
     """The rule for metrics whose rare slow calls are a finding: enough samples for p99.9 where calls are quick."""
     min_time_s = min(TAIL_TIMES * method.min_time_s, method.max_time_s)
-    return StoppingRule(method.max_noise, min_time_s, method.max_time_s, TAIL_SAMPLES)
+    return StoppingRule(method.max_noise, min_time_s, method.max_time_s, TAIL_SAMPLES, _hard_s(method))
+
+
+def _hard_s(method: Method) -> float:
+    return method.max_time_s if method.unit == "process" else math.inf
 
 
 class Calls:
     """Makes ``count`` calls, going round the closures of the input sets.
 
-    sets: how many input sets there are. stream_only, waits: as the steps' Description has them. is_prepared: whether
-    something is done before each call.
+    sets: how many input sets there are. stream_only, waits, are_processes: as the steps' Description has them.
+    is_prepared: whether something is done before each call.
     """
 
     def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
         self._next = 0
         self.sets = len(steps)
-        self.stream_only, self.waits = description_of(steps[0]).stream_only, description_of(steps[0]).waits
+        first = description_of(steps[0])
+        self.stream_only, self.waits, self.are_processes = first.stream_only, first.waits, first.is_process
         self._before = [description_of(step).before for step in steps]
         self.is_prepared = self._before[0] is not None
 
@@ -229,7 +236,7 @@ def collect(
     samples: list[float] = []
     rule = pace.shared(metric, rule)
     with Beside(loop, pace.queue) as beside:
-        pace.meet(uncounted or take, least_turns)
+        pace.meet(uncounted or take, least_turns, rule.hard_s)
         start, look_at = pace.now(), MIN_SAMPLES
         stopped: Stopped | None = None
         is_over = False
@@ -256,7 +263,7 @@ def collect(
 
 def _stopped(samples: list[float], rule: StoppingRule, spent_s: float, *, is_looked_at: bool) -> Stopped | None:
     """What ends the sampling here. is_looked_at: whether quiet samples do."""
-    if len(samples) < MIN_SAMPLES:
+    if len(samples) < MIN_SAMPLES and spent_s < rule.hard_s:
         return None
     if is_looked_at and _is_quiet(samples, rule.max_noise):
         return "noise"
@@ -270,6 +277,10 @@ def _is_quiet(samples: list[float], max_noise: float) -> bool:
     takes to collect a quiet hundred."""
     noise = stats.relative_noise(samples)
     return noise is not None and noise <= max_noise and _drift(samples) <= max_noise
+
+
+def nothing() -> None:
+    """What goes uncounted before samples that begin with calls of their own which do not count, or need none."""
 
 
 def host_timed(calls: Calls, count: int, clock: Clock) -> Take:

@@ -56,7 +56,7 @@ class InTurn(Pace):
         self._began_ns = self._last_ns = clock()
         self._others_ns = _cpu_of_others_ns()
         self._turns = self._of_metric = 1
-        self._least_turns = MIN_TURNS
+        self._least_turns, self._hard_ns = MIN_TURNS, math.inf
         self._waited_ns = self._uncounted_ns = 0
         self._queued_s = 0.0
 
@@ -69,11 +69,12 @@ class InTurn(Pace):
         lasting_s = min(share_s, rule.max_time_s)
         return replace(rule, min_time_s=lasting_s, max_time_s=lasting_s)
 
-    def meet(self, uncounted: Callable[[], object], least_turns: int) -> None:
+    def meet(self, uncounted: Callable[[], object], least_turns: int, hard_s: float = math.inf) -> None:
         while not self._wait(done=True):
             pass
         self._turn_ns, self._of_metric, self._least_turns = TURN_NS, 1, least_turns
         self._call_uncounted(uncounted)
+        self._hard_ns = self.own() + hard_s * 1e9
 
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
         now = self.clock()
@@ -81,7 +82,8 @@ class InTurn(Pace):
         if now - self._began_ns < self._turn_ns:
             return False
         self.queue.pause()
-        is_over = self._wait(done=stopped is not None and self._of_metric >= self._least_turns)
+        is_long_enough = self._of_metric >= self._least_turns or self.own() >= self._hard_ns
+        is_over = self._wait(done=stopped is not None and is_long_enough)
         if not is_over and sample_ns < LONG_NS:
             self._call_uncounted(uncounted)
         self.queue.resume()
@@ -94,7 +96,7 @@ class InTurn(Pace):
         Those would be woken on the same CPU, and have to wait for it.
         """
         before = os.sched_getaffinity(0)
-        if self._cpu is not None and device == "cpu" and _are_shared_out(calls):
+        if self._cpu is not None and device == "cpu" and (calls.are_processes or _are_shared_out(calls)):
             self._cpu = None
         if self._cpu is not None:
             os.sched_setaffinity(0, {self._cpu})

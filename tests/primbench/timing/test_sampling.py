@@ -100,6 +100,16 @@ def test_a_slow_call_still_gets_six_samples() -> None:
     assert found.noise == 0
 
 
+@pytest.mark.parametrize(("call_s", "samples"), [(5.0, 1), (0.4, 3), (0.15, MIN_SAMPLES + 1)])
+def test_where_processes_are_what_counts_a_slow_call_is_not_made_six_times(call_s: float, samples: int) -> None:
+    clock, method = FakeClock(), Method(max_noise=0.001, min_time_s=0.1, max_time_s=1.0, unit="process")
+    slowing = itertools.count(call_s, call_s / 100).__next__
+    for rule in (main_rule(method), secondary_rule(method)):
+        found = collect(taker(clock, slowing), rule, Pace(clock), calls_per_sample=1, taken_by="host clock")
+        assert min(samples, MIN_SAMPLES) <= len(found.samples_s) <= samples
+        assert found.stopped == "max time"
+
+
 def test_warm_up_waits_for_the_halves_to_agree() -> None:
     clock = FakeClock()
     falling = itertools.chain([1.0 - 0.05 * i for i in range(10)], itertools.repeat(0.5)).__next__

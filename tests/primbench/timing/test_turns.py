@@ -72,6 +72,13 @@ def test_a_turn_lasts_two_milliseconds_of_samples_behind_calls_that_do_not_count
     assert [*[True], *[False] * (MIN_TURNS - 1), True] == others.said
 
 
+def test_calls_that_outlast_what_is_to_be_sampled_get_no_more_turns_than_it_takes() -> None:
+    others = Others()
+    found, pace = sampled(others, 300_000_000, StoppingRule(0.005, 0.0, 0.001, hard_s=0.5))
+    assert 2 == len(found.samples_s)
+    assert 1 + 2 + 1 == pace.turns().count
+
+
 def test_what_others_take_and_what_is_not_counted_is_not_in_the_rules_time() -> None:
     rule = StoppingRule(max_noise=0.005, min_time_s=0.1, max_time_s=1.0)
     others = Others()
