@@ -176,7 +176,7 @@ class Model(Problem, name="model"):
         """What it is checked on."""
         return self.check_inputs(generator_of(rank, seed + 1), ())
 
-    def told_of(self, output: Array, seed: int) -> list[float]:
+    def told_of(self, output: Array, rank: int, seed: int) -> list[float]:
         """All of it: loss and sums of gradients."""
         told: list[float] = output.tolist()
         return told

@@ -81,7 +81,10 @@ class Problem(ABC):
     has_tails: ClassVar[bool] = False
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
 
-    def __init_subclass__(cls, *, name: str) -> None:
+    def __init_subclass__(cls, *, name: str = "") -> None:
+        """name: of the primitive; a class that only others derive from has none."""
+        if not name:
+            return
         if name in PROBLEMS and PROBLEMS[name].__module__ != cls.__module__:
             raise TypeError(f"primitive {name!r} is defined in {PROBLEMS[name].__module__} and {cls.__module__}")
         cls.primitive = name

@@ -34,7 +34,7 @@ class Collective(Protocol):
     def checked_of(self, rank: int, seed: int) -> tuple[Array, ...] | None:
         """Those that a step of its own is checked on; None where the timed step is, before and after."""
 
-    def told_of(self, output: Array, seed: int) -> list[float]:
+    def told_of(self, output: Array, rank: int, seed: int) -> list[float]:
         """What a rank tells rank 0 of its output, for error_of()."""
 
     def error_of(self, told: list[list[float | None]], seed: int) -> float:
@@ -138,7 +138,7 @@ class Together:
             except VerificationError as wrong:
                 return 0.0, str(wrong)
 
-        error, wrong = self._group.agree(self._collective.told_of(found, seed), judged)
+        error, wrong = self._group.agree(self._collective.told_of(found, self._group.rank, seed), judged)
         if wrong:
             raise VerificationError(wrong)
         return float(error)

@@ -10,8 +10,9 @@ import pytest
 import primbench.suites as suites
 from primbench.dtypes import numpy_dtype
 from primbench.errors import InvalidRequest, UnsupportedCase
-from primbench.kernels.allreduce.problem import EXACT, Allreduce
+from primbench.kernels.allreduce import Allreduce
 from primbench.measurement import Measurement, Samples
+from primbench.problem.ranked import EXACT
 from primbench.timing.case import setup
 
 
@@ -29,8 +30,8 @@ def test_sums_are_exact_in_every_dtype_and_order(dtype: str, ranks: int) -> None
     problem = Allreduce(8 * 251, ranks, dtype)
     inputs = [problem.inputs_of(rank, 3)[0] for rank in range(ranks)]
     backwards = sum(inputs[::-1], start=np.zeros((), numpy_dtype(dtype)))
-    assert 0 == problem.count_wrong(summed(problem, 3), 3)
-    assert 0 == problem.count_wrong(np.asarray(backwards), 3)
+    assert 0 == problem.count_wrong(summed(problem, 3), 0, 3)
+    assert 0 == problem.count_wrong(np.asarray(backwards), 1 % ranks, 3)
 
 
 @pytest.mark.parametrize("dtype", EXACT)
@@ -38,20 +39,20 @@ def test_every_wrong_element_is_counted(dtype: str) -> None:
     problem = Allreduce(8 * 251, 2, dtype)
     output = summed(problem, 3)
     output[[0, 17, -1]] += numpy_dtype(dtype).type(1)
-    assert 3 == problem.count_wrong(output, 3)
+    assert 3 == problem.count_wrong(output, 1, 3)
 
 
 def test_an_element_that_one_rank_left_out_is_wrong() -> None:
     problem = Allreduce(1 << 16, 2)
-    assert problem.count_wrong(problem.inputs_of(0, 3)[0], 3) > 0.99 * problem.count
+    assert problem.count_wrong(problem.inputs_of(0, 3)[0], 0, 3) > 0.99 * problem.count
 
 
 def test_wrong_elements_are_found_where_the_inputs_repeat() -> None:
     problem = Allreduce(5_000_000, 2, "int8")
     output = summed(problem, 3)
-    assert 0 == problem.count_wrong(output, 3)
+    assert 0 == problem.count_wrong(output, 1, 3)
     output[-1] += 1
-    assert 1 == problem.count_wrong(output, 3)
+    assert 1 == problem.count_wrong(output, 1, 3)
 
 
 def test_ranks_bring_different_inputs_and_the_same_ones_each_time() -> None:

@@ -145,4 +145,4 @@ def alone(rank: int, problem: Model) -> list[float | None]:
     one = Model(problem.network, batch_size=problem.batch_size)
     inputs = problem.checked_of(rank, SEED)
     step = setup_of("model", "torch")(backend, one, *map(backend.put, inputs))
-    return [*problem.told_of(rewritten(backend, step).get(), SEED)]
+    return [*problem.told_of(rewritten(backend, step).get(), rank, SEED)]
