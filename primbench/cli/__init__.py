@@ -36,6 +36,7 @@ COMMANDS = {
     "doctor": ("primbench.cli.doctor", "Look for what slows this place down, and say what to do."),
     "watch": ("primbench.cli.watch", "Follow a job that runs, and say what holds it back."),
     "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
+    "report": ("primbench.cli.report", "Make one HTML page with pictures of what results files hold."),
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }
 

@@ -19,17 +19,22 @@ from primbench.results import file as results_file
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from primbench.compare.comparison import Comparison
     from primbench.results.file import Results
 
 
-def show(comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
-    """Print the comparison and write the exports, as outputs.put_out() does; exit as pass_or_exit() does."""
-    from primbench.report import comparison as words
+def show(comparison: Comparison, files: Sequence[Results], values: Mapping[str, Any], gate: Gate) -> None:
+    """Print the comparison and write the exports, as outputs.put_out() does; exit as pass_or_exit() does.
 
-    publish(words.document(comparison, gate), lambda: words.text(comparison), values)
+    files: what was compared.
+    """
+    from primbench.report import comparison as words
+    from primbench.report import page
+
+    found = words.document(comparison, gate, lambda: page.of_comparison(comparison, files))
+    publish(found, lambda: words.text(comparison), values)
     pass_or_exit(comparison, gate)
 
 
@@ -72,14 +77,14 @@ def _compare(file: str, other: str | None, baseline: str | None, against: str | 
     if other is None:
         one = _read(file)
         say_unknown(one)
-        comparison = compare(one, baseline)
+        files, comparison = [one], compare(one, baseline)
     elif baseline is not None:
         raise InvalidRequest("--baseline and two files: the first file is the baseline")
     else:
         ones, others = _runs(file), _runs(other)
         say_unknown(*ones, *others)
-        comparison = compare_runs(ones, others, (file, other))
-    show(comparison, values, gate)
+        files, comparison = [*ones, *others], compare_runs(ones, others, (file, other))
+    show(comparison, files, values, gate)
 
 
 def _runs(text: str) -> list[Results]:

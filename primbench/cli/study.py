@@ -75,7 +75,7 @@ Show = Callable[[Results, Comparison, Mapping[str, Any], Gate], None]
 
 
 def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
-    comparing.show(comparison, values, gate)
+    comparing.show(comparison, [found], values, gate)
 
 
 def _run(suite: str | None, **values: Any) -> None:

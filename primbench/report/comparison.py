@@ -32,9 +32,10 @@ from primbench.results.metrics import METRICS
 from primbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation
+    from primbench.report.document import Page
 
 MOST_EXPLAINED = 5
 
@@ -45,11 +46,11 @@ def text(comparison: Comparison) -> str:
     return "\n".join(filter(None, written))
 
 
-def document(comparison: Comparison, gate: Gate = SLOWER) -> Document:
+def document(comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Page] | None = None) -> Document:
     """A row an estimate: times in seconds, ratios of times.
 
     verdict, decided_by, reason: of the case, the same in all its rows. The whole has every estimate and
-    difference of the places in it. gate: what its checks pass.
+    difference of the places in it. gate: what its checks pass. page: with what was compared.
     """
     again = [comparison.again] if comparison.again else []
     return Document(
@@ -57,6 +58,7 @@ def document(comparison: Comparison, gate: Gate = SLOWER) -> Document:
         parts=lambda: _parts(comparison),
         checks=lambda: checks(comparison, gate),
         value={"headline": headline(comparison)} | asdict(comparison),
+        page=page,
     )
 
 
@@ -122,10 +124,15 @@ def _table(comparison: Comparison, arm: ArmComparison) -> Table:
     place = "".join(f"  {backend} {device}" for backend, device in where) if len(where) == 1 else ""
     how = f"{_number_of(pairs, comparison)}; ratio of times, with its 95 % interval"
     title = f"{arm.name} against {comparison.baseline}{place}  ({how})"
-    notes = [*_reasons(arm), *_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline)]
-    if pairs:
-        notes += [*effect(arm, comparison), *_explanations(arm), *beside(arm)]
+    notes = [*notes_of(arm, comparison), *(beside(arm) if pairs else ())]
     return Table(title, columns, rows, notes)
+
+
+def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
+    """What its cases come to together, and what explains them; without what else differs between the places."""
+    yield from (*_reasons(arm), *_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline))
+    if any(each.pairs for each in arm.estimates):
+        yield from (*effect(arm, comparison), *_explanations(arm))
 
 
 def _number_of(pairs: int, comparison: Comparison) -> str:

@@ -1,13 +1,18 @@
-"""What a finding comes to, before it is written in some format: rows, tables with words around them, and the whole."""
+"""What a finding comes to, before it is written in some format: rows, tables with words around them, and the whole.
+
+A page is the same with pictures: sections of notes, tables and figures, whose numbers are values with a format.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from xml.etree.ElementTree import Element
 
+    from primbench.report.columns import Column
     from primbench.report.table import Table
 
 State = Literal["passed", "failed", "open"]
@@ -27,13 +32,65 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """A table whose cells are values; each column writes its own. notes follow it."""
+
+    title: str
+    columns: Sequence[Column]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture: what it is called, what it shows, in words that do without it, and all numbers that are in it.
+
+    is_folded: whether the numbers are shown when asked for only.
+    """
+
+    title: str
+    words: str
+    picture: Element
+    numbers: Numbers
+    is_folded: bool = True
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph. is_warning: it has to be known before what follows. is_code: lines as they are typed."""
+
+    words: str
+    is_warning: bool = False
+    is_code: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """is_folded: whether its parts are shown when asked for only."""
+
+    title: str
+    parts: Sequence[Note | Numbers | Figure | Table]
+    is_folded: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """title: what it is of. answer: in a sentence, what was found."""
+
+    title: str
+    answer: str
+    sections: Sequence[Section]
+
+
+@dataclass(frozen=True)
 class Document:
     """rows: flat, times in seconds, None where a value is unknown. parts: tables, and words before and after them.
 
     checks: one a case. value: the whole, which msgspec can encode. All others are made when a format asks for them.
+    page: None where there is no more to show than parts.
     """
 
     rows: Callable[[], Sequence[Mapping[str, object]]]
     parts: Callable[[], Iterable[Table | str]]
     checks: Callable[[], Sequence[Check]]
     value: object
+    page: Callable[[], Page] | None = field(default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.report import page
 from primbench.report.columns import figures_beside
 from primbench.report.document import Check, Document
 from primbench.report.table import tables
@@ -33,6 +34,7 @@ def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Se
         parts=lambda: tables(records, results.workers, time_unit, yardsticks),
         checks=lambda: list(map(_check, records)),
         value=results,
+        page=lambda: page.of_results(results, yardsticks),
     )
 
 

@@ -1,0 +1,77 @@
+"""`primbench report`: what results files hold, as one HTML page with pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from primbench.baselines.roof import roof_of
+from primbench.cli.echo import say
+from primbench.cli.option_types import FILE
+from primbench.cli.options import GroupedCommand, grouped
+from primbench.cli.outputs import check_files, say_unknown, write
+from primbench.compare.pairs import compare, compare_runs
+from primbench.compare.sides import sides_of
+from primbench.errors import InvalidRequest
+from primbench.report import html, page
+from primbench.report.plain import printable
+from primbench.results import file as results_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.report.document import Page
+    from primbench.results.file import Results
+
+
+def _report(files: tuple[str, ...], baseline: str | None, page_path: str) -> None:
+    check_files([page_path], files)
+    if baseline is not None and len(files) > 1:
+        raise InvalidRequest("--baseline and several files: the first file is the baseline")
+    held = [_read(file) for file in files]
+    say_unknown(*held)
+    write(page_path, html.write(_page(files, held, baseline)))
+    if page_path != "-":
+        say(printable(f"Written: {page_path}"), err=True)
+
+
+def _read(file: str) -> Results:
+    """A file's latest records. One without any makes a page that says so."""
+    from msgspec.structs import replace
+
+    found = results_file.read(file)
+    return replace(found, records=found.latest())
+
+
+def _page(files: Sequence[str], held: Sequence[Results], baseline: str | None) -> Page:
+    if len(held) > 1:
+        if len(held) > 2:
+            raise InvalidRequest(f"{len(held)} files: one, or two that are set side by side")
+        return page.of_comparison(compare_runs([held[0]], [held[1]], (files[0], files[1])), held, " and ".join(files))
+    (results,) = held
+    if len(sides_of(results)) > 1:
+        return page.of_comparison(compare(results, baseline), held, files[0])
+    if baseline is not None:
+        raise InvalidRequest(f"--baseline {baseline}: {files[0]} holds no two arms")
+    roof = roof_of(results)
+    return page.of_results(results, [roof] if roof else [], files[0])
+
+
+command = GroupedCommand(
+    "report",
+    callback=_report,
+    params=[
+        click.Argument(["files"], type=FILE, metavar="FILE.jsonl [OTHER]", nargs=-1, required=True),
+        grouped("Compare", "--baseline", metavar="NAME",
+                help="The arm that others are set against. Default: the study's first."),
+        grouped("Output", "-o", "--output", "page_path", type=FILE, metavar="FILE.html", default="report.html",
+                show_default=True, help="Write the page here; - is stdout."),
+    ],
+    help="Make one HTML page of what a results file holds, or two side by side: the answer, pictures with all their "
+         "numbers, what differs between the places, and how to do it again.\n\n"
+         "The page asks for no other file, and works without scripts.\n\n"
+         "\b\n"
+         "primbench report study.jsonl -o report.html\n"
+         "primbench report host.jsonl container.jsonl",
+)  # fmt: skip

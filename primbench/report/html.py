@@ -1,0 +1,178 @@
+"""A page as one HTML file that asks for no other: its policy allows its own style and script alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from primbench.measurement import Samples
+from primbench.report.columns import Noise
+from primbench.report.document import Figure, Note, Numbers
+from primbench.report.html_style import SCRIPT, STYLE
+from primbench.report.plain import lines, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from primbench.report.columns import Column
+    from primbench.report.document import Page, Section
+    from primbench.report.table import Table
+
+_SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_SCRIPT_HASH}'"
+
+
+def write(page: Page) -> str:
+    """The whole file. Words of files and programs are text in it, never markup."""
+    html = Element("html", {"lang": "en"})
+    _head(html, page)
+    body = SubElement(html, "body")
+    header = SubElement(body, "header")
+    add(header, "p", page.title, look="of")
+    add(header, "h1", page.answer)
+    main = Element("main")
+    named = [(section, f"part-{number}") for number, section in enumerate(page.sections, 1)]
+    _contents(body, named)
+    body.append(main)
+    for section, name in named:
+        _section(main, section, name)
+    add(body, "script").text = SCRIPT  # as it is: its hash is in the policy
+    return f"<!doctype html>\n{tostring(html, encoding='unicode', method='html')}\n"
+
+
+def add(parent: Element, tag: str, words: str = "", *, look: str = "", **attributes: str) -> Element:
+    """An element with words in it. look: its class."""
+    element = SubElement(parent, tag, ({"class": look} if look else {}) | attributes)
+    if words:
+        element.text = printable(words)
+    return element
+
+
+def _head(html: Element, page: Page) -> None:
+    head = SubElement(html, "head")
+    SubElement(head, "meta", {"charset": "utf-8"})
+    SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})
+    SubElement(head, "meta", {"name": "viewport", "content": "width=device-width,initial-scale=1"})
+    SubElement(head, "meta", {"name": "generator", "content": "primbench"})
+    add(head, "title", f"primbench: {page.title}")
+    SubElement(head, "style").text = STYLE
+
+
+def _contents(body: Element, named: Sequence[tuple[Section, str]]) -> None:
+    """Where to find what, on a page of more than a few sections."""
+    if len(named) > 3:
+        listed = SubElement(SubElement(body, "nav", {"aria-label": "Contents"}), "ul")
+        for section, name in named:
+            add(SubElement(listed, "li"), "a", section.title, href=f"#{name}")
+
+
+def _section(main: Element, section: Section, name: str) -> None:
+    if section.is_folded:
+        parent = SubElement(main, "details", {"class": "section", "id": name})
+        add(SubElement(parent, "summary"), "h2", section.title)
+    else:
+        parent = SubElement(main, "section", {"id": name})
+        add(parent, "h2", section.title)
+    for part in section.parts:
+        _part(parent, part)
+
+
+def _part(parent: Element, part: Note | Numbers | Figure | Table) -> None:
+    if isinstance(part, Note):
+        _note(parent, part)
+    elif isinstance(part, Figure):
+        _figure(parent, part)
+    elif isinstance(part, Numbers):
+        _numbers(parent, part)
+    else:
+        _table(parent, part)
+
+
+def _note(parent: Element, note: Note) -> None:
+    if note.is_code:
+        SubElement(parent, "pre").text = lines(note.words)
+    else:
+        add(parent, "p", note.words, look="warning" if note.is_warning else "note")
+
+
+def _figure(parent: Element, figure: Figure) -> None:
+    found = SubElement(parent, "figure")
+    caption = SubElement(found, "figcaption")
+    add(caption, "h3", figure.title)
+    add(caption, "p", figure.words)
+    _scrolling(found, figure.title).append(figure.picture)
+    if figure.is_folded:
+        found = SubElement(found, "details")
+        add(found, "summary", "Numbers")
+    _numbers(found, figure.numbers)
+
+
+def _scrolling(parent: Element, name: str) -> Element:
+    """A box that is scrolled where it does not fit, by keys, too."""
+    return SubElement(
+        parent, "div", {"class": "scroll", "tabindex": "0", "role": "group", "aria-label": printable(name)}
+    )
+
+
+def _numbers(parent: Element, numbers: Numbers) -> None:
+    sides = ["n" if _is_numeric(column) else "" for column in numbers.columns]
+    headings = [column.heading for column in numbers.columns]
+    body = _grid(parent, numbers.title, headings, sides)
+    for cells in zip(*(_cells(column) for column in numbers.columns), strict=True):
+        row = SubElement(body, "tr")
+        for (words, value), side in zip(cells, sides, strict=True):
+            add(row, "td", words, look=side, **({"data-v": value} if value is not None and value != words else {}))
+    _notes(parent, numbers.notes)
+
+
+def _table(parent: Element, table: Table) -> None:
+    body = _grid(parent, table.title, table.columns, [""] * len(table.columns))
+    for cells in table.rows:
+        row = SubElement(body, "tr")
+        for cell in cells:
+            add(row, "td", cell)
+    _notes(parent, table.notes)
+
+
+def _grid(parent: Element, title: str, headings: Iterable[str], sides: Sequence[str]) -> Element:
+    """The body of a new table."""
+    table = SubElement(_scrolling(parent, title or "Numbers"), "table")
+    if title:
+        add(table, "caption", re.sub("  +", ", ", title))
+    row = SubElement(SubElement(table, "thead"), "tr")
+    for heading, side in zip(headings, sides, strict=True):
+        add(row, "th", heading, look=side, scope="col")
+    return SubElement(table, "tbody")
+
+
+def _notes(parent: Element, notes: Iterable[str]) -> None:
+    for note in notes:
+        add(parent, "p", note, look="note")
+
+
+def _cells(column: Column) -> list[tuple[str, str | None]]:
+    """What stands in each cell, and the value by which it is sorted where that is a number."""
+    return [(words, _value(value)) for words, value in zip(column.cells(), column.values, strict=True)]
+
+
+def _value(value: object) -> str | None:
+    if value is None:
+        return ""
+    number = _number(value)
+    return None if number is None else f"{number:.6g}"
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, Samples):
+        return value.median_s
+    if isinstance(value, Noise):
+        return value.fraction
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _is_numeric(column: Column) -> bool:
+    known = [value for value in column.values if value is not None]
+    return bool(known) and all(_number(value) is not None for value in known)

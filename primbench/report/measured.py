@@ -1,0 +1,83 @@
+"""The sections of a page of records: their tables and pictures, where they were measured, and how to do so again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from primbench.report import environment, table
+from primbench.report.columns import Column, columns_of
+from primbench.report.document import Note, Numbers, Section
+from primbench.results.record import model_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.baselines.yardstick import Yardstick
+    from primbench.results.file import Results
+    from primbench.results.record import Record
+
+LAUNCH_BOUND = 0.5
+"""Of a Python loop's period, from which share on launching is what a case spends its time on."""
+
+
+def answer(results: Results) -> str:
+    """What became of the cases, in a sentence."""
+    records = results.records
+    if not records:
+        return "Nothing was measured: the file holds no records."
+    ok = [record for record in records if record.status == "ok"]
+    clauses = [f"{len(ok)} of {len(records)} cases were measured{_where(results)}"]
+    for status in ("failed", "skipped"):
+        if count := sum(record.status == status for record in records):
+            clauses.append(f"{count} {status}")
+    return "; ".join([*clauses, *_launch_bound(ok)]) + "."
+
+
+def _where(results: Results) -> str:
+    models = list(dict.fromkeys(filter(None, map(model_of, results.workers))))
+    return f" on {' and '.join(models)}" if models else ""
+
+
+def _launch_bound(records: Sequence[Record]) -> Iterator[str]:
+    shares = [share for record in records if (share := _share(record)) is not None]
+    if shares:
+        count = sum(share > LAUNCH_BOUND for share in shares)
+        yield f"{count} of {len(shares)} are launch-bound: a loop in Python waits longer for launches than for the GPU"
+
+
+def _share(record: Record) -> float | None:
+    return record.measurement.launch_bound_fraction if record.measurement else None
+
+
+def sections(results: Results, yardsticks: Sequence[Yardstick] = (), *, is_folded: bool = False) -> Iterator[Section]:
+    """A section for each primitive. is_folded: of a study, whose records are not what it is read for."""
+    of_primitive: dict[str, list[Record]] = {}
+    for record in results.records:
+        of_primitive.setdefault(record.case.primitive, []).append(record)
+    for name, records in of_primitive.items():
+        title = f"All records of {name}" if is_folded else name
+        yield Section(title, [_numbers(records, results, yardsticks)], is_folded=is_folded)
+
+
+def _numbers(records: Sequence[Record], results: Results, yardsticks: Sequence[Yardstick]) -> Numbers:
+    """The table that a terminal has, its rows numbered, since notes name them so."""
+    (found,) = table.tables(records, results.workers, None, yardsticks)
+    rows = Column("row", range(1, len(records) + 1))
+    return Numbers(found.title, [rows, *columns_of(records, None, yardsticks)], found.notes)
+
+
+def places(results: Results) -> Iterator[Section]:
+    """Where it was measured: what the first worker, else the command itself found around it."""
+    found = results.workers[0].environment if results.workers else results.header.environment
+    yield Section("Environment", [Note(environment.listing(found, {}), is_code=True)], is_folded=True)
+
+
+def again(files: Sequence[Results]) -> Section:
+    """The commands that measured what the files hold."""
+    commands = dict.fromkeys(shlex.join(results.header.command) for results in files)
+    told = dict.fromkeys(
+        f"primbench {results.header.environment.primbench_version}, begun {results.header.started_utc}"
+        for results in files
+    )
+    return Section("How to do it again", [Note("\n".join(commands), is_code=True), *map(Note, told)])

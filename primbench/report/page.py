@@ -1,0 +1,49 @@
+"""The whole page of what results files hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.report import compared, measured
+from primbench.report.document import Note, Page, Section
+from primbench.report.headline import headline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.baselines.yardstick import Yardstick
+    from primbench.compare.comparison import Comparison
+    from primbench.report.document import Document
+    from primbench.results.file import Results
+
+
+def of_results(results: Results, yardsticks: Sequence[Yardstick] = (), title: str = "") -> Page:
+    """The page of one file. title: its name."""
+    parts = [*measured.sections(results, yardsticks), *measured.places(results), measured.again([results])]
+    return Page(_title(title, results), measured.answer(results), parts)
+
+
+def of_comparison(comparison: Comparison, files: Sequence[Results], title: str = "") -> Page:
+    """The page of arms, or of files that are set beside each other. files: what was compared."""
+    parts = [*compared.sections(comparison)]
+    for results in files:
+        parts += measured.sections(results, is_folded=True)
+    for results in files[:1]:
+        parts += measured.places(results)
+    return Page(_title(title, *files), headline(comparison), [*parts, measured.again(files)])
+
+
+def of_parts(document: Document, title: str) -> Page:
+    """The page of a finding that has no pictures."""
+    words: list[Note] = []
+    parts = [Note(part.strip()) if isinstance(part, str) else part for part in document.parts()]
+    first = parts[0] if parts and isinstance(parts[0], Note) else None
+    answer, _, rest = first.words.partition("\n") if first else (title, "", "")
+    words = [Note(rest)] if rest.strip() else []
+    return Page(title, answer, [Section("Found", [*words, *parts[1 if first else 0 :]])])
+
+
+def _title(named: str, *files: Results) -> str:
+    study = next((results.header.study for results in files if results.header.study), None)
+    told = named or (study.title if study else "")
+    return ", ".join(filter(None, [told, *dict.fromkeys(results.header.started_utc[:10] for results in files)]))
