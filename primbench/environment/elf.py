@@ -1,22 +1,35 @@
-"""The build id of a library: a note that the linker writes, equal in two files where they are the same build.
+"""The build id of a library, a note that the linker writes, equal in two files where they are the same build; and where
+in its file functions are.
 
-Reads the header, the program headers and the notes, however large the file is. Layouts and names: elf(5).
+Reads the header, the tables and the notes, however large the file is. Layouts and names: elf(5).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
-_PT_NOTE = 4
+_PT_LOAD, _PT_NOTE = 1, 4
+_SHT_DYNSYM = 11
 _NT_GNU_BUILD_ID = 3
 _IDENT_BYTES = 16
 _MAGIC = b"\x7fELF"
+_MAX_TABLE_BYTES = 2**26
 _MAX_NOTES_BYTES = 2**16  # real segments of notes have some hundred; bounds what a damaged header can ask for
+
+
+class _Segment(NamedTuple):
+    """offset, size: in the file. address: in memory, from where the library begins."""
+
+    kind: int
+    offset: int
+    address: int
+    size: int
+    alignment: int
 
 
 def is_elf(path: Path) -> bool:
@@ -44,29 +57,86 @@ def build_id(path: Path) -> str:
     return found.hex()
 
 
-def _gnu_notes(file: BinaryIO) -> Iterator[dict[int, bytes]]:
-    """Type -> content of the notes named "GNU", a segment of notes at a time."""
+def exported(path: Path, names: Collection[str]) -> dict[str, int]:
+    """Name -> where it begins in the file, of those of the functions that a library of 64 bits exports.
+
+    Raises OSError, and ValueError for what is no such library.
+    """
+    with path.open("rb") as file:
+        order, wide = _layout(file)
+        if not wide:
+            raise ValueError(f"{path} is of 32 bits")
+        try:
+            segments = [each for each in _segments(file, order, wide=wide) if each.kind == _PT_LOAD]
+            symbols = dict(_symbols(file, order))
+        except struct.error:
+            raise ValueError(f"{path} ends before its tables do") from None
+    found = {name: symbols[name.encode()] for name in names if symbols.get(name.encode())}
+    return {
+        name: address - segment.address + segment.offset
+        for name, address in found.items()
+        for segment in segments
+        if segment.address <= address < segment.address + segment.size
+    }
+
+
+def _symbols(file: BinaryIO, order: str) -> Iterator[tuple[bytes, int]]:
+    """Names and addresses in the table for the dynamic loader; 0 of what the library takes from others."""
+    file.seek(0x28)
+    (table_at,) = struct.unpack(f"{order}Q", file.read(8))
+    file.seek(0x3C)
+    (count,) = struct.unpack(f"{order}H", file.read(2))
+    section = struct.Struct(f"{order}IIQQQQIIQQ")  # name, type, flags, address, offset, size, link, ...
+    file.seek(table_at)
+    sections = [section.unpack(file.read(section.size)) for _ in range(count)]
+    for _, kind, _, _, offset, size, link, *_ in sections:
+        if kind == _SHT_DYNSYM and link < count:
+            text = _read(file, *sections[link][4:6])
+            for name, _, _, _, address, _ in struct.iter_unpack(f"{order}IBBHQQ", _read(file, offset, size)):
+                yield text[name : text.find(b"\0", name)], address
+
+
+def _read(file: BinaryIO, offset: int, size: int) -> bytes:
+    file.seek(offset)
+    return file.read(min(size, _MAX_TABLE_BYTES))
+
+
+def _layout(file: BinaryIO) -> tuple[str, bool]:
+    """Order of bytes as struct has it, and whether it is of 64 bits. Raises ValueError for what is no ELF file."""
     ident = file.read(_IDENT_BYTES)
     if ident[:4] != _MAGIC or len(ident) < _IDENT_BYTES or not {ident[4], ident[5]} <= {1, 2}:
         raise ValueError(f"{file.name} is no ELF file")
-    order, wide = "<>"[ident[5] - 1], ident[4] == 2
-    for offset, size, alignment in _note_segments(file, order, wide=wide):
-        file.seek(offset)
-        yield _parse_notes(file.read(min(size, _MAX_NOTES_BYTES)), order, 8 if alignment == 8 else 4)
+    return "<>"[ident[5] - 1], ident[4] == 2
 
 
-def _note_segments(file: BinaryIO, order: str, *, wide: bool) -> list[tuple[int, int, int]]:
-    """Offset, size and alignment of each, by the file's header and program headers."""
+def _gnu_notes(file: BinaryIO) -> Iterator[dict[int, bytes]]:
+    """Type -> content of the notes named "GNU", a segment of notes at a time."""
+    order, wide = _layout(file)
+    for segment in _segments(file, order, wide=wide):
+        if segment.kind == _PT_NOTE:
+            file.seek(segment.offset)
+            yield _parse_notes(
+                file.read(min(segment.size, _MAX_NOTES_BYTES)), order, 8 if segment.alignment == 8 else 4
+            )
+
+
+def _segments(file: BinaryIO, order: str, *, wide: bool) -> list[_Segment]:
+    """By the file's header and program headers."""
     word = "Q" if wide else "I"
     header = struct.Struct(f"{order}HHI{word}{word}{word}IHHH")
+    file.seek(_IDENT_BYTES)
     *_, table_at, _, _, _, entry_bytes, entries = header.unpack(file.read(header.size))
     entry = struct.Struct(f"{order}IIQQQQQQ" if wide else f"{order}IIIIIIII")
     found = []
     for number in range(entries):
         file.seek(table_at + number * entry_bytes)
         fields = entry.unpack(file.read(entry.size))
-        if fields[0] == _PT_NOTE:
-            found.append((fields[2], fields[5], fields[7]) if wide else (fields[1], fields[4], fields[7]))
+        kind, offset, address, size = (
+            fields[0],
+            *((fields[2], fields[3]) if wide else fields[1:3]),
+            fields[5 if wide else 4],
+        )
+        found.append(_Segment(kind, offset, address, size, fields[7]))
     return found
 
 

@@ -46,6 +46,7 @@ _OF_JOB = (
     _Metric("threads", "gauge", "Threads of the job.", "thread_count"),
     _Metric("resident_bytes", "gauge", "Resident memory.", "memory_bytes"),
     _Metric("swapped_bytes", "gauge", "Swapped out.", "swapped_bytes"),
+    _Metric("launches_per_second", "gauge", "Calls of the CUDA driver that launch.", "launches_per_s"),
 )
 _OF_BUSIEST = (
     _Metric("busiest_thread_run_seconds_total", "counter", "The thread that wanted a CPU most, on one.", "ran_s"),

@@ -11,6 +11,7 @@ from primbench.report.plain import json_line, printable
 from primbench.report.terminal import width
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_percent, format_time
+from primbench.watching.calls import NO_DRIVER, a_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,6 +60,7 @@ def _numbers(whole: Stretch, job: Job) -> Iterator[str]:
         ("waiting", _waiting(whole)),
         ("memory", _memory(whole)),
         ("disks", _disks(whole)),
+        *_launches(whole),
         *((f"GPU {index}", _gpu(gpu)) for index, gpu in enumerate(whole.gpus or [])),
     ):
         indent = " " * len(NUMBERS.format(""))
@@ -112,6 +114,16 @@ def _disks(whole: Stretch) -> str:
         f"read {format_bytes(whole.read_bytes)}, written {format_bytes(whole.written_bytes)}; a thread was blocked in "
         f"{format_percent(whole.blocked_fraction if whole.looks else None)} of {whole.looks} looks"
     )
+
+
+def _launches(whole: Stretch) -> Iterator[tuple[str, str]]:
+    """Nothing of a job that loads no driver."""
+    if whole.calls is not None:
+        rates = ", ".join(f"{function} {rate:,.0f}" for function, rate in a_second(whole.calls).items())
+        counted_s = sum(each.counted_s for each in whole.calls)
+        yield "launches", f"{rates or '-'} a second, counted for {format_time(counted_s)} by uprobes"
+    elif (reason := whole.missing.get("calls", NO_DRIVER)) != NO_DRIVER:
+        yield "launches", f"unknown: {reason}"
 
 
 def _gpu(gpu: GpuUse) -> str:

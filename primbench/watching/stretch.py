@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt
+from primbench.watching.calls import Calls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     time_s: when it ends, since watching began. threads: the 16 that wanted a CPU most, if for 1 % of the time;
     thread_count: all. looks: how often the states of threads were looked at; blocked: thread -> in how many of these it
     was blocked in the kernel (state D), as on a disk; stopped: in how many the first process was, by a signal or a
-    debugger. read_bytes, written_bytes: from and to disks; reread_bytes,
-    swapped_in_bytes: after a memory limit of the control groups had them taken out. *_waiting_s: in which some task of
-    the control group, or of the machine, waited. periods, throttled_*: of the group that its quota held back longest.
+    debugger. calls: of the driver's entry points, as far as they were counted. read_bytes, written_bytes: from and to
+    disks; reread_bytes, swapped_in_bytes: after a memory limit of the control groups had them taken out. *_waiting_s:
+    in which some task of the control group, or of the machine, waited. periods, throttled_*: of the group that its
+    quota held back longest.
     """
 
     time_s: Seconds
@@ -58,6 +60,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     looks: Whole = 0
     blocked: dict[Whole, Whole] = {}
     stopped: Whole = 0
+    calls: list[Calls] | None = None
     migrations: Whole | None = None
     switches: Whole | None = None
     memory_bytes: Whole | None = None
@@ -79,6 +82,10 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     def busiest(self) -> ThreadUse | None:
         """The thread that wanted a CPU most."""
         return self.threads[0] if self.threads else None
+
+    @property
+    def launches_per_s(self) -> float | None:
+        return None if self.calls is None else sum(a_second(self.calls).values())
 
     @property
     def blocked_fraction(self) -> float:
@@ -187,9 +194,16 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
         **summed,
         threads=_threads_of(stretches),
         blocked=dict(blocked),
+        calls=_calls_of(stretches),
         gpus=together([each.gpus for each in stretches]),
         missing={name: reason for each in stretches for name, reason in each.missing.items()},
     )
+
+
+def _calls_of(stretches: Sequence[Stretch]) -> list[Calls] | None:
+    """None where there was nothing to count in any."""
+    known = [each.calls for each in stretches if each.calls is not None]
+    return summed(call for calls in known for call in calls) if known else None
 
 
 def _threads_of(stretches: Sequence[Stretch]) -> list[ThreadUse]:

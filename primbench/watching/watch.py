@@ -16,6 +16,7 @@ from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
 from primbench.system.processes import fields_of_stat, folder_of, started
 from primbench.watching import gpus
+from primbench.watching.calls import Calls, Counters, summed
 from primbench.watching.job import look
 from primbench.watching.moment import Moment, read
 from primbench.watching.stretch import Stretch, between
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 LOOK_EVERY_S = 0.1
+COUNT_EVERY = 2  # looks
 MOST_LOOKED_AT = 16  # threads, of which a look takes 6 us each
 _STATE, _PARENT = 0, 1  # of /proc/PID/stat, indices after the name
 _BLOCKED, _GONE = "D", ("X", "Z")
@@ -60,7 +62,9 @@ class Watch:
         self._samples = 0
         self._members: dict[int, None] = {pid: None}
         self._seen: set[int] = set()
-        self._read_gpus, self._no_gpus = gpus.reader()
+        self._read_gpus, no_gpus = gpus.reader()
+        self._missing = {} if no_gpus is None else {"gpus": no_gpus}
+        self._counters = Counters(root)
         self._cpu_time_s, self._began_s = time.process_time(), time.monotonic()
 
     @property
@@ -82,18 +86,18 @@ class Watch:
                 self.ended = True
                 return
             self._samples += 1
-            yield replace(between(before, after, self._began_s), **seen, **self._of_gpus(after))
+            yield replace(
+                between(before, after, self._began_s),
+                **seen,
+                gpus=None if "gpus" in self._missing else self._read_gpus(after.processes.keys()),
+                missing=after.missing | self._missing,
+            )
             before = after
 
     def _moment(self) -> Moment:
         self.ended = not self._lives()
         self._find_members()
         return read(self._root, [*self._members])
-
-    def _of_gpus(self, after: Moment) -> dict[str, object]:
-        if self._no_gpus is not None:
-            return {"gpus": None, "missing": after.missing | {"gpus": self._no_gpus}}
-        return {"gpus": self._read_gpus(after.processes.keys())}
 
     def _lives(self) -> bool:
         """A process that has ended and was not waited for yet is still there, as a zombie."""
@@ -119,8 +123,10 @@ class Watch:
         return None
 
     def _look(self, before: Moment, until_s: float) -> dict[str, Any]:
-        """What a Stretch has of the states of threads, until then or until the job ends."""
+        """What a Stretch has of the states of threads and of calls, until then or until the job ends."""
         files = self._stat_files(before)
+        self._counters.find(before)
+        counted: list[Calls] = []
         blocked: Counter[int] = Counter()
         looks = stopped = 0
         while self.job.pid in files and (left_s := until_s - time.monotonic()) > 0:
@@ -130,7 +136,16 @@ class Watch:
             blocked.update(number for number, state in states.items() if state == _BLOCKED)
             stopped += states[self.job.pid] in _STOPPED
             files = {number: file for number, file in files.items() if states[number] not in _GONE}
-        return {"looks": looks, "blocked": dict(blocked), "stopped": stopped}
+            if looks % COUNT_EVERY == 1:
+                counted += self._counters.next()
+        seen = {"looks": looks, "blocked": dict(blocked), "stopped": stopped}
+        return seen | self._of_calls(counted)
+
+    def _of_calls(self, counted: list[Calls]) -> dict[str, Any]:
+        if self._counters.why_not is None:
+            return {"calls": summed(counted)}
+        self._missing["calls"] = self._counters.why_not
+        return {"calls": None}
 
     def _stat_files(self, before: Moment) -> dict[int, Path]:
         """Thread -> its file, of those that are looked at: the first of each process before others."""

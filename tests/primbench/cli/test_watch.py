@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -231,6 +232,28 @@ def test_a_quiet_job_is_held_back_by_nothing_and_that_is_said(invoke: Invoke, st
     assert re.search(r"\nWatching took \d+\.\d+% of one CPU: \S+ (ms|us) a sample\n$", found.stdout)
 
 
+def test_launches_are_counted_by_uprobes_on_the_driver_that_the_job_maps(
+    invoke: Invoke, start: Start, tmp_path: Path
+) -> None:
+    """No driver is here without a GPU: a library of its name, really called and really counted."""
+    if shutil.which("cc") is None:
+        pytest.skip("cc is missing: apt-get install gcc")
+    driver = tmp_path / "libcuda.so.1"
+    source = "int cuLaunchKernel(void) { return 0; } int cuGraphLaunch(void) { return 1; }"
+    subprocess.run(["cc", "-shared", "-o", driver, "-xc", "-"], input=source, text=True, check=True)
+    call = (
+        f"import ctypes; driver = ctypes.CDLL({str(driver)!r}); print(flush=True)\nwhile True: driver.cuLaunchKernel()"
+    )
+    *_, last = watched(invoke, start(call))
+    if reason := last["whole"]["missing"].get("calls"):
+        pytest.skip(f"needs root's leave for uprobes: {reason}")
+    counted = {each["function"]: each for each in last["whole"]["calls"]}
+    assert {"cuLaunchKernel", "cuGraphLaunch"} == counted.keys()
+    assert counted["cuLaunchKernel"]["count"] > 10
+    assert 0 == counted["cuGraphLaunch"]["count"]
+    assert sum(each["counted_s"] for each in counted.values()) < 0.5 * last["whole"]["duration_s"]
+
+
 def test_what_a_job_started_is_followed_too(invoke: Invoke, start: Start) -> None:
     loading = f"import os\nif os.fork() == 0:\n    while True: pass\n{SLEEP}"
     *_, last = watched(invoke, start(loading))
@@ -293,7 +316,7 @@ def test_another_user_s_files_are_unknown_with_the_command_that_shows_them(start
     found = subprocess.run([sys.executable, "-P", "-c", program, str(pid)], capture_output=True, text=True, check=True)
     as_root, as_other = found.stdout.split("Process ")[1:]
     assert "could not be seen" not in as_root
-    assert "could not be seen: read_bytes, written_bytes" in as_other
+    assert "could not be seen: read_bytes, written_bytes, calls" in as_other
     assert f"`sudo primbench watch {pid}`" in " ".join(as_other.split())
     assert "read -, written -" in as_other
 

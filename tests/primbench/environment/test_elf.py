@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import re
@@ -32,6 +33,26 @@ def test_real_libraries_have_the_id_that_readelf_reads() -> None:
                 elf.build_id(Path(path))
         else:
             assert build_id == elf.build_id(Path(path)), path
+
+
+def test_where_functions_are_in_the_file_is_where_the_loader_has_them() -> None:
+    names = ["open", "getppid"]
+    addresses = [ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0 for name in names]
+    expected = {}
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, offset, *_, path = line.split()
+        first, last = (int(each, 16) for each in span.split("-"))
+        found = {
+            name: address - first + int(offset, 16)
+            for name, address in zip(names, addresses, strict=True)
+            if first <= address < last
+        }
+        expected |= {(path, name): at for name, at in found.items()}
+    assert names == sorted((name for _, name in expected), key=names.index)
+    for (path, name), at in expected.items():
+        assert {name: at} == elf.exported(Path(path), [name, "nothing_exports_this"])
+    with pytest.raises(ValueError, match="is no ELF file"):
+        elf.exported(Path(__file__), names)
 
 
 @pytest.mark.parametrize("order", "<>")
