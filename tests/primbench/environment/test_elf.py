@@ -38,7 +38,7 @@ def test_real_libraries_have_the_id_that_readelf_reads() -> None:
 def test_where_functions_are_in_the_file_is_where_the_loader_has_them() -> None:
     names = ["open", "getppid"]
     addresses = [ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0 for name in names]
-    expected = {}
+    expected: dict[tuple[str, str], int] = {}
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, _, offset, *_, path = line.split()
         first, last = (int(each, 16) for each in span.split("-"))
