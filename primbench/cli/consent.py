@@ -55,7 +55,7 @@ def _chooses(arm: Arm) -> bool:
     """Whether it has other programs run than those that are here, or elsewhere, or changes which ones are."""
     counts = [name in THREAD_VARIABLES and value.isdecimal() for name, value in arm.variables.items()]
     files = (arm.preload, arm.fuse_overlay, names_a_file(arm.seccomp))
-    return arm.image not in (None, HOST_IMAGE) or any((arm.passed, arm.host, *files)) or not all(counts)
+    return arm.image not in (None, HOST_IMAGE) or any((arm.passed, arm.is_far, *files)) or not all(counts)
 
 
 def _words(arm: Arm) -> str:

@@ -46,13 +46,14 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] | None = None
 
 
-def module(arm: Arm) -> list[str]:
-    """The worker as it is called inside. An image and another machine bring their own Python.
+def python(arm: Arm) -> str:
+    """That by which a worker is started. An image and another machine bring their own."""
+    return sys.executable if arm.on_host_root else "python3"
 
-    The parent of this process is the one that all workers of a run are of.
-    """
-    python = sys.executable if arm.on_host_root else arm.python or "python3"
-    return [python, "-P", "-m", "primbench.workers.worker", f"run={os.getppid()}"]
+
+def module(arm: Arm) -> list[str]:
+    """The worker as it is called inside. The parent of this process is the one that all workers of a run are of."""
+    return [python(arm), "-P", "-m", "primbench.workers.worker", f"run={os.getppid()}"]
 
 
 def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -10,7 +10,8 @@ from primbench.spec.arm import Arm
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """arm: to start a worker in. gpus: whether it needs them. command: in place of the worker.
 
-    is_from_afar: whether who gave it is on another machine, and hears of exit statuses alone and of no signals.
+    is_from_afar: whether who gave it is on another machine, hears of exit statuses alone and of no signals, and does
+    not know where Python is, with which the command begins.
     """
 
     arm: Arm

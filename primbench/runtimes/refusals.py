@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from primbench.runtimes.afar import arm_there
 from primbench.runtimes.table import runtime_of
 from primbench.spec.arm import HOST_IMAGE, Arm
 from primbench.system import cpusets
@@ -46,8 +47,11 @@ def refusal(arm: Arm, said: str) -> str:
 
 
 def _of_runtime(arm: Arm, said: str) -> str | None:
-    """What the file of the runtime has to say to its words."""
-    found = (each.advice(arm) for each in runtime_of(arm).refusals if re.search(each.said, said))
+    """What the file of the runtime has to say to its words, be it one on another machine."""
+    runtime = runtime_of(arm)
+    found = [each.advice(arm) for each in runtime.refusals if re.search(each.said, said)]
+    if runtime.reached_by is not None and arm.runtime_there is not None:
+        found.append(_of_runtime(arm_there(arm, runtime.reached_by), said))
     return next(filter(None, found), None)
 
 

@@ -80,7 +80,8 @@ class Runtime(NamedTuple):
     rank: the least is listed first. settings: fields of an arm that it can meet. found: why it cannot be used here, or
     None, and its version. launch: how a worker is started, and what is cleared away after it. signs: from inside.
     gpus: what to do where no GPU is seen in an image. needs_image: how to name one, where it starts no container of the
-    host's own root. builder: of images, and engine: where it is either.
+    host's own root. builder: of images, and engine: where it is either. reached_by: fields of an arm by which it
+    reaches another machine, where the rest is what its runtime there has to meet; None where it starts workers here.
     """
 
     rank: int
@@ -93,3 +94,4 @@ class Runtime(NamedTuple):
     needs_image: str | None = None
     builder: Builder | None = None
     engine: Engine | None = None
+    reached_by: frozenset[str] | None = None

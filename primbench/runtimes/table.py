@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from primbench import runtimes
 from primbench.errors import InvalidRequest
+from primbench.runtimes.afar import arm_there
 from primbench.runtimes.invocation import Invocation, module
 from primbench.spec.arm import Arm, settings_of, unknown_runtime
 
@@ -42,6 +43,9 @@ def check(arm: Arm) -> None:
     So it does where a variable is not set here that the arm is to have from here.
     """
     runtime = runtime_of(arm)
+    if runtime.reached_by is not None:
+        _check_there(arm_there(arm, runtime.reached_by))
+        return
     if arm.on_host_root and runtime.needs_image:
         raise InvalidRequest(f"arm {arm.name}: {arm.runtime} starts images of its own only: add {runtime.needs_image}")
     _check_passed(arm)
@@ -52,6 +56,15 @@ def check(arm: Arm) -> None:
             raise InvalidRequest(
                 f"arm {arm.name}: {arm.runtime} has no {key} of its own; there is one in {', '.join(able)}"
             )
+
+
+def _check_there(there: Arm) -> None:
+    """Raises as check() does, of an arm as the machine that it is on has it."""
+    if there.is_far:
+        raise InvalidRequest(f"arm {there.name}: runtime={there.runtime}: name one that is on the machine itself")
+    if there.runtime == "host" and there.network is not None:
+        raise InvalidRequest(f"arm {there.name}: network={there.network}: on other machines containers alone have one")
+    check(there)
 
 
 def _check_network(arm: Arm) -> None:

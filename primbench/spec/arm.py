@@ -1,7 +1,8 @@
 """An arm of a study: where and under what limits a worker runs, in words or in a file.
 
 In words: ``RUNTIME:KEY=VALUE,KEY=VALUE``, as in ``podman:cpus=2,seccomp=unconfined``. In a TOML file: a table with the
-same keys and ``runtime``, where lists, true and false, and the table ``env`` may be written as such.
+same keys and ``runtime``, where lists, true and false, and the table ``env`` may be written as such; its runtime on
+another machine is ``runtime = ["ssh", "podman"]``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from primbench.errors import InvalidRequest
 from primbench.spec.confidential import hidden, is_secret
+from primbench.spec.elsewhere import RUNTIME, Machine
 from primbench.spec.neighbour import Neighbour
 from primbench.spec.placement import Placement
 from primbench.spec.settings import ENV, FIELDS, FIRST_KEYS, PLACEMENT, pairs_of, split_words
@@ -26,17 +28,15 @@ HOST_IMAGE = "host"
 
 MOST_WEIGHT = 10_000  # of a control group v2
 
-_RUNTIME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-_HOST = re.compile(r"[\w.:@%\[\]/][\w.:@%\[\]/-]*")  # a name, an address or a URI; no option
 _CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Arm(Machine, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where workers run. What is None is left as the runtime has it.
 
-    name: as it is shown, unique in a study. runtime: "host", or one that starts containers, such as "podman": a file of
-    ``primbench.runtimes``. image: its own name of one; HOST_IMAGE unless said otherwise, and None on the host.
+    name: as it is shown, unique in a study. runtime: a file of ``primbench.runtimes``. image: its own name of one;
+    HOST_IMAGE unless said otherwise, and None on the host.
     cpus: CPUs' worth of time (a quota). cpuset, mems: CPUs and memory nodes. memory_bytes, shm_bytes: at most.
     cpu_weight: against other control groups, of which each has 100 unless told. niceness: of its processes, from -20,
     the first, to 19. processes_max, open_files: at most, threads counted. read_bytes_per_s: from each disk, at most.
@@ -49,12 +49,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     is put before all others. no_new_privileges: whether a program is denied more than whoever starts it has.
     variables: set in the worker's environment. passed: names of those that are there as they are where the study is
     started: no file and no list of processes has their values. neighbour: what runs in the same place beside its cases.
-    host: another machine, by the name that ssh knows it by; None is this one. python: there, as python3 is found unless
-    told. ssh_config: a file for ssh, in place of those that it reads by itself.
     """
 
-    name: str
-    runtime: str = "host"
     image: str | None = None
     placement: Placement = Placement()
     cpus: float | None = None
@@ -81,16 +77,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     variables: dict[str, str] = {}
     passed: tuple[str, ...] = ()
     neighbour: Neighbour | None = None
-    host: str | None = None
-    python: str | None = None
-    ssh_config: str | None = None
 
     def __post_init__(self) -> None:
         """Raises InvalidRequest for values that mean nothing in any runtime."""
         usual = None if self.runtime == "host" or self.is_far else HOST_IMAGE
         msgspec.structs.force_setattr(self, "image", (usual if self.image in (None, HOST_IMAGE) else self.image))
         self._check_names()
-        self._check_machine()
+        self.check_machine()
         self._check_processors()
         self._check_memory()
         self._check_capabilities()
@@ -100,21 +93,12 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def _check_names(self) -> None:
         if not self.name.isprintable() or not self.name.strip():
             raise InvalidRequest(f"arm name {self.name!r}: printable words, and at least one character")
-        if not _RUNTIME.fullmatch(self.runtime):
+        if not RUNTIME.fullmatch(self.runtime):
             raise InvalidRequest(f"arm {self.name}: runtime {self.runtime!r}: the name of one, such as podman")
         if self.runtime == "host" and self.image is not None:
             raise InvalidRequest(f"arm {self.name}: the host runs no image: name a runtime, such as podman")
         if self.image is not None and not re.fullmatch(r"[^\s-]\S*", self.image):
             raise InvalidRequest(f"arm {self.name}: image {self.image!r}: the runtime's name of one, or {HOST_IMAGE}")
-
-    def _check_machine(self) -> None:
-        first = FIRST_KEYS.get(self.runtime)
-        if first is not None and getattr(self, first) is None:
-            raise InvalidRequest(f"arm {self.name}: of which machine? The words begin with it: {self.runtime}:HOST")
-        if self.host is not None and not _HOST.fullmatch(self.host):
-            raise InvalidRequest(f"arm {self.name}: host {self.host!r}: NAME or USER@NAME, as ssh knows the machine")
-        if self.python is not None and not re.fullmatch(r"[^\s~,-][^\s,]*", self.python):
-            raise InvalidRequest(f"arm {self.name}: python {self.python!r}: a path, in full or from the home there")
 
     def _check_processors(self) -> None:
         if self.cpus is not None and not (self.cpus > 0 and math.isfinite(self.cpus)):
@@ -159,11 +143,6 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """Whether the worker sees the host's own files, libraries and Python among them."""
         return self.runtime == "host" or self.image == HOST_IMAGE
 
-    @property
-    def is_far(self) -> bool:
-        """Whether the worker runs on another machine, of which nothing can be looked up here."""
-        return self.host is not None
-
 
 def unknown_runtime(where: str, runtime: str, runtimes: Collection[str]) -> InvalidRequest:
     """The error of an arm whose runtime is none of those there are."""
@@ -192,13 +171,17 @@ def parse_arm(text: str, runtimes: Collection[str] = ()) -> Arm:
 
 def arm_of(table: Mapping[str, Any], runtimes: Collection[str] = ()) -> Arm:
     """The arm of a table of a TOML file. runtimes: as ``parse_arm`` takes them. Raises InvalidRequest."""
-    runtime = table.get("runtime", "host")
+    runtime, *there = _listed(table.get("runtime", "host"))
     if not isinstance(runtime, str):
         raise InvalidRequest(f"[[arm]] runtime = {runtime!r}: a name in quotes: {', '.join(runtimes)}")
     if runtimes and runtime not in runtimes:
         raise unknown_runtime(f"[[arm]] of {runtime}", runtime, runtimes)
-    pairs = [pair for key, value in table.items() if key != "runtime" for pair in pairs_of(key, value)]
-    return _arm(runtime, pairs, f"[[arm]] of {runtime}")
+    settings = [*(("runtime", each) for each in there), *((key, table[key]) for key in table if key != "runtime")]
+    return _arm(runtime, (pair for key, value in settings for pair in pairs_of(key, value)), f"[[arm]] of {runtime}")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and value else [value]
 
 
 def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> Arm:

@@ -84,6 +84,7 @@ class Setting(NamedTuple):
 FIELDS = {
     "name": Setting("name"),
     "host": Setting("host"),
+    "runtime": Setting("runtime_there"),
     "python": Setting("python"),
     "config": Setting("ssh_config", _path),
     "image": Setting("image"),

@@ -40,6 +40,10 @@ class Outside(NamedTuple):
     cgroup_version: str | None
 
 
+ELSEWHERE = Outside(is_root=True, namespaces=None, seccomp_filters=None, cgroup_version=None)
+"""Of a process on another machine nothing is known."""
+
+
 def outside(root: Path = Path("/")) -> Outside:
     return Outside(
         is_root=os.geteuid() == 0,
@@ -144,13 +148,12 @@ def _preload(arm: Arm, ready: Ready, here: Outside) -> str | None:
 def _seccomp(arm: Arm, ready: Ready, here: Outside) -> str | None:
     """Beyond the filters of who starts it. A runtime's own default may be any, none included."""
     found, filters = ready.environment.confinement.seccomp, ready.environment.confinement.seccomp_filters
-    before = here.seccomp_filters
     if found is None or arm.seccomp == "default":
         return None
+    adds_none = found == "disabled" or (filters is not None and filters == here.seccomp_filters)
     if arm.seccomp == "unconfined":
-        is_met = found == "disabled" or (filters is not None and filters == before)
-        return None if is_met else "a filter"
-    return "no filter of it" if found == "disabled" or (filters is not None and filters == before) else None
+        return None if adds_none or arm.is_far else "a filter"
+    return "no filter of it" if adds_none else None
 
 
 def _cap_add(arm: Arm, ready: Ready, here: Outside) -> str | None:

@@ -19,7 +19,7 @@ from primbench.runtimes.refusals import refusal
 from primbench.spec.settings import with_placement_keys
 from primbench.system.jsonlines import UNREADABLE
 from primbench.workers import protocol
-from primbench.workers.applied import mismatch, outside
+from primbench.workers.applied import ELSEWHERE, mismatch, outside
 from primbench.workers.protocol import Called, Count, Go, Outcome, Ready, Refusal, Start, Task, TurnOver
 
 if TYPE_CHECKING:
@@ -244,5 +244,5 @@ def _check(arm: Arm, start: Start, ready: Ready) -> None:
         raise BackendUnavailable(
             f"arm {arm.name}: image {arm.image} has primbench {inside}, this is {__version__}: build the image again"
         )
-    if found := mismatch(arm, start.placement, ready, outside()):
+    if found := mismatch(arm, start.placement, ready, ELSEWHERE if arm.is_far else outside()):
         raise BackendUnavailable(f"arm {arm.name}: {found}")

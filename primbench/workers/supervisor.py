@@ -20,6 +20,7 @@ import msgspec
 
 from primbench.errors import BackendUnavailable, PrimbenchError
 from primbench.runtimes import inherited
+from primbench.runtimes.invocation import python
 from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 from primbench.runtimes.limits import limited
 from primbench.runtimes.mounts import mounted
@@ -64,7 +65,7 @@ def run(order: Order, folder: Path) -> int:
 
     Raises BackendUnavailable or InvalidRequest where it cannot be started.
     """
-    launched = launch(order.arm, folder, gpus=order.gpus, command=order.command)
+    launched = launch(order.arm, folder, gpus=order.gpus, command=_command(order))
     if launched.after:  # an environment holds what is to stand in no file, and is not kept for nothing
         note(folder, ToDo(after=launched.after, environment=launched.environment))
     try:
@@ -77,6 +78,12 @@ def run(order: Order, folder: Path) -> int:
     finally:
         for step in launched.after:
             clear(step, launched.environment)
+
+
+def _command(order: Order) -> list[str] | None:
+    if order.command is None or not order.is_from_afar:
+        return order.command
+    return [python(order.arm), *order.command[1:]]
 
 
 def _make(arm: Arm, command: Sequence[str], launched: Invocation) -> None:

@@ -33,10 +33,10 @@ def works_here(name: str) -> tuple[str, str]:
     reason, version = runtime.found()
     if reason is not None:
         return f"no: {reason}", version
+    if runtime.reached_by is not None:
+        return f"yes, {NEEDS_A_MACHINE}", version
     if runtime.needs_image:
         return f"yes, {NEEDS_AN_IMAGE}", version
-    if "host" in runtime.settings:
-        return f"yes, {NEEDS_A_MACHINE}", version
     reason = None if name == "host" else refused(Arm(name=name, runtime=name))
     return ("yes" if reason is None else f"no: {reason}"), version
 

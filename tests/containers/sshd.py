@@ -1,4 +1,7 @@
-"""A server of ssh for the tests, on this machine, as this user, with keys and a configuration of its own."""
+"""A server of ssh for the tests, on this machine, as this user, with keys and a configuration of its own.
+
+Root has it in a network namespace of its own, at the other end of a cable.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from .programs import SYSTEM, program
 STARTS_WITHIN_S = 10
 
 SERVER = """\
-ListenAddress 127.0.0.1
+ListenAddress {address}
 Port {port}
 HostKey {folder}/host
 AuthorizedKeysFile {folder}/user.pub
@@ -33,13 +36,14 @@ SetEnv TMPDIR={folder}/tmp XDG_CACHE_HOME={folder}/cache
 
 CLIENT = """\
 Host far unknown locked shut
-  HostName 127.0.0.1
   User {user}
   IdentitiesOnly yes
   GlobalKnownHostsFile /dev/null
 Host far unknown locked
+  HostName {address}
   Port {port}
 Host shut
+  HostName 127.0.0.1
   Port 1
 Host unknown
   UserKnownHostsFile /dev/null
@@ -49,6 +53,17 @@ Host far unknown shut
   IdentityFile {folder}/user
 Host locked
   IdentityFile {folder}/host
+"""
+
+
+NEAR_END, FAR_END = "198.18.77.1", "198.18.77.2"  # of a network that is for tests: RFC 2544
+APART = """\
+read cable
+ip link set lo up
+ip address add $1/30 dev "$cable"
+ip link set "$cable" up
+shift
+exec "$@"
 """
 
 
@@ -77,22 +92,40 @@ def server(folder: Path) -> Iterator[Server]:
     daemon = program("sshd", "apt-get install openssh-server", SYSTEM)
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    port = free_port()
+    port, is_root = free_port(), os.geteuid() == 0
+    address = FAR_END if is_root else "127.0.0.1"
     kind, key, _ = (folder / "host.pub").read_text().split()
-    (folder / "known").write_text(f"[127.0.0.1]:{port} {kind} {key}\n")
-    (folder / "server").write_text(SERVER.format(port=port, folder=folder))
-    (folder / "config").write_text(CLIENT.format(port=port, folder=folder, user=pwd.getpwuid(os.geteuid()).pw_name))
+    (folder / "known").write_text(f"[{address}]:{port} {kind} {key}\n")
+    (folder / "server").write_text(SERVER.format(address=address, port=port, folder=folder))
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    (folder / "config").write_text(CLIENT.format(address=address, port=port, folder=folder, user=user))
     (folder / "tmp").mkdir()
-    if os.geteuid() == 0:
+    command = [daemon, "-D", "-e", "-f", str(folder / "server")]
+    if is_root:
         Path("/run/sshd").mkdir(exist_ok=True)  # where no system has started one yet
-    with (folder / "log").open("w") as log, subprocess.Popen(
-        [daemon, "-D", "-e", "-f", folder / "server"], stdin=subprocess.DEVNULL, stderr=log
-    ) as process:  # fmt: skip
+        command = ["unshare", "--net", "sh", "-euc", APART, "sh", FAR_END, *command]
+    with (folder / "log").open("w") as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process:
         try:
-            until_it_listens(port, folder / "log")
+            if is_root:
+                lay_cable(process)
+            until_it_listens(address, port, folder / "log")
             yield Server(folder)
         finally:
             process.terminate()
+
+
+def lay_cable(process: subprocess.Popen[bytes]) -> None:
+    """From here into its namespace, with which it goes."""
+    near, far = (f"ssh{process.pid}{end}" for end in "ab")
+    for words in (
+        ["link", "add", near, "type", "veth", "peer", "name", far, "netns", str(process.pid)],
+        ["address", "add", f"{NEAR_END}/30", "dev", near],
+        ["link", "set", near, "up"],
+    ):
+        subprocess.run([program("ip", "apt-get install iproute2", SYSTEM), *words], check=True)
+    assert process.stdin is not None
+    process.stdin.write(f"{far}\n".encode())
+    process.stdin.close()
 
 
 def free_port() -> int:
@@ -101,12 +134,12 @@ def free_port() -> int:
         return port
 
 
-def until_it_listens(port: int, log: Path) -> None:
+def until_it_listens(address: str, port: int, log: Path) -> None:
     deadline = time.monotonic() + STARTS_WITHIN_S
     while time.monotonic() < deadline:
         try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
+            socket.create_connection((address, port), STARTS_WITHIN_S).close()
+        except OSError:  # it has not begun, or its cable is not up yet
             time.sleep(0.05)
         else:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,9 +26,9 @@ from primbench.workers.protocol import Start
 from primbench.workers.session import Session
 
 from .sshd import Server, server
-from .traces import MARK, Process, at_last, marked, traces, worker_inside
+from .traces import MARK, Process, at_last, marked, runtime, traces, worker_inside
 
-__all__ = ["traces"]
+__all__ = ["runtime", "traces"]
 
 GEMM = Case(
     primitive="gemm",
@@ -178,6 +179,41 @@ def test_another_machine_has_no_turns_and_is_the_effect(
     assert {"the arms are on different machines"} == reasons
 
 
+@pytest.fixture
+def python_there(runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with the variables by which the runtime is found, which no machine takes over from here."""
+    path = tmp_path_factory.mktemp("there") / "python"
+    told = {"PATH", "DOCKER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF"} & os.environ.keys()
+    variables = [f"{name}={os.environ[name]}" for name in sorted(told)]
+    path.write_text(f'#!/bin/sh\nexec env {shlex.join([*variables, sys.executable])} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("runtime", ["podman", "charliecloud", "runc"], indirect=True)
+def test_a_container_there_is_one_of_that_machines_files(
+    runtime: str, python_there: Path, far: Callable[..., Arm]
+) -> None:
+    limits = [] if runtime == "charliecloud" else ["cpus=0.5", "network=none"]
+    (worker,), records = of(far(f"runtime={runtime}", *limits, python=python_there), GEMM, GEMM)
+    assert [("ok", 0), ("ok", 0)] == [(record.status, record.worker) for record in records], records[0].reason
+    found = worker.environment
+    assert found.confinement.runtime is not None
+    assert (runtime, True) == (found.confinement.runtime.name, found.confinement.runtime.in_container)
+    assert sys.executable == found.software.python_executable
+    assert not limits or 0.5 == found.limits.cpu_quota
+    if os.geteuid() == 0:
+        assert os.readlink("/proc/self/ns/net") != (found.confinement.namespaces or {})["net"]
+
+
+@pytest.mark.parametrize("runtime", ["podman"], indirect=True)
+def test_an_image_that_is_not_there_is_told_in_one_line(
+    runtime: str, python_there: Path, far: Callable[..., Arm]
+) -> None:
+    with pytest.raises(BackendUnavailable, match=r"^arm far: podman create: .*image not known: `podman images` lists"):
+        WorkerProcess(START, arm=far("runtime=podman", "image=localhost/nosuch", python=python_there)).ready  # noqa: B018
+
+
 REFUSED = {
     "shut": "ssh: connect to host 127.0.0.1 port 1: Connection refused: see whether `ssh -F",
     "unknown": "Host key verification failed: its key is not known here",
@@ -205,9 +241,12 @@ def client() -> Process:
     return found
 
 
+@pytest.mark.parametrize("runtime", ["host", "podman"], indirect=True)
 @pytest.mark.parametrize("victim", [client, worker_inside])
-def test_what_is_killed_ends_its_arm_alone(victim: Callable[[], Process], far: Callable[..., Arm]) -> None:
-    worker = WorkerProcess(START, arm=far())
+def test_what_is_killed_ends_its_arm_alone(
+    victim: Callable[[], Process], runtime: str, python_there: Path, far: Callable[..., Arm]
+) -> None:
+    worker = WorkerProcess(START, arm=far(f"runtime={runtime}", python=python_there))
     assert worker.ready
     os.kill(victim().pid, signal.SIGKILL)
     with pytest.raises(WorkerGone, match=r"^worker was killed by SIGKILL"):
@@ -229,8 +268,12 @@ worker.run(case, 600)
 """
 
 
-def test_nothing_is_left_when_the_front_is_killed_in_the_middle_of_a_case(far: Callable[..., Arm]) -> None:
-    words = [msgspec.json.encode(each).decode() for each in (far(), replace(ENDLESS, arm=""))]
+@pytest.mark.parametrize("runtime", ["host", "podman"], indirect=True)
+def test_nothing_is_left_when_the_front_is_killed_in_the_middle_of_a_case(
+    runtime: str, python_there: Path, far: Callable[..., Arm]
+) -> None:
+    asked = far(f"runtime={runtime}", python=python_there)
+    words = [msgspec.json.encode(each).decode() for each in (asked, replace(ENDLESS, arm=""))]
     front = subprocess.Popen([sys.executable, "-P", "-c", NEVER_ENDS, *words], stdout=subprocess.PIPE)
     with front:
         assert front.stdout is not None

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from primbench.errors import InvalidRequest
 from primbench.runtimes import arrival
+from primbench.runtimes.afar import FIRST, OLDEST_PYTHON, arm_there, parcel
 from primbench.runtimes.order import Order
 from primbench.runtimes.refusals import refusal
-from primbench.runtimes.ssh import FIRST, OLDEST_PYTHON, connect, launch, parcel
-from primbench.spec.arm import Arm, parse_arm
+from primbench.runtimes.ssh import REACHED_BY, connect, launch
+from primbench.runtimes.table import check
+from primbench.spec.arm import Arm, arm_of, format_arm, parse_arm
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,23 +30,24 @@ def arrived(sent: bytes, **variables: str) -> subprocess.CompletedProcess[bytes]
     )  # fmt: skip
 
 
-def order(*command: str, arm: str = "host") -> Order:
-    return Order(arm=parse_arm(arm), gpus=False, command=[*command], is_from_afar=True)
+def order(code: str, arm: str = "host") -> Order:
+    """To run that code of Python's, wherever Python is."""
+    return Order(arm=parse_arm(arm), gpus=False, command=["/nowhere/python3", "-P", "-c", code], is_from_afar=True)
 
 
 def test_what_follows_the_parcel_is_for_the_worker_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "secret")
-    asked = order("sh", "-c", 'cat; echo "$MY_TOKEN"', arm="host:env.MY_TOKEN")
+    asked = order("import os; print(input(), os.environ['MY_TOKEN'])", arm="host:env.MY_TOKEN")
     done = arrived(parcel(asked) + b"hello\n")
-    assert (b"hello\nsecret\n", 0) == (done.stdout, done.returncode), done.stderr
+    assert (b"hello secret\n", 0) == (done.stdout, done.returncode), done.stderr
 
 
 def test_a_death_by_a_signal_is_told_as_a_status() -> None:
-    assert 128 + 9 == arrived(parcel(order("sh", "-c", "kill -9 $$"))).returncode
+    assert 128 + 9 == arrived(parcel(order("import os; os.kill(os.getpid(), 9)"))).returncode
 
 
 def test_a_connection_that_ends_too_early_leaves_nothing(tmp_path: Path) -> None:
-    done = arrived(parcel(order("true"))[:-9], XDG_CACHE_HOME=str(tmp_path))
+    done = arrived(parcel(order("pass"))[:-9], XDG_CACHE_HOME=str(tmp_path))
     assert (1, b"the connection ended before all of primbench was here\n") == (done.returncode, done.stderr)
     assert [] == [*tmp_path.iterdir()]
 
@@ -71,6 +75,33 @@ def test_a_worker_needs_no_more_than_is_sent() -> None:
         *(os.path.dirname(name) for name in sent),
     }
     assert max(map(len, sent.values())) < 100_000, "no results"
+
+
+def test_there_the_arm_is_a_container_of_its_runtime() -> None:
+    arm = parse_arm("ssh:far,runtime=podman,python=venv/bin/python,image=mine,cpus=2,numa-node=1,name=a")
+    assert parse_arm("podman:image=mine,cpus=2,numa-node=1,name=a") == arm_there(arm, REACHED_BY)
+    assert "ssh:far,runtime=podman,python=venv/bin/python,image=mine,cpus=2,numa-node=1,name=a" == format_arm(arm)
+    table = {"runtime": ["ssh", "podman"], "host": "far", "python": "venv/bin/python", "image": "mine", "cpus": 2}
+    assert arm == arm_of(table | {"numa-node": 1, "name": "a"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("runtime=podman,nice=5", "podman has no nice of its own; there is one in host, "),
+        ("runtime=enroot", "enroot starts images of its own only: add image="),
+        ("runtime=ssh", "of which machine?"),
+        ("runtime=nosuch", "runtime 'nosuch': there are host, "),
+        ("runtime=", "runtime '': the name of one, such as podman"),
+        ("image=mine", "the host runs no image: name a runtime, such as podman"),
+        ("network=private", "network=private: on other machines containers alone have one"),
+    ],
+)
+def test_what_its_runtime_there_cannot_meet_is_refused_here(text: str, expected: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"^arm .*{re.escape(expected)}"):
+        check(parse_arm(f"ssh:far,{text}"))
+    with pytest.raises(InvalidRequest, match="podman has no runtime of its own; there is one in ssh"):
+        check(parse_arm("podman:runtime=docker"))
 
 
 def test_options_of_ssh_stand_before_the_machine_and_the_command_after_it(tmp_path: Path) -> None:
@@ -104,3 +135,10 @@ def test_words_from_there_are_answered_without_a_look_around_here(said: str, exp
     found = refusal(Arm(name="far", runtime="ssh", host="far"), said)
     assert found.startswith(f"arm far: {expected}")
     assert "here" not in found.replace("there", "")
+
+
+def test_words_of_a_runtime_there_are_answered_as_its_own() -> None:
+    said = "arm far: podman create: Error: mine: image not known"
+    expected = refusal(parse_arm("podman:image=mine,name=far"), said)
+    assert "`podman images` lists those" in expected
+    assert expected == refusal(parse_arm("ssh:far,runtime=podman,image=mine,name=far"), said)

@@ -1,0 +1,86 @@
+"""What is sent to another machine, however that is reached: the primbench that is here, and what is to be started."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import fields, replace
+
+import primbench
+from primbench.runtimes import arrival
+from primbench.runtimes.invocation import without_paths
+from primbench.runtimes.runtime import Refusal
+from primbench.spec.arm import Arm
+from primbench.spec.variables import is_for_libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from primbench.runtimes.order import Order
+
+OLDEST_PYTHON = (3, 11)
+# One line without a backslash or an exclamation mark, which some login shells would read even between quotes. The
+# program it reads ends with a zero byte; not a byte more is read.
+FIRST = (
+    'import os,sys;sys.version_info<({0},{1})and sys.exit("Python %d.%d is older than {0}.{1}"%sys.version_info[:2]);'
+    "sys.path[:]=filter(None,sys.path);"  # without the current folder
+    'exec(b"".join(iter(lambda:os.read(0,1)or bytes(1),bytes(1))))'
+).format(*OLDEST_PYTHON)
+
+
+def arm_there(arm: Arm, reached_by: Collection[str]) -> Arm:
+    """The arm as the machine there has it to start. reached_by: fields that are seen to from here."""
+    unset = {field.name: field.default for field in fields(Arm) if field.name in reached_by}
+    return replace(arm, runtime=arm.runtime_there or "host", **{**unset, "runtime_there": None})
+
+
+def python(arm: Arm) -> str:
+    """As the machine there finds it."""
+    return arm.python or "python3"
+
+
+def first_command(arm: Arm) -> list[str]:
+    """What is run there, and reads a parcel."""
+    return [python(arm), "-c", FIRST]
+
+
+def parcel(order: Order, environ: Mapping[str, str] = os.environ) -> bytes:
+    """What is sent: the program that begins there, called with the order and variables, and all of primbench's code.
+
+    The values of variables travel here, and so stand in no list of processes.
+    """
+    of_libraries = {name: value for name, value in environ.items() if is_for_libraries(name)}
+    variables = without_paths(of_libraries) | {name: environ[name] for name in order.arm.passed}
+    code = arrival.code_in(os.path.dirname(primbench.__file__))
+    packed = _packed(code)
+    asked = (msgspec.json.encode(order).decode(), variables, arrival.digest_of(code), len(packed))
+    program = f"{Path(arrival.__file__).read_text()}\n\n{arrival.become_supervisor.__name__}{asked!r}\n"
+    return program.encode() + b"\0" + packed
+
+
+def _packed(code: Mapping[str, bytes]) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, held in code.items():
+            file.writestr(f"primbench/{name}", held)
+    return archive.getvalue()
+
+
+REFUSALS = (
+    Refusal("spoke out of turn", lambda arm: "a shell there, as by ~/.bashrc, may print nothing to a program"),
+    Refusal(
+        r"exit status 12[67]\b",
+        lambda arm: f"there is no {python(arm)}: name one by python=, as python=/opt/venv/bin/python",
+    ),
+    Refusal(r"is older than [0-9]", lambda arm: f"that is {python(arm)} there: name a newer one by python="),
+    Refusal(
+        r"No module named '(?!primbench)",
+        lambda arm: f"{python(arm)} there lacks it: install what primbench needs, or name another one by python=",
+    ),
+)
+"""In words of a shell there, and of Python."""
