@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import primbench.suites as suites
+from primbench.problem import MEMORY
 from primbench.results.record import Record, model_of
 from primbench.suites import Entry, datasheets
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from primbench.suites.datasheets import Datasheet
 
 ROOF = "roof"  # the suite, and the set that its entries belong to
+OF_HOST = MEMORY._replace(by="h2h")  # what a copy within the device's own memory is called where that is the host's
 ABOVE = 1.02  # two measurements of the same may differ so much
 
 
@@ -85,7 +87,8 @@ def _best(records: Sequence[Record]) -> dict[tuple[str, Bound], float]:
 def _bound(case: Case) -> Bound | None:
     """What bounds a case: a copy's or product's rate; None for a primitive that names no bound."""
     problem = case.known_problem()
-    return problem.bound() if problem else None
+    bound = problem.bound() if problem else None
+    return OF_HOST if bound == MEMORY and case.device == "cpu" else bound
 
 
 def _rate(record: Record, bound: Bound | None) -> float | None:

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.problem.definition import KERNELS, PROBLEMS, Bound, Exact, Problem, Reference, Work, fields_of, kernel
+from primbench.problem.definition import (
+    KERNELS,
+    MEMORY,
+    PROBLEMS,
+    Bound,
+    Exact,
+    Problem,
+    Reference,
+    Work,
+    fields_of,
+    kernel,
+)
 from primbench.problem.fields import Value, named, option, size
+from primbench.problem.outputs import Outputs
 from primbench.problem.steps import Description, Setup, Step, described, description_of
 
 if TYPE_CHECKING:
     from primbench.dtypes import Array as Array  # the type of inputs and references
 
 __all__ = [
-    "KERNELS", "PROBLEMS", "Bound", "Description", "Exact", "Problem", "Reference", "Setup", "Step", "Value", "Work",
-    "described", "description_of", "fields_of", "kernel", "named", "option", "size",
+    "KERNELS", "MEMORY", "PROBLEMS", "Bound", "Description", "Exact", "Outputs", "Problem", "Reference", "Setup",
+    "Step", "Value", "Work", "described", "description_of", "fields_of", "kernel", "named", "option", "size",
 ]  # fmt: skip

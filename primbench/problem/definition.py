@@ -53,6 +53,10 @@ class Bound(NamedTuple):
     math_mode: str = ""
 
 
+MEMORY = Bound("bytes_per_s", "d2d")
+"""The bound of what computes little for each byte: a device's own memory, which a copy within it reads and writes."""
+
+
 class Problem(ABC):
     """One primitive at one size. A subclass is a frozen dataclass; its fields are the options and columns.
 

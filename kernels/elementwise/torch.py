@@ -1,0 +1,84 @@
+"""Element by element on torch: its operators, of which SwiGLU and rotary embeddings take several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.problem import Step, described, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.kernels.elementwise.problem import Elementwise
+
+
+@kernel("elementwise", "torch")
+def torch_elementwise(backend: Any, problem: Elementwise, *inputs: Any) -> Step:
+    """One operator that writes into an array that is there; the step's ``algorithm`` names several."""
+    y = backend.empty((problem.elements,), problem.dtype)
+    if problem.op == "rope":
+        return _rope(problem, inputs, y)
+    if problem.op == "swiglu":
+        return _swiglu(inputs, y)
+    return (_backward if problem.direction == "backward" else _forward)(problem.op, y, inputs)
+
+
+def _forward(op: str, y: Any, inputs: tuple[Any, ...]) -> Step:
+    import torch
+
+    aten = torch.ops.aten
+    calls: dict[str, Callable[..., Any]] = {
+        "copy": lambda x: y.copy_(x),
+        "add": lambda a, b: torch.add(a, b, out=y),
+        "mul": lambda a, b: torch.mul(a, b, out=y),
+        "relu": lambda x: aten.relu.out(x, out=y),
+        "gelu": lambda x: aten.gelu.out(x, out=y),
+        "gelu_tanh": lambda x: aten.gelu.out(x, approximate="tanh", out=y),
+        "silu": lambda x: aten.silu.out(x, out=y),
+    }
+    call = calls[op]
+    return lambda: call(*inputs)
+
+
+def _backward(op: str, dx: Any, inputs: tuple[Any, ...]) -> Step:
+    import torch
+
+    aten = torch.ops.aten
+    calls: dict[str, Callable[..., Any]] = {
+        "relu": lambda dy, x: aten.threshold_backward.grad_input(dy, x, 0, grad_input=dx),
+        "gelu": lambda dy, x: aten.gelu_backward.grad_input(dy, x, grad_input=dx),
+        "gelu_tanh": lambda dy, x: aten.gelu_backward.grad_input(dy, x, approximate="tanh", grad_input=dx),
+        "silu": lambda dy, x: aten.silu_backward.grad_input(dy, x, grad_input=dx),
+    }
+    call = calls[op]
+    return lambda: call(*inputs)
+
+
+def _swiglu(inputs: tuple[Any, ...], y: Any) -> Step:
+    import torch
+
+    gate, up = inputs
+    silu = torch.ops.aten.silu.out
+
+    def step() -> Any:
+        return torch.mul(silu(gate, out=y), up, out=y)
+
+    return described(step, algorithm="silu and mul, 2 operators")
+
+
+def _rope(problem: Elementwise, inputs: tuple[Any, ...], y: Any) -> Step:
+    """As models write it, without a function of their own: both halves by four products, a difference and a sum."""
+    import torch
+
+    shape = (problem.tokens, problem.heads, 2, problem.head_dim // 2)
+    x, cos, sin = inputs
+    first, second = x.view(shape).unbind(2)
+    to_first, to_second = y.view(shape).unbind(2)
+    cos, sin = cos[:, None], sin[:, None]
+
+    def step() -> Any:
+        torch.mul(first, cos, out=to_first).sub_(second * sin)
+        torch.mul(second, cos, out=to_second).add_(first * sin)
+        return y
+
+    return described(step, algorithm="4 mul, sub and add, 6 operators")

@@ -1,0 +1,55 @@
+"""Normalisation by a real GPU: every kind, and rows of every length that the kernel shares out another way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from primbench import Method, measure
+from primbench.backends import missing
+from primbench.environment.devices import has_gpu_node
+from primbench.kernels.norm import Norm
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+]
+QUICK = Method(min_time_s=0.002, max_time_s=0.02)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("rows", "features"), [(3, 1), (1000, 77), (4097, 1024), (501, 4096), (65, 16_384), (3, 32_767)]
+)
+def test_rows_of_every_length_by_our_kernel(rows: int, features: int, dtype: str, kind: str) -> None:
+    if (reason := missing("cupy")) is not None:
+        pytest.skip(reason)
+    measured = measure(Norm(rows, features, kind=kind, dtype=dtype), "cupy", "cuda:0", method=QUICK)
+    assert measured.verified
+    assert measured.device_s is not None
+    assert 1 == measured.nodes_per_call
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "layer"},
+        {"kind": "rms"},
+        {"kind": "batch", "h": 28, "w": 27},
+        {"kind": "batch", "h": 28, "w": 27, "layout": "nhwc"},
+        {"kind": "batch", "h": 28, "w": 27, "running_statistics": True},
+    ],
+    ids=str,
+)
+def test_every_kind_on_torch_can_be_a_graph(options: dict[str, Any], dtype: str, direction: str) -> None:
+    if (reason := missing("torch")) is not None:
+        pytest.skip(reason)
+    problem = Norm(32, 256, direction=direction, dtype=dtype, **options)
+    measured = measure(problem, "torch", "cuda:0", method=QUICK)
+    assert measured.verified
+    assert measured.device_s is not None
+    assert "graph" == measured.device_s.taken_by

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from primbench.backends import open_backend
+from primbench.errors import InvalidRequest, UnsupportedCase
+from primbench.kernels.norm import Norm
+from primbench.kernels.norm import _reference as of_norm
+from primbench.kernels.norm._operands import named_inputs
+from primbench.kernels.norm.cupy import Shape, shape_of
+from primbench.problem import description_of
+from primbench.registry import setup_of
+from primbench.timing.verify import check_output
+
+
+def test_bytes_are_those_of_each_array_and_vector_once() -> None:
+    assert 4 * (2 * 3 * 5 + 2 * 5) == Norm(3, 5).bytes_moved()
+    assert 2 * (2 * 3 * 5 + 5) == Norm(3, 5, kind="rms", dtype="bfloat16").bytes_moved()
+    assert 4 * (3 * 3 * 5 + 3 * 5) == Norm(3, 5, direction="backward").bytes_moved()
+    images = Norm(3, 5, 7, 2, kind="batch", dtype="float16")
+    assert 2 * 2 * 3 * 5 * 7 * 2 + 4 * 2 * 5 == images.bytes_moved()
+    inference = Norm(3, 5, 7, 2, kind="batch", dtype="float16", running_statistics=True)
+    assert 2 * 2 * 3 * 5 * 7 * 2 + 4 * 4 * 5 == inference.bytes_moved()
+
+
+IMAGES: dict[str, Any] = {"h": 4, "w": 3, "kind": "batch"}
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "layer"},
+        {"kind": "rms"},
+        IMAGES,
+        IMAGES | {"layout": "nhwc"},
+        IMAGES | {"running_statistics": True, "layout": "nhwc"},
+    ],
+)
+def test_gradients_are_those_that_torch_finds_in_float64(options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    problem = Norm(6, 10, direction="backward", **options)
+    inputs = problem.inputs(np.random.default_rng(0))
+    named: dict[str, Any] = {
+        name: torch.from_numpy(array.astype(np.float64)) if array is not None else None
+        for name, array in named_inputs(problem, inputs).items()
+    }
+    asked = [named[name].requires_grad_() for name in ("x", "weight", "bias") if named[name] is not None]
+    x = named["x"].permute(0, 3, 1, 2) if problem.layout == "nhwc" else named["x"]
+    if problem.kind == "batch":
+        means, kept = (named["running_mean"], named["running_var"]), not problem.running_statistics
+        y = torch.nn.functional.batch_norm(x, *means, named["weight"], named["bias"], training=kept)
+    else:
+        call = torch.nn.functional.layer_norm if problem.kind == "layer" else torch.nn.functional.rms_norm
+        y = call(x, (10,), **{name: named[name] for name in ("weight", "bias") if named[name] is not None}, eps=1e-5)
+    dy = named["dy"].permute(0, 3, 1, 2) if problem.layout == "nhwc" else named["dy"]
+    gradients = np.concatenate([each.numpy().reshape(-1) for each in torch.autograd.grad(y, asked, dy)])
+    reference = problem.reference(np.random.default_rng(0), *inputs)
+    np.testing.assert_allclose(gradients[reference.index], reference.expected, rtol=1e-9, atol=1e-9)
+    assert len(gradients) == len(reference.expected)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("options", [{"kind": "layer"}, {"kind": "rms"}, IMAGES, IMAGES | {"layout": "nhwc"}], ids=str)
+def test_a_large_reference_is_a_part_of_the_full_one(
+    options: dict[str, Any], direction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Norm(40, 50, direction=direction, **options)
+    inputs = problem.inputs(np.random.default_rng(0))
+    full = problem.reference(np.random.default_rng(1), *inputs)
+    monkeypatch.setattr(of_norm, "FULL_CHECK", 0)
+    monkeypatch.setattr(of_norm, "BLOCK", 150)  # some rows at a time
+    part = problem.reference(np.random.default_rng(1), *inputs)
+    assert len(part.expected.ravel()) < len(full.expected.ravel())
+    whole = np.full(problem.shape if direction == "forward" else len(full.expected), np.nan)
+    whole[full.index] = full.expected
+    np.testing.assert_allclose(whole[part.index], part.expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_images_in_either_layout_on_torch(layout: str, direction: str) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    problem, backend = Norm(4, 6, 5, 3, "batch", direction, layout=layout), open_backend("torch", "cpu")
+    inputs = problem.inputs(np.random.default_rng(0))
+    step = setup_of("norm", "torch")(backend, problem, *map(backend.put, inputs))
+    check_output(backend, problem, step, problem.reference(np.random.default_rng(0), *inputs))
+    assert str(description_of(step).algorithm).startswith("NativeBatchNormBackward")
+
+
+@pytest.mark.parametrize(
+    ("shape", "features", "dtype"),
+    [
+        (Shape(pack=8, held=2, threads=256, rows=1), 4096, "bfloat16"),
+        (Shape(pack=4, held=2, threads=128, rows=2), 1024, "float32"),
+        (Shape(pack=1, held=2, threads=64, rows=4), 77, "float16"),
+        (Shape(pack=8, held=32, threads=1024, rows=1), 262_144, "float16"),
+    ],
+)
+def test_threads_hold_all_of_a_row(shape: Shape, features: int, dtype: str) -> None:
+    assert shape == shape_of(features, dtype)
+    assert shape.pack * shape.held * shape.threads >= features
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "rms", "h": 2}, "kind='rms': h, w, layout and running_statistics are of kind='batch'"),
+        ({"running_statistics": True}, "kind='layer': h, w"),
+        ({"rows": 1, "kind": "batch"}, "one value a channel"),
+    ],
+)
+def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Norm(**({"rows": 2, "features": 3} | options))
+
+
+def test_a_row_that_no_block_can_hold_is_refused() -> None:
+    with pytest.raises(UnsupportedCase, match="features=262145 on cupy: 1024 threads hold 32 loads of 1 elements"):
+        shape_of(262_145, "float16")
