@@ -59,6 +59,9 @@ _OF_GPUS = (
     _Metric("gpu_power_watts", "gauge", "Power.", "power_w"),
     _Metric("gpu_pcie_sent_bytes_per_second", "gauge", "Sent over PCIe.", "pcie_sent_bytes_per_s"),
     _Metric("gpu_pcie_received_bytes_per_second", "gauge", "Received over PCIe.", "pcie_received_bytes_per_s"),
+    _Metric("gpu_sm_active_ratio", "gauge", "Of the SMs' time, in which they had work.", "sm_active_fraction"),
+    _Metric("gpu_nvlink_sent_bytes_per_second", "gauge", "Sent over NVLink.", "nvlink_sent_bytes_per_s"),
+    _Metric("gpu_nvlink_received_bytes_per_second", "gauge", "Received over NVLink.", "nvlink_received_bytes_per_s"),
 )
 
 

@@ -128,12 +128,18 @@ def _launches(whole: Stretch) -> Iterator[tuple[str, str]]:
 
 def _gpu(gpu: GpuUse) -> str:
     reasons = ", ".join(f"{reason} {format_percent(share)}" for reason, share in (gpu.held_by or {}).items())
-    return (
-        f"{gpu.name or gpu.uuid}: busy {format_percent(gpu.busy_fraction)}, {format_bytes(gpu.memory_used_bytes)} of "
-        f"{format_bytes(gpu.memory_bytes)}, {format_frequency(gpu.sm_clock_hz)} of "
-        f"{format_frequency(gpu.sm_clock_max_hz)} ({reasons or 'held by nothing'}), PCIe "
-        f"{_rate(gpu.pcie_sent_bytes_per_s)} out, {_rate(gpu.pcie_received_bytes_per_s)} in"
-    )
+    words = [
+        f"{gpu.name or gpu.uuid}: busy {format_percent(gpu.busy_fraction)}",
+        f"at work: SMs {format_percent(gpu.sm_active_fraction)}, tensor pipes "
+        f"{format_percent(gpu.tensor_active_fraction)}, DRAM {format_percent(gpu.dram_bandwidth_fraction)}",
+        f"{format_bytes(gpu.memory_used_bytes)} of {format_bytes(gpu.memory_bytes)}",
+        f"{format_frequency(gpu.sm_clock_hz)} of {format_frequency(gpu.sm_clock_max_hz)} "
+        f"({reasons or 'held by nothing'})",
+        f"PCIe {_rate(gpu.pcie_sent_bytes_per_s)} out, {_rate(gpu.pcie_received_bytes_per_s)} in of "
+        f"{_rate(gpu.pcie_link_bytes_per_s)} each",
+        f"NVLink {_rate(gpu.nvlink_sent_bytes_per_s)} out, {_rate(gpu.nvlink_received_bytes_per_s)} in",
+    ]
+    return "; ".join(words)
 
 
 def _rate(bytes_per_s: float | None) -> str:

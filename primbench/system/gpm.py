@@ -16,7 +16,7 @@ from primbench.system.nvml import ask, library
 from primbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from primbench.system.nvml import Device
 
@@ -29,25 +29,28 @@ _METRICS = {
     "dram_bandwidth_fraction": ("NVML_GPM_METRIC_DRAM_BW_UTIL", _PERCENT),
     "pcie_tx_bytes_per_s": ("NVML_GPM_METRIC_PCIE_TX_PER_SEC", _MIB),
     "pcie_rx_bytes_per_s": ("NVML_GPM_METRIC_PCIE_RX_PER_SEC", _MIB),
+    "nvlink_tx_bytes_per_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", _MIB),
+    "nvlink_rx_bytes_per_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", _MIB),
 }
 
-NAMES = tuple(_METRICS)
+EVERY = tuple(_METRICS)
+NAMES = tuple(name for name in EVERY if not name.startswith("nvlink"))  # which many boards have none of
 
 Shares = Callable[[dict[str, str]], dict[str, float]]
 """By name, of the time since it was called last; those that cannot be had are left out, with the reason."""
 
 
 @contextmanager
-def shares(gpu: Device, missing: dict[str, str]) -> Iterator[Shares | None]:
+def shares(gpu: Device, missing: dict[str, str], names: Sequence[str] = NAMES) -> Iterator[Shares | None]:
     """What tells them until the end of the block; None, with the reason for each in ``missing``, where nothing can."""
     with ExitStack() as samples:
-        begun = attempt(missing, "gpm", lambda: _begun(gpu, samples))
+        begun = attempt(missing, "gpm", lambda: _begun(gpu, names, samples))
         if begun is None:
-            missing |= dict.fromkeys(NAMES, missing.pop("gpm"))
+            missing |= dict.fromkeys(names, missing.pop("gpm"))
         yield begun
 
 
-def _begun(gpu: Device, samples: ExitStack) -> Shares:
+def _begun(gpu: Device, names: Sequence[str], samples: ExitStack) -> Shares:
     """Raises LookupError."""
     if not ask("nvmlGpmQueryDeviceSupport", gpu.board).isSupportedDevice:
         raise LookupError("this GPU has no GPM counters: those before Hopper do not")
@@ -58,12 +61,12 @@ def _begun(gpu: Device, samples: ExitStack) -> Shares:
     def since_last(missing: dict[str, str]) -> dict[str, float]:
         nonlocal taken_s
         if time.monotonic() - taken_s < LEAST_S:
-            missing |= dict.fromkeys(NAMES, f"the counters say nothing of less than {format_time(LEAST_S)}")
+            missing |= dict.fromkeys(names, f"the counters say nothing of less than {format_time(LEAST_S)}")
             return {}
         taken_s = time.monotonic()
-        found = attempt(missing, "gpm", lambda: _between(gpu, pair, missing))
+        found = attempt(missing, "gpm", lambda: _between(gpu, pair, names, missing))
         if found is None:
-            missing |= dict.fromkeys(NAMES, missing.pop("gpm"))
+            missing |= dict.fromkeys(names, missing.pop("gpm"))
         return found or {}
 
     return since_last
@@ -82,19 +85,20 @@ def _take(gpu: Device, sample: Any) -> None:
         ask("nvmlGpmMigSampleGet", gpu.board, ask("nvmlDeviceGetGpuInstanceId", gpu.handle), sample)
 
 
-def _between(gpu: Device, pair: list[Any], missing: dict[str, str]) -> dict[str, float]:
+def _between(gpu: Device, pair: list[Any], names: Sequence[str], missing: dict[str, str]) -> dict[str, float]:
     """What happened since the first of the pair was taken; the second is taken now, and the first one next time."""
     nvml = library()
     _take(gpu, pair[1])
     asked = nvml.c_nvmlGpmMetricsGet_t()
-    asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
+    asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(names)
     asked.sample1, asked.sample2 = pair
-    for metric, (constant, _) in zip(asked.metrics, _METRICS.values(), strict=False):
-        metric.metricId = getattr(nvml, constant)
+    for metric, name in zip(asked.metrics, names, strict=False):
+        metric.metricId = getattr(nvml, _METRICS[name][0])
     ask("nvmlGpmMetricsGet", asked)
     pair.reverse()
     found = {}
-    for metric, (name, (constant, unit)) in zip(asked.metrics, _METRICS.items(), strict=False):
+    for metric, name in zip(asked.metrics, names, strict=False):
+        constant, unit = _METRICS[name]
         if metric.nvmlReturn != nvml.NVML_SUCCESS:
             missing[name] = f"nvmlGpmMetricsGet: {constant}: NVML error {metric.nvmlReturn}"
         elif math.isfinite(metric.value):

@@ -29,6 +29,13 @@ _EXTENDED_BYTES, _ACS, _REQUEST_REDIRECT = 0x100, 0x000D, 0x04
 # PCI Express Base Specification: GT/s of a lane. Linux writes "8.0 GT/s PCIe", and "8 GT/s" before 5.7.
 _GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6, "128": 7}
 
+_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # with its encoding
+
+
+def link_bytes_per_s(generation: int, width: int) -> float:
+    """What a link of so many lanes carries one way, headers of packets included. Raises LookupError for a new one."""
+    return _LANE_BYTES_PER_S[generation] * width
+
 
 def gpu_addresses(root: Path) -> list[str]:
     """NVIDIA's display controllers; the audio and the bridges beside them are devices of their own."""

@@ -1,4 +1,4 @@
-"""The same causes of GPUs: clocks held down, others on them, and kernels that wait for launches."""
+"""The same causes of GPUs: clocks held down, others on them, and kernels that wait for copies or for launches."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 HELD_DOWN = re.compile(r".*(slowdown|power cap|power brake|sync boost).*")  # by NVML's names of reasons
 OFTEN = 0.2  # of the looks
 BUSY = 0.9  # of the time
+LEAST_COPIED = 0.03  # of what the link carries; launches by themselves take less
+FEW_COPIED_BYTES_PER_S = 1e9  # the same of a link that is not known
+NEAR_THE_LINK = 0.5  # of what it carries: pageable copies stay below, as they go through the driver's own buffer
+FEW_SMS = 0.3  # of their time; kernels that fill the GPU have more
+MANY_LAUNCHES_PER_S = 2e4  # which take a thread of Python most of its time
 SHARED_SHARE = 0.5  # of the time at most, where two take turns; NVML does not tell
 
 
@@ -27,7 +32,9 @@ def on_gpus(whole: Stretch, job: Job, *, cpu_is_held_back: bool) -> Iterator[Hin
     for gpu in whole.gpus or []:
         yield from _clocks(gpu)
         yield from _others(gpu, job)
-        if not cpu_is_held_back:
+        if (rate := _copied(gpu)) is not None:
+            yield from _waits_for_copies(gpu, job, *rate)
+        elif not cpu_is_held_back:
             yield from _waits_for_launches(gpu, whole, job)
 
 
@@ -72,22 +79,86 @@ def _others(gpu: GpuUse, job: Job) -> Iterator[Hindrance]:
         )
 
 
-def _waits_for_launches(gpu: GpuUse, whole: Stretch, job: Job) -> Iterator[Hindrance]:
-    thread = whole.busiest
-    busy = gpu.busy_fraction
-    if thread is None or busy is None or busy > BUSY or thread.wanted_s < BUSY * whole.duration_s:
+def _copied(gpu: GpuUse) -> tuple[float, str] | None:
+    """Bytes a second the way on which more goes, and which way, where that is much for the link."""
+    received, sent = gpu.pcie_received_bytes_per_s or 0.0, gpu.pcie_sent_bytes_per_s or 0.0
+    link = gpu.pcie_link_bytes_per_s
+    least = FEW_COPIED_BYTES_PER_S if link is None else LEAST_COPIED * link
+    return max((received, "to"), (sent, "from")) if max(received, sent) >= least else None
+
+
+def _waits_for_copies(gpu: GpuUse, job: Job, bytes_per_s: float, way: str) -> Iterator[Hindrance]:
+    busy, link = gpu.busy_fraction, gpu.pcie_link_bytes_per_s
+    if busy is None or busy > BUSY:
         return
+    while_idle = bytes_per_s / (1 - busy)  # at most, if no copy goes on beside a kernel
+    is_pageable = link is not None and while_idle < NEAR_THE_LINK * link
+    slow = ", as pageable memory's are, which the driver copies once more" if is_pageable else ""
+    yield Hindrance(
+        cause="copies",
+        share=1 - busy,
+        summary=f"GPU idle {format_percent(1 - busy)} of the time, while {_rate(bytes_per_s)} are copied {way} "
+        f"it{slow}",
+        evidence=[
+            f"{_counters(gpu)}, PCIe: {_rate(bytes_per_s)}, {_rate(while_idle)} if only while it is idle, of "
+            f"{_rate(link)} that its link carries",
+            *_shares(gpu),
+        ],
+        distorts=["copy", "data loading"],
+        effect=_faster_copies(while_idle, link) if is_pageable else "copies beside kernels (streams) would hide them",
+        study=studies.of_copies(job),
+    )
+
+
+def _faster_copies(bytes_per_s: float, link: float | None) -> str:
+    times = f" up to {link / bytes_per_s:.1f} times as fast" if link is not None and bytes_per_s else " faster"
+    return (
+        f"from pinned memory they are{times}, and can go beside kernels: `primbench memcpy --memory pinned --memory "
+        "pageable` times both"
+    )
+
+
+def _rate(bytes_per_s: float | None) -> str:
+    return "-" if bytes_per_s is None else f"{format_bytes(round(bytes_per_s))}/s"
+
+
+def _counters(gpu: GpuUse) -> str:
+    return f"{'NVML' if gpu.sm_active_fraction is None else 'GPM'}, {_named(gpu)}"
+
+
+def _shares(gpu: GpuUse) -> list[str]:
+    if gpu.sm_active_fraction is None:
+        return []
+    return [f"GPM: SMs at work {format_percent(gpu.sm_active_fraction)} of their time"]
+
+
+def _waits_for_launches(gpu: GpuUse, whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    thread, idle = whole.busiest, _idle_between_launches(gpu, whole)
+    if thread is None or idle is None or thread.wanted_s < BUSY * whole.duration_s:
+        return
+    rate = whole.launches_per_s
     yield Hindrance(
         cause="launches",
-        share=1 - busy,
-        summary=f"the GPU is busy {format_percent(busy)} of the time, while one thread has a whole CPU: it waits for "
-        "what that thread does, such as launches",
+        share=idle,
+        summary=f"GPU idle {format_percent(idle)} of the time, while one thread has a whole CPU: it waits for what "
+        "that thread does, such as launches",
         evidence=[
-            f"NVML, {_named(gpu)}: utilisation",
+            f"NVML, {_named(gpu)}: some kernel ran in {format_percent(gpu.busy_fraction)} of the time",
+            *_shares(gpu),
+            *([f"uprobes: {rate:,.0f} launches a second"] if rate is not None else []),
             f"schedstat of thread {thread.number} ({thread.name or 'unnamed'}): "
             f"{format_percent(thread.wanted_s / whole.duration_s)} of the time",
         ],
         distorts=["launch"],
-        effect="what makes a launch dearer makes the whole step longer",
+        effect="what makes a launch dearer makes the whole step longer; a CUDA graph of it would be one launch",
         study=studies.of_launches(job),
     )
+
+
+def _idle_between_launches(gpu: GpuUse, whole: Stretch) -> float | None:
+    """NVML takes a GPU for busy in which tiny kernels follow one another; what SMs do tells, where they are many."""
+    busy, active = gpu.busy_fraction, gpu.sm_active_fraction
+    if busy is not None and busy <= BUSY:
+        return 1 - busy
+    are_many = (whole.launches_per_s or 0.0) >= MANY_LAUNCHES_PER_S
+    return 1 - active if are_many and active is not None and active <= FEW_SMS else None

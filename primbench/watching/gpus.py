@@ -1,10 +1,12 @@
 """What the GPUs of a job do, by NVML: those on which one of its processes has a context.
 
-How much the driver says is up to 1 s old: it averages utilisation over as long (nvml.h, nvmlUtilization_t).
+How much the driver says is up to 1 s old: it averages utilisation over as long (nvml.h, nvmlUtilization_t). GPM's
+counters, from Hopper on, are of the time since the look before.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +15,15 @@ from msgspec.structs import replace
 
 from primbench.measurement.readings import GpuProcess
 from primbench.quantities import Amount, Whole
+from primbench.system import gpm
 from primbench.system.files import attempt
 from primbench.system.gpu_processes import processes_on
 from primbench.system.nvml import Device, ask, boards, library, read_fields
+from primbench.system.pci import link_bytes_per_s
 from primbench.timing.gpu_counters import load_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,8 +31,10 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     reason in ``missing``.
 
     busy_fraction: of the time, in which some kernel ran; memory_fraction: in which its memory was read or written.
-    held_by: what held its clocks down -> share of the looks. pcie_*_bytes_per_s: what it sent and received.
-    others: processes that are not the job's and hold it.
+    sm_active_fraction, tensor_active_fraction: of its SMs' time, in which they had work, and their tensor pipes had.
+    dram_bandwidth_fraction: of the most that its memory can do. held_by: what held its clocks down -> share of the
+    looks. pcie_*_bytes_per_s, nvlink_*_bytes_per_s: what it sent and received; pcie_link_bytes_per_s: what its link can
+    carry one way. others: processes that are not the job's and hold it.
     """
 
     uuid: str
@@ -42,26 +48,43 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     power_w: Amount | None = None
     temperature_c: Amount | None = None
     held_by: dict[str, Amount] | None = None
+    sm_active_fraction: Amount | None = None
+    tensor_active_fraction: Amount | None = None
+    dram_bandwidth_fraction: Amount | None = None
     pcie_sent_bytes_per_s: Amount | None = None
     pcie_received_bytes_per_s: Amount | None = None
+    pcie_link_bytes_per_s: Amount | None = None
+    nvlink_sent_bytes_per_s: Amount | None = None
+    nvlink_received_bytes_per_s: Amount | None = None
     others: list[GpuProcess] = []
     looks: Whole = 1
     missing: dict[str, str] = {}
 
 
-def read(pids: Collection[int]) -> list[GpuUse]:
+Counters = dict[str, tuple["gpm.Shares | None", dict[str, str]]]
+"""UUID -> what tells the shares of that GPU; None, and why each is unknown, where it has no such counters."""
+
+
+def read(pids: Collection[int], counters: Counters, samples: ExitStack) -> list[GpuUse]:
     """The GPUs of these processes. Raises PlacementError where NVML cannot be used, LookupError."""
     held = [(gpu, processes_on(gpu)) for gpu in boards()]
-    return [_use(gpu, there, pids) for gpu, there in held if there.keys() & set(pids)]
+    return [_use(gpu, there, pids, counters, samples) for gpu, there in held if there.keys() & set(pids)]
 
 
-def _use(gpu: Device, there: dict[int, GpuProcess], pids: Collection[int]) -> GpuUse:
+def _use(
+    gpu: Device, there: dict[int, GpuProcess], pids: Collection[int], counters: Counters, samples: ExitStack
+) -> GpuUse:
     missing: dict[str, str] = {}
+    uuid = ask("nvmlDeviceGetUUID", gpu.handle)
+    if uuid not in counters:
+        unknown: dict[str, str] = {}
+        counters[uuid] = samples.enter_context(gpm.shares(gpu, unknown, gpm.EVERY)), unknown
     load = load_of(gpu)
     reasons = load.clocks_event_reasons
     return GpuUse(
-        uuid=ask("nvmlDeviceGetUUID", gpu.handle),
+        uuid=uuid,
         **read_fields(_READ, gpu, missing),
+        **_counted(gpu, *counters[uuid], missing),
         sm_clock_hz=load.sm_clock_hz,
         power_w=load.power_w,
         temperature_c=load.temperature_c,
@@ -69,6 +92,17 @@ def _use(gpu: Device, there: dict[int, GpuProcess], pids: Collection[int]) -> Gp
         others=[process for pid, process in there.items() if pid not in pids],
         missing=missing | {name: load.missing[name] for name in _OF_LOAD if name in load.missing},
     )
+
+
+def _counted(
+    gpu: Device, shares: gpm.Shares | None, unknown: Mapping[str, str], missing: dict[str, str]
+) -> dict[str, Any]:
+    """By GPM; what went over PCIe else by NVML, which looks at 20 ms of it."""
+    reasons = dict(unknown)
+    found = {} if shares is None else shares(reasons)
+    counted = {field: found.get(name) for field, name in _OF_GPM.items()}
+    missing |= {field: reasons[name] for field, name in _OF_GPM.items() if name in reasons}
+    return counted | (read_fields(_SAMPLED, gpu, missing) if shares is None else {})
 
 
 _OF_LOAD = ("sm_clock_hz", "power_w", "temperature_c")
@@ -82,6 +116,24 @@ def _throughput(counter: str) -> Callable[[Device], float]:
     )
 
 
+def _link_bytes_per_s(gpu: Device) -> float:
+    generation = ask("nvmlDeviceGetMaxPcieLinkGeneration", gpu.board)  # an idle link may be at a lower one
+    return link_bytes_per_s(generation, ask("nvmlDeviceGetCurrPcieLinkWidth", gpu.board))
+
+
+_OF_GPM = {
+    "sm_active_fraction": "sm_active_fraction",
+    "tensor_active_fraction": "tensor_active_fraction",
+    "dram_bandwidth_fraction": "dram_bandwidth_fraction",
+    "pcie_sent_bytes_per_s": "pcie_tx_bytes_per_s",
+    "pcie_received_bytes_per_s": "pcie_rx_bytes_per_s",
+    "nvlink_sent_bytes_per_s": "nvlink_tx_bytes_per_s",
+    "nvlink_received_bytes_per_s": "nvlink_rx_bytes_per_s",
+}
+_SAMPLED: dict[str, Callable[[Device], Any]] = {
+    "pcie_sent_bytes_per_s": _throughput("NVML_PCIE_UTIL_TX_BYTES"),
+    "pcie_received_bytes_per_s": _throughput("NVML_PCIE_UTIL_RX_BYTES"),
+}
 _READ: dict[str, Callable[[Device], Any]] = {
     "name": lambda gpu: ask("nvmlDeviceGetName", gpu.handle),
     "busy_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).gpu / _PERCENT,
@@ -89,13 +141,9 @@ _READ: dict[str, Callable[[Device], Any]] = {
     "memory_used_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).used,
     "memory_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).total,
     "sm_clock_max_hz": lambda gpu: ask("nvmlDeviceGetMaxClockInfo", gpu.board, library().NVML_CLOCK_SM) * 1e6,
-    "pcie_sent_bytes_per_s": _throughput("NVML_PCIE_UTIL_TX_BYTES"),
-    "pcie_received_bytes_per_s": _throughput("NVML_PCIE_UTIL_RX_BYTES"),
+    "pcie_link_bytes_per_s": _link_bytes_per_s,
 }
-_AVERAGED = (
-    *("busy_fraction", "memory_fraction", "sm_clock_hz", "power_w", "temperature_c"),
-    *("pcie_sent_bytes_per_s", "pcie_received_bytes_per_s"),
-)
+_AVERAGED = ("busy_fraction", "memory_fraction", "sm_clock_hz", "power_w", "temperature_c", *_OF_GPM)
 
 
 def together(looks: Sequence[list[GpuUse] | None]) -> list[GpuUse] | None:
@@ -127,9 +175,13 @@ def _mean(values: Sequence[tuple[float | None, int]]) -> float | None:
     return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None
 
 
-def reader() -> tuple[Callable[[Collection[int]], list[GpuUse] | None], str | None]:
+@contextmanager
+def reader() -> Iterator[tuple[Callable[[Collection[int]], list[GpuUse] | None], str | None]]:
     """What reads GPUs, and None; where NVML cannot be used what finds none, and why: each try would take a while."""
     missing: dict[str, str] = {}
     if attempt(missing, "gpus", boards) is None:
-        return lambda pids: None, missing["gpus"]
-    return lambda pids: attempt({}, "gpus", partial(read, pids)), None
+        yield lambda pids: None, missing["gpus"]
+        return
+    counters: Counters = {}
+    with ExitStack() as samples:
+        yield lambda pids: attempt({}, "gpus", partial(read, pids, counters, samples)), None

@@ -70,3 +70,8 @@ def of_memory(job: Job) -> str | None:
 def of_launches(job: Job) -> str:
     """On the job's CPUs, and on those of the GPU's node."""
     return _study(_arm(_own_cpus(job)), _arm("numa-node=auto"), "--primitive launch")
+
+
+def of_copies(job: Job) -> str:
+    """On the job's CPUs, and on those of the GPU's node."""
+    return _study(_arm(_own_cpus(job)), _arm("numa-node=auto"), "--primitive memcpy")

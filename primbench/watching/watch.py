@@ -62,7 +62,8 @@ class Watch:
         self._samples = 0
         self._members: dict[int, None] = {pid: None}
         self._seen: set[int] = set()
-        self._read_gpus, no_gpus = gpus.reader()
+        self._closing = contextlib.ExitStack()
+        self._read_gpus, no_gpus = self._closing.enter_context(gpus.reader())
         self._missing = {} if no_gpus is None else {"gpus": no_gpus}
         self._counters = Counters(root)
         self._cpu_time_s, self._began_s = time.process_time(), time.monotonic()
@@ -77,6 +78,10 @@ class Watch:
         )
 
     def __iter__(self) -> Iterator[Stretch]:
+        with self._closing:
+            yield from self._stretches()
+
+    def _stretches(self) -> Iterator[Stretch]:
         before = self._moment()
         end_s = self._began_s + self._lasting_s
         while not self.ended and before.time_s < end_s:
@@ -89,7 +94,7 @@ class Watch:
             yield replace(
                 between(before, after, self._began_s),
                 **seen,
-                gpus=None if "gpus" in self._missing else self._read_gpus(after.processes.keys()),
+                gpus=self._read_gpus(after.processes.keys()),
                 missing=after.missing | self._missing,
             )
             before = after

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from primbench.cli import main
 from primbench.environment.limits import Limits
 from primbench.measurement.readings import GpuProcess
+from primbench.watching.calls import Calls
 from primbench.watching.causes import hindrances
 from primbench.watching.gpus import GpuUse
 from primbench.watching.hindrance import Hindrance
@@ -39,6 +40,7 @@ CALM = Stretch(
     time_s=10.0, duration_s=10.0, process_count=1, thread_count=9, cpu_time_s=9.0, minor_faults=0, major_faults=0,
     threads=[thread(7, 9.5, 0.1)], looks=100, gpus=[GPU],
 )  # fmt: skip
+COPYING = {"pcie_received_bytes_per_s": 8e9, "pcie_sent_bytes_per_s": 1e7, "pcie_link_bytes_per_s": 63e9}
 HELD = {"periods": 100, "throttled_periods": 43, "throttled_s": 3.0}
 FOUR = [thread(number, 6.0, 4.0, [0, 4]) for number in range(4)]
 CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -67,7 +69,16 @@ CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
         "process 31 with 1 GiB",
         "study shared",
     ),
-    "launches": ({"gpus": [replace(GPU, busy_fraction=0.4)]}, "busy 40.0% of the time", "--arm host:numa-node=auto"),
+    "launches": (
+        {"gpus": [replace(GPU, busy_fraction=0.4)]},
+        "GPU idle 60.0% of the time",
+        "--arm host:numa-node=auto",
+    ),
+    "copies": (
+        {"gpus": [replace(GPU, busy_fraction=0.2, **COPYING)]},
+        "GPU idle 80.0% of the time, while 7.45 GiB/s are copied to it, as pageable memory's are",
+        "--arm host:numa-node=auto --primitive memcpy",
+    ),
 }
 
 
@@ -110,6 +121,22 @@ def test_a_gpu_that_waits_for_a_cpu_held_back_is_told_by_that() -> None:
     assert ["cpu-contention"] == [each.cause for each in found]
 
 
+@pytest.mark.parametrize(
+    ("launches", "active", "told"), [(300, 0.02, ["launches"]), (300, 0.9, []), (1, 0.02, []), (300, None, [])]
+)
+def test_tiny_kernels_that_nvml_takes_for_a_busy_gpu(launches: int, active: float | None, told: list[str]) -> None:
+    calls = [Calls(function="cuLaunchKernel", thread=7, count=launches, counted_s=4e-3)]
+    found = hindrances(replace(CALM, calls=calls, gpus=[replace(GPU, sm_active_fraction=active)]), JOB)
+    assert told == [each.cause for each in found]
+
+
+def test_copies_beside_kernels_and_those_near_what_the_link_carries_are_no_pageable_ones() -> None:
+    assert [] == hindrances(replace(CALM, gpus=[replace(GPU, **COPYING)]), JOB)
+    near = replace(GPU, busy_fraction=0.2, **COPYING | {"pcie_received_bytes_per_s": 40e9})
+    (found,) = hindrances(replace(CALM, gpus=[near]), JOB)
+    assert ("copies", False) == (found.cause, "pageable" in found.summary + found.effect)
+
+
 def test_stretches_add_up() -> None:
     one = replace(CALM, blocked={7: 3}, read_bytes=5, switches=None, missing={"a": "b"})
     other = replace(CALM, time_s=15.0, duration_s=5.0, looks=50, blocked={7: 1, 8: 2}, read_bytes=7, memory_bytes=9)
@@ -118,6 +145,13 @@ def test_stretches_add_up() -> None:
     assert ({7: 4, 8: 2}, 12, None, 9) == (whole.blocked, whole.read_bytes, whole.switches, whole.memory_bytes)
     assert [(7, 10.5, 2.1), (8, 1.0, 0.0)] == [(each.number, each.ran_s, each.waited_s) for each in whole.threads]
     assert {"a": "b"} == whole.missing
+
+
+def test_calls_add_up_by_function_and_thread_and_their_rates_by_function() -> None:
+    one, other = ([Calls(function="f", thread=each, count=3, counted_s=1.0)] for each in (7, 8))
+    whole = joined([replace(CALM, calls=calls) for calls in (one, one + other, None)])
+    assert [(7, 6, 2.0), (8, 3, 1.0)] == [(each.thread, each.count, each.counted_s) for each in whole.calls or []]
+    assert (6.0, None) == (whole.launches_per_s, joined([CALM]).launches_per_s)
 
 
 def test_gpus_are_averaged_over_the_looks_at_them_however_they_are_joined() -> None:
