@@ -31,6 +31,7 @@ _TIME_EXPONENTS: dict[TimeUnit, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P")
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _DIGITS = 3
+_LARGEST_RATE = 10_000
 _MOST_DIGITS = 5
 
 
@@ -117,13 +118,19 @@ def rate_format(
 ) -> tuple[str, Callable[[float | None], str]]:
     """The heading of a column of rates, and how each is written: 3 digits, unknown as "-".
 
-    One unit for all, that of the largest; where they span three orders of magnitude each has its own prefix.
+    One unit for all, that of the smallest, so that none is below 1; each its own prefix where the largest would have
+    more than four digits in it.
     """
-    known = [value for value in values if value is not None]
-    if known and 0 < 1000 * min(known) <= max(known):
+    known = [value for value in values if value]
+    power = _decimal_power(_rounded(min(known), _DIGITS)) if known else 0
+    if known and max(known) >= _LARGEST_RATE * 1000**power:
         return what, _prefixed
-    power = _decimal_power(_rounded(max(known), _DIGITS)) if known else 0
-    return _DECIMAL_PREFIXES[power] + what, lambda value: "-" if value is None else f"{value / 1000**power:.3g}"
+    return _DECIMAL_PREFIXES[power] + what, lambda value: "-" if value is None else _digits(value / 1000**power)
+
+
+def _digits(value: float) -> str:
+    """Three, or all before the point."""
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def rate_column(values: Sequence[float | None], what: Literal["FLOP/s", "B/s"]) -> tuple[str, list[str]]:

@@ -29,7 +29,7 @@ OTHERS = ("stack effect", "machine effect")
 
 def text(found: Waterfall) -> str:
     """The waterfall as text for a terminal, the answer first."""
-    return "\n".join(part if isinstance(part, str) else table.text(part) for part in _parts(found))
+    return table.texts(_parts(found))
 
 
 def document(found: Waterfall, gate: Gate = SLOWER) -> Document:

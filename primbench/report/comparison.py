@@ -42,8 +42,7 @@ MOST_EXPLAINED = 5
 
 def text(comparison: Comparison) -> str:
     """The comparison as text for a terminal."""
-    written = (part if isinstance(part, str) else table.text(part) for part in _parts(comparison))
-    return "\n".join(filter(None, written))
+    return table.texts(part for part in _parts(comparison) if part)
 
 
 def document(comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Page] | None = None) -> Document:

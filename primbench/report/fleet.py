@@ -27,8 +27,7 @@ TELLING = 10.0  # a node has to be so many times as slow to stand out: too few n
 
 def text(fleet: Fleet) -> str:
     """The fleet as text for a terminal."""
-    written = (part if isinstance(part, str) else table.text(part) for part in _parts(fleet))
-    return "\n".join(filter(None, written))
+    return table.texts(part for part in _parts(fleet) if part)
 
 
 def document(fleet: Fleet) -> Document:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from primbench.report import plain
-from primbench.report.columns import Noise, columns_of
+from primbench.report import fitting, plain, terminal
+from primbench.report.columns import Column, Noise, columns_of
 from primbench.report.line import line_notes
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.baselines.yardstick import Yardstick
     from primbench.spec.case import Case
 
+_CITING = re.compile("(! )?rows? [0-9]")
 MOST_DISTURBANCES = 5  # a line each, below the table
 
 
@@ -48,10 +50,24 @@ def tables(
 
 
 def text(table: Table) -> str:
-    """The table for a terminal."""
+    """The table for a terminal, no wider than that is."""
+    rows, most = [[*map(plain.printable, row)] for row in (table.columns, *table.rows)], terminal.room()
     # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
-    grid = _grid([[*map(plain.printable, row)] for row in (table.columns, *table.rows)], "plain")
-    return "\n".join([plain.printable(table.title), grid, *map(plain.printable, table.notes)]) + "\n"
+    grid = "\n".join(fitting.fitted(rows, most)) if most else _grid(rows, "plain")
+    return "\n".join([_said(table.title, most), grid, *(_said(note, most) for note in table.notes)]) + "\n"
+
+
+def texts(parts: Iterable[Table | str]) -> str:
+    """Tables and the words around them for a terminal."""
+    most = terminal.room()
+    return "\n".join(
+        text(part) if isinstance(part, Table) else fitting.wrapped(part, most) if most else part for part in parts
+    )
+
+
+def _said(words: str, most: int | None) -> str:
+    shown = plain.printable(words)
+    return fitting.wrapped(shown, most) if most else shown
 
 
 def markdown(table: Table) -> str:
@@ -72,15 +88,16 @@ def _table(
     records: list[Record], workers: list[Worker], time_unit: TimeUnit | None, yardsticks: Sequence[Yardstick]
 ) -> Table:
     columns = columns_of(records, time_unit, yardsticks)
-    names = [column.heading for column in columns]
-    rows = [list(row) for row in zip(*(column.cells() for column in columns), strict=True)]
     notes = [
         *_notes(records),
         *_placement_notes(records, workers),
         *line_notes(records),
         *(note for yardstick in yardsticks for note in yardstick.notes(records)),
     ]
-    return Table(_title(records, workers), names, rows, notes)
+    if len(records) > 1 and any(_CITING.match(note) for note in notes):
+        columns = [Column(fitting.ROW, range(1, len(records) + 1)), *columns]
+    rows = [list(row) for row in zip(*(column.cells() for column in columns), strict=True)]
+    return Table(_title(records, workers), [column.heading for column in columns], rows, notes)
 
 
 def _title(records: list[Record], workers: list[Worker]) -> str:

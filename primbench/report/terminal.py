@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
+import sys
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,11 @@ GAP = "  "
 def width() -> int:
     """Characters in a line of the terminal, at most WIDTH."""
     return max(WIDTH // 3, min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns))
+
+
+def room() -> int | None:
+    """Characters in a line of the terminal that stdout is; None in files and pipes, which nothing limits."""
+    return max(WIDTH // 3, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
 def grid(rows: Sequence[Sequence[str]], most: int) -> Iterator[str]:

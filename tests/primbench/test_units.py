@@ -237,9 +237,11 @@ def test_unit_that_fits_leaves_one_to_three_digits_before_the_point(seconds: flo
 @pytest.mark.parametrize(
     ("unit", "cells", "values"),
     [
-        ("TFLOP/s", ["50.7", "0.2"], [5.07e13, 2e11]),
+        ("GFLOP/s", ["9000", "200"], [9e12, 2e11]),
+        ("FLOP/s", ["50.7 T", "200 G"], [5.07e13, 2e11]),
+        ("TFLOP/s", ["18.4", "689", "0"], [1.84e13, 6.89e14, 0.0]),
         ("FLOP/s", ["50.7 T", "2 G", "-"], [5.07e13, 2e9, None]),
-        ("FLOP/s", ["3 k", "0.5"], [3e3, 0.5]),
+        ("FLOP/s", ["30 k", "0.5"], [3e4, 0.5]),
         ("GFLOP/s", ["900", "-"], [9e11, None]),
         ("TFLOP/s", ["1"], [9.996e11]),
         ("FLOP/s", ["0.01"], [0.01]),

@@ -45,7 +45,7 @@ def test_every_verdict_has_a_sign() -> None:
 def test_colour_is_for_terminals_alone_and_adds_nothing_else() -> None:
     plain = subprocess.run(COMMAND, capture_output=True, text=True, check=True).stdout
     assert "  = equivalent" in plain
-    coloured = on_a_terminal(NO_COLOR="")
+    coloured = on_a_terminal(NO_COLOR="", COLUMNS="1000")
     assert "\x1b[32m= equivalent" in coloured
     assert plain == re.sub(r"\x1b\[[0-9;]*m", "", coloured)
 

@@ -1,0 +1,73 @@
+"""Tables in the width of a terminal: nothing wider, no word broken, nothing lost."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primbench.compare.pairs import compare
+from primbench.report import comparison, fitting, table, terminal
+from primbench.results import file as results_file
+
+ROOT = Path(__file__).parents[3]
+RECORDED = sorted((ROOT / "suites/reference/studies").glob("*.xz"))
+WIDTH = 80
+CELL = st.text("ab ", max_size=30).map(lambda text: " ".join(text.split()))
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+def check(lines: list[str], most: int) -> None:
+    assert [] == [line for line in lines if len(line) > most and len(words(line)) > 1]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem.partition(".")[0])
+def test_recorded_studies_fit_a_terminal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = results_file.read(path)
+    found = compare(results)
+    made = table.tables(results.latest(), results.workers)
+    wide = [comparison.text(found), *map(table.text, made)]
+    monkeypatch.setattr(terminal, "room", lambda: WIDTH)
+    for text, fitted in zip(wide, [comparison.text(found), *map(table.text, made)], strict=True):
+        check(fitted.splitlines(), WIDTH)
+        before, after = ({word.rstrip(",") for word in words(each)} for each in (text, fitted))
+        assert before <= after
+        assert {"all", "rows:", "row", "\\"} >= {word for word in after - before if not word.isdecimal()}
+
+
+def test_rows_that_notes_cite_have_numbers() -> None:
+    made = table.tables(results_file.read(RECORDED[-1]).latest())
+    for each in made:
+        assert any(re.match("(! )?rows? [0-9]", note) for note in each.notes) == (each.columns[0] == "row")
+
+
+@given(st.lists(st.lists(CELL, min_size=4, max_size=4), min_size=2, max_size=6), st.integers(45, 90))
+def test_any_table_fits_and_keeps_its_words(rows: list[list[str]], most: int) -> None:
+    lines = list(fitting.fitted(rows, most))
+    check(lines, most)
+    left = words(" ".join(lines))
+    for word in {word for row in rows for cell in row for word in words(cell)}:
+        assert any(word == found.rstrip(",") for found in left)
+
+
+def test_a_command_that_goes_on_in_the_next_line_can_be_pasted() -> None:
+    first, second = fitting.wrapped("next: primbench study --arm host --arm docker --primitive launch", 40).split("\n")
+    assert "next: primbench study --arm host \\" == first
+    assert "  --arm docker --primitive launch" == second
+
+
+def test_what_all_rows_share_stands_above_them() -> None:
+    rows = [
+        ["m", "dtype", "device", "check"],
+        ["1760", "bfloat16", "5.34 us", "ok"],
+        ["35", "bfloat16", "6.8 us", "ok"],
+    ]
+    assert ["all rows: dtype bfloat16", "   m   device  check", "1760  5.34 us  ok", "  35   6.8 us  ok"] == list(
+        fitting.fitted(rows, 25)
+    )
