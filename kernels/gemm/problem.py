@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
 from primbench.errors import InvalidField
@@ -71,6 +71,14 @@ class Gemm(Problem, name="gemm"):
     def out_dtype(self) -> str:
         return OUTPUT.get(self.dtype, self.dtype)
 
+    @property
+    def a_shape(self) -> tuple[int, int]:
+        return (self.k, self.m) if self.trans_a else (self.m, self.k)
+
+    @property
+    def b_shape(self) -> tuple[int, int]:
+        return (self.n, self.k) if self.trans_b else (self.k, self.n)
+
     def flop(self) -> int:
         """2mnk multiply-adds counted as two: LAPACK Working Note 41, section 3 (alpha and beta left out)."""
         return 2 * self.m * self.n * self.k
@@ -85,8 +93,7 @@ class Gemm(Problem, name="gemm"):
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """A, B and, where beta is not 0, D."""
-        a = random_array(rng, (self.k, self.m) if self.trans_a else (self.m, self.k), self.dtype)
-        b = random_array(rng, (self.n, self.k) if self.trans_b else (self.k, self.n), self.dtype)
+        a, b = random_array(rng, self.a_shape, self.dtype), random_array(rng, self.b_shape, self.dtype)
         return (a, b, random_array(rng, (self.m, self.n), self.out_dtype)) if self.beta else (a, b)
 
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
@@ -94,7 +101,7 @@ class Gemm(Problem, name="gemm"):
 
         The scale is the size that rounding errors have: u |alpha| |A||B| of the sums, for inputs of mean zero, whose
         partial sums stay far below |A||B| (Higham & Mary 2020, SIAM J. Sci. Comput. 42(5) A3427), and the rounding
-        of the output. The sums run backwards, so that NumPy's own product is not compared with itself.
+        of the output.
         """
         import numpy as np
 
@@ -105,10 +112,8 @@ class Gemm(Problem, name="gemm"):
             index = np.ix_(rows, columns)
             # From the arrays as they are stored: through a transposed view each element would miss the cache.
             a, b = a.take(rows, axis=int(self.trans_a)), b.take(columns, axis=int(not self.trans_b))
-        a, b = oriented(self, a, b)
-        a, b = a[:, ::-1].astype(np.float64), b[::-1].astype(np.float64)
-        expected = self.alpha * (a @ b)
-        summed = abs(self.alpha) * (np.abs(a, out=a) @ np.abs(b, out=b))
+        product, of_sizes = exact_product(*oriented(self, a, b))
+        expected, summed = self.alpha * product, abs(self.alpha) * of_sizes
         if self.beta:
             added = self.beta * inputs[2][index].astype(np.float64)
             expected, summed = expected + added, summed + np.abs(added)
@@ -127,6 +132,22 @@ class Gemm(Problem, name="gemm"):
         return small if 2 * small.flop() < self.flop() else None
 
 
-def oriented(problem: Gemm, a: Any, b: Any) -> tuple[Any, Any]:
-    """Views of A as [m,k] and B as [k,n]."""
-    return (a.T if problem.trans_a else a), (b.T if problem.trans_b else b)
+def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """A[m,k] B[k,n] and |A||B|, float64. The sums run backwards: no library's product is compared with itself."""
+    import numpy as np
+
+    a, b = a[:, ::-1].astype(np.float64), b[::-1].astype(np.float64)
+    product = a @ b
+    return product, np.abs(a, out=a) @ np.abs(b, out=b)
+
+
+class Transposed(Protocol):
+    @property
+    def trans_a(self) -> bool: ...
+    @property
+    def trans_b(self) -> bool: ...
+
+
+def oriented(problem: Transposed, a: Any, b: Any) -> tuple[Any, Any]:
+    """Views of A as [...,m,k] and B as [...,k,n], for arrays and tensors."""
+    return (a.swapaxes(-2, -1) if problem.trans_a else a), (b.swapaxes(-2, -1) if problem.trans_b else b)

@@ -15,7 +15,7 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     import torch
 
     on_gpu = backend.device != "cpu"
-    _set_precision(torch, problem, on_gpu=on_gpu)
+    set_precision(torch, problem, on_gpu=on_gpu)
     a, b = oriented(problem, a, b)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
     if problem.dtype == "int8":
@@ -29,7 +29,7 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     return lambda: torch.addmm(added, a, b, alpha=alpha, beta=beta, out=c)
 
 
-def _set_precision(torch: Any, problem: Gemm, *, on_gpu: bool) -> None:
+def set_precision(torch: Any, problem: Gemm, *, on_gpu: bool) -> None:
     """Say explicitly what torch would otherwise take from the process: tf32, and float16 sums."""
     if not on_gpu:
         if problem.math_mode == "tf32" or problem.accumulate == "float16":

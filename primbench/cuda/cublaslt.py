@@ -14,13 +14,16 @@ import struct
 import weakref
 from ctypes import byref, c_int, c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import libraries
+from primbench.cuda.product import ALIGNMENT_BYTES, column_major
 from primbench.errors import PrimbenchError, UnsupportedCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from primbench.cuda.product import Addresses, Operand, Product, Scales
 
 # What the cuBLAS manual recommends for Hopper (cublasSetWorkspace); other GPUs need less.
 WORKSPACE_BYTES = 32 * 2**20
@@ -43,8 +46,12 @@ _COMPUTE_TYPE = {
     ("float32", "tf32"): 77,
 }
 _DESC_TRANSA, _DESC_TRANSB = 3, 4
+_DESC_SCALE_POINTERS, _DESC_SCALE_MODES = (17, 18), (31, 32)  # of A and B each
+_SCALE_MODES = {"row": (3, 3), "block": (5, 4)}  # left 128x128, right 1x128
+_SCALES_BY_PARTS = 120900
+_LAYOUT_BATCH_COUNT, _LAYOUT_BATCH_STRIDE = 5, 6
 _OP_N, _OP_T = 0, 1
-_PREF_MAX_WORKSPACE_BYTES, _PREF_REDUCTION_SCHEMES = 1, 3
+_PREF_MAX_WORKSPACE_BYTES, _PREF_REDUCTION_SCHEMES, _PREF_MIN_ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 _SUM_IN_COMPUTE_TYPE = 2  # CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 _ALGO_CONFIG: dict[str, tuple[int, Callable[[], Any]]] = {
     "algo": (0, c_int32),
@@ -80,48 +87,6 @@ class _HeuristicResult(ctypes.Structure):
     )
 
 
-class Product(Protocol):
-    """C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta D[m,n], row-major and contiguous."""
-
-    @property
-    def m(self) -> int: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def k(self) -> int: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def out_dtype(self) -> str: ...
-    @property
-    def accumulate(self) -> str: ...
-    @property
-    def math_mode(self) -> str: ...
-    @property
-    def trans_a(self) -> bool: ...
-    @property
-    def trans_b(self) -> bool: ...
-    @property
-    def alpha(self) -> float: ...
-    @property
-    def beta(self) -> float: ...
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Device addresses, 256-byte aligned, of memory that the caller keeps alive.
-
-    d: may be ``c`` where beta is 0.
-    workspace: WORKSPACE_BYTES of scratch, free for every product on the same stream.
-    """
-
-    a: int
-    b: int
-    d: int
-    c: int
-    workspace: int
-
-
 @dataclass(frozen=True)
 class Plan:
     """``call(*arguments)`` enqueues the product; it returns 0, or a status for ``failure``.
@@ -134,41 +99,30 @@ class Plan:
     algorithm: str
 
 
-@dataclass(frozen=True)
-class Operand:
-    """A contiguous column-major matrix, ``rows`` by ``columns``; it enters the product transposed or not."""
-
-    dtype: str
-    rows: int
-    columns: int
-    transposed: bool
-
-
-def column_major(product: Product) -> tuple[Operand, Operand, Operand]:
-    """Left factor (B), right factor (A) and result (C).
-
-    Row-major C is, byte for byte, column-major C^T = op(B)^T op(A)^T.
-    """
-    m, n, k, dtype = product.m, product.n, product.k, product.dtype
-    left_shape = (k, n) if product.trans_b else (n, k)
-    right_shape = (m, k) if product.trans_a else (k, m)
-    left = Operand(dtype, *left_shape, transposed=product.trans_b)
-    right = Operand(dtype, *right_shape, transposed=product.trans_a)
-    return left, right, Operand(product.out_dtype, n, m, transposed=False)
-
-
-def plan(product: Product, addresses: Addresses, stream_handle: int, device: str) -> Plan:
+def plan(
+    product: Product,
+    addresses: Addresses,
+    stream_handle: int,
+    device: str,
+    *,
+    batch: int = 1,
+    alignment_bytes: int = ALIGNMENT_BYTES,
+    scales: Scales | None = None,
+) -> Plan:
     """Prepare a product on a stream of ``device``, which must be the current CUDA device.
 
-    The algorithm is the first that the library's heuristic proposes. Raises UnsupportedCase where it proposes
-    none or where there is no library.
+    batch: products, whose matrices lie one behind the other. alignment_bytes: of all addresses. The algorithm is the
+    first that the library's heuristic proposes. Raises UnsupportedCase where it proposes none or where there is no
+    library.
     """
     library = load()
     handle = _handle(device)
     operands = column_major(product)
     operation = _operation(library, product, operands)
-    left, right, result = (_layout(library, operand) for operand in operands)
-    chosen = _choose(library, (handle, operation, left, right, result, result), product)
+    if scales:
+        _scale(library, operation, scales)
+    left, right, result = (_layout(library, operand, batch) for operand in operands)
+    chosen = _choose(library, (handle, operation, left, right, result, result), product, alignment_bytes)
     scalar = _SCALAR[product.accumulate]
     # Converted beforehand: ctypes objects as arguments add 0.3 us to a call. byref keeps its object alive.
     address = c_void_p.from_param
@@ -244,13 +198,30 @@ def _operation(library: Any, product: Product, operands: tuple[Operand, Operand,
     return operation
 
 
-def _layout(library: Any, operand: Operand) -> Any:
+def _scale(library: Any, operation: Any, scales: Scales) -> None:
+    """B is the left factor, see column_major()."""
+    for attribute, address in zip(_DESC_SCALE_POINTERS, (scales.b, scales.a), strict=True):
+        _set(library, "cublasLtMatmulDesc", operation, attribute, c_void_p(address))
+    if scales.kind != "tensor":
+        if library.cublasLtGetVersion() < _SCALES_BY_PARTS:
+            raise UnsupportedCase(f"cuBLASLt {version()} scales float8 as a whole only: 12.9 can by {scales.kind}")
+        for attribute, mode in zip(_DESC_SCALE_MODES, _SCALE_MODES[scales.kind], strict=True):
+            _set(library, "cublasLtMatmulDesc", operation, attribute, c_int32(mode))
+
+
+def _layout(library: Any, operand: Operand, batch: int) -> Any:
     sizes = (c_uint64(operand.rows), c_uint64(operand.columns), c_int64(operand.rows))
-    return _create(library, "cublasLtMatrixLayout", _DATA_TYPE[operand.dtype], *sizes)
+    layout = _create(library, "cublasLtMatrixLayout", _DATA_TYPE[operand.dtype], *sizes)
+    if batch > 1:
+        _set(library, "cublasLtMatrixLayout", layout, _LAYOUT_BATCH_COUNT, c_int32(batch))
+        _set(library, "cublasLtMatrixLayout", layout, _LAYOUT_BATCH_STRIDE, c_int64(operand.rows * operand.columns))
+    return layout
 
 
-def _choose(library: Any, described: tuple[Any, ...], product: Product) -> _HeuristicResult:
+def _choose(library: Any, described: tuple[Any, ...], product: Product, alignment_bytes: int) -> _HeuristicResult:
     preference = _create(library, "cublasLtMatmulPreference")
+    for attribute in _PREF_MIN_ALIGNMENTS if alignment_bytes < ALIGNMENT_BYTES else ():
+        _set(library, "cublasLtMatmulPreference", preference, attribute, c_uint32(alignment_bytes))
     limit = c_size_t(WORKSPACE_BYTES)
     _set(library, "cublasLtMatmulPreference", preference, _PREF_MAX_WORKSPACE_BYTES, limit)
     # The other schemes add the parts of a cut sum in the type of C: in 16 bits, 100 times the error.

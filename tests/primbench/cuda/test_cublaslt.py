@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from primbench.cuda import cublaslt, libraries
+from primbench.cuda.product import Addresses, Scales
 from primbench.errors import PrimbenchError, UnsupportedCase
 
 if TYPE_CHECKING:
@@ -46,13 +47,14 @@ class Library:
         self.heuristic_status = 0
         self.heuristic_count = 1
         self.matmul_status = 0
-        self.workspace_limit_bytes = 0
+        self.preference: dict[Any, Any] = {}
         self.functions = SimpleNamespace(
             cublasLtCreate=self._creator(),
             cublasLtMatmulDescCreate=self._creator(c_int, c_int),
             cublasLtMatrixLayoutCreate=self._creator(c_int, c_uint64, c_uint64, c_int64),
             cublasLtMatmulPreferenceCreate=self._creator(),
             cublasLtMatmulDescSetAttribute=self._setter(),
+            cublasLtMatrixLayoutSetAttribute=self._setter(),
             cublasLtMatmulPreferenceSetAttribute=self._setter(),
             cublasLtMatmulAlgoGetHeuristic=self._function(
                 self._heuristic, *[c_void_p] * 7, c_int, c_void_p, POINTER(c_int)
@@ -94,7 +96,7 @@ class Library:
         return 0
 
     def _heuristic(self, *arguments: Any) -> int:
-        self.workspace_limit_bytes = self.alive[arguments[6]][1]
+        self.preference = dict(self.alive[arguments[6]])
         ctypes.memmove(arguments[8], b"A" * 64 + bytes(32), 96)
         arguments[9][0] = self.heuristic_count
         return self.heuristic_status
@@ -106,11 +108,13 @@ class Library:
         return 0
 
     def _matrix(self, address: int, layout: int) -> Any:
+        """[batch, rows, columns], each column-major."""
         kind, rows, columns, leading = self.alive[layout]["created with"]
+        batch, stride = self.alive[layout].get(5, 1), self.alive[layout].get(6, rows * columns)
         assert leading == rows
         dtype = np.dtype(NUMPY_TYPE[kind])
-        buffer = (ctypes.c_char * (rows * columns * dtype.itemsize)).from_address(address)
-        return np.frombuffer(buffer, dtype).reshape((rows, columns), order="F")
+        buffer = (ctypes.c_char * (batch * stride * dtype.itemsize)).from_address(address)
+        return np.frombuffer(buffer, dtype).reshape((batch, columns, rows)).swapaxes(1, 2)
 
     def _matmul(self, handle: int, operation: int, alpha: int, *rest: int) -> int:
         left, left_layout, right, right_layout, beta, added, added_layout, out, out_layout = rest[:9]
@@ -126,7 +130,7 @@ class Library:
             self._matrix(left, left_layout).astype(scalar),
             self._matrix(right, right_layout).astype(scalar),
         )
-        product = (x.T if transposed[3] else x) @ (y.T if transposed[4] else y)
+        product = (x.swapaxes(1, 2) if transposed[3] else x) @ (y.swapaxes(1, 2) if transposed[4] else y)
         self._matrix(out, out_layout)[...] = factor * product + share * self._matrix(added, added_layout)
         return self.matmul_status
 
@@ -140,9 +144,9 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     cublaslt._handle.cache_clear()
 
 
-def _plan(product: Product, *arrays: Any) -> cublaslt.Plan:
+def _plan(product: Product, *arrays: Any, **options: Any) -> cublaslt.Plan:
     a, b, d, c = (array.ctypes.data for array in arrays)
-    return cublaslt.plan(product, cublaslt.Addresses(a, b, d, c, 0x77000), 0x99, "cuda:0")
+    return cublaslt.plan(product, Addresses(a, b, d, c, 0x77000), 0x99, "cuda:0", **options)
 
 
 def _operands(product: Product) -> tuple[Any, Any, Any, Any]:
@@ -184,6 +188,34 @@ def test_row_major_product_comes_out_for_every_transposition(
     np.testing.assert_array_equal(c, alpha * (left @ right) + beta * d)
 
 
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_products_of_a_batch_lie_one_behind_the_other(library: Library, trans_b: bool) -> None:
+    product = Product(trans_b=trans_b)
+    a, b, d, c = (np.stack([each, 2 * each, each - 1]) for each in _operands(product))
+    plan = _plan(product, a, b, d, c, batch=3)
+    assert plan.call(*plan.arguments) == 0
+    np.testing.assert_array_equal(c, a @ (b.swapaxes(1, 2) if trans_b else b))
+
+
+def test_addresses_that_are_aligned_less_are_said_to_be(library: Library) -> None:
+    _plan(Product(), *_operands(Product()), alignment_bytes=16)
+    assert [16] * 4 == [library.preference[attribute] for attribute in (5, 6, 7, 8)]
+
+
+@pytest.mark.parametrize(("kind", "modes"), [("tensor", [None, None]), ("row", [3, 3]), ("block", [5, 4])])
+def test_scales_are_those_of_the_left_and_the_right_factor(library: Library, kind: str, modes: list[int]) -> None:
+    plan = _plan(Product(), *_operands(Product()), scales=Scales(kind, a=0x5A0, b=0x5B0))
+    (operation,) = [entry for entry in library.alive.values() if 3 in entry]
+    assert [0x5B0, 0x5A0, *modes] == [operation.get(attribute) for attribute in (17, 18, 31, 32)]
+    assert plan
+
+
+def test_scales_of_parts_take_a_library_that_has_them(library: Library) -> None:
+    library.functions.cublasLtGetVersion = lambda: 120800
+    with pytest.raises(UnsupportedCase, match=r"cuBLASLt 12.8.0 scales float8 as a whole only: 12.9 can by row"):
+        _plan(Product(), *_operands(Product()), scales=Scales("row", 1, 2))
+
+
 @pytest.mark.parametrize(
     ("dtype", "accumulate", "math_mode", "compute_type"),
     [
@@ -208,7 +240,7 @@ def test_compute_type_is_tf32_only_when_asked_for(
 def test_algorithm_names_tile_stages_split_and_cluster(library: Library) -> None:
     plan = _plan(Product(), *_operands(Product()))
     assert plan.algorithm == "cublasLt algo 20 tile 21 stages 26 splitk 22 cluster 28"
-    assert library.workspace_limit_bytes == cublaslt.WORKSPACE_BYTES
+    assert library.preference[1] == cublaslt.WORKSPACE_BYTES
 
 
 def test_only_the_handle_outlives_a_plan(library: Library) -> None:
