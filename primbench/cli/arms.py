@@ -11,13 +11,13 @@ from primbench.cli.echo import say
 def command() -> None:
     """List the runtimes that an arm of a study may name, which of them work here, and what each can set.
 
-    A container that does nothing is started by each that is installed. By ssh no machine is asked: none is named.
+    A container that does nothing is started by each that is installed. No other machine is asked: none is named.
 
     \b
     An arm in words: host, podman, docker:cpus=2,seccomp=unconfined,
     podman:image=NAME,cpuset=0-3+8,memory=4GiB,env.OMP_NUM_THREADS=1
     ssh:HOST,python=/opt/venv/bin/python
-    ssh:HOST,runtime=podman,cpus=2
+    ssh:HOST,runtime=podman,cpus=2 slurm:NODE
     """
     from concurrent.futures import ThreadPoolExecutor
 

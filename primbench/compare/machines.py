@@ -26,4 +26,4 @@ def _boots(workers: Sequence[Worker]) -> set[str]:
 
 
 def _hosts(workers: Sequence[Worker]) -> set[str | None]:
-    return {worker.arm.host if worker.arm else None for worker in workers}
+    return {worker.arm.machine if worker.arm else None for worker in workers}

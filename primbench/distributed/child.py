@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 END_TIMEOUT_S = 10.0
 CLEAR_UP_TIMEOUT_S = 60.0
+# What srun adds to the last words of what it started, and to its own.
+_AFTERWARDS = re.compile(
+    r"srun: (error: \S+: tasks? \S+: |Force Terminated |Check SLURM_JOB_ID|cluster configuration)|Try \"srun --help\""
+)
 
 
 class Child:
@@ -128,7 +133,8 @@ class Child:
         if self._stderr is None:
             return ""
         self._stderr.seek(0)
-        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        said = self._stderr.read().decode(errors="replace").strip().splitlines()
+        lines = [line for line in said if not _AFTERWARDS.match(line)] or said
         fatal = [line for line in lines if line.startswith("Fatal Python error: ")]  # faulthandler's line
         return f": {(fatal or lines)[-1]}" if lines else ""
 

@@ -226,7 +226,7 @@ def _way_out(arm: Arm, backend: str, here: str, there: str) -> str:
     if here.partition("+")[0] == there.partition("+")[0]:
         return f"install {backend} from the same index in both"
     if arm.is_far:
-        return f"install that of {there} on {arm.host}, or name another Python there by python="
+        return f"install that of {there} on {arm.machine}, or name another Python there by python="
     if arm.on_host_root:
         return "let both have the same environment, PYTHONPATH included"
     return f"build {arm.image} on a base without {backend}: `primbench image build` takes the versions that are here"

@@ -34,8 +34,12 @@ FIRST = (
 
 
 def arm_there(arm: Arm, reached_by: Collection[str]) -> Arm:
-    """The arm as the machine there has it to start. reached_by: fields that are seen to from here."""
-    unset = {field.name: field.default for field in fields(Arm) if field.name in reached_by}
+    """The arm as the machine there has it to start. reached_by: fields that are seen to from here.
+
+    An image is one of the runtime there, where one is named.
+    """
+    from_here = {*reached_by} - ({"image"} if arm.runtime_there else set())
+    unset = {field.name: field.default for field in fields(Arm) if field.name in from_here}
     return replace(arm, runtime=arm.runtime_there or "host", **{**unset, "runtime_there": None})
 
 

@@ -11,20 +11,28 @@ from primbench.spec.settings import FIRST_KEYS
 
 RUNTIME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HOST = re.compile(r"[\w.:@%\[\]/][\w.:@%\[\]/-]*")  # a name, an address or a URI; no option
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")  # one, and no list of them
+_SHAPES = {
+    "host": ("host", _HOST, "NAME or USER@NAME, as ssh knows the machine"),
+    "node": ("node", _NODE, "the name of one, such as n17"),
+    "python": ("python", re.compile(r"[^\s~,-][^\s,]*"), "a path, in full or from the home there"),
+    "runtime": ("runtime_there", RUNTIME, "the name of one, such as podman"),
+}
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """The part of an arm that says where. What is None is left as the program has it that reaches the machine.
 
     name: of the arm. runtime: "host", one that starts containers, or one that reaches another machine, such as "ssh".
-    host: that machine, by the name that ssh knows it by; None is this one. python: there, as python3 is found unless
-    told. ssh_config: a file for ssh, in place of those that it reads by itself. runtime_there: that on the other
-    machine, whose images and files are meant then; None is the host there.
+    host: that machine, by the name that ssh knows it by. node: by that which Slurm has. python: there, as python3 is
+    found unless told. ssh_config: a file for ssh, in place of those that it reads by itself. runtime_there: that on the
+    other machine, whose images and files are meant then; None is the host there.
     """
 
     name: str
     runtime: str = "host"
     host: str | None = None
+    node: str | None = None
     python: str | None = None
     ssh_config: str | None = None
     runtime_there: str | None = None
@@ -34,14 +42,17 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the worker runs on another machine, of which nothing can be looked up here."""
         return self.runtime in FIRST_KEYS
 
+    @property
+    def machine(self) -> str | None:
+        """By what it is reached; None is this one."""
+        return getattr(self, FIRST_KEYS[self.runtime]) if self.is_far else None
+
     def check_machine(self) -> None:
         """Raises InvalidRequest where the words name no machine, or what cannot be one's."""
-        first = FIRST_KEYS.get(self.runtime)
-        if first is not None and getattr(self, first) is None:
-            raise InvalidRequest(f"arm {self.name}: of which machine? The words begin with it: {self.runtime}:HOST")
-        if self.host is not None and not _HOST.fullmatch(self.host):
-            raise InvalidRequest(f"arm {self.name}: host {self.host!r}: NAME or USER@NAME, as ssh knows the machine")
-        if self.python is not None and not re.fullmatch(r"[^\s~,-][^\s,]*", self.python):
-            raise InvalidRequest(f"arm {self.name}: python {self.python!r}: a path, in full or from the home there")
-        if self.runtime_there is not None and not RUNTIME.fullmatch(self.runtime_there):
-            raise InvalidRequest(f"arm {self.name}: runtime {self.runtime_there!r}: the name of one, such as podman")
+        if self.is_far and self.machine is None:
+            words = f"{self.runtime}:{FIRST_KEYS[self.runtime].upper()}"
+            raise InvalidRequest(f"arm {self.name}: of which machine? The words begin with it: {words}")
+        for key, (field, shape, wanted) in _SHAPES.items():
+            value = getattr(self, field)
+            if value is not None and not shape.fullmatch(value):
+                raise InvalidRequest(f"arm {self.name}: {key} {value!r}: {wanted}")

@@ -84,6 +84,7 @@ class Setting(NamedTuple):
 FIELDS = {
     "name": Setting("name"),
     "host": Setting("host"),
+    "node": Setting("node"),
     "runtime": Setting("runtime_there"),
     "python": Setting("python"),
     "config": Setting("ssh_config", _path),
@@ -120,8 +121,8 @@ PLACEMENT = {
     "threads": Setting("threads", _whole),
 }
 YES_OR_NO = ("no-new-privileges",)
-FIRST_KEYS = {"ssh": "host"}
-"""Runtime -> the key whose value stands first in an arm's words, without the key: "ssh:HOST"."""
+FIRST_KEYS = {"ssh": "host", "slurm": "node"}
+"""Runtime of other machines -> the key whose value stands first in an arm's words, without the key: "ssh:HOST"."""
 ENV = "env."
 
 

@@ -31,6 +31,7 @@ CHOOSING = [
     "podman:seccomp=/tmp/profile.json",
     "host:preload=/tmp/x.so",
     "ssh:far",
+    "slurm:n2",
 ]
 
 

@@ -19,7 +19,8 @@ from primbench.runtimes import engine, hostroot, limits, oci
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
 from primbench.runtimes.invocation import Invocation, cdi_names_gpus, gpu_files, variables
 from primbench.runtimes.table import check, known, launch
-from primbench.spec.arm import Arm, parse_arm
+from primbench.spec.arm import arm_of, parse_arm
+from primbench.spec.settings import FIRST_KEYS
 from primbench.system.capabilities import capabilities
 from primbench.system.disks import Disk
 from primbench.system.files import Mount
@@ -369,8 +370,8 @@ def test_a_limit_that_a_runtime_has_not_is_refused_naming_those_that_have(text: 
 def test_what_is_asked_of_every_runtime_without_limits_can_be_had() -> None:
     for name, runtime in known().items():
         image = "mine" if runtime.needs_image else None
-        host = "far" if name == "ssh" else None
-        check(Arm(name=name, runtime=name, image=image, host=host, variables={"A": "1"}))
+        named = {FIRST_KEYS[name]: "far"} if name in FIRST_KEYS else {}
+        check(arm_of({"runtime": name, **({"image": image} if image else {}), **named, "env": {"A": "1"}}))
 
 
 HERE = {

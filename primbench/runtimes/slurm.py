@@ -1,0 +1,88 @@
+"""A node of a Slurm allocation, by srun: a step of its own that shares what the job has with all other steps."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from primbench.errors import InvalidRequest
+from primbench.runtimes import afar, host
+from primbench.runtimes.invocation import Invocation, answer, version
+from primbench.runtimes.order import Order
+from primbench.runtimes.runtime import Refusal, Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from primbench.spec.arm import Arm
+
+REACHED_BY = frozenset({"node", "python", "image"})
+OPTIONS = (
+    "--overlap",  # else it waits until the job's own step has ended
+    "--nodes=1",
+    "--ntasks=1",
+    "--cpu-bind=none",  # all CPUs that the job has there, as on any other machine
+    "--mpi=none",
+    "--export=PATH,HOME,USER,LANG",  # not all that is here: the parcel has what is meant
+)
+# Of pyxis. What the image has of its own is its Python, and the home of this user is no part of it.
+OF_IMAGE = ("--no-container-entrypoint", "--no-container-mount-home", "--container-writable")
+
+
+def found() -> tuple[str | None, str]:
+    """Why it cannot be used, or None, and the version of the client here."""
+    reason, line = answer(["srun", "--version"])
+    return reason or _no_job(), version(line)
+
+
+def _no_job() -> str | None:
+    if "SLURM_JOB_ID" in os.environ:
+        return None
+    return "there is no allocation: begin by `salloc --nodes=2`, or in a job"
+
+
+def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
+    """There the arm is a host, or a container of its; with an image alone it is in that, which pyxis starts."""
+    if reason := _no_job():
+        raise InvalidRequest(f"arm {arm.name}: {reason}")
+    order = Order(arm=afar.arm_there(arm, REACHED_BY), gpus=gpus, command=[*command], is_from_afar=True)
+    return Invocation(worker=[*step(arm), *afar.first_command(arm)], first=afar.parcel(order))
+
+
+def step(arm: Arm) -> list[str]:
+    """The client, but for the command."""
+    has_image = arm.image is not None and arm.runtime_there is None
+    image = [f"--container-image={arm.image}", *OF_IMAGE] if has_image else []
+    return ["srun", *OPTIONS, f"--nodelist={arm.node}", *image]
+
+
+RUNTIME = Runtime(
+    rank=81,
+    settings=host.RUNTIME.settings - {"network"} | REACHED_BY | {"runtime_there"},
+    found=found,
+    launch=launch,
+    refusals=(
+        Refusal(
+            r"[Rr]equested node configuration is not available|Invalid node name",
+            lambda arm: f"{arm.node} is none of this job's: `scontrol show hostnames` lists those that are",
+        ),
+        Refusal(
+            r"Invalid job id|[Ee]xpired or invalid job|Job/step already completing",
+            lambda arm: "the allocation has ended: begin in one that lasts as long as the study, --time=HOURS:00:00",
+        ),
+        Refusal(
+            r"unrecognized option '--(no-)?container|Try \"srun --help\"",
+            lambda arm: (
+                f"srun starts images only by pyxis, which is not here: slurm:{arm.node},runtime=podman has its own"
+            ),
+        ),
+        Refusal(
+            r"execve\(\): \S+: No such file",
+            lambda arm: f"there is no {afar.python(arm)}: name one by python=, as python=/opt/venv/bin/python",
+        ),
+        *afar.REFUSALS,
+    ),
+    gpus="ask for GPUs of the node where the job is begun, as by --gpus-per-node=1",
+    reached_by=REACHED_BY,
+)
