@@ -39,6 +39,7 @@ class Program(Problem, name="program"):
     work = "start-up"
     margin = 0.05
     on_gpus = False
+    sees_gpus = True
     example_sizes = ((),)  # nothing has a size
     example_fields = MappingProxyType({"network": "fathom_memnet", "batch_size": 2, "steps": 2, "mode": "train"})
 

@@ -44,6 +44,7 @@ class Startup(Problem, name="startup"):
     work = "start-up"
     margin = 0.05
     on_gpus = False
+    sees_gpus = True
 
     def settle(self) -> None:
         if self.page_cache == "cold" and not self.is_process:

@@ -25,6 +25,7 @@ _EVENT_BLOCKING_SYNC = 1
 _HOST_ALLOC_DEVICEMAP = 2
 _INSTANCES = 8
 _INSTANCES_NODES = 2**14  # nodes of all instances of a graph together, at most
+HELD_S = 1.0  # that a stream is held for at the most
 _L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 
 
@@ -251,7 +252,7 @@ class Blocker:
     Everything that loads code lazily must have run once before, or loading can wait for this kernel for ever.
     """
 
-    def __init__(self, stream: int, limit_s: float = 1.0) -> None:
+    def __init__(self, stream: int, limit_s: float = HELD_S) -> None:
         host, device = c_void_p(), c_ulonglong()
         self._module = Module(_HOLD_PTX)
         self._function = c_void_p(self._module.function("hold"))

@@ -91,9 +91,9 @@ def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> I
     if pair < 2:
         order.sort(key=lambda arm: arm is not arms[0])
     shuffled = random.Random(f"{seed} cases {pair}").sample(cases, len(cases))
-    served: dict[tuple[str, str, int], list[Case]] = {}
+    served: dict[tuple[str, str, int, bool], list[Case]] = {}
     for case in shuffled:
-        served.setdefault((case.backend, case.device, case.ranks), []).append(case)
+        served.setdefault((case.backend, case.device, case.ranks, case.sees_gpus()), []).append(case)
     for together in served.values():
         yield Block([[_in_arm(arm, case, pair) for case in together] for arm in order[:: -1 if pair % 2 else 1]])
 

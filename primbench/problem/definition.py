@@ -77,6 +77,8 @@ class Problem(ABC):
     """The backend that serves a CPU where none is named; the best one installed where this is None."""
     on_gpus: ClassVar[bool] = True
     """Whether a GPU can take part; where it cannot, a run that names no device is on the CPU."""
+    sees_gpus: ClassVar[bool] = False
+    """Whether processes that it starts may use GPUs, so that containers are handed them though the case is a CPU's."""
     work: ClassVar[Work] = "kernel"
     margin: ClassVar[float] = 0.01
     """What own_margin() is, unless it depends on the problem's sizes."""

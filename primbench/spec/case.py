@@ -50,6 +50,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         except InvalidRequest:
             return None
 
+    def sees_gpus(self) -> bool:
+        """Whether a GPU may be used: the case's own, or by processes that it starts."""
+        return self.device != "cpu" or ((problem := self.known_problem()) is not None and problem.sees_gpus)
+
     def fields(self) -> tuple[dataclasses.Field[Any], ...]:
         """The primitive's fields; where it is not installed here, fields that have only the parameters' names."""
         try:

@@ -26,6 +26,7 @@ MIN_QUEUED = 4  # a first call begins some us after the event: another engine ma
 MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
 MAX_ROUND_SAMPLES = 100
 HELD_TRIES = 3
+TRIED_S, TRIED_CALLS = 0.05, 20  # in which a call returns that waits for no GPU, in seconds and in times of a call
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,10 @@ def _graph_calls(call_s: float, sets: int) -> int:
 
 def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> DeviceSampler | None:
     """Samples of calls queued behind a kernel that holds the stream; None where the host cannot run ahead."""
-    blocker = driver.Blocker(stream)
-    if _blocked_sample(blocker, stream, calls, 1, pace) is None:
+    trial = driver.Blocker(stream, limit_s=min(driver.HELD_S, max(TRIED_S, TRIED_CALLS * call_s)))
+    if _blocked_sample(trial, stream, calls, 1, pace) is None:
         return None
+    blocker = driver.Blocker(stream)
     count = min(MAX_QUEUED, max(MIN_QUEUED, math.ceil(SAMPLE_S / call_s)))
     while _blocked_sample(blocker, stream, calls, count, pace) is None:
         if count == 1:

@@ -233,7 +233,7 @@ def _child(arm: Arm | None, start: Start, peers: Sequence[int], *, verbose: bool
     """The worker, or what starts it in an arm and speaks for it."""
     if arm is None:
         return Child("worker", "primbench.workers.worker", [f"run={os.getpid()}"], inherited=peers, verbose=verbose)
-    order = protocol.encode(Order(arm=arm, gpus=start.device != "cpu")).decode()
+    order = protocol.encode(Order(arm=arm, gpus=start.hands_in_gpus or start.device != "cpu")).decode()
     return Child("worker", "primbench.workers.supervisor", [order], verbose=verbose, clears_up=True)
 
 

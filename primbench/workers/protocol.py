@@ -31,6 +31,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     by descriptor, one to each further rank in their order. address: the host by which those reach it. network: that
     they are to make between them; None for the one that is there. sharing: of the ranks, those that no launcher has
     given CPUs and threads of their own, this one included.
+    hands_in_gpus: whether a container is given this machine's GPUs.
     kernels: files with primitives and kernels beside primbench's own, path and SHA-256. neighbour: what it calls over
     and over, with that purpose.
     """
@@ -46,6 +47,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     peers: tuple[int, ...] = ()
     address: str = "127.0.0.1"
     network: Network | None = None
+    hands_in_gpus: bool = False
     kernels: dict[str, str] = {}
     neighbour: Neighbour | None = None
 

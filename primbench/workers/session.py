@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from primbench.distributed import networks
 from primbench.distributed.ranks import LocalRanks, Ranks
+from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError, PrimbenchError
 from primbench.numa.placement import check_cpus
 from primbench.registry import named_files
@@ -240,6 +241,7 @@ class Session:
             sharing=1 if world else case.ranks,
             address=world.address if world else networks.address(network, 0) if network else "127.0.0.1",
             network=network,
+            hands_in_gpus=case.sees_gpus() and has_gpu_node(),
             kernels=named_files(),
         )
 

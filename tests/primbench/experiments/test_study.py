@@ -98,6 +98,14 @@ def test_every_arm_runs_every_case_once_a_pair_in_the_same_order() -> None:
     assert 6 * 3 * len(CASES) == len(found)
 
 
+def test_what_starts_processes_on_gpus_has_workers_of_its_own_in_containers_that_are_handed_them() -> None:
+    """A program is a CPU's case: a container without GPUs would find none."""
+    program = Case(primitive="program", parameters={"network": "snn", "gpu": True}, backend="torch", device="cpu")
+    blocks = plan([HOST, PODMAN], [gemm(16, "torch"), program, gemm(32, "torch")], range(1), seed=0)
+    sees = [[case.sees_gpus() for case in block.by_arm[0]] for block in blocks]
+    assert [[False, False], [True]] == sorted(sees, key=len, reverse=True)
+
+
 def test_cases_are_shuffled_pair_by_pair() -> None:
     found = one_by_one(plan([HOST, PODMAN], CASES, range(10), seed=0))
     orders = {tuple(case.key() for case in of_pair(found, pair)) for pair in range(10)}

@@ -32,7 +32,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(count)
         return 1e-6 if count <= 10 else None
 
-    monkeypatch.setattr(driver, "Blocker", lambda stream: object())
+    monkeypatch.setattr(driver, "Blocker", lambda stream, **limits: object())
     monkeypatch.setattr(device, "_blocked_sample", sample)
     return counts
 
