@@ -12,6 +12,7 @@ import importlib
 
 TYPE_CHECKING = False  # typing takes longer to import than this, and Ctrl-C shows a traceback until __main__ has begun
 if TYPE_CHECKING:
+    from primbench.decompose.recording import capture
     from primbench.errors import (
         BackendUnavailable,
         FileError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "decompose.recording": ("capture",),
     "errors": (
         "BackendUnavailable", "FileError", "InvalidRequest", "OutputError", "PlacementError", "PrimbenchError",
         "UnsupportedCase", "VerificationError",
@@ -55,7 +57,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "BackendUnavailable", "Case", "FileError", "InvalidRequest", "Measurement", "Method", "OutputError",
     "Placement", "PlacementError", "PrimbenchError", "Problem", "Record", "Results", "Samples", "UnsupportedCase",
-    "VerificationError", "__version__", "kernel", "load", "measure", "run", "setup",
+    "VerificationError", "__version__", "capture", "kernel", "load", "measure", "run", "setup",
 ]  # fmt: skip
 
 

@@ -11,6 +11,8 @@ A suite names primitives and lists entries of each::
     k = 1760
     set = "training"                          # labels: set, application, id and label; strings, all optional
     device = "cuda"                           # on such devices only: "cuda" or "cpu"; on all where not given
+    phase = "forward"                         # of a step that is made of the entries: forward, backward or optimizer
+    count = 12                                # how often a step makes this call; sums weigh by it
 
 A field may hold a list: the entry then stands for one problem a value, in that order.
 
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from primbench.problem import Problem, Value
+    from primbench.spec.captured import Captured
     from primbench.spec.published import Published
 
 if __name__ != "primbench.suites":
@@ -67,7 +70,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem and the suite's words for it: any of set, application, id and label."""
+    """A problem and the suite's words for it: any of set, application, id, label, phase, device and count."""
 
     problem: Problem
     labels: dict[str, str]
@@ -86,6 +89,7 @@ class StudyFile:
     """What a suite says of a study. arms: as written, strings and tables. pairs and seed: None where not said.
 
     beside: "cpu" and "cuda" -> the neighbour in words, where there is one. published: what the study repeats.
+    captured: the step that the entries are parts of, where they are; that goes without arms.
     """
 
     title: str
@@ -94,6 +98,7 @@ class StudyFile:
     seed: int | None
     beside: dict[str, str]
     published: Published | None
+    captured: Captured | None = None
 
 
 def names() -> list[str]:
@@ -109,7 +114,7 @@ def studies() -> list[str]:
 def study(name_or_path: str | os.PathLike[str]) -> StudyFile:
     """What a suite says of a study, no arms where it is none. Raises as :func:`read` does."""
     suite = _load(name_or_path, None)
-    return StudyFile(suite.title, suite.arms, suite.pairs, suite.seed, suite.beside, suite.published)
+    return StudyFile(suite.title, suite.arms, suite.pairs, suite.seed, suite.beside, suite.published, suite.captured)
 
 
 def references() -> dict[str, list[Path]]:

@@ -6,7 +6,7 @@ import difflib
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from primbench.dtypes import full_name
 from primbench.errors import FileError, InvalidField, InvalidRequest
 from primbench.problem import fields_of
 from primbench.registry import build, primitives, problem_class
+from primbench.spec.captured import Captured
 from primbench.spec.published import Published
 from primbench.suites.document import cut, read_document
 from primbench.units import parse_counts
@@ -26,14 +27,15 @@ if TYPE_CHECKING:
     from primbench.problem import Problem, Value
 
 HEADER = ("title", "source", "licence", "note")
-STUDY = ("arm", "beside", "pairs", "seed", "published")
+STUDY = ("arm", "beside", "pairs", "seed", "published", "captured")
 KEYS = (*HEADER, *STUDY, "defaults")
 """What a suite can say besides its primitives."""
-LABELS = ("set", "application", "id", "label", "device")
+LABELS = ("set", "application", "id", "label", "phase", "device", "count")
 DEVICES = ("cpu", "cuda")
 MOST_PAIRS = 1000
 """Of a study, whether a suite or the command line asks for them."""
 
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 _MAX_PROBLEMS = 10_000
 _INTEGERS = range(-(2**63), 2**63)  # TOML 1.0, "Integer"
 
@@ -58,6 +60,7 @@ class Suite:
     seed: int | None = None
     beside: dict[str, str] = field(default_factory=dict)
     published: Published | None = None
+    captured: Captured | None = None
 
 
 def parse(source: str, path: str | os.PathLike[str]) -> Suite:
@@ -101,7 +104,11 @@ def _study(source: str, said: dict[str, Any]) -> dict[str, Any]:
         raise FileError(f"{source}: seed is not a whole number of at least 0")
     if not isinstance(arms, list) or not all(isinstance(arm, str | dict) for arm in arms):
         raise FileError(f"{source}: arm is not a list of strings and tables: write [[arm]] above each table")
-    others = {"beside": _beside(source, said.get("beside", {})), "published": _published(source, said)}
+    others: dict[str, Any] = {
+        "beside": _beside(source, said.get("beside", {})),
+        "published": _said(source, said, "published", Published),
+        "captured": _said(source, said, "captured", Captured),
+    }
     return {"arms": arms, "pairs": pairs, "seed": seed} | others
 
 
@@ -115,11 +122,11 @@ def _beside(source: str, said: Any) -> dict[str, str]:
     )
 
 
-def _published(source: str, said: dict[str, Any]) -> Published | None:
+def _said(source: str, said: dict[str, Any], key: str, kind: type[_Struct]) -> _Struct | None:
     try:
-        return msgspec.convert(said["published"], Published) if "published" in said else None
+        return msgspec.convert(said[key], kind) if key in said else None
     except msgspec.ValidationError as error:
-        raise FileError(f"{source}: published: {cut(str(error))}") from None
+        raise FileError(f"{source}: {key}: {cut(str(error))}") from None
 
 
 def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[Row]:
@@ -140,7 +147,7 @@ def _rows(source: str, primitive: str, entries: Any, defaults: Any) -> list[Row]
 
 def _row(where: str, primitive: str, entry: dict[str, Any]) -> Row:
     _check_labels(where, entry)
-    labels = {key: entry[key] for key in LABELS if key in entry}
+    labels = {key: str(entry[key]) for key in LABELS if key in entry}
     known = {field.name: field for field in fields_of(problem_class(primitive))}
     fields = {key: _values(where, key, value, known.get(key)) for key, value in entry.items() if key not in LABELS}
     if math.prod(map(len, fields.values())) > _MAX_PROBLEMS:
@@ -150,7 +157,9 @@ def _row(where: str, primitive: str, entry: dict[str, Any]) -> Row:
 
 def _check_labels(where: str, entry: Mapping[str, Any]) -> None:
     for key, value in entry.items():
-        if key in LABELS and not isinstance(value, str):
+        if key == "count" and (type(value) is not int or value < 1):
+            raise FileError(f"{where}: count is not a whole number of at least 1")
+        if key in LABELS and key != "count" and not isinstance(value, str):
             raise FileError(f"{where}: {key} is not a string")
         if key == "device" and value not in DEVICES:
             raise FileError(f"{where}: device is neither cpu nor cuda")

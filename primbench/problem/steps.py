@@ -35,6 +35,7 @@ class Description(NamedTuple):
     where these are its inputs and its output.
     data: what gives that of Measurement, once all else is timed.
     waits: why a GPU's calls cannot be queued ahead, as where the host waits for data first; they have no device time.
+    launches_nothing: on a GPU, so that there is no device time, and all that a call takes is the host's.
     learnt: what is known of Measurement.learnt once all is timed.
     before: is called before each call of a CPU's that is timed, which is a sample by itself then, and its own time is
     not counted.
@@ -47,6 +48,7 @@ class Description(NamedTuple):
     counts: Mapping[str, int] = {}
     data: Callable[[], DataReading] | None = None
     waits: str = ""
+    launches_nothing: bool = False
     stream_only: bool = False
     host_buffers: Sequence[tuple[Array, int | None]] | None = None
     before: Callable[[], None] | None = None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from primbench.problem import Problem, Setup, Value
+    from primbench.problem.operators import Rule
 
 _named: dict[str, str] = {}  # path -> SHA-256
 
@@ -167,6 +168,18 @@ def _load_kernels(primitive: str) -> None:
     _load_others()
     if primitive in sources.folders():
         _load_folder(primitive)
+
+
+@functools.cache
+def operators() -> Mapping[str, Rule]:
+    """Operator of torch, by its name without overload -> the rule by which it is a case of a primitive."""
+    from primbench.problem.operators import OPERATORS
+
+    for primitive in sources.folders():
+        for name in sources.modules_in(primitive):
+            if name.endswith(".operators"):
+                importlib.import_module(name)
+    return OPERATORS
 
 
 def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:

@@ -36,6 +36,7 @@ PLACES: dict[str, Callable[[Case], object]] = {
     "process": lambda case: case.process,
 }
 UNKNOWN = "-"
+WIDEST = 60  # characters of a field in a table; exports have all
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction|_bytes)$")
 _DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9
 
@@ -137,7 +138,8 @@ def _size(value: object) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    words = str(value)
+    return words if len(words) <= WIDEST else f"{words[: WIDEST - 3]}..."
 
 
 def _time_columns(records: Sequence[Record], time_unit: TimeUnit | None) -> list[Column]:

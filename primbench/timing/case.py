@@ -72,12 +72,16 @@ class Prepared:
 
 def setup(problem: Problem, backend: str | None = None, device: str | None = None, *, seed: int = 0) -> Prepared:
     """Prepare a problem on random inputs, to be used without timing. Raises as measure() does."""
+    return setup_on(best_available(backends_of(problem.primitive), backend, device), problem, seed=seed)
+
+
+def setup_on(backend: Backend, problem: Problem, *, seed: int = 0) -> Prepared:
+    """The same on an open backend."""
     import numpy as np
 
-    chosen = best_available(backends_of(problem.primitive), backend, device)
-    problem = problem.on(chosen.device)
+    problem = problem.on(backend.device)
     inputs = problem.inputs(np.random.default_rng(seed))
-    return Prepared(chosen, setup_of(problem.primitive, chosen.name)(chosen, problem, *map(chosen.put, inputs)))
+    return Prepared(backend, setup_of(problem.primitive, backend.name)(backend, problem, *map(backend.put, inputs)))
 
 
 @contextmanager

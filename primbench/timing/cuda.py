@@ -61,13 +61,14 @@ class CudaTimer:
         if self._device is None:
             return meanwhile()
         pace, method = self._pace, self._method
+        lasting_s = min(WARM_UP_S, method.max_time_s)  # who asks for less has cases close behind each other
         with ThreadPoolExecutor(1) as thread:
             result = thread.submit(meanwhile)
             warm_up(
                 self._asleep(self._device),
                 pace.now,
-                window_s=max(method.min_time_s, WARM_UP_S),
-                max_time_s=max(method.max_time_s / 2, WARM_UP_S),
+                window_s=max(method.min_time_s, lasting_s),
+                max_time_s=max(method.max_time_s / 2, lasting_s),
                 is_enough=lambda: not any(pace.slowest([float(not result.done())])),
             )
             return result.result()
@@ -111,6 +112,9 @@ class CudaTimer:
             gpu=gpu_counters.since(self._before, gpu),
             missing=self._missing,
         )
+        if calls.launches_nothing:
+            enqueue_s = _enqueue(backend, calls, ENQUEUE_CALLS, secondary, pace)
+            return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s)
         if device is None or device_s is None:
             waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), self._missing["device_s"])
             return replace(timed, missing=self._missing | waits)

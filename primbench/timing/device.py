@@ -56,6 +56,9 @@ def device_sampler(
     if calls.waits:
         missing |= dict.fromkeys(("nodes_per_call", "device_s"), calls.waits)
         return None
+    if calls.launches_nothing:
+        missing |= dict.fromkeys(("nodes_per_call", "device_s"), "a call launches nothing")
+        return None
     if calls.stream_only:
         return _without_graph(backend, calls, call_s, pace, missing, why="its time is taken on a stream")
     try:

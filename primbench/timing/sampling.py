@@ -146,8 +146,8 @@ def _hard_s(method: Method) -> float:
 class Calls:
     """Makes ``count`` calls, going round the closures of the input sets.
 
-    sets: how many input sets there are. stream_only, waits, are_processes: as the steps' Description has them.
-    is_prepared: whether something is done before each call.
+    sets: how many input sets there are. stream_only, waits, launches_nothing, are_processes: as the steps' Description
+    has them. is_prepared: whether something is done before each call.
     """
 
     def __init__(self, steps: list[Step]) -> None:
@@ -156,6 +156,7 @@ class Calls:
         self.sets = len(steps)
         first = description_of(steps[0])
         self.stream_only, self.waits, self.are_processes = first.stream_only, first.waits, first.is_process
+        self.launches_nothing = first.launches_nothing
         self._before = [description_of(step).before for step in steps]
         self.is_prepared = self._before[0] is not None
 

@@ -27,7 +27,7 @@ backends runtimes
 environment
 timing results datasets
 kernels suites workers
-doctor
+doctor decompose
 compare watching
 experiments baselines fleet
 report

@@ -1,0 +1,21 @@
+"""Which operators of torch are all-reduces."""
+
+from __future__ import annotations
+
+import math
+
+from primbench.kernels.allreduce.problem import Allreduce
+from primbench.problem.operands import Operand, numpy_dtype
+from primbench.problem.operators import Call, NotThere, Part, Settings, operator
+
+
+@operator("allreduce_")
+def allreduce(call: Call, settings: Settings) -> list[Part]:
+    """Summed in place, all tensors of the call."""
+    given = call.argument(0)
+    tensors = [each for each in given if isinstance(each, Operand)] if isinstance(given, list) else []
+    if settings.ranks == 1 or not tensors or len({each.dtype for each in tensors}) != 1:
+        raise NotThere("nothing between processes")
+    count = sum(math.prod(each.shape) for each in tensors)
+    total_bytes = count * numpy_dtype(tensors[0].dtype).itemsize
+    return [Part(Allreduce.primitive, {"bytes": total_bytes, "ranks": settings.ranks, "dtype": tensors[0].dtype})]

@@ -1,0 +1,135 @@
+"""An operator with its arguments, ready to be called on a device, and what a call leaves behind."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primbench.errors import UnsupportedCase
+from primbench.problem import operands
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.problem import Array
+    from primbench.problem.operands import Operand
+
+OF_TORCH = ("dtype", "layout", "memory_format", "device")
+RESERVED = "uint8"  # what libraries keep between passes, of no known content
+NAN, INFINITE = 1e300, 1e301  # numbers that they are compared as
+
+
+class Called(NamedTuple):
+    """What is called: the operator's name, its arguments, and its tensors in their order."""
+
+    operator: str
+    positional: list[Any]
+    named: dict[str, Any]
+    operands: list[Operand]
+
+
+class Call:
+    """Calls return this object, which has the outputs of the last one. flat: memory of each tensor on the device.
+
+    is_wide: whether floats are float64, whatever the arguments say. is_checked: whether inputs that it changes can be
+    had back.
+    """
+
+    def __init__(
+        self, called: Called, device: str, flat: Sequence[Any], *, is_wide: bool = False, is_checked: bool = False
+    ) -> None:
+        """Raises UnsupportedCase where torch has no such operator, or an argument is none that can be made."""
+        self._device, self._is_wide = device, is_wide
+        self._operator = operator_of(called.operator)
+        tensors = [each.as_strided(one.shape, one.strides) for each, one in zip(flat, called.operands, strict=True)]
+        waiting = iter(tensors)
+        put = (lambda _: next(waiting), lambda key, value: self._object(tensors, key, value))
+        self._arguments = operands.replaced(called.positional, *put)
+        self._keywords = {name: operands.replaced(each, *put) for name, each in called.named.items()}
+        is_changing = bool(self._operator._schema.is_mutable)  # noqa: SLF001 - nothing public tells
+        self._flat, self._initial = flat, [each.clone() for each in flat] if is_checked and is_changing else []
+        self._results: Any = None
+
+    def _object(self, tensors: Sequence[Any], key: str, value: Any) -> Any:
+        if key == "same":
+            return tensors[value]
+        if key == "object":
+            raise UnsupportedCase(f"an argument is a {value}, which belongs to its own process")
+        if key in OF_TORCH:
+            return self._of_torch(key, value)
+        return complex(*value) if key == "complex" else float(value) if key == "float" else value
+
+    def _of_torch(self, key: str, value: str) -> Any:
+        import torch
+
+        if key == "device":
+            return torch.device(self._device if value == "here" else value)
+        is_widened = key == "dtype" and self._is_wide and value in operands.FLOATS
+        return torch.float64 if is_widened else getattr(torch, value)
+
+    def __call__(self) -> Any:
+        self._results = self._operator(*self._arguments, **self._keywords)
+        return self
+
+    def poison(self) -> None:
+        """Inputs that it has changed are as they were; the outputs are new ones at every call."""
+        for each, initial in zip(self._flat, self._initial, strict=False):
+            each.copy_(initial)
+
+    def get(self) -> Array:
+        """float64[elements of all outputs]."""
+        import numpy as np
+
+        return np.concatenate([np.zeros(0), *(each.reshape(-1) for each in self.outputs())])
+
+    def outputs(self) -> list[Array]:
+        """Each in float64: what it returns, and the inputs it has changed."""
+        import numpy as np
+        import torch
+
+        found = [*_tensors(self._results), *self._changed()]
+        wide = [
+            each.detach().to("cpu", torch.float64).numpy()
+            for each in found
+            if each.numel() and str(each.dtype) != f"torch.{RESERVED}" and not each.is_complex()
+        ]
+        return [np.nan_to_num(each, nan=NAN, posinf=INFINITE, neginf=-INFINITE) for each in wide]
+
+    def _changed(self) -> list[Any]:
+        schema = self._operator._schema.arguments  # noqa: SLF001
+        given = itertools.chain(
+            zip(schema, self._arguments, strict=False),
+            ((one, self._keywords[one.name]) for one in schema if one.name in self._keywords),
+        )
+        return [each for one, value in given if one.alias_info and one.alias_info.is_write for each in _tensors(value)]
+
+
+def _tensors(found: Any) -> list[Any]:
+    import torch
+
+    if isinstance(found, torch.Tensor):
+        return [found]
+    return [each for one in found for each in _tensors(one)] if isinstance(found, list | tuple) else []
+
+
+def operator_of(name: str) -> Any:
+    """Raises UnsupportedCase where this torch has none of this name."""
+    import torch
+
+    namespace, packet, overload = name.split(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    except (AttributeError, RuntimeError):
+        raise UnsupportedCase(f"torch {torch.__version__} has no operator {name}") from None
+
+
+def wide(operand: Operand, array: Array) -> Any:
+    """The memory of a tensor on the CPU, floats in float64."""
+    import numpy as np
+    import torch
+
+    if operand.dtype in operands.FLOATS:
+        array = array.astype(np.float64)
+    elif operand.dtype == "complex64":
+        array = array.astype(np.complex128)
+    return torch.from_numpy(array.copy())

@@ -1,0 +1,43 @@
+"""Which operators of torch are products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.kernels.gemm.problem import Gemm
+from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+
+if TYPE_CHECKING:
+    from primbench.problem.operands import Operand
+
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+
+
+@operator("mm", "addmm")
+def gemm(call: Call, settings: Settings) -> list[Part]:
+    """mm, and addmm with a vector of biases, which is added on the way out."""
+    if call.name == "addmm" and not _adds_a_vector(call):
+        raise NotThere("a whole matrix is added")
+    first = 1 if call.name == "addmm" else 0
+    a, b = call.tensor(first), call.tensor(first + 1)
+    if a.dtype not in DTYPES or a.dtype != b.dtype:
+        raise NotThere(f"a product of {a.dtype} and {b.dtype}")
+    (m, k), n = a.shape, b.shape[1]
+    fields = {"m": m, "n": n, "k": k, "dtype": a.dtype, "trans_a": is_transposed(a), "trans_b": is_transposed(b)}
+    if settings.tf32_gemm and a.dtype == "float32":
+        fields["math_mode"] = "tf32"
+    return [Part(Gemm.primitive, said(fields, trans_a=False, trans_b=False))]
+
+
+def _adds_a_vector(call: Call) -> bool:
+    return len(call.tensor(0).shape) == 1 and {call.argument(3, "beta", 1), call.argument(4, "alpha", 1)} == {1}
+
+
+def is_transposed(matrix: Operand) -> bool:
+    """Raises NotThere where it has gaps."""
+    rows, columns = matrix.shape
+    if matrix.strides == (columns, 1):
+        return False
+    if matrix.strides == (1, rows):
+        return True
+    raise NotThere("a matrix with gaps")

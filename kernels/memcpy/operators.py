@@ -1,0 +1,45 @@
+"""Which operators of torch are copies, byte for byte."""
+
+from __future__ import annotations
+
+from primbench.kernels.memcpy.problem import Memcpy
+from primbench.problem.operands import Operand, contiguous, numpy_dtype
+from primbench.problem.operators import Call, NotThere, Part, Settings, operator
+
+
+@operator("copy_", "clone", "_to_copy")
+def copy(call: Call, settings: Settings) -> list[Part]:
+    """Copies of whole memory: between host and GPU, or within either."""
+    if call.name == "copy_":
+        target, source = call.tensor(0), call.tensor(1)
+    else:
+        target, source = _copied(call, call.tensor(0), settings), call.tensor(0)
+    is_plain = all(each.strides == contiguous(each.shape) for each in (source, target))
+    if not is_plain or target.dtype != source.dtype or target.shape != source.shape:
+        raise NotThere("not byte for byte")
+    copied = {"bytes": source.elements * numpy_dtype(source.dtype).itemsize}
+    return [Part(Memcpy.primitive, copied | _way(call, source, target, settings))]
+
+
+def _way(call: Call, source: Operand, target: Operand, settings: Settings) -> dict[str, str]:
+    if source.on_host == target.on_host:
+        return {"direction": "d2d" if settings.on_gpu and not source.on_host else "h2h"}
+    is_async = call.argument(2, "non_blocking", False) is True  # noqa: FBT003 - as torch has it
+    return {"direction": "h2d" if source.on_host else "d2h", "memory": "pinned" if is_async else "pageable"}
+
+
+def _copied(call: Call, source: Operand, settings: Settings) -> Operand:
+    """What clone and _to_copy make of it."""
+    dtype, device = call.named.get("dtype"), call.named.get("device")
+    found = source._replace(dtype=dtype["dtype"]) if dtype else source
+    return found._replace(on_host=settings.on_gpu and device["device"] == "cpu") if device else found
+
+
+@operator("_local_scalar_dense")
+def scalar(call: Call, settings: Settings) -> list[Part]:
+    """The host waits for one number of a tensor."""
+    source = call.tensor(0)
+    if not settings.on_gpu or source.on_host:
+        raise NotThere("a number that the host has")
+    fields = {"bytes": numpy_dtype(source.dtype).itemsize, "direction": "d2h", "memory": "pageable"}
+    return [Part(Memcpy.primitive, fields)]

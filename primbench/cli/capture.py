@@ -1,0 +1,93 @@
+"""`primbench capture`: one step of a script or of a model, as a suite of the operators that it is made of."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from primbench.cli.echo import say
+from primbench.cli.option_types import FILE
+from primbench.cli.options import GroupedCommand, grouped
+from primbench.errors import FileError, InvalidRequest, OutputError
+
+if TYPE_CHECKING:
+    from primbench.decompose.child import Request
+
+MODEL = "model:"
+OF_MODELS = ("batch_size", "mode", "dtype", "device")
+
+
+def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) -> None:
+    from primbench.cli.measuring import signals_unwind
+    from primbench.decompose.ask import ask
+    from primbench.distributed.world import world
+
+    if os.path.lexists(output):
+        raise FileError(f"{output}: exists; name another file")
+    request = _of_model(what, arguments, values) if what.startswith(MODEL) else _of_script(what, arguments, values)
+    with signals_unwind():
+        answer = ask(request)
+    started = world()
+    if started is not None and started.rank:
+        return  # that of rank 0 is kept
+    try:
+        with open(output, "x", encoding="utf-8") as file:
+            file.write(answer.suite)
+    except OSError as error:
+        raise OutputError(f"{output}: {error.strerror}") from None
+    say(f"{answer.step}: {answer.calls} calls, {answer.distinct} of them distinct; primbench explain {output}")
+
+
+def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:
+    from primbench.decompose.child import Request
+    from primbench.kernels.model import Model
+    from primbench.registry import named_files
+
+    if arguments or values["number"] is not None:
+        raise InvalidRequest(f"{what}: arguments and --step are for scripts")
+    given = {name: values[name] for name in OF_MODELS if name != "device" and values[name] is not None}
+    problem = Model(network=what.removeprefix(MODEL), **given)
+    return Request(model=dict(problem.parameters()), device=values["device"], kernels=list(named_files()))
+
+
+def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:
+    from primbench.decompose.child import Request
+
+    for name in OF_MODELS:
+        if values[name] is not None:
+            raise InvalidRequest(f"--{name.replace('_', '-')}: of model:NAME; {what} is run as it is")
+    if not os.path.isfile(what):
+        raise InvalidRequest(f"{what}: no such script; a model of `primbench list models` is written {MODEL}NAME")
+    return Request(script=what, arguments=list(arguments), number=values["number"] or DEFAULT_STEP)
+
+
+DEFAULT_STEP = 20
+command = GroupedCommand(
+    "capture",
+    callback=_capture,
+    params=[
+        click.Argument(["what"], metavar="SCRIPT.py|model:NAME"),
+        click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENT]..."),
+        grouped("Output", "-o", "--output", "output", type=FILE, required=True, metavar="STEP.toml",
+                help="Write the suite to this new file."),
+        grouped("Script", "--step", "number", type=click.IntRange(2), metavar="N",
+                help=f"The step of the script that is captured. Default: {DEFAULT_STEP}."),
+        grouped("Model", "--batch-size", type=click.IntRange(1), metavar="N", help="Default: the original's."),
+        grouped("Model", "--mode", type=click.Choice(["train", "inference"]), help="Default: train."),
+        grouped("Model", "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Default: float32."),
+        grouped("Model", "--device", metavar="cpu|cuda:N", help="Default: the first GPU, else the CPU."),
+    ],
+    help="Take one step apart: a suite of the operators of torch that it called, each as a case of a primitive or as "
+         "it was, and how often. Nothing is timed while it is recorded.\n\n"
+         "A script runs as it is, and ends once its step is captured. A step ends with an optimizer's step(), of the "
+         "first optimizer where there are several, and has all batches whose gradients that takes; where there is no "
+         "optimizer, it is a call of the outermost module without gradients. Under torchrun every rank runs this, and "
+         "rank 0 writes the file.\n\n"
+         "\b\n"
+         "primbench capture train.py -o step.toml --step 20 -- --epochs 1\n"
+         "primbench capture model:resnet50 -o step.toml --batch-size 64\n"
+         "torchrun --nproc-per-node 2 -m primbench capture train.py -o step.toml\n"
+         "primbench run step.toml",
+)  # fmt: skip

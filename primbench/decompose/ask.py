@@ -1,0 +1,50 @@
+"""Have a step captured in a process of its own, which alone imports torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from primbench.errors import InvalidRequest, PrimbenchError
+
+if TYPE_CHECKING:
+    from primbench.decompose.child import Answer, Request
+
+ENDING_S = 10.0  # in which a script that is told to end may end what it has started
+
+
+def ask(request: Request) -> Answer:
+    """Its answer. Raises InvalidRequest and PrimbenchError where nothing was captured, in one line why."""
+    from primbench.decompose.child import Answer
+
+    with tempfile.TemporaryDirectory(prefix="primbench-") as folder:
+        path = os.path.join(folder, "answer.json")
+        command = [sys.executable, "-P", "-m", "primbench.decompose.child", path, msgspec.json.encode(request).decode()]
+        with subprocess.Popen(command, stdin=None) as child:
+            try:
+                status = child.wait()
+            except BaseException:
+                _end(child)
+                raise
+        try:
+            with open(path, "rb") as file:
+                answer = msgspec.json.decode(file.read(), type=Answer)
+        except (FileNotFoundError, msgspec.DecodeError):
+            what = request.script or "the model"
+            raise PrimbenchError(f"{what}: its process ended with status {status} before a step was captured") from None
+    if answer.error:
+        raise (InvalidRequest if answer.exit_code == InvalidRequest.exit_code else PrimbenchError)(answer.error)
+    return answer
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(ENDING_S)
+    except subprocess.TimeoutExpired:
+        child.kill()

@@ -1,0 +1,81 @@
+"""The process in which a step is captured: ``python -P -m primbench.decompose.child ANSWER REQUEST``.
+
+A user's script runs in it as ``python SCRIPT`` would have it, so that nothing that it does reaches the process that
+asked. What was captured, or why nothing was, goes through the pipe as JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from primbench.errors import PrimbenchError
+
+if TYPE_CHECKING:
+    from primbench.decompose.written import Step
+
+
+class Request(msgspec.Struct, frozen=True):
+    """script, arguments, number: capture that step of a script. model: or one of a model, by fields of the primitive.
+
+    device: of a model; None is the first GPU, else the CPU. kernels: files of ``--kernels``.
+    """
+
+    script: str = ""
+    arguments: list[str] = []
+    number: int = 1
+    model: dict[str, Any] = {}
+    device: str | None = None
+    kernels: list[str] = []
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """suite: its text, with how many calls and distinct ones; else error and exit_code."""
+
+    suite: str = ""
+    step: str = ""
+    calls: int = 0
+    distinct: int = 0
+    error: str = ""
+    exit_code: int = 0
+
+
+def main() -> None:
+    path, request = sys.argv[1], msgspec.json.decode(sys.argv[2], type=Request)
+
+    def answer(found: Step | PrimbenchError) -> None:
+        with open(path, "wb") as file:
+            file.write(msgspec.json.encode(_answered(found)))
+
+    if request.script:
+        from primbench.decompose.script import run
+
+        run(request.script, request.arguments, request.number, answer)
+    else:
+        answer(_of_model(request))
+
+
+def _answered(found: Step | PrimbenchError) -> Answer:
+    if isinstance(found, PrimbenchError):
+        return Answer(error=str(found), exit_code=found.exit_code)
+    from primbench.decompose.written import suite_of
+
+    return Answer(suite=suite_of(found), step=found.of, calls=len(found.calls), distinct=len(found.counted()))
+
+
+def _of_model(request: Request) -> Step | PrimbenchError:
+    from primbench.decompose.model import captured
+    from primbench.registry import add_file
+
+    try:
+        for path in request.kernels:
+            add_file(path)
+        return captured(request.model, request.device)
+    except PrimbenchError as error:
+        return error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Which cases a call is: by the rule of a primitive for its operator; what has none is called again as it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import InvalidRequest
+from primbench.kernels.aten.operators import again
+from primbench.problem.operators import Call, NotThere, Part, Settings
+from primbench.registry import build, operators
+
+if TYPE_CHECKING:
+    pass
+from primbench.problem.operators import Rule
+
+ROUNDED_BY = {
+    "mm": "tf32_gemm", "addmm": "tf32_gemm", "bmm": "tf32_gemm", "baddbmm": "tf32_gemm", "convolution": "tf32_conv",
+    "convolution_backward": "tf32_conv", "_cudnn_rnn": "tf32_conv", "_cudnn_rnn_backward": "tf32_conv",
+}  # fmt: skip
+"""Operators of which torch may round float32 to tf32, and the setting by which it does."""
+
+
+def parts(call: Call, settings: Settings) -> list[Part]:
+    """One or more, the first of which stands for the call itself. Raises NotThere where it cannot be called again."""
+    rule = None if call.host_only else operators().get(call.name)
+    return (rule and _by(rule, call, settings)) or [_again(call, settings)]
+
+
+def _by(rule: Rule, call: Call, settings: Settings) -> list[Part]:
+    """[] where it is none of the primitive's."""
+    try:
+        found = rule(call, settings)
+        for each in found:
+            build(each.primitive, each.fields)
+    except (NotThere, InvalidRequest, ValueError, TypeError, IndexError, KeyError):  # arguments of another torch
+        return []
+    return found
+
+
+def _again(call: Call, settings: Settings) -> Part:
+    for found in _objects([*call.positional, *call.named.values()]):
+        raise NotThere(f"an argument is a {found}")
+    part = again(call.operator, call.positional, host_only=call.host_only, **call.named)
+    if getattr(settings, ROUNDED_BY.get(call.name, ""), False):
+        part.fields["math_mode"] = "tf32"
+    try:
+        build(part.primitive, part.fields)
+    except InvalidRequest as error:
+        raise NotThere(str(error)) from None
+    return part
+
+
+def _objects(tree: Any) -> list[str]:
+    """What belongs to a process and is no tensor or number, such as a group of processes."""
+    if isinstance(tree, list):
+        return [found for each in tree for found in _objects(each)]
+    return [tree["object"]] if isinstance(tree, dict) and "object" in tree else []

@@ -1,0 +1,222 @@
+"""Operators as torch dispatches them, recorded with their arguments. Nothing is timed meanwhile.
+
+What was compiled by torch.compile runs, under capture, as the operators that it was made of: torch takes no compiled
+code while a dispatch mode is on. In inference_mode an operator that is made of others arrives whole, and is taken apart
+here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from primbench.decompose.written import Step
+from primbench.problem.operands import DTYPES, WHOLE, Operand, contiguous
+from primbench.problem.operators import Call, Phase, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FEW = 16  # whole numbers that are kept one by one
+ALLOCATIONS = (
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "_unsafe_view",
+    "_reshape_alias", "detach", "lift_fresh", "alias", "set_", "resize_", "is_pinned", "record_stream",
+)  # fmt: skip
+UNSEEN = ("profiler", "prim")  # namespaces of what computes nothing
+
+
+@contextlib.contextmanager
+def capture() -> Iterator[Step]:
+    """``with primbench.capture() as step:`` records what torch does in it; then ``step.write("step.toml")``.
+
+    One thread's operators, and those that autograd calls for it. The step should have run some times before, so that
+    what is made once, such as an optimizer's state, is not in it.
+    """
+    step = Step()
+    with recorder(step):
+        yield step
+
+
+def recorder(step: Step) -> contextlib.AbstractContextManager[object]:
+    """A context in which calls are added to the step."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    phases = _Phases()
+
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+        def __enter__(self) -> Any:
+            phases.follow()
+            return super().__enter__()
+
+        def __exit__(self, *raised: Any) -> None:
+            super().__exit__(*raised)
+            phases.leave()
+            _finish(step)
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if any(each not in (torch.Tensor, torch.nn.Parameter) for each in types):
+                return NotImplemented  # tensors of a kind of their own call operators on what they are made of
+            if func.namespace in UNSEEN:
+                return func(*args, **kwargs)
+            with self:
+                whole = func.decompose(*args, **kwargs)
+            if whole is not NotImplemented:
+                return whole
+            # Before it is called: it may change what it is given.
+            call = _described(func, args, kwargs, phases.now())
+            result = func(*args, **kwargs)
+            step.calls.append(call)
+            return result
+
+    return Recorder()
+
+
+def _finish(step: Step) -> None:
+    import sys
+
+    import torch
+
+    step.torch = torch.__version__
+    on_gpu, ranks = torch.cuda.is_initialized(), 1
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        ranks = torch.distributed.get_world_size()
+    step.settings = Settings(
+        on_gpu=on_gpu,
+        tf32_gemm=on_gpu and torch.backends.cuda.matmul.allow_tf32,
+        tf32_conv=on_gpu and torch.backends.cudnn.allow_tf32,
+        ranks=ranks,
+    )
+    if dynamo := sys.modules.get("torch._dynamo.utils"):
+        step.compiled = dynamo.counters["frames"]["ok"]
+
+
+class _Phases:
+    """Which part of a step is under way: by autograd, the optimizer's hooks, and modules that are called."""
+
+    def __init__(self) -> None:
+        self._is_over = self._is_stepping = False  # autograd's part; in an optimizer
+        self._handles: list[Any] = []
+        self._depth = 0
+
+    def follow(self) -> None:
+        from torch.nn.modules.module import register_module_forward_pre_hook
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        self._depth += 1
+        if self._depth == 1:  # a mode is entered again where an operator is taken apart
+            self._handles = [
+                register_module_forward_pre_hook(lambda *_: self._begin()),
+                register_optimizer_step_pre_hook(lambda *_: self._step(is_stepping=True)),
+                register_optimizer_step_post_hook(lambda *_: self._step(is_stepping=False)),
+            ]
+
+    def leave(self) -> None:
+        self._depth -= 1
+        if not self._depth:
+            for each in self._handles:
+                each.remove()
+
+    def _begin(self) -> None:
+        self._is_over = False
+
+    def _step(self, *, is_stepping: bool) -> None:
+        self._is_stepping = is_stepping
+
+    def now(self) -> Phase:
+        import torch
+
+        if torch._C._current_graph_task_id() != -1:  # noqa: SLF001 - as torch.autograd.graph finds it
+            self._is_over = True
+            return "backward"
+        return "optimizer" if self._is_stepping or self._is_over else "forward"
+
+
+def _described(func: Any, args: Any, kwargs: Any, phase: Phase) -> Call:
+    tensors: list[Any] = []
+    positional = [_tree(each, tensors) for each in args]
+    named = {name: _tree(each, tensors) for name, each in kwargs.items()}
+    operator = f"{func.namespace}.{func._schema.name.partition('::')[2]}.{func._overloadname}"  # noqa: SLF001
+    return Call(operator, positional, named, phase, _is_host_only(func, tensors))
+
+
+def _is_host_only(func: Any, tensors: list[Any]) -> bool:
+    """A view, as its schema says; an allocation; or what is given nothing and gives nothing."""
+    schema = func._schema  # noqa: SLF001
+    if schema.name.partition("::")[2] in ALLOCATIONS:
+        return True
+    if tensors and not any(each.numel() for each in tensors):
+        return True
+    aliases = [each.alias_info for each in schema.returns]
+    return bool(aliases) and all(each is not None and not each.is_write for each in aliases)
+
+
+def _tree(value: Any, tensors: list[Any]) -> Any:
+    """The argument as text would have it. tensors: those that came before, to which it is added."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return _tensor(value, tensors)
+    if isinstance(value, list | tuple):
+        return [_tree(each, tensors) for each in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | torch.SymInt):
+        return int(value)
+    if isinstance(value, float | torch.SymFloat):
+        found = float(value)
+        return found if abs(found) < float("inf") else {"float": str(found)}
+    return _object(value)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    import torch
+
+    if isinstance(value, str):
+        return {"str": value}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, torch.device):
+        return {"device": "cpu" if value.type == "cpu" and torch.cuda.is_initialized() else "here"}
+    for kind, key in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "memory_format")):
+        if isinstance(value, kind):
+            return {key: str(value).removeprefix("torch.")}
+    return {"object": type(value).__name__}
+
+
+def _tensor(tensor: Any, tensors: list[Any]) -> Any:
+    import torch
+
+    for number, each in enumerate(tensors):
+        if each is tensor:
+            return {"same": number}
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.layout != torch.strided or dtype not in DTYPES or tensor.device.type not in ("cpu", "cuda"):
+        return {"object": f"{tensor.layout} tensor of {dtype} on {tensor.device.type}"}
+    tensors.append(tensor)
+    shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
+    on_host = tensor.device.type == "cpu" and torch.cuda.is_initialized()
+    if tensor.is_contiguous():  # an axis of one element has whatever stride
+        strides = contiguous(shape)
+    with torch.no_grad():
+        return Operand(dtype, shape, strides, _values(tensor, dtype), on_host)
+
+
+def _values(tensor: Any, dtype: str) -> str:
+    if not tensor.numel():
+        return ""
+    try:
+        if dtype == "bool":
+            return f":{float(tensor.float().mean()):.4g}"
+        if dtype in WHOLE:
+            return _whole_numbers(tensor)
+        return "+" if bool(tensor.min() >= 0) else ""
+    except RuntimeError:  # of which torch has no minimum, such as 8-bit floats
+        return ""
+
+
+def _whole_numbers(tensor: Any) -> str:
+    if tensor.numel() <= FEW:
+        return "=" + ",".join(str(each) for each in tensor.reshape(-1).tolist())
+    return f":{int(tensor.min())}..{int(tensor.max())}~{tensor.unique().numel()}"

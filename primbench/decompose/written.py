@@ -1,0 +1,128 @@
+"""A captured step: the calls of operators, and the text of the suite that they make, to be read and changed by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from primbench.decompose.mapping import parts
+from primbench.errors import OutputError
+from primbench.problem import fields_of
+from primbench.problem.operators import NotThere, Part, Phase, Settings
+from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from primbench.problem import Problem
+    from primbench.problem.operators import Call
+
+WHOLE, PARTS = "whole", "parts"
+"""Sets: the step as one case, and what it is made of."""
+
+
+@dataclass
+class Step:
+    """A captured step; ``write()`` makes a suite of it.
+
+    of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version.
+    times_s: of steps like it that were not captured, in seconds; [] where there were none. compiled: how many functions
+    torch had compiled, which under capture run as the operators that they were made of.
+    whole: a problem that is the step; None where there is none.
+    """
+
+    of: str = "a step"
+    calls: list[Call] = field(default_factory=list)
+    settings: Settings = field(default_factory=Settings)
+    torch: str = ""
+    times_s: list[float] = field(default_factory=list)
+    compiled: int = 0
+    whole: Problem | None = None
+
+    def counted(self) -> list[tuple[Call, int]]:
+        """Each distinct call and how often it was made, in order of first appearance."""
+        counts: Counter[Any] = Counter()
+        first: dict[Any, Call] = {}
+        for call in self.calls:
+            key = call.key()
+            counts[key] += 1
+            first.setdefault(key, call)
+        return [(first[key], count) for key, count in counts.items()]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the suite to a new file. Raises OutputError where it cannot be written, or is there."""
+        try:
+            with open(path, "x", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(suite_of(self))
+        except OSError as error:
+            raise OutputError(f"{os.fspath(path)}: {error.strerror}") from None
+
+
+def suite_of(step: Step) -> str:
+    """The text; of what cannot be called again, a comment."""
+    counted: Counter[tuple[str, str, Phase]] = Counter()
+    left_out: Counter[str] = Counter()
+    found: dict[tuple[str, str, Phase], tuple[Part, str]] = {}
+    for call, count in step.counted():
+        try:
+            several = parts(call, step.settings)
+        except NotThere as reason:
+            left_out[f"{call.operator}: {reason}"] += count
+            continue
+        for each in several:
+            key = (each.primitive, json.dumps(each.fields), call.phase)
+            found.setdefault(key, (each, call.name))
+            counted[key] += count
+    by_primitive: dict[str, list[str]] = {}
+    calls: Counter[str] = Counter()
+    for key, (part, name) in found.items():
+        labels = {"set": PARTS, "phase": key[2], "label": name, "count": counted[key]}
+        by_primitive.setdefault(part.primitive, []).append(f"  {_inline(labels | part.fields)},")
+        calls[part.primitive] += counted[key]
+    return "\n".join([*_head(step, left_out), *_whole(step), *_entries(by_primitive, calls)]) + "\n"
+
+
+def _head(step: Step, left_out: Mapping[str, int]) -> list[str]:
+    compiled = [f"# {step.compiled} functions were compiled by torch: seen are the operators that they were made of."]
+    missing = [f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in left_out.items()]
+    captured = {"step": step.of, "calls": len(step.calls), "torch": step.torch, "times_s": step.times_s}
+    return [
+        "# count: how often a step makes the call. Entries and counts may be changed, and entries left out.",
+        *(compiled if step.compiled else []),
+        *missing,
+        f"title = {_value(f'Parts of {step.of}')}",
+        "",
+        f"captured = {_inline(captured)}",
+    ]
+
+
+def _whole(step: Step) -> list[str]:
+    if step.whole is None:
+        return []
+    given = {each.name: getattr(step.whole, each.name) for each in fields_of(step.whole)}
+    fields = {each.name: given[each.name] for each in fields_of(step.whole) if given[each.name] != each.default}
+    return ["", f"{step.whole.primitive} = [", f"  {_inline({'set': WHOLE} | fields)},", "]"]
+
+
+def _entries(by_primitive: Mapping[str, list[str]], calls: Mapping[str, int]) -> list[str]:
+    total = sum(calls.values())
+    lines = []
+    for primitive in sorted(by_primitive, key=lambda name: -calls[name]):
+        share = format_percent(calls[primitive] / total)
+        lines += ["", f"# {calls[primitive]} of {total} calls, {share}", f"{primitive} = ["]
+        lines += [*by_primitive[primitive], "]"]
+    return lines
+
+
+def _inline(fields: Mapping[str, Any]) -> str:
+    return "{ " + ", ".join(f"{name} = {_value(value)}" for name, value in fields.items()) + " }"
+
+
+def _value(value: Any) -> str:
+    """In TOML, whose escapes are those of JSON but for the one of DEL."""
+    if isinstance(value, str) and "'" not in value and value.isprintable():
+        return f"'{value}'" if '"' in value or "\\" in value else f'"{value}"'
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

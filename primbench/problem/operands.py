@@ -1,0 +1,235 @@
+"""Arguments of an operator as text: JSON, in which a string is a tensor, and what JSON has not is an object of one key.
+
+A tensor is its type and shape, ``float32[64,3,224,224]``; then, where they say something,
+
+- ``@1,64``: strides in elements, where it is not contiguous;
+- ``+``: no element is below zero;
+- ``=0,3,1``: all its whole numbers; ``:0..50256~3911``: the least, the most and how many different ones there are;
+  of truth values ``:0.25`` is the share that is true.
+
+``cpu:`` before it is a tensor on the host beside others on a GPU. ``{"same": 0}`` is the first tensor once more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primbench.errors import InvalidField
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    from primbench.problem import Array
+
+ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+FLOATS = ("float64", "float32", "float16", *ML_DTYPES)
+COMPLEX = ("complex64", "complex128")
+WHOLE = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
+DTYPES = (*FLOATS, *COMPLEX, *WHOLE, "bool")
+ITEMSIZE_BYTES = {"bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "bool": 1}
+TAGS = ("str", "dtype", "layout", "memory_format", "device", "float", "complex", "same", "object")
+_TEXT = re.compile(
+    r"(?P<host>cpu:)?(?P<dtype>[a-z0-9_]+)\[(?P<shape>[\d,]*)\](?:@(?P<strides>[\d,]*))?(?P<values>\+|[=:][-\d.,~e]+)?"
+)
+_LIST = re.compile(r"=-?\d{1,20}(,-?\d{1,20})*")
+_RANGE = re.compile(r":(-?\d+)\.\.(-?\d+)~(\d+)")
+MOST_ELEMENTS = 2**40
+
+
+class Operand(NamedTuple):
+    """A tensor. strides: in elements. values: as the text has them. on_host: beside others on a GPU."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    values: str = ""
+    on_host: bool = False
+
+    @property
+    def text(self) -> str:
+        strides = "" if self.strides == contiguous(self.shape) else f"@{_listed(self.strides)}"
+        return f"{'cpu:' * self.on_host}{self.dtype}[{_listed(self.shape)}]{strides}{self.values}"
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last in memory, both included."""
+        if not self.elements:
+            return 0
+        return 1 + sum((length - 1) * stride for length, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def extent_bytes(self) -> int:
+        return self.extent * numpy_dtype(self.dtype).itemsize
+
+    def array(self, rng: np.random.Generator) -> Array:
+        """[extent]: what lies in memory, alike in what ``values`` says."""
+        import numpy as np
+
+        from primbench.random import random_array, repeated
+
+        if self.dtype == "bool":
+            share = float(self.values[1:]) if self.values.startswith(":") else 0.5
+            return rng.random(self.extent, np.float32) < share
+        if self.dtype in COMPLEX:
+            return (
+                random_array(rng, (2 * self.extent,), "float64")[: 2 * self.extent]
+                .view(np.complex128)
+                .astype(self.dtype)
+            )
+        if self.dtype in WHOLE:
+            return self._whole(rng)
+        drawn = random_array(rng, (self.extent,), "float64" if self.dtype == "float64" else "float32")
+        array = (np.abs(drawn) if self.values == "+" else drawn).astype(numpy_dtype(self.dtype))
+        return repeated(array, (self.extent,))
+
+    def _whole(self, rng: np.random.Generator) -> Array:
+        import numpy as np
+
+        if self.values.startswith("="):
+            listed = np.array([int(each) for each in self.values[1:].split(",")], np.object_).astype(self.dtype)
+            found: Array = np.zeros(self.extent, self.dtype)
+            view = np.lib.stride_tricks.as_strided(
+                found, self.shape, [stride * found.itemsize for stride in self.strides]
+            )
+            view[...] = listed.reshape(self.shape)
+            return found
+        said = _RANGE.fullmatch(self.values)
+        least, most, kinds = map(int, said.groups()) if said else (0, 1, 2)
+        several = least + rng.permutation(min(kinds, most - least + 1)) * max(1, (most - least) // max(1, kinds - 1))
+        return several[rng.integers(0, len(several), self.extent)].astype(self.dtype)
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of an array whose last axis is the nearest; torch counts an empty axis as one element."""
+    lengths = [max(length, 1) for length in shape[:0:-1]]
+    return tuple(itertools.accumulate(lengths, lambda a, b: a * b, initial=1))[::-1] if shape else ()
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    import numpy as np
+
+    if name not in ML_DTYPES:
+        return np.dtype(name)
+    import ml_dtypes
+
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
+
+
+def operand(text: str) -> Operand:
+    """Raises InvalidField for what is none."""
+    found = _TEXT.fullmatch(text)
+    if found is None or found["dtype"] not in DTYPES:
+        raise InvalidField(f"tensor {text[:80]!r}: written as float32[64,128], its type one of {', '.join(DTYPES)}")
+    shape, strides = _numbers(found["shape"]), _numbers(found["strides"] or "")
+    if found["strides"] is None:
+        strides = contiguous(shape)
+    tensor = Operand(found["dtype"], shape, strides, found["values"] or "", found["host"] is not None)
+    if len(strides) != len(shape) or max(tensor.elements, tensor.extent) > MOST_ELEMENTS or not _suits(tensor):
+        raise InvalidField(f"tensor {text[:80]!r}: strides, size or values do not suit its type and shape")
+    return tensor
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in text.split(",") if each)
+
+
+def _suits(tensor: Operand) -> bool:
+    """Whether its values can be such."""
+    if not tensor.values:
+        return True
+    if tensor.dtype == "bool":
+        return bool(re.fullmatch(r":\d+(\.\d+)?(e-?\d+)?", tensor.values))
+    if tensor.dtype in WHOLE:
+        return _are_whole(tensor)
+    return tensor.values == "+" and tensor.dtype in FLOATS
+
+
+def _are_whole(tensor: Operand) -> bool:
+    if tensor.values.startswith("="):
+        return bool(_LIST.fullmatch(tensor.values)) and tensor.values.count(",") + 1 == tensor.elements
+    found = _RANGE.fullmatch(tensor.values)
+    if found is None:
+        return False
+    least, most, kinds = map(int, found.groups())
+    return least <= most < 2**63 and kinds >= 1
+
+
+def read(text: str, kind: type) -> Any:
+    """The tree of arguments in a text, each tensor an Operand. Raises InvalidField for what is none.
+
+    kind: list or dict, what it is to be.
+    """
+    try:
+        tree = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidField(f"arguments {text[:80]!r}: not JSON: {error}") from None
+    if type(tree) is not kind:
+        noun = "a list" if kind is list else "an object"
+        raise InvalidField(f"arguments {text[:80]!r}: {noun} in JSON")
+    return {name: _node(each) for name, each in tree.items()} if isinstance(tree, dict) else _node(tree)
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f'{text} is written as {{"float": "{text.lower()}"}}')
+
+
+def _node(node: Any) -> Any:
+    if isinstance(node, str):
+        return operand(node)
+    if isinstance(node, list):
+        return [_node(each) for each in node]
+    if isinstance(node, dict) and (len(node) != 1 or next(iter(node)) not in TAGS):
+        raise InvalidField(f"argument {str(node)[:80]}: an object has one key, of {', '.join(TAGS)}")
+    return node
+
+
+def written(tree: Any) -> str:
+    """The text of such a tree."""
+    return json.dumps(_texts(tree))
+
+
+def _texts(tree: Any) -> Any:
+    if isinstance(tree, Operand):
+        return tree.text
+    if isinstance(tree, dict):
+        return {name: each if name in TAGS else _texts(each) for name, each in tree.items()}
+    return [_texts(each) for each in tree] if isinstance(tree, list) else tree
+
+
+def operands(tree: Any) -> Iterator[Operand]:
+    """Its tensors, in the order of the text."""
+    if isinstance(tree, Operand):
+        yield tree
+    elif isinstance(tree, list):
+        for each in tree:
+            yield from operands(each)
+    elif isinstance(tree, dict):
+        for each in tree.values():
+            yield from operands(each)
+
+
+def replaced(tree: Any, tensor: Callable[[Operand], Any], other: Callable[[str, Any], Any]) -> Any:
+    """The tree with what takes the place of each tensor and of each object: ``other(key, value)``."""
+    if isinstance(tree, Operand):
+        return tensor(tree)
+    if isinstance(tree, list):
+        return [replaced(each, tensor, other) for each in tree]
+    if isinstance(tree, dict):
+        ((key, value),) = tree.items()
+        return other(key, value)
+    return tree

@@ -1,0 +1,101 @@
+"""Operators of torch, as a step called them, and the rules by which they are cases of primitives.
+
+A primitive has its rules in a file ``operators.py`` of its folder::
+
+    @operator("mm", "addmm")
+    def gemm(call: Call, settings: Settings) -> list[Part]: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from primbench.problem.operands import Operand, written
+
+Phase = Literal["forward", "backward", "optimizer"]
+
+
+class NotThere(Exception):
+    """What is looked for in a call is not there, or is of another kind: it is no case of this primitive."""
+
+
+class Call(NamedTuple):
+    """operator: its name in torch.ops, as aten.addmm.default. positional, named: arguments, as operands.py has them.
+
+    phase: backward is what autograd called, optimizer all from there to the next module, clipping and scaling included.
+    host_only: a view or an allocation.
+    """
+
+    operator: str
+    positional: list[Any]
+    named: dict[str, Any]
+    phase: Phase = "forward"
+    host_only: bool = False
+
+    @property
+    def name(self) -> str:
+        """Without namespace and overload: addmm."""
+        return self.operator.split(".")[1]
+
+    def argument(self, number: int, name: str = "", default: Any = None) -> Any:
+        """What was given there, or by name."""
+        return self.positional[number] if number < len(self.positional) else self.named.get(name, default)
+
+    def tensor(self, number: int, name: str = "") -> Operand:
+        """Raises NotThere where there is no tensor in its place."""
+        found = self.argument(number, name)
+        if not isinstance(found, Operand):
+            raise NotThere(f"{self.operator}: no tensor as argument {number}")
+        return found
+
+    def key(self) -> tuple[str, str, str, str]:
+        """Equal for calls that cost the same. Of what is the host's work alone its name says enough."""
+        if self.host_only:
+            return self.operator, "", "", self.phase
+        return self.operator, written(self.positional), written(self.named), self.phase
+
+
+class Settings(NamedTuple):
+    """What a call depends on beside its arguments.
+
+    on_gpu: whether the step ran on one. tf32_gemm, tf32_conv: whether float32 products and convolutions are rounded so.
+    ranks: processes of the job.
+    """
+
+    on_gpu: bool = False
+    tf32_gemm: bool = False
+    tf32_conv: bool = False
+    ranks: int = 1
+
+
+class Part(NamedTuple):
+    """A case of a primitive. Fields at their defaults are left out."""
+
+    primitive: str
+    fields: dict[str, Any]
+
+
+Rule = Callable[[Call, Settings], list[Part]]
+"""The cases that a call is, the first of which stands for it. Raises NotThere where it is none of the primitive."""
+
+OPERATORS: dict[str, Rule] = {}  # by their names; primbench.registry imports the files that fill it
+
+
+def operator(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for operators of these names, without namespace and overload."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            there = OPERATORS.get(name)
+            if there is not None and there.__module__ != rule.__module__:
+                raise TypeError(f"operator {name} has rules in {there.__module__} and {rule.__module__}")
+            OPERATORS[name] = rule
+        return rule
+
+    return register
+
+
+def said(fields: dict[str, Any], **defaults: Any) -> dict[str, Any]:
+    """The fields without those that say what is the case anyway."""
+    return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}

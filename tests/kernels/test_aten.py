@@ -1,0 +1,75 @@
+"""Operators called again as they were: what is checked of them, and what cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from primbench.backends import missing
+from primbench.errors import InvalidField, UnsupportedCase, VerificationError
+from primbench.kernels.aten import Aten
+from primbench.spec.method import Method
+
+with_torch = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
+
+
+def test_fields_that_make_no_call() -> None:
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({}, "its name in torch.ops"),
+        ({"operator": "add"}, "its name in torch.ops"),
+        ({"operator": "aten.add.Tensor", "arguments": "{}"}, "a list in JSON"),
+        ({"operator": "aten.add.Tensor", "arguments": '["x"]'}, "written as float32"),
+        ({"operator": "aten.add.Tensor", "arguments": "[NaN]"}, 'written as {"float": "nan"}'),
+        ({"operator": "aten.add.Tensor", "keywords": '{"a": {"b": 1}}'}, "an object has one key"),
+    )
+    for fields, said in cases:
+        with pytest.raises(InvalidField, match=said):
+            Aten(**fields)
+
+
+def verified(operator: str, arguments: str, keywords: str = "{}", **fields: Any) -> tuple[bool | None, str]:
+    """Whether a call was checked, and why not."""
+    from primbench.timing.case import measure
+
+    problem = Aten(operator=operator, arguments=arguments, keywords=keywords, **fields)
+    found = measure(problem, device="cpu", method=Method(dry_run=True))
+    return found.verified, found.missing.get("verified", "")
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "keywords"),
+    [
+        ("aten.add_.Tensor", '["float32[64]", {"same": 0}]', "{}"),
+        ("aten._foreach_addcdiv_.Scalar", '[["float32[8]"], ["float32[8]"], ["float32[8]+"], -0.1]', "{}"),
+        ("aten.native_layer_norm.default", '["bfloat16[4,32]", [32], "bfloat16[32]", null, 1e-05]', "{}"),
+        ("aten.embedding_dense_backward.default", '["float32[64,8]", "int64[64]:0..99~7", 100, -1, false]', "{}"),
+        ("aten._to_copy.default", '["float32[8]@2"]', '{"dtype": {"dtype": "bfloat16"}, "device": {"device": "here"}}'),
+        ("aten.mul.out", '["float32[9]", {"float": "inf"}]', '{"out": "float32[9]"}'),
+        ("aten.sum.dim_IntList", '["float16[9,4]@0,1", [0], true]', "{}"),
+    ],
+)  # fmt: skip
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_outputs_and_changed_inputs_agree_with_float64(operator: str, arguments: str, keywords: str) -> None:
+    assert (True, "") == verified(operator, arguments, keywords)
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_what_cannot_be_compared_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (None, "it draws random numbers") == verified("aten.bernoulli_.float", '["float32[8]", 0.5]')
+    assert "a view or an allocation" in verified("aten.view.default", '["float32[8]", [2, 4]]', host_only=True)[1]
+    assert "elements" in verified("aten.neg.default", '["float32[3000,3000]"]')[1]
+    packed = '["bfloat16[8,32]", "int8[16,32]:0..9~9", "bfloat16[16]"]'
+    assert "float64" in verified("aten._weight_int8pack_mm.default", packed)[1]
+    with pytest.raises(UnsupportedCase, match=r"has no operator aten\.of_another_torch"):
+        verified("aten.of_another_torch.default", "[]")
+    with pytest.raises(UnsupportedCase, match="ProcessGroup, which belongs to its own process"):
+        verified("aten.neg.default", '[{"object": "ProcessGroup"}]')
+    monkeypatch.setattr("primbench.kernels.aten._call.wide", lambda operand, array: array)
+    import torch
+
+    monkeypatch.setattr("primbench.kernels.aten._reference.wide", lambda operand, array: 2 * torch.from_numpy(array))
+    with pytest.raises(VerificationError, match="wrong result"):
+        verified("aten.neg.default", '["float32[8]"]')

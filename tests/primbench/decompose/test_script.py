@@ -1,0 +1,104 @@
+"""Scripts that were not written for it: their steps are captured, or one line says why none was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import primbench.suites as suites
+from primbench.backends import missing
+from primbench.errors import PrimbenchError
+
+pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
+TRAINING = """
+import sys, torch
+module = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(module.parameters(), 0.1)
+for number in range(int(sys.argv[1])):
+    {at_each}
+    module(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+"""
+INFERENCE = """
+import torch
+module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+with torch.inference_mode():
+    for _ in range(100):
+        module(torch.ones(2, 4))
+"""
+
+
+def outcome(folder: Path, text: str, *arguments: str, number: int = 20) -> Any:
+    """What capturing a step of a script of that text gives: the step, or the error."""
+    from primbench.decompose.script import run
+
+    script, found = folder / "own.py", list[Any]()
+    script.write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", sys.argv)
+        patch.setattr(sys, "path", [*sys.path])
+        run(str(script), arguments, number, found.append)
+    (one,) = found
+    return one
+
+
+def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
+    step = outcome(tmp_path, TRAINING.format(at_each="pass"), "100", number=5)
+    counts = Counter((call.name, call.phase) for call in step.calls)
+    assert (1, 1) == (counts["addmm", "forward"], counts["mm", "backward"])
+    assert "optimizer" in {phase for _, phase in counts}
+    assert 3 == len(step.times_s)  # of steps 2 to 4, the first one makes what is made once
+    assert step.of.startswith("step 5 of own.py 100, between the ends of two SGD.step()")
+
+
+def test_inference_is_a_call_of_the_outermost_module_taken_apart(tmp_path: Path) -> None:
+    step = outcome(tmp_path, INFERENCE, number=4)
+    assert ["t", "addmm", "relu"] == [call.name for call in step.calls]  # inference_mode hands over linear as a whole
+    assert {"forward"} == {call.phase for call in step.calls}
+    assert 3 == len(step.times_s)
+    assert "a call of its outermost module" in step.of
+
+
+@pytest.mark.parametrize(
+    ("at_each", "said", "exit_code"),
+    [
+        ("pass", "ended after 7 steps of an optimizer, before step 20 was captured: ask for --step 7 or less", 2),
+        ("1 / (3 - number)", "line 6 raised ZeroDivisionError: division by zero after 3 steps", 1),
+        ("number < 2 or sys.exit(5)", "exited with status 5 after 2 steps", 1),
+    ],
+)
+def test_one_line_where_there_is_no_such_step(tmp_path: Path, at_each: str, said: str, exit_code: int) -> None:
+    error = outcome(tmp_path, TRAINING.format(at_each=at_each), "7")
+    assert isinstance(error, PrimbenchError)
+    assert exit_code == error.exit_code
+    assert said in str(error)
+    assert "\n" not in str(error)
+
+
+def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:
+    """The gradients of both are summed once a step, though it has two batches a rank."""
+    captured = tmp_path / "step.toml"
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "primbench", "capture"]
+    script = [str(Path(__file__).with_name("ddp.py")), "-o", str(captured), "--step", "3", "--", "--width", "24"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    made = subprocess.run(
+        [sys.executable, *command, *script], capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
+    assert 0 == made.returncode, made.stderr
+    entries = suites.read(captured, set="parts")
+    counts = Counter[str]()
+    for entry in entries:
+        counts[entry.labels["label"]] += int(entry.labels["count"])
+    (summed,) = suites.read(captured, only=["allreduce"])
+    assert (2, "backward") == (summed.problem.parameters()["ranks"], summed.labels["phase"])
+    assert 4 * (24 * 17 + 4 * 25) == summed.problem.parameters()["bytes"]
+    assert 2 * counts["_amp_update_scale_"] == counts["nll_loss_forward"] == 2
+    said = suites.study(captured).captured
+    assert said is not None
+    assert "step 3 of ddp.py --width 24" in said.step

@@ -1,0 +1,146 @@
+"""A captured step becomes a suite, and that the same problems again, whatever the operators and their arguments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import primbench.suites as suites
+from primbench.decompose.mapping import parts
+from primbench.decompose.written import Step
+from primbench.errors import FileError, InvalidField
+from primbench.kernels.aten import Aten
+from primbench.problem.operands import DTYPES, FLOATS, WHOLE, Operand, contiguous, operand, read, written
+from primbench.problem.operators import Call, NotThere, Part, Settings
+from primbench.registry import operators
+
+sizes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Operand:
+    shape = draw(sizes)
+    strides = contiguous(shape) if draw(st.booleans()) else tuple(draw(st.integers(0, 99)) for _ in shape)
+    dtype = draw(st.sampled_from(DTYPES))
+    values = ""
+    if dtype in WHOLE:
+        low, span, kinds = draw(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50)))
+        values = draw(st.sampled_from(["", f":{low}..{low + span}~{kinds}"]))
+    elif dtype in FLOATS:
+        values = draw(st.sampled_from(["", "+"]))
+    return Operand(dtype, shape, strides, values, draw(st.booleans()))
+
+
+tagged = st.one_of(
+    st.text(max_size=5).map(lambda text: {"str": text}),
+    st.sampled_from([{"dtype": "float32"}, {"device": "here"}, {"float": "inf"}, {"object": "ProcessGroup"}]),
+)
+scalars = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False)
+arguments = st.lists(
+    st.recursive(tensors() | tagged | scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=5), max_size=11
+)
+NAMES = [*sorted(operators()), "of_another_torch", "add"]
+calls = st.builds(
+    Call,
+    st.sampled_from([f"aten.{name}.default" for name in NAMES]),
+    arguments,
+    st.dictionaries(st.sampled_from(["alpha", "out", "dtype"]), tensors() | tagged | scalars, max_size=2),
+    st.sampled_from(["forward", "backward", "optimizer"]),
+    st.booleans(),
+)
+
+
+def of(call: Call, given_settings: Settings) -> list[Part]:
+    """[] where the call cannot be made again."""
+    try:
+        return parts(call, given_settings)
+    except NotThere:
+        return []
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(calls, min_size=1, max_size=6), st.builds(Settings, *[st.booleans()] * 3, st.integers(1, 4)))
+def test_a_step_is_the_same_problems_once_written(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Call], given_settings: Settings
+) -> None:
+    step, path = Step("a 'step' \"of\" mine\n\\", found, given_settings), tmp_path_factory.mktemp("step") / "step.toml"
+    step.write(path)
+    cases = [(of(call, given_settings), count) for call, count in step.counted()]
+    total = sum(len(several) * count for several, count in cases)
+    if not total:
+        return
+    entries = suites.read(path)
+    assert total == sum(int(each.labels["count"]) for each in entries)
+    assert {each.labels["phase"] for each in entries} <= {call.phase for call in found}
+    again = [(each.problem.called, each.labels["label"]) for each in entries if isinstance(each.problem, Aten)]
+    called = [(call.operator, call.positional, call.named) for call in found]
+    assert all(each[:3] in called for each, name in again if name in ("of_another_torch", "add"))
+    said = suites.study(path).captured
+    assert said is not None
+    assert len(found) == said.calls
+
+
+@settings(deadline=None, max_examples=60)
+@given(arguments)
+def test_arguments_are_what_their_text_says(tree: list[Any]) -> None:
+    assert tree == read(written(tree), list)
+
+
+@settings(deadline=None, max_examples=30)
+@given(tensors())
+def test_what_lies_in_memory_of_a_tensor_is_alike(tensor: Operand) -> None:
+    import numpy as np
+
+    array = tensor.array(np.random.default_rng(0))
+    assert (tensor.extent,) == array.shape
+    assert array.dtype.itemsize * tensor.extent == tensor.extent_bytes
+    if tensor.values == "+":
+        assert (array >= 0).all()
+    elif tensor.values and array.size:
+        low, high, kinds = (int(each) for each in tensor.values[1:].replace("..", "~").split("~"))
+        assert low <= array.min() <= array.max() <= high
+        assert len(np.unique(array)) <= kinds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "float32", "float99[2]", "float32[2]@1,2", "float32[2]@", "int64[2]=1", "float32[2]=1,2", "bool[2]:x",
+     "int64[9]:5..1~3", "float32[99999999,99999999]", "float32[2]@999999999999999", "Float32[2]"],
+)  # fmt: skip
+def test_a_text_that_is_no_tensor(text: str) -> None:
+    with pytest.raises(InvalidField, match="tensor "):
+        operand(text)
+
+
+def test_which_primitive_an_operator_is() -> None:
+    x, w, column = (operand(text) for text in ("float32[8,3,9,9]", "float32[4,3,3,3]", "float32[4]"))
+    forward = Call("aten.convolution.default", [x, w, column, [1, 1], [1, 1], [1, 1], False, [0, 0], 1], {})
+    found = parts(forward, Settings(on_gpu=True, tf32_conv=True))
+    expected = {"n": 8, "c": 3, "h": 9, "w": 9, "k": 4, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "dtype": "float32"}
+    assert ["conv", "aten"] == [each.primitive for each in found]
+    assert expected | {"math_mode": "tf32", "direction": "forward"} == found[0].fields
+    assert ["float32[8,4,9,9]", "float32[1,4,1,1]"] == json.loads(found[1].fields["arguments"])
+    turned = Call("aten.mm.default", [operand("bfloat16[8,4]@1,8"), operand("bfloat16[4,16]")], {})
+    assert {"m": 8, "n": 16, "k": 4, "dtype": "bfloat16", "trans_a": True} == parts(turned, Settings())[0].fields
+    moved = Call("aten.copy_.default", [operand("float32[64]"), operand("cpu:float32[64]"), True], {})
+    assert [("memcpy", {"bytes": 256, "direction": "h2d", "memory": "pinned"})] == parts(moved, Settings(on_gpu=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gemm = [{ m = 1, n = 1, k = 1, count = 0 }]", "count is not a whole number of at least 1"),
+        ("gemm = [{ m = 1, n = 1, k = 1, count = '2' }]", "count is not a whole number of at least 1"),
+        ("captured = { step = 'x', times_s = [0.0] }\ngemm = [{ m = 1, n = 1, k = 1 }]", "finite numbers above 0"),
+        ("captured = { steps = 'x' }\ngemm = [{ m = 1, n = 1, k = 1 }]", "unknown field `steps`"),
+    ],
+)
+def test_what_no_suite_can_say_of_a_step(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(FileError, match=said):
+        suites.read(tmp_path / "own.toml")
