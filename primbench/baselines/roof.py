@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import primbench.suites as suites
 from primbench.problem import MEMORY
@@ -63,14 +63,44 @@ class Roof:
         return notes
 
 
+class Ceiling(NamedTuple):
+    """What arithmetic and memory allow at most, as measured, or as a maker prints it. None is unknown."""
+
+    flop_per_s: float | None
+    bytes_per_s: float | None
+    is_printed: bool = False
+
+    def at(self, flop_per_byte: float) -> float | None:
+        """The least FLOP/s that one of the two allows; None where neither is known."""
+        by_memory = self.bytes_per_s * flop_per_byte if self.bytes_per_s else None
+        return min(filter(None, (self.flop_per_s, by_memory)), default=None)
+
+
 def roof_of(results: Results) -> Roof | None:
     """The roof that a file holds; None where none of its cases is one."""
-    measured = _best([record for record in results.records if record.case.labels.get("set") == ROOF])
-    if not measured:
-        return None
+    measured = _measured(results)
+    return Roof(measured, _sheets(results)) if measured else None
+
+
+def ceilings_of(results: Results, device: str, bound: Bound) -> list[Ceiling]:
+    """What is known to limit arithmetic of a kind on a device: measured in this run, printed by its maker."""
+    measured, sheet = _measured(results), _sheets(results).get(device)
+    memory = OF_HOST if device == "cpu" else MEMORY
+    of_memory = bound.rate == memory.rate
+    found = [Ceiling(None if of_memory else measured.get((device, bound)), measured.get((device, memory)))]
+    if sheet:
+        found.append(Ceiling(None if of_memory else _peak(sheet, bound), sheet.memory_bytes_per_s, is_printed=True))
+    return [each for each in found if each.flop_per_s or each.bytes_per_s]
+
+
+def _measured(results: Results) -> dict[tuple[str, Bound], float]:
+    return _best([record for record in results.records if record.case.labels.get("set") == ROOF])
+
+
+def _sheets(results: Results) -> dict[str, Datasheet]:
     models = {worker.device: model_of(worker) for worker in results.workers}
     sheets = {device: datasheets.of(model) for device, model in models.items() if model}
-    return Roof(measured, {device: sheet for device, sheet in sheets.items() if sheet})
+    return {device: sheet for device, sheet in sheets.items() if sheet}
 
 
 def _best(records: Sequence[Record]) -> dict[tuple[str, Bound], float]:

@@ -56,9 +56,11 @@ def _gone_on_with(held: Results, values: Mapping[str, Any]) -> Study:
 def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
     """Raises OutputError as put_out() does. Exits as pass_or_exit() does, for which each arm is against the host."""
     from primbench.report import ablation as words
+    from primbench.report import page
 
     waterfall = ablation.waterfall(found, comparison)
-    publish(words.document(waterfall, gate), lambda: words.text(waterfall), values)
+    document = words.document(waterfall, gate, lambda: page.of_waterfall(waterfall, found))
+    publish(document, lambda: words.text(waterfall), values)
     pass_or_exit(comparison, gate)
 
 

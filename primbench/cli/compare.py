@@ -14,6 +14,8 @@ from primbench.cli.options import GroupedCommand, export_options, fail_above, gr
 from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.compare.gate import SLOWER, FailOn, Gate
 from primbench.compare.pairs import compare, compare_runs
+from primbench.compare.runs import side_of
+from primbench.compare.sides import sides_of
 from primbench.errors import FileError, InvalidRequest
 from primbench.results import file as results_file
 from primbench.units import format_percent
@@ -22,18 +24,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from primbench.compare.comparison import Comparison
+    from primbench.compare.sides import Side
     from primbench.results.file import Results
 
 
-def show(comparison: Comparison, files: Sequence[Results], values: Mapping[str, Any], gate: Gate) -> None:
+def show(
+    comparison: Comparison, sides: Sequence[Side], files: Sequence[Results], values: Mapping[str, Any], gate: Gate
+) -> None:
     """Print the comparison and write the exports, as outputs.put_out() does; exit as pass_or_exit() does.
 
-    files: what was compared.
+    sides: what was compared, which is in the files.
     """
     from primbench.report import comparison as words
     from primbench.report import page
 
-    found = words.document(comparison, gate, lambda: page.of_comparison(comparison, files))
+    found = words.document(comparison, gate, lambda: page.of_comparison(comparison, sides, files))
     publish(found, lambda: words.text(comparison), values)
     pass_or_exit(comparison, gate)
 
@@ -77,14 +82,15 @@ def _compare(file: str, other: str | None, baseline: str | None, against: str | 
     if other is None:
         one = _read(file)
         say_unknown(one)
-        files, comparison = [one], compare(one, baseline)
+        comparison = compare(one, baseline)
+        show(comparison, [*sides_of(one).values()], [one], values, gate)
     elif baseline is not None:
         raise InvalidRequest("--baseline and two files: the first file is the baseline")
     else:
         ones, others = _runs(file), _runs(other)
         say_unknown(*ones, *others)
-        files, comparison = [*ones, *others], compare_runs(ones, others, (file, other))
-    show(comparison, files, values, gate)
+        comparison = compare_runs(ones, others, (file, other))
+        show(comparison, [side_of(ones, file), side_of(others, other)], [*ones, *others], values, gate)
 
 
 def _runs(text: str) -> list[Results]:

@@ -12,8 +12,10 @@ from primbench.cli.option_types import FILE
 from primbench.cli.options import GroupedCommand, grouped
 from primbench.cli.outputs import check_files, say_unknown, write
 from primbench.compare.pairs import compare, compare_runs
+from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
 from primbench.errors import InvalidRequest
+from primbench.experiments import ablation
 from primbench.report import html, page
 from primbench.report.plain import printable
 from primbench.results import file as results_file
@@ -21,6 +23,7 @@ from primbench.results import file as results_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from primbench.compare.sides import Side
     from primbench.report.document import Page
     from primbench.results.file import Results
 
@@ -45,17 +48,27 @@ def _read(file: str) -> Results:
 
 
 def _page(files: Sequence[str], held: Sequence[Results], baseline: str | None) -> Page:
-    if len(held) > 1:
-        if len(held) > 2:
-            raise InvalidRequest(f"{len(held)} files: one, or two that are set side by side")
-        return page.of_comparison(compare_runs([held[0]], [held[1]], (files[0], files[1])), held, " and ".join(files))
+    if len(held) > 2:
+        raise InvalidRequest(f"{len(held)} files: one, or two that are set side by side")
+    if len(held) == 2:
+        sides = [side_of([results], file) for results, file in zip(held, files, strict=True)]
+        comparison = compare_runs([held[0]], [held[1]], (files[0], files[1]))
+        return page.of_comparison(comparison, sides, held, " and ".join(files))
     (results,) = held
-    if len(sides_of(results)) > 1:
-        return page.of_comparison(compare(results, baseline), held, files[0])
+    sides = [*sides_of(results).values()]
+    if len(sides) > 1:
+        return _study_page(results, sides, files[0], baseline)
     if baseline is not None:
         raise InvalidRequest(f"--baseline {baseline}: {files[0]} holds no two arms")
     roof = roof_of(results)
     return page.of_results(results, [roof] if roof else [], files[0])
+
+
+def _study_page(results: Results, sides: Sequence[Side], file: str, baseline: str | None) -> Page:
+    comparison, study = compare(results, baseline), results.header.study
+    if study is not None and baseline is None and ablation.is_one(study):
+        return page.of_waterfall(ablation.waterfall(results, comparison), results, file)
+    return page.of_comparison(comparison, sides, [results], file)
 
 
 command = GroupedCommand(

@@ -39,6 +39,7 @@ from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
 from primbench.compare.settled import unsettled
+from primbench.compare.sides import sides_of
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import InvalidRequest
 from primbench.experiments.pairs import run
@@ -75,7 +76,7 @@ Show = Callable[[Results, Comparison, Mapping[str, Any], Gate], None]
 
 
 def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
-    comparing.show(comparison, [found], values, gate)
+    comparing.show(comparison, [*sides_of(found).values()], [found], values, gate)
 
 
 def _run(suite: str | None, **values: Any) -> None:

@@ -94,13 +94,22 @@ def ingredients(
     ]
 
 
+def is_one(study: Study) -> bool:
+    """Whether its arms put together one container, each with one ingredient more."""
+    return study.arms[0] == HOST and len(study.arms) > 2 and not _strange(study)
+
+
+def _strange(study: Study) -> list[str]:
+    """Arms that are none of these."""
+    names = {BARE, BARE_IN_GROUP, *(each.name for engine in engines() for each in ingredients(engine)), *BEYOND}
+    return [arm.name for arm in study.arms[1:] if arm.name not in names]
+
+
 def check(study: Study) -> None:
     """Raises InvalidRequest where its arms do not put together one container, each with one ingredient more."""
-    first, *others = study.arms
-    names = {BARE, BARE_IN_GROUP, *(each.name for engine in engines() for each in ingredients(engine)), *BEYOND}
-    strange = [arm.name for arm in others if arm.name not in names]
-    if first != HOST or strange:
-        words = ", ".join(strange) or first.name
+    strange = _strange(study)
+    if study.arms[0] != HOST or strange:
+        words = ", ".join(strange) or study.arms[0].name
         raise InvalidRequest(f"--resume: of a study with arms of its own ({words}): go on with `primbench study`")
 
 

@@ -18,10 +18,11 @@ from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_estimate,
 from primbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate, Mean
     from primbench.experiments.ablation import Step, Waterfall
+    from primbench.report.document import Page
 
 COLUMNS = ["ingredient", "metric", "time", "to the row before", "to the host", "verdict"]
 OTHERS = ("stack effect", "machine effect")
@@ -32,16 +33,17 @@ def text(found: Waterfall) -> str:
     return table.texts(_parts(found))
 
 
-def document(found: Waterfall, gate: Gate = SLOWER) -> Document:
+def document(found: Waterfall, gate: Gate = SLOWER, page: Callable[[], Page] | None = None) -> Document:
     """A row an estimate, of each arm against the host, then of each against the one before it: ``baseline`` says.
 
-    gate: what the checks pass, which are of arms against the host.
+    gate: what the checks pass, which are of arms against the host. page: with what was compared.
     """
     return Document(
         rows=lambda: _flat(found),
         parts=lambda: _parts(found),
         checks=lambda: checks(found.comparison, gate),
         value={"headline": _answer(found)} | asdict(found),
+        page=page,
     )
 
 

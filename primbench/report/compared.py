@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from primbench.compare.sides import identity
 from primbench.report.cautions import cautions
 from primbench.report.columns import Column
 from primbench.report.comparison import notes_of
 from primbench.report.document import Note, Numbers, Section
 from primbench.report.figures.forest import forest
+from primbench.report.figures.strips import strips
+from primbench.report.figures.tails import tails
+from primbench.report.verdicts import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, Comparison
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
+    from primbench.compare.sides import Side
     from primbench.report.document import Figure
+    from primbench.results.record import Record
+
+MOST_CASES = 24  # drawn one by one
 
 
-def sections(comparison: Comparison) -> Iterator[Section]:
-    """Of a comparison by itself: what its arms cost, and what they differ in."""
+def sections(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Section]:
+    """What its arms cost, what that rests on, and what they differ in. sides: what was compared."""
     verdicts: list[Note | Figure] = [*_cautions(comparison)]
     for arm in comparison.all_arms:
         verdicts += [*_arm(arm, comparison)]
     yield Section("Verdicts", [*verdicts, *map(Note, comparison.notes)])
+    if figures := [*_processes(comparison, sides)]:
+        yield Section("Process by process", figures)
+    if figures := [*_slow_calls(comparison, sides)]:
+        yield Section("Slow calls", figures)
     if differing := [*_differing(comparison)]:
         yield Section("What differs between the places", differing, is_folded=True)
 
@@ -47,3 +60,43 @@ def _differing(comparison: Comparison) -> Iterator[Numbers]:
                 Column("effect", ["known" if each.is_known else "unknown" for each in arm.differing]),
             ]
             yield Numbers(f"{arm.name} against {comparison.baseline}", columns)
+
+
+def _decided(comparison: Comparison) -> list[tuple[CaseComparison, str]]:
+    """Each case once with the metric that decided it, those first in which any arm is furthest from the baseline."""
+    found: dict[bytes, tuple[float, CaseComparison, str]] = {}
+    for _, case, estimate in comparison.decided:
+        distance, key = abs(math.log(estimate.ratio)), identity(case.case)
+        if key not in found or distance > found[key][0]:
+            found[key] = distance, case, estimate.metric
+    return [(case, metric) for _, case, metric in sorted(found.values(), key=lambda each: -each[0])]
+
+
+def _processes(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Figure | Note]:
+    decided = _decided(comparison)
+    drawn = [strips(case.case, identity(case.case), metric, sides) for case, metric in decided[:MOST_CASES]]
+    if figures := [*filter(None, drawn)]:
+        yield Note("Processes of one place differ, too: this scatter is what a difference is judged by.")
+        yield from figures
+        yield from _left_out(decided)
+
+
+def _slow_calls(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Figure | Note]:
+    """Of cases whose slow calls are themselves a finding."""
+    decided = [each for each in _decided(comparison) if (found := each[0].case.known_problem()) and found.has_tails]
+    for case, _ in decided[:MOST_CASES]:
+        samples = {side.name: _single_calls(side.cases.get(identity(case.case), [])) for side in sides}
+        if figure := tails(f"{name_of(case.case)}: slow calls", samples):
+            yield figure
+    yield from _left_out(decided)
+
+
+def _left_out(cases: Sequence[object]) -> Iterator[Note]:
+    if len(cases) > MOST_CASES:
+        yield Note(f"Drawn are the {MOST_CASES} of {len(cases)} cases that differ most.")
+
+
+def _single_calls(records: Sequence[Record]) -> list[float]:
+    """Of all processes together, in seconds."""
+    found = [record.measurement.wall_s for record in records if record.measurement and record.measurement.wall_s]
+    return [sample for each in found if each.calls_per_sample == 1 for sample in each.samples_s]

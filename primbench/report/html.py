@@ -141,7 +141,7 @@ def _grid(parent: Element, title: str, headings: Iterable[str], sides: Sequence[
     """The body of a new table."""
     table = SubElement(_scrolling(parent, title or "Numbers"), "table")
     if title:
-        add(table, "caption", re.sub("  +", ", ", title))
+        add(table, "caption", re.sub("  +(?!\\()", ", ", title))
     row = SubElement(SubElement(table, "thead"), "tr")
     for heading, side in zip(headings, sides, strict=True):
         add(row, "th", heading, look=side, scope="col")

@@ -39,7 +39,7 @@ table{border-collapse:collapse;font-size:.86rem;line-height:1.4;font-variant-num
 caption{text-align:left;font-weight:650;font-size:.95rem;padding:.2rem 0 .4rem}
 th,td{padding:.28rem .7rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
 th:first-child,td:first-child{padding-left:0}
-td{overflow-wrap:break-word}td:first-child:not(.n),td:last-child:not(.n){min-width:10rem}
+td{overflow-wrap:break-word}td:first-child:not(.n),td:last-child:not(.n){min-width:11rem}
 thead th{color:var(--quiet);font-weight:600;border-bottom:1px solid var(--quiet);vertical-align:bottom;
 white-space:nowrap}
 .n{text-align:right;white-space:nowrap}
@@ -54,7 +54,7 @@ svg.at{overflow:visible}
 .plot text.strong{font-weight:650}
 .halo{stroke:var(--paper);stroke-width:3;paint-order:stroke}
 .plot text{font-variant-numeric:tabular-nums}
-.grid{stroke:var(--rule)}.one{stroke:var(--quiet)}.band{fill:var(--band)}
+.heat{fill:var(--s1)}.grid{stroke:var(--rule)}.one{stroke:var(--quiet)}.band{fill:var(--band)}
 .mark{stroke:var(--paper);stroke-width:1}.curve{fill:none;stroke-width:2;stroke-linejoin:round}
 .ticked{stroke-width:2}.dashed{stroke-dasharray:6 4}.faint{opacity:.6}
 .slower{fill:var(--slower);stroke:var(--slower)}.faster{fill:var(--faster);stroke:var(--faster)}

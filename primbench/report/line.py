@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from primbench.stats import FEWEST_SIZES, LARGEST_MISFIT, fit
+from primbench.stats import FEWEST_SIZES, LARGEST_MISFIT, Line, fit
 from primbench.units import format_bytes, format_percent, format_time, rate_column
 
 if TYPE_CHECKING:
@@ -13,8 +14,27 @@ if TYPE_CHECKING:
     from primbench.results.record import Record
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """Records that differ in their size alone. points: (bytes, seconds of a call).
+
+    line: what fits them; None where none does within the largest misfit that is allowed.
+    moved: bytes that a call moves, for each byte of its size.
+    """
+
+    name: str
+    points: Sequence[tuple[int, float]]
+    line: Line | None
+    moved: float
+
+
 def line_notes(records: Sequence[Record]) -> list[str]:
-    """A line below the table for each group of records of one primitive that differ in their size alone.
+    """A line below the table for each of sweeps(records)."""
+    return [f"{sweep.name}: {_said(sweep)}" for sweep in sweeps(records)]
+
+
+def sweeps(records: Sequence[Record]) -> list[Sweep]:
+    """Each group of records of one primitive that differ in their size alone.
 
     None for a primitive whose size is not one number of bytes, or for fewer than four sizes.
     """
@@ -24,13 +44,23 @@ def line_notes(records: Sequence[Record]) -> list[str]:
     size = sizes[0].name
     places = {(record.case.backend, record.case.device) for record in records}
     return [
-        f"{_named(group[0], size, place=len(places) > 1)}: {_said(group, size)}"
-        for group in _sweeps(records, size)
+        _sweep(group, size, _named(group[0], size, place=len(places) > 1))
+        for group in _groups(records, size)
         if len({record.case.parameters[size] for record in group}) >= FEWEST_SIZES
     ]
 
 
-def _sweeps(records: Sequence[Record], size: str) -> list[list[Record]]:
+def _sweep(group: Sequence[Record], size: str, name: str) -> Sweep:
+    sizes = [int(record.case.parameters[size]) for record in group]
+    measured = [record.measurement for record in group if record.measurement]
+    times = [each.main.median_s for each in measured if each.main]
+    points = list(zip(sizes, times, strict=True))
+    line = fit(points)
+    moved = (measured[0].bytes_moved or sizes[0]) / sizes[0]
+    return Sweep(name, points, line if line and line.misfit <= LARGEST_MISFIT else None, moved)
+
+
+def _groups(records: Sequence[Record], size: str) -> list[list[Record]]:
     """Groups of records with a time that differ in their size alone."""
     found: dict[Hashable, list[Record]] = {}
     for record in records:
@@ -54,21 +84,13 @@ def _named(record: Record, size: str, *, place: bool) -> str:
     return " ".join([*words, *([case.backend, case.device] if place else [])]) or case.primitive
 
 
-def _said(group: Sequence[Record], size: str) -> str:
-    points, ratios = [], []
-    for record in group:
-        measured = record.measurement
-        assert measured is not None
-        assert measured.main is not None
-        size_bytes = int(record.case.parameters[size])
-        points.append((size_bytes, measured.main.median_s))
-        ratios.append((measured.bytes_moved or size_bytes) / size_bytes)
-    line = fit(points)
-    if line is None or line.misfit > LARGEST_MISFIT:
+def _said(sweep: Sweep) -> str:
+    line = sweep.line
+    if line is None:
         return "no line fits these times: they have no one latency and bandwidth"
-    unit, (bandwidth,) = rate_column([line.size_bytes_per_s * ratios[0]], "B/s")
+    unit, (bandwidth,) = rate_column([line.size_bytes_per_s * sweep.moved], "B/s")
     return (
         f"latency {format_time(line.latency_s)}, bandwidth {bandwidth} {unit}, half of it at "
-        f"{format_bytes(round(line.half_size_bytes))}; fitted to {len(points)} times, which it misses by up to "
+        f"{format_bytes(round(line.half_size_bytes))}; fitted to {len(sweep.points)} times, which it misses by up to "
         f"{format_percent(line.misfit)}"
     )

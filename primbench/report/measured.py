@@ -5,20 +5,33 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from primbench import stats
 from primbench.report import environment, table
 from primbench.report.columns import Column, columns_of
 from primbench.report.document import Note, Numbers, Section
+from primbench.report.figures.heat import heat_maps
+from primbench.report.figures.roofline import rooflines
+from primbench.report.figures.sweeps import rates
+from primbench.report.figures.tails import tails
+from primbench.report.figures.timeline import timelines
+from primbench.report.figures.times import times
+from primbench.report.figures.topology import topology
+from primbench.report.verdicts import name_of
 from primbench.results.record import model_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.baselines.yardstick import Yardstick
+    from primbench.report.document import Figure
     from primbench.results.file import Results
     from primbench.results.record import Record
 
 LAUNCH_BOUND = 0.5
 """Of a Python loop's period, from which share on launching is what a case spends its time on."""
+
+
+MOST_CURVES = 6
 
 
 def answer(results: Results) -> str:
@@ -57,7 +70,32 @@ def sections(results: Results, yardsticks: Sequence[Yardstick] = (), *, is_folde
         of_primitive.setdefault(record.case.primitive, []).append(record)
     for name, records in of_primitive.items():
         title = f"All records of {name}" if is_folded else name
-        yield Section(title, [_numbers(records, results, yardsticks)], is_folded=is_folded)
+        figures = [] if is_folded else [*_figures(records)]
+        yield Section(title, [*figures, _numbers(records, results, yardsticks)], is_folded=is_folded)
+    for title, drawn in (("Rooflines", rooflines(results)), ("Over time", timelines(results.records))):
+        if figures := [*drawn]:
+            yield Section(title, figures)
+
+
+def _figures(records: Sequence[Record]) -> Iterator[Figure]:
+    """Of the records of one primitive, outside of studies."""
+    yield from filter(None, [times(records), rates(records)])
+    yield from heat_maps(records)
+    yield from filter(None, [_tails(records)])
+
+
+def _tails(records: Sequence[Record]) -> Figure | None:
+    """Of the cases whose slow calls are furthest from their median, where slow calls are themselves a finding."""
+    single = {name_of(each.case, with_place=False): found for each in records if (found := _single_calls(each))}
+    worst = sorted(single, key=lambda name: -stats.quantile(single[name], 0.99) / stats.quantile(single[name], 0.5))
+    kept = worst[:MOST_CURVES]
+    return tails(f"Slow calls of {records[0].case.primitive}", {name: single[name] for name in kept}, len(single))
+
+
+def _single_calls(record: Record) -> list[float]:
+    """Round trips of calls made one by one, of a primitive whose slow calls are a finding."""
+    problem, wall = record.case.known_problem(), record.measurement and record.measurement.wall_s
+    return wall.samples_s if problem and problem.has_tails and wall and wall.calls_per_sample == 1 else []
 
 
 def _numbers(records: Sequence[Record], results: Results, yardsticks: Sequence[Yardstick]) -> Numbers:
@@ -70,6 +108,7 @@ def _numbers(records: Sequence[Record], results: Results, yardsticks: Sequence[Y
 def places(results: Results) -> Iterator[Section]:
     """Where it was measured: what the first worker, else the command itself found around it."""
     found = results.workers[0].environment if results.workers else results.header.environment
+    yield Section("The place", [topology(found)], is_folded=True)
     yield Section("Environment", [Note(environment.listing(found, {}), is_code=True)], is_folded=True)
 
 

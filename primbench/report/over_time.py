@@ -31,7 +31,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
 def _table(record: Record, found: OverTime, phases_s: dict[str, float]) -> Table:
     end_s = max((series.times_s[-1] for series in found.series.values()), default=0.0)
     rows = [
-        [_words(name), *(_shown(name, value) for value in (series.mean, series.peak)), curve(series, end_s)]
+        [words_of(name), *(shown(name, value) for value in (series.mean, series.peak)), curve(series, end_s)]
         for name in SERIES
         if (series := found.series.get(name))
     ]
@@ -40,11 +40,11 @@ def _table(record: Record, found: OverTime, phases_s: dict[str, float]) -> Table
         title=f"{name_of(record.case)}{process}, over {format_time(end_s)}",
         columns=["", "mean", "peak", f"from 0 to the peak, {format_time(end_s / WIDTH)} a character"],
         rows=rows,
-        notes=[*_notes(found), "phases: " + ", ".join(f"{name} {format_time(s)}" for name, s in phases_s.items())],
+        notes=[*notes_of(found), "phases: " + ", ".join(f"{name} {format_time(s)}" for name, s in phases_s.items())],
     )
 
 
-def _notes(found: OverTime) -> Iterator[str]:
+def notes_of(found: OverTime) -> Iterator[str]:
     every, cost = format_time(found.interval_s), format_time(found.cost_s)
     yield f"sampled every {every} or less often by a process beside it, which took {cost} of CPU time each"
     if found.host_peak_bytes is not None:
@@ -53,7 +53,7 @@ def _notes(found: OverTime) -> Iterator[str]:
         yield f"GPU memory handed out by torch's allocator, at most: {format_bytes(found.gpu_allocated_peak_bytes)}"
     for name in (*SERIES, "host_peak_bytes"):
         if name in found.missing:
-            yield f"{_words(name)} unknown: {found.missing[name]}"
+            yield f"{words_of(name)} unknown: {found.missing[name]}"
 
 
 def curve(series: Series, end_s: float) -> str:
@@ -73,11 +73,11 @@ def _level(value: float, peak: float) -> int:
     return min(len(LEVELS) - 1, max(0, int(len(LEVELS) * value / peak))) if peak > 0 else 0
 
 
-def _words(name: str) -> str:
+def words_of(name: str) -> str:
     return split_unit(name)[0].replace("_", " ")
 
 
-def _shown(name: str, value: float) -> str:
+def shown(name: str, value: float) -> str:
     unit = split_unit(name)[1]
     if unit == "fraction":
         return format_percent(value)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.compare.sides import sides_of
 from primbench.report import compared, measured
 from primbench.report.document import Note, Page, Section
+from primbench.report.figures.waterfall import waterfalls
 from primbench.report.headline import headline
 
 if TYPE_CHECKING:
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.compare.comparison import Comparison
+    from primbench.compare.sides import Side
+    from primbench.experiments.ablation import Waterfall
     from primbench.report.document import Document
     from primbench.results.file import Results
 
@@ -23,14 +27,31 @@ def of_results(results: Results, yardsticks: Sequence[Yardstick] = (), title: st
     return Page(_title(title, results), measured.answer(results), parts)
 
 
-def of_comparison(comparison: Comparison, files: Sequence[Results], title: str = "") -> Page:
-    """The page of arms, or of files that are set beside each other. files: what was compared."""
-    parts = [*compared.sections(comparison)]
+def of_comparison(
+    comparison: Comparison,
+    sides: Sequence[Side],
+    files: Sequence[Results],
+    title: str = "",
+    *,
+    first: Sequence[Section] = (),
+) -> Page:
+    """The page of arms, or of files that are set beside each other. sides: what was compared, which is in the files.
+
+    first: sections that stand before all others.
+    """
+    parts = [*first, *compared.sections(comparison, sides)]
     for results in files:
         parts += measured.sections(results, is_folded=True)
     for results in files[:1]:
         parts += measured.places(results)
     return Page(_title(title, *files), headline(comparison), [*parts, measured.again(files)])
+
+
+def of_waterfall(found: Waterfall, results: Results, title: str = "") -> Page:
+    """The page of a container that was put together one ingredient after the other."""
+    figures = [*waterfalls(found)]
+    first = [Section("One ingredient after the other", figures)] if figures else []
+    return of_comparison(found.comparison, [*sides_of(results).values()], [results], title, first=first)
 
 
 def of_parts(document: Document, title: str) -> Page:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from xml.etree.ElementTree import Element, SubElement
 
 from primbench.report.plain import printable
+from primbench.units import format_time, rate_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-MOST_POINTS = 2000  # of one picture
+NARROW = 360  # pixels that a small screen has for a picture
+LEGEND = 18  # pixels down, a row
+EXACT = 1e-9  # noise of a time that is shown with as many digits as there are
 SHAPES = {
     "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
     "square": "M-4-4h8v8h-8z",
@@ -143,14 +146,25 @@ def add_ticks_left(svg: Element, axis: Axis, ticks: Iterable[tuple[float, str]],
         add_words(svg, ends[0], y - 3, word, "tick")
 
 
-def add_legend(svg: Element, entries: Sequence[tuple[str, str, str]], y: float) -> None:
-    """entries: (shape, look, word), side by side over the width."""
-    width = 96 / max(len(entries), 1)
+def add_legend(svg: Element, entries: Sequence[tuple[str, str, str]]) -> None:
+    """entries: (shape, look, word), in rows at the top of the picture."""
+    columns = _columns(entries)
     for number, (shape, look, word) in enumerate(entries):
-        x = 2 + number * width
+        x, y = 2 + 98 / columns * (number % columns), LEGEND * (1 + number // columns) - 2
         add_mark(svg, x, y - 4, shape, look)
         at = SubElement(svg, "svg", {"x": percent(x), "class": "at"})
         SubElement(at, "text", {"x": "10", "y": f"{y:g}"}).text = printable(word)
+
+
+def below_legend(entries: Sequence[tuple[str, str, str]]) -> float:
+    """How many pixels down a picture begins that has such a legend."""
+    return LEGEND * math.ceil(len(entries) / _columns(entries)) + 18
+
+
+def _columns(entries: Sequence[tuple[str, str, str]]) -> int:
+    """So many that the words fit a narrow screen."""
+    longest = max((len(word) for _, _, word in entries), default=0)
+    return max(1, min(len(entries), NARROW // (7 * longest + 24)))
 
 
 def wrapped(words: str, letters: int = 52) -> list[str]:
@@ -173,3 +187,31 @@ def percent(place: float) -> str:
 def _tipped(element: Element, tip: str) -> None:
     if tip:
         SubElement(element, "title").text = printable(tip)
+
+
+def time_ticks(axis: Axis, most: int) -> list[tuple[float, str]]:
+    """Its ticks, with as many digits of the times as they have."""
+    return [(tick, _short(format_time(tick, noise=EXACT))) for tick in axis.ticks(most)]
+
+
+def rate_ticks(axis: Axis, most: int, what: Literal["FLOP/s", "B/s"]) -> list[tuple[float, str]]:
+    return [(tick, shown_rate(tick, what)) for tick in axis.ticks(most)]
+
+
+def shown_rate(value: float, what: Literal["FLOP/s", "B/s"]) -> str:
+    """With a unit of its own."""
+    unit, (number,) = rate_column([value], what)
+    return f"{number} {unit}"
+
+
+def _short(quantity: str) -> str:
+    """Without zeros at the end of its number."""
+    number, _, unit = quantity.partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
+def add_heat(svg: Element, x: tuple[float, float], y: tuple[float, float], strength: float) -> None:
+    """A cell of a heat map; words on it stay readable at any strength from 0 to 1."""
+    add_bar(svg, x, y, "band")
+    add_bar(svg, x, y, "heat")
+    svg[-1].set("fill-opacity", f"{0.6 * strength:.2f}")

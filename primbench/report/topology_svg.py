@@ -78,6 +78,12 @@ class Rows:
 
 def picture(found: Topology) -> str:
     """The topology as an SVG document."""
+    svg = drawn(found)
+    indent(svg)
+    return tostring(svg, encoding="unicode") + "\n"
+
+
+def drawn(found: Topology) -> Element:
     groups = [(label, columns) for label, columns in _groups(found) if columns]
     right = _place(groups)
     columns = [column for _, members in groups for column in members]
@@ -93,8 +99,7 @@ def picture(found: Topology) -> str:
         _draw_gpu(svg, gpu, x, at.gpus, found)
     _draw_bars(svg, bars, at.bars)
     add_lines(svg, MARGIN, at.bottom + LINE, notes)
-    indent(svg)
-    return tostring(svg, encoding="unicode") + "\n"
+    return svg
 
 
 def _groups(found: Topology) -> list[tuple[str, list[NodeColumn]]]:

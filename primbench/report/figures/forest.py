@@ -57,7 +57,7 @@ class Row:
     def words(self) -> str:
         """What stands beside its mark, short enough for a small screen."""
         short = f"{SIGNS[self.verdict]} {in_words(self.verdict)}"
-        return short if self.name else f"{heading(self.found.metric)}: {self.said}"
+        return short if self.name else f"{heading(self.found.metric)}: {self.said.partition(',')[0]}"
 
 
 def forest(arm: ArmComparison, baseline: str) -> Figure | None:

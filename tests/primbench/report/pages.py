@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from xml.etree.ElementTree import Element, fromstring
@@ -21,9 +22,16 @@ class Tag:
     attributes: dict[str, str]
     children: list[Tag | str] = field(default_factory=list)
 
+    def walk(self) -> Iterator[Tag]:
+        """Every one in it, itself left out, as they stand."""
+        waiting = [each for each in reversed(self.children) if isinstance(each, Tag)]
+        while waiting:
+            found = waiting.pop()
+            yield found
+            waiting += [each for each in reversed(found.children) if isinstance(each, Tag)]
+
     def all(self, name: str) -> list[Tag]:
-        inner = [each for each in self.children if isinstance(each, Tag)]
-        return [found for each in inner for found in ([each] if each.name == name else []) + each.all(name)]
+        return [found for found in self.walk() if found.name == name]
 
     @property
     def text(self) -> str:
@@ -60,15 +68,13 @@ def parsed(html: str) -> Tag:
 
 def pictures(html: str) -> list[Element]:
     """Each picture, as an XML reader has it."""
-    return [
-        fromstring(found) for found in re.findall(r"<svg class=\"(?:plot|fixed)\".*?</svg>(?=</div>)", html, re.DOTALL)
-    ]
+    return [fromstring(found) for found in re.findall(r'<svg [^>]*role="img".*?</svg>(?=</div>)', html, re.DOTALL)]
 
 
 def check(html: str) -> Tag:
     """Hold a page to its policy and to what those who do not see its pictures need of it."""
     page = parsed(html)
-    every = [tag for name in {found.name for found in _walk(page)} for tag in page.all(name)]
+    every = [*page.walk()]
     for tag in every:
         assert not [name for name in tag.attributes if name.startswith("on")], tag
         for name in ADDRESSES:
@@ -93,10 +99,6 @@ def check(html: str) -> Tag:
     for figure, picture in zip(figures, drawn, strict=True):
         _check_figure(figure, picture)
     return page
-
-
-def _walk(tag: Tag) -> list[Tag]:
-    return [found for each in tag.children if isinstance(each, Tag) for found in [each, *_walk(each)]]
 
 
 def _check_figure(figure: Tag, picture: Element) -> None:

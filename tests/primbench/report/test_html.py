@@ -1,3 +1,5 @@
+"""Pages of results files, held to what pages.check() says of every one of them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -5,12 +7,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
-from primbench.results.file import encode, read
+from primbench.measurement.over_time import OverTime, Series
+from primbench.numa.topology import Node
+from primbench.report import html, page
+from primbench.results.file import Results, encode, read
+from primbench.results.record import Record
+from primbench.spec.placement import Placement
 
-from .pages import check
+from .pages import Tag, check
 
-STUDIES = Path(__file__).parents[3] / "suites/reference/studies"
+REFERENCE = Path(__file__).parents[3] / "suites/reference"
+STUDIES = REFERENCE / "studies"
 
 
 def report(invoke: Callable[..., Result], *files: Path) -> str:
@@ -19,22 +28,91 @@ def report(invoke: Callable[..., Result], *files: Path) -> str:
     return result.stdout
 
 
+def titles(found: Tag, name: str) -> list[str]:
+    return [heading.text for heading in found.all(name)]
+
+
 def test_study_is_answered_drawn_and_told_again(invoke: Callable[..., Result]) -> None:
     html = report(invoke, STUDIES / "h200-host-docker-podman-cupy.jsonl.xz")
-    page = check(html)
-    assert "Nothing is slower in any of 18 cases." == page.all("h1")[0].text
-    titles = [heading.text for heading in page.all("h3")]
-    assert {"docker-profile against host", "podman-profile against host"} <= set(titles)
-    assert "primbench study gpu-study.toml" in page.all("pre")[-1].text
+    found = check(html)
+    assert ["Nothing is slower in any of 18 cases."] == titles(found, "h1")
+    assert titles(found, "h2")[:4] == [
+        "Verdicts",
+        "Process by process",
+        "Slow calls",
+        "What differs between the places",
+    ]
+    drawn = titles(found, "h3")
+    assert {"docker-profile against host", "podman-profile against host", "launch on cupy cuda:0: slow calls"} <= {
+        *drawn
+    }
+    verdicts = found.all("figure")[0].all("svg")[0].text
+    assert verdicts.count("= equivalent") == 9
+    assert "primbench study gpu-study.toml" in found.all("pre")[-1].text
     assert len(html) < 600_000
 
 
-def test_every_measuring_command_writes_one(invoke: Callable[..., Result], tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    result = invoke("gemm", "-m", 8, "-n", 8, "-k", 8, "--backend", "numpy", "--max-time", "5ms", "--report", path)
-    assert 0 == result.exit_code
-    page = check(path.read_text(encoding="utf-8"))
-    assert page.all("h1")[0].text.startswith("1 of 1 cases were measured on ")
+def test_ablation_ends_in_what_its_steps_do_not_explain(invoke: Callable[..., Result]) -> None:
+    found = check(report(invoke, STUDIES / "h200-ablation-docker-launch-cupy.jsonl.xz"))
+    assert "One ingredient after the other" == titles(found, "h2")[0]
+    first = [row.all("td")[0].text for row in found.all("figure")[0].all("tbody")[0].all("tr")]
+    assert ["namespaces", "control group"] == first[:2]
+    assert ["unexplained", "all of it"] == first[-2:]
+
+
+def test_training_set_is_small_and_shows_launches_and_the_roofline(invoke: Callable[..., Result]) -> None:
+    html = report(invoke, REFERENCE / "h200-deepbench-training-float16-cupy.jsonl")
+    found = check(html)
+    assert len(html) < 3_000_000
+    assert titles(found, "h1")[0].startswith("601 of 636 cases were measured on NVIDIA H200; 35 skipped; ")
+    drawn = titles(found, "h3")
+    assert {"What a call of gemm spends its time on", "Roofline of cuda:0, float16 ieee"} <= set(drawn)
+    assert (
+        "Drawn are 16 of 160 cases"
+        in found.all("figcaption")[drawn.index("What a call of gemm spends its time on")].text
+    )
+
+
+def test_copies_are_drawn_by_size_with_their_fit(invoke: Callable[..., Result]) -> None:
+    found = check(report(invoke, REFERENCE / "h200-memcpy-cupy.jsonl"))
+    at = titles(found, "h3").index("memcpy: bytes a second by size")
+    figure = found.all("figure")[at]
+    headings = [heading.text for heading in figure.all("th")]
+    assert ["what", "size", "time", "by the fit", "bytes a second"] == headings
+    assert len([path for path in figure.all("path") if "curve" in path.attributes["class"]]) == 4
+
+
+def elsewhere(record: Record, thread: int, memory: int) -> Record:
+    placement = Placement(cpu_node=thread, mem_nodes=(memory,), mem_policy="bind")
+    return replace(record, case=replace(record.case, placement=placement))
+
+
+def test_nodes_become_a_matrix_and_samples_over_time_lanes(measured: tuple[Path, Result]) -> None:
+    results = read(measured[0])
+    record = next(each for each in results.records if each.status == "ok")
+    assert record.measurement is not None
+    series = {
+        "host_rss_bytes": Series(times_s=[n / 10 for n in range(500)], values=[2.0**20 * n for n in range(500)]),
+        "sm_active_fraction": Series(times_s=[0.0, 1.0], values=[0.25, 0.5]),
+    }
+    used = OverTime(series=series, interval_s=0.1, cost_s=0.001)
+    sampled = replace(record, measurement=replace(record.measurement, over_time=used, phases_s={"inputs": 0.5}))
+    records = [*(elsewhere(record, thread, memory) for thread in (0, 1) for memory in (0, 1)), sampled]
+    found = check(html.write(page.of_results(replace(results, records=records))))
+    drawn = titles(found, "h3")
+    (matrix,) = [found.all("figure")[at] for at, title in enumerate(drawn) if title.endswith(": by node")]
+    assert 4 == len(matrix.all("tbody")[0].all("tr"))
+    (lanes,) = [found.all("figure")[at] for at, title in enumerate(drawn) if title.endswith(": over time")]
+    assert "Of 500 samples, the largest of each of 120 windows of time is drawn." in lanes.all("figcaption")[0].text
+    assert {"499 MiB", "50.0%"} <= {cell.text for cell in lanes.all("td")}
+
+
+def test_file_of_failures_says_so(measured: tuple[Path, Result]) -> None:
+    results = read(measured[0])
+    failed = [replace(each, status="failed", measurement=None, reason="crashed") for each in results.records]
+    found = check(html.write(page.of_results(replace(results, records=failed))))
+    assert titles(found, "h1")[0].startswith("0 of 3 cases were measured")
+    assert "failed: crashed" in {cell.text for cell in found.all("td")}
 
 
 def test_file_without_records_says_so(
@@ -42,9 +120,39 @@ def test_file_without_records_says_so(
 ) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_bytes(encode(read(measured[0]).header))
-    page = check(report(invoke, path))
-    assert "Nothing was measured: the file holds no records." == page.all("h1")[0].text
-    assert [] == page.all("figure")
+    found = check(report(invoke, path))
+    assert ["Nothing was measured: the file holds no records."] == titles(found, "h1")
+
+
+HOSTILE = "</script><script>alert(1)</script><svg onload=alert(2)>\x1b[2J\x00\u202e&amp;]]><!--"
+
+
+def hostile(measured: tuple[Path, Result]) -> Results:
+    """Its words close what they may stand in."""
+    results = read(measured[0])
+    records = [
+        replace(each, reason=HOSTILE, case=replace(each.case, labels={HOSTILE: HOSTILE, "set": HOSTILE}, arm=HOSTILE))
+        for each in results.records
+    ]
+    node = Node(id=0, cpus=[0], has_memory=True, allowed=True)
+    environment = replace(results.header.environment, nodes=[node], missing={HOSTILE: HOSTILE})
+    header = replace(results.header, command=["primbench", HOSTILE], environment=environment)
+    return replace(results, header=header, records=records, workers=[])
+
+
+def test_words_of_a_file_are_no_markup(measured: tuple[Path, Result]) -> None:
+    text = html.write(page.of_results(hostile(measured), title=HOSTILE))
+    found = check(text)
+    assert 1 == len(found.all("script"))
+    assert "<script>alert(1)</script>" in found.all("title")[0].text
+    assert not {"\x1b", "\x00", "\u202e"} & set(text)
+
+
+def test_every_measuring_command_writes_one(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    result = invoke("gemm", "-m", 8, "-n", 8, "-k", 8, "--backend", "numpy", "--max-time", "5ms", "--report", path)
+    assert 0 == result.exit_code
+    assert titles(check(path.read_text(encoding="utf-8")), "h1")[0].startswith("1 of 1 cases were measured")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""The roofline: operations a second against operations a byte, below what memory and arithmetic allow at most.
+
+Williams, Waterman and Patterson, Roofline, Communications of the ACM 52 (2009), 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from primbench.baselines.roof import ceilings_of
+from primbench.report.columns import Column
+from primbench.report.document import Figure, Numbers
+from primbench.report.svg_plot import (
+    Axis,
+    add_curve,
+    add_legend,
+    add_mark,
+    add_ticks_below,
+    add_ticks_left,
+    add_words,
+    below_legend,
+    picture,
+    rate_ticks,
+    series,
+    shown_rate,
+    spread,
+)
+from primbench.report.verdicts import name_of
+from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from xml.etree.ElementTree import Element
+
+    from primbench.baselines.roof import Ceiling
+    from primbench.problem import Bound
+    from primbench.results.file import Results
+    from primbench.results.record import Record
+
+HEIGHT = 300  # pixels down, without legend and ticks
+MOST_CASES = 1000
+
+
+@dataclass(frozen=True)
+class Point:
+    """intensity: operations for each byte that a call moves at least."""
+
+    record: Record
+    intensity: float
+    flop_per_s: float
+
+
+def rooflines(results: Results) -> Iterator[Figure]:
+    """One for each device and kind of arithmetic that something is known to bound."""
+    found: dict[tuple[str, Bound], list[Point]] = {}
+    for record in results.records:
+        problem = record.case.known_problem()
+        if problem and (bound := problem.bound()) and (point := _point(record)):
+            found.setdefault((record.case.device, bound), []).append(point)
+    for (device, bound), points in found.items():
+        if ceilings := ceilings_of(results, device, bound):
+            yield _roofline(points, ceilings, f"Roofline of {device}, {_kind(bound)}")
+
+
+def _kind(bound: Bound) -> str:
+    return f"{bound.by} {bound.math_mode}".rstrip() if bound.rate == "flop_per_s" else "bound by memory"
+
+
+def _roofline(points: Sequence[Point], ceilings: Sequence[Ceiling], title: str) -> Figure:
+    drawn = _thinned(points)
+    words = (
+        "Operations a second by operations a byte, both to logarithms. The slope is what memory lets through, the flat "
+        "line what arithmetic does at most: solid as measured in this run, dashed as the maker prints it. A case far "
+        "below both waits for something else, such as launches."
+    )
+    if len(drawn) < len(points):
+        words += f" Drawn are {len(drawn)} of {len(points)} cases, evenly by their rate."
+    return Figure(title, words, _picture(drawn, ceilings, title, words), _numbers(drawn, ceilings))
+
+
+def _point(record: Record) -> Point | None:
+    measured = record.measurement
+    if measured is None or not (measured.flop and measured.bytes_moved and measured.flop_per_s):
+        return None
+    return Point(record, measured.flop / measured.bytes_moved, measured.flop_per_s)
+
+
+def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+    """By quantiles of their rate, the least and the greatest included."""
+    if len(points) <= MOST_CASES:
+        return points
+    ordered = sorted(points, key=lambda point: point.flop_per_s)
+    return [ordered[round(n * (len(ordered) - 1) / (MOST_CASES - 1))] for n in range(MOST_CASES)]
+
+
+def _picture(points: Sequence[Point], ceilings: Sequence[Ceiling], title: str, words: str) -> Element:
+    legend = [*series(dict.fromkeys(point.record.case.primitive for point in points))]
+    top = below_legend(legend)
+    bottom = top + HEIGHT
+    svg = picture(bottom + 38, title, words)
+    across, down = _axes(points, ceilings, top, bottom)
+    add_ticks_below(svg, across, [(tick, f"{tick:g}") for tick in across.ticks()], top, bottom)
+    add_words(svg, 98, bottom + 31, "operations a byte", "tick", anchor="end")
+    add_ticks_left(svg, down, rate_ticks(down, 5, "FLOP/s"), (0, 100))
+    for ceiling in ceilings:
+        _draw_ceiling(svg, ceiling, across, down)
+    looks = {name: (shape, look) for shape, look, name in legend}
+    for point in points:
+        shape, look = looks[point.record.case.primitive]
+        tip = f"{name_of(point.record.case, with_place=False)}: {shown_rate(point.flop_per_s, 'FLOP/s')}"
+        place = across.at(point.intensity), down.at(point.flop_per_s)
+        add_mark(svg, *place, shape, f"{look} faint", tip=tip)
+    add_legend(svg, legend)
+    return svg
+
+
+def _axes(points: Sequence[Point], ceilings: Sequence[Ceiling], top: float, bottom: float) -> tuple[Axis, Axis]:
+    """Both show all points, and where slope and flat line of every ceiling meet."""
+    turns = [each.flop_per_s / each.bytes_per_s for each in ceilings if each.flop_per_s and each.bytes_per_s]
+    most = [each.flop_per_s for each in ceilings if each.flop_per_s]
+    across = spread([*(point.intensity for point in points), *turns], log=True)
+    down = spread([*(point.flop_per_s for point in points), *most], log=True)
+    return Axis(*across, 6, 98, log=True), Axis(*down, bottom, top, log=True)
+
+
+def _draw_ceiling(svg: Element, ceiling: Ceiling, across: Axis, down: Axis) -> None:
+    """The lower of slope and flat line, as far as each is known, from where it comes into the picture."""
+    turn = across.high
+    if ceiling.flop_per_s and ceiling.bytes_per_s:
+        turn = ceiling.flop_per_s / ceiling.bytes_per_s
+    start = max(across.low, down.low / ceiling.bytes_per_s) if ceiling.bytes_per_s else across.low
+    places = [start, min(max(turn, start), across.high), across.high]
+    points = [(across.at(x), down.at(most)) for x in places if (most := ceiling.at(x))]
+    add_curve(svg, points, "one dashed" if ceiling.is_printed else "one", height=down.start)
+    if ceiling.flop_per_s:
+        add_words(svg, 98, down.at(ceiling.flop_per_s) - 5, _said(ceiling), "quiet halo", anchor="end")
+
+
+def _said(ceiling: Ceiling) -> str:
+    rates = [
+        shown_rate(ceiling.flop_per_s, "FLOP/s") if ceiling.flop_per_s else "arithmetic unknown",
+        shown_rate(ceiling.bytes_per_s, "B/s") if ceiling.bytes_per_s else "memory unknown",
+    ]
+    return f"{_name(ceiling)}: {', '.join(rates)}"
+
+
+def _name(ceiling: Ceiling) -> str:
+    return "the maker's" if ceiling.is_printed else "the measured"
+
+
+def _numbers(points: Sequence[Point], ceilings: Sequence[Ceiling]) -> Numbers:
+    columns = [
+        Column("case", [name_of(point.record.case, with_place=False) for point in points]),
+        Column("operations a byte", [point.intensity for point in points], "{:.3g}".format),
+        Column("FLOP/s", [point.flop_per_s for point in points], lambda rate: shown_rate(rate, "FLOP/s")),
+        *(_shares(points, ceiling) for ceiling in ceilings),
+    ]
+    return Numbers("; ".join(map(_said, ceilings)), columns)
+
+
+def _shares(points: Sequence[Point], ceiling: Ceiling) -> Column:
+    most = [ceiling.at(point.intensity) for point in points]
+    shares = [point.flop_per_s / limit if limit else None for point, limit in zip(points, most, strict=True)]
+    return Column(f"of {_name(ceiling)} roof", shares, format_percent)
