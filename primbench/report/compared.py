@@ -13,6 +13,7 @@ from primbench.report.document import Note, Numbers, Section
 from primbench.report.figures.forest import forest
 from primbench.report.figures.strips import strips
 from primbench.report.figures.tails import tails
+from primbench.report.measured import single_calls
 from primbench.report.verdicts import name_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
     from primbench.compare.sides import Side
     from primbench.report.document import Figure
-    from primbench.results.record import Record
 
 MOST_CASES = 24  # drawn one by one
 
@@ -85,7 +85,7 @@ def _slow_calls(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Figur
     """Of cases whose slow calls are themselves a finding."""
     decided = [each for each in _decided(comparison) if (found := each[0].case.known_problem()) and found.has_tails]
     for case, _ in decided[:MOST_CASES]:
-        samples = {side.name: _single_calls(side.cases.get(identity(case.case), [])) for side in sides}
+        samples = {side.name: single_calls(side.cases.get(identity(case.case), [])) for side in sides}
         if figure := tails(f"{name_of(case.case)}: slow calls", samples):
             yield figure
     yield from _left_out(decided)
@@ -94,9 +94,3 @@ def _slow_calls(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Figur
 def _left_out(cases: Sequence[object]) -> Iterator[Note]:
     if len(cases) > MOST_CASES:
         yield Note(f"Drawn are the {MOST_CASES} of {len(cases)} cases that differ most.")
-
-
-def _single_calls(records: Sequence[Record]) -> list[float]:
-    """Of all processes together, in seconds."""
-    found = [record.measurement.wall_s for record in records if record.measurement and record.measurement.wall_s]
-    return [sample for each in found if each.calls_per_sample == 1 for sample in each.samples_s]

@@ -17,6 +17,7 @@ from primbench.report.figures.timeline import timelines
 from primbench.report.figures.times import times
 from primbench.report.figures.topology import topology
 from primbench.report.verdicts import name_of
+from primbench.results.metrics import METRICS
 from primbench.results.record import model_of
 
 if TYPE_CHECKING:
@@ -93,9 +94,16 @@ def _tails(records: Sequence[Record]) -> Figure | None:
 
 
 def _single_calls(record: Record) -> list[float]:
-    """Round trips of calls made one by one, of a primitive whose slow calls are a finding."""
-    problem, wall = record.case.known_problem(), record.measurement and record.measurement.wall_s
-    return wall.samples_s if problem and problem.has_tails and wall and wall.calls_per_sample == 1 else []
+    """Where slow calls are a finding: the samples of the first tail that was taken."""
+    problem = record.case.known_problem()
+    return single_calls([record]) if problem and problem.has_tails else []
+
+
+def single_calls(records: Sequence[Record]) -> list[float]:
+    """Seconds of calls that were timed one by one, of all processes together: what the first of the tails is of."""
+    tail = next(metric for metric in METRICS.values() if metric.is_tail)
+    found = [samples for record in records if (samples := tail.samples(record.measurement))]
+    return [sample for each in found if each.calls_per_sample == 1 for sample in each.samples_s]
 
 
 def _numbers(records: Sequence[Record], results: Results, yardsticks: Sequence[Yardstick]) -> Numbers:

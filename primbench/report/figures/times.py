@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from xml.etree.ElementTree import Element
 
+    from primbench.results.metrics import Metric
     from primbench.results.record import Record
 
-ORDER = ("wall_s", "stream_s", "enqueue_s", "device_s", "busy_s")
-"""From what a caller waits for down to what the GPU works."""
 MOST_CASES = 16
 LINE, BAR = 16, 15  # pixels down
 LABEL_END, BAR_END = 17.0, 84.0  # percent of the width
@@ -32,8 +31,8 @@ def times(records: Sequence[Record]) -> Figure | None:
     drawn = _thinned(sorted(found, key=lambda record: -(_bound_by_launches(record) or 0.0)))
     title = f"What a call of {records[0].case.primitive} spends its time on"
     words = (
-        "Bars of a case share one scale. Where stream, the period of a loop in Python, is much longer than device, the "
-        "GPU waits for launches; wall is one call and the wait for it. The most launch-bound case comes first."
+        "Bars of a case share one scale; the GPU's own time has another colour. Where stream, the period of a "
+        "loop in Python, is much longer than device, the GPU waits for launches; wall is one call and the wait for it."
     )
     if len(drawn) < len(found):
         words += f" Drawn are {len(drawn)} of {len(found)} cases, evenly from the most to the least launch-bound."
@@ -50,10 +49,9 @@ def _thinned(records: Sequence[Record]) -> Sequence[Record]:
     return [records[round(n * (len(records) - 1) / (MOST_CASES - 1))] for n in range(MOST_CASES)]
 
 
-def _times_of(record: Record) -> dict[str, float]:
-    """Heading -> seconds, of those that were taken."""
-    metrics = sorted((each for each in COLUMNS if each.name in ORDER), key=lambda each: ORDER.index(each.name))
-    return {each.heading: found.median_s for each in metrics if (found := each.samples(record.measurement))}
+def _times_of(record: Record) -> dict[Metric, float]:
+    """Seconds of those that were taken, in the order of a table's columns."""
+    return {each: found.median_s for each in COLUMNS if (found := each.samples(record.measurement))}
 
 
 def _picture(records: Sequence[Record], title: str, words: str) -> Element:
@@ -70,25 +68,27 @@ def _picture(records: Sequence[Record], title: str, words: str) -> Element:
     return svg
 
 
-def _draw(svg: Element, found: dict[str, float], top: float) -> float:
+def _draw(svg: Element, found: dict[Metric, float], top: float) -> float:
     most = max(found.values())
-    for number, (name, value) in enumerate(found.items()):
+    for number, (metric, value) in enumerate(found.items()):
         y = top + number * BAR
         end = LABEL_END + (BAR_END - LABEL_END) * value / most
-        add_words(svg, LABEL_END - 1, y + 11, name, "quiet", anchor="end")
-        add_bar(svg, (LABEL_END, end), (y + 2, y + BAR - 1), "s1" if name == "stream" else "s0", format_time(value))
+        add_words(svg, LABEL_END - 1, y + 11, metric.heading, "quiet", anchor="end")
+        add_bar(
+            svg, (LABEL_END, end), (y + 2, y + BAR - 1), "s0" if metric.whose == "GPU" else "s1", format_time(value)
+        )
         add_words(svg, end + 1, y + 11, format_time(value))
     return top + BAR * len(found)
 
 
 def _numbers(records: Sequence[Record]) -> Numbers:
     found = list(map(_times_of, records))
-    headings = dict.fromkeys(name for each in found for name in each)
+    metrics = dict.fromkeys(metric for each in found for metric in each)
     return Numbers(
         "",
         [
             Column("case", [name_of(record.case, with_place=False) for record in records]),
-            *(Column(name, [each.get(name) for each in found], format_time) for name in headings),
+            *(Column(metric.heading, [each.get(metric) for each in found], format_time) for metric in metrics),
             Column("launch-bound", list(map(_bound_by_launches, records)), format_percent),
         ],
     )
