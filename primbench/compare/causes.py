@@ -6,6 +6,7 @@ much by themselves, the most upstream of them before the others: the machine, wh
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, get_args
 
 from primbench.compare.alone import found_in_one_alone
@@ -59,10 +60,16 @@ def causes(
     ranked = sorted([*known, *_all(parts, case, differing, baseline, side)], key=lambda cause: cause.upstream)
     moved = [each for each in case.estimates if each.has_moved]
     if not moved:
-        return [each.words for each in ranked], None
+        able = ranked if case.fails_more is None else [each for each in ranked if each.works_towards(_failing(case, side))]
+        return [each.words for each in able], None
     if not any(METRICS[each.metric].is_median for each in moved):
         ranked.sort(key=lambda cause: not cause.stops)
     return _fitting(ranked, [each.ratio for each in moved])
+
+
+def _failing(case: CaseComparison, side: Side) -> float:
+    """A case that fails in the arm takes for ever there."""
+    return math.inf if case.fails_more == side.name else 0.0
 
 
 def _all(

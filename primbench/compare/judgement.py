@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
+FEW_PAIRS = "two processes a side may agree by chance"
 ONE_RUN = "not interleaved, and one run tells of no difference"
 TOO_BUSY = "too busy to tell"
+
+FEWEST_PAIRS = 3
+"""That tell of a difference: the ratios of two may be alike to three digits."""
 
 _Key = tuple[int, bytes, str]
 """Of an estimate among all arms: the arm's number, the case and the metric."""
@@ -71,6 +75,7 @@ _OUTCOMES: tuple[tuple[Verdict, Callable[[Estimate], bool]], ...] = (
 
 _OBJECTIONS: tuple[tuple[str, Callable[[Estimate, Verdict, Estimate | None], bool]], ...] = (
     (SINGLE, lambda it, outcome, floor: it.interval is None),
+    (FEW_PAIRS, lambda it, outcome, floor: it.pairs < FEWEST_PAIRS and it.differs),
     (TOO_BUSY, lambda it, outcome, floor: it.is_too_busy),
     (ONE_RUN, lambda it, outcome, floor: it.is_one_run and outcome == "inconclusive"),
     (ITSELF, lambda it, outcome, floor: floor is not None and floor.differs and not _is_beyond(it, outcome, floor)),

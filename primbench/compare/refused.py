@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.compare.differing import settings
+from primbench.compare.ruled import can_refuse
 from primbench.doctor.against import by_rule, in_words, short
 from primbench.spec.arm import RULE_OF_SETTING
 
@@ -31,15 +32,25 @@ _SAID = {
 def refusals(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Iterator[str]:
     """What differs between the places and refuses what the case says was refused to it."""
     reason = case.reason or ""
-    found = _different(reason, differing, baseline, side)
+    found = _different(case, differing, baseline, side)
     for refusing in (name for name, said in _SAID.items() if re.search(said, reason)):
         yield from (words for name, words in found if name == refusing)
 
 
-def _different(reason: str, differing: Difference | None, baseline: Side, side: Side) -> list[tuple[str | None, str]]:
-    """Names of rules, each with a difference that comes under it; what the reason names itself comes first."""
-    changes = [(rule.name, each) for rule, of_rule in by_rule(differing) for each in of_rule] if differing else []
-    changes.sort(key=lambda each: short(each[1].field) not in reason)
+def _different(
+    case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
+) -> list[tuple[str | None, str]]:
+    """Names of rules, each with a difference that comes under it; what the reason names itself comes first.
+
+    None of a limit that leaves more where the case fails.
+    """
+    changes = [
+        (rule.name, each)
+        for rule, of_rule in (by_rule(differing) if differing else [])
+        for each in of_rule
+        if case.fails_more is None or can_refuse(each, in_arm=case.fails_more == side.name)
+    ]
+    changes.sort(key=lambda each: short(each[1].field) not in (case.reason or ""))
     asked = settings(baseline, side, [change for _, change in changes])
     return [
         *((name, in_words(change, f"in {baseline.name}", f"in {side.name}")) for name, change in changes),

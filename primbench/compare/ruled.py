@@ -140,6 +140,12 @@ def _bounds_of_amounts(changes: Sequence[Change], most: float) -> tuple[float, f
     return (1.0, most) if is_less == {True} else (1 / most, 1.0)
 
 
+def can_refuse(change: Change, *, in_arm: bool) -> bool:
+    """Whether it leaves less in the arm, else in the baseline; of what is no amount nobody knows."""
+    one, other = _amounts(change) if _is_amount(change) else (0, 0)
+    return one == other or (other < one) == in_arm
+
+
 def _amounts(change: Change) -> tuple[float, float]:
     """Of what is wanted, in the two places; None is no limit."""
     if meaning_of(change.field).more_is_slower:

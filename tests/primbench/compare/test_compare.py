@@ -957,6 +957,7 @@ def test_what_fails_more_often_on_one_side_is_not_alike(
         ),
         ("UnsupportedCase: io_uring_setup: EPERM; Seccomp is 2", {"io_uring": "EPERM"}, "io_uring is allowed in host"),
         ("ValueError: nothing that was refused", {"processes_max": 2, "open_files": 64}, None),
+        ("MemoryError", {"memory_limit_bytes": None}, None),  # more than the host has refuses nothing
     ],
 )
 def test_what_fails_is_explained_by_what_refuses_it(
@@ -967,7 +968,7 @@ def test_what_fails_is_explained_by_what_refuses_it(
     def measured(arm: str, case: Case, pair: int) -> Measurement | str:
         return said if arm == "podman" else timed(arm, case, pair)
 
-    usual = replace(HERE.limits, processes_max=None, open_files=1024, shm_bytes=2**36)
+    usual = replace(HERE.limits, processes_max=None, open_files=1024, shm_bytes=2**36, memory_limit_bytes=2**37)
     filtered = {"io_uring": limits.get("io_uring", "allowed"), "root_filesystem": "overlay"}
     limits = {name: value for name, value in limits.items() if name != "io_uring"}
     environments = {
@@ -984,6 +985,12 @@ def test_what_fails_is_explained_by_what_refuses_it(
         assert failing.explanation is not None
         assert likely in str(failing.explanation.likely)
         assert headline(found).startswith("Fails more often in podman: 1 of 1 case; likely ")
+
+
+@pytest.mark.parametrize(("pairs", "verdict"), [(2, "inconclusive"), (3, "faster")])
+def test_two_pairs_that_agree_make_nothing_certain(made_study: MadeStudy, pairs: int, verdict: str) -> None:
+    found = only(compare(made_study(["host", "podman"], [case()], scattered(0.821, 1e-6), pairs=pairs)))
+    assert (verdict, None if pairs > 2 else "two processes a side may agree by chance") == (found.outcome, found.reason)
 
 
 def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -> None:
@@ -1406,7 +1413,7 @@ def test_the_board_of_another_machine_is_named_and_not_asked_for(made_study: Mad
         return replace(found, header=replace(found.header, study=None), workers=plain)
 
     one, other = run_with("a", Gpu(name="H100", uuid="GPU-a")), run_with("b", Gpu(name="H200", uuid="GPU-b"))
-    (found,) = first(compare_runs([one] * 2, [other] * 2, ("a.jsonl", "b.jsonl"))).cases
+    (found,) = first(compare_runs([one] * 3, [other] * 3, ("a.jsonl", "b.jsonl"))).cases
     assert found.explanation is not None
     assert "another GPU: GPU-b in b.jsonl, GPU-a in a.jsonl" in found.explanation.causes
 
