@@ -30,6 +30,7 @@ _QUANTITY = r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z%]+)\s*"
 _TIME_EXPONENTS: dict[TimeUnit, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P")
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_MINUTE_S = 60
 _DIGITS = 3
 _LARGEST_RATE = 10_000
 _MOST_DIGITS = 5
@@ -111,6 +112,14 @@ def format_time(seconds: float | None, unit: TimeUnit | None = None, noise: floa
     rounded = _rounded(seconds, _supported_digits(seconds, noise))
     shown = unit or _time_unit(rounded)
     return f"{_plain(rounded, _TIME_EXPONENTS[shown])} {shown}"
+
+
+def minutes(seconds: float) -> str:
+    """``96`` as "1.6 min"; below a minute as format_time() has it, in hours from two on."""
+    if seconds < _MINUTE_S:
+        return format_time(seconds)
+    hours = seconds / _MINUTE_S / _MINUTE_S
+    return f"{hours:.1f} h" if hours >= 2 else f"{seconds / _MINUTE_S:.1f} min"
 
 
 def rate_format(

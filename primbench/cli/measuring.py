@@ -13,6 +13,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.baselines import roof
+from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report, save
 from primbench.cli.progress import Progress, progress
@@ -110,8 +111,11 @@ def measured(
     def lines(shown: Progress) -> Iterator[Worker | Record]:
         return on_its_machine(session.run(announced(left, shown)), path=values["resume"], begun=begun_with)
 
+    if not values["quiet"]:
+        say_how_long(left)
     with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(lines, len(left), session, writer=writer, found=found, values=values)
+    say_how_long_it_would_take(found.records)
     return replace(found, records=found.latest()), ended
 
 
@@ -212,7 +216,7 @@ def run_cases(
         try:
             said = progress(total, quiet=values["quiet"], verbose=values["verbose"], node=node)
             with signals_unwind(), said as shown:
-                keep_all(session, run(shown), writer, found)
+                keep_all(session, _each_shown(run(shown), shown), writer, found)
         except (KeyboardInterrupt, SystemExit) as stop:
             done = len(found.records) - held_count
             click.echo(
@@ -225,6 +229,13 @@ def run_cases(
     except PrimbenchError as error:
         return error
     return None
+
+
+def _each_shown(lines: Iterable[Worker | Record], shown: Progress) -> Iterator[Worker | Record]:
+    for line in lines:
+        yield line
+        if isinstance(line, Record):
+            shown.finish(line)
 
 
 def announced(cases: Iterable[Case], shown: Progress) -> Iterator[Case]:

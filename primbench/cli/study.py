@@ -14,6 +14,7 @@ from primbench.cli import compare as comparing
 from primbench.cli.compare import gate_of, gate_options
 from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, LASTING_S, MOST_UNTIL, design_of, ends_itself, study_of
+from primbench.cli.estimate import say_how_long
 from primbench.cli.measuring import (
     exit_as,
     next_worker,
@@ -119,6 +120,8 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
         return run(session, study, blocks, tell=shown.tell, announce=shown.announce, admit=admit, share=share)
 
     say_of_trace(study.cases, asked=values["trace"])
+    if not values["quiet"]:
+        say_how_long(study.cases, max(0, pairs - whole) * len(study.arms))
     with writing(values["output"], begun, found.header) as writer:
         ended = run_cases(lines, total, session, writer=writer, found=found, values=values)
     comparison = _compared(study, found)

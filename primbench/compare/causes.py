@@ -60,16 +60,15 @@ def causes(
     ranked = sorted([*known, *_all(parts, case, differing, baseline, side)], key=lambda cause: cause.upstream)
     moved = [each for each in case.estimates if each.has_moved]
     if not moved:
-        able = ranked if case.fails_more is None else [each for each in ranked if each.works_towards(_failing(case, side))]
-        return [each.words for each in able], None
+        return [each.words for each in ranked if case.fails_more is None or _can_fail(each, case, side)], None
     if not any(METRICS[each.metric].is_median for each in moved):
         ranked.sort(key=lambda cause: not cause.stops)
     return _fitting(ranked, [each.ratio for each in moved])
 
 
-def _failing(case: CaseComparison, side: Side) -> float:
-    """A case that fails in the arm takes for ever there."""
-    return math.inf if case.fails_more == side.name else 0.0
+def _can_fail(cause: Cause, case: CaseComparison, side: Side) -> bool:
+    """Whether it works against the place in which a case fails: there it takes for ever."""
+    return cause.works_towards(math.inf if case.fails_more == side.name else 0.0)
 
 
 def _all(

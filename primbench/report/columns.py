@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from primbench.measurement import Measurement, Samples
+from primbench.results.disturbances import disturbs_main
 from primbench.results.metrics import COLUMNS
 from primbench.results.summary import figures_of
 from primbench.system.files import format_cpu_list
@@ -161,7 +162,7 @@ def _noise_columns(records: Sequence[Record]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of a record's main metric. too_much: more than asked for; disturbed: something took part in the case."""
+    """Noise of a record's main metric. too_much: more than asked for; disturbed: something may have made it longer."""
 
     fraction: float | None
     too_much: bool
@@ -174,7 +175,7 @@ class Noise:
         if not found:
             return None
         too_much = found.noise is not None and found.noise > record.case.method.max_noise
-        return Noise(found.noise, too_much, bool(record.disturbances))
+        return Noise(found.noise, too_much, record.measurement is not None and disturbs_main(record.measurement))
 
     def __str__(self) -> str:
         return f"{'!' * self.disturbed}{'*' * self.too_much}{format_percent(self.fraction)}"

@@ -42,7 +42,19 @@ def disturbances(measurement: Measurement) -> list[str]:
         return []
     return [
         *(_of_host(measurement.host) if measurement.host else ()),
-        *_of_cpu(measurement.batch_s or measurement.enqueue_s),
+        *_of_cpu(measurement.batch_s or measurement.enqueue_s, "" if measurement.batch_s else " of enqueue"),
+        *_beside_the_host(measurement),
+    ]
+
+
+def disturbs_main(measurement: Measurement) -> bool:
+    """Whether any of it can have made the main metric longer: in the GPU's own time the host has no part."""
+    is_own = measurement.main is not None and measurement.main is measurement.device_s
+    return any(_beside_the_host(measurement) if is_own else disturbances(measurement))
+
+
+def _beside_the_host(measurement: Measurement) -> list[str]:
+    return [
         *(_of_gpu(measurement.gpu) if measurement.gpu else ()),
         *(_of_pages(measurement.pages) if measurement.pages else ()),
         *(_of_data(measurement.data) if measurement.data else ()),
@@ -68,12 +80,12 @@ def _of_host(host: HostReading) -> Iterator[str]:
         yield f"it was taken off its CPU {switches} times in {format_time(host.cpu_time_s)} of CPU time"
 
 
-def _of_cpu(samples: Samples | None) -> Iterator[str]:
+def _of_cpu(samples: Samples | None, of: str) -> Iterator[str]:
     """How often the CPU was slow, against the quickest loop of these samples: one always slow is not noticed."""
     found = speed([loop_s for _, loop_s in samples.loops_s]) if samples else None
     if found and found.slowed_fraction > SLOWED_FRACTION:
         slowed = format_percent(found.slowed_fraction)
-        yield f"its CPU was slow beside {slowed} of its samples: a shared core, or its clock"
+        yield f"its CPU was slow beside {slowed} of its samples{of}: a shared core, or its clock"
 
 
 def _of_gpu(gpu: GpuReading) -> Iterator[str]:

@@ -6,8 +6,12 @@ import re
 import sys
 
 import pytest
+from msgspec.structs import replace
 
+from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
 from primbench.cli.progress import progress
+from primbench.measurement import Measurement, Samples
+from primbench.results.record import Record
 from primbench.spec.case import Case
 
 CASE = Case(primitive="gemm", parameters={"m": 2}, backend="numpy", device="cpu", arm="podman", process=1)
@@ -29,6 +33,7 @@ def written(monkeypatch: pytest.MonkeyPatch, total: int = 2, **how: bool) -> str
         with progress(total, quiet=how.get("quiet", False), verbose=how.get("verbose", False)) as shown:
             shown.announce(CASE)
             shown.tell(SENTENCE)
+            shown.finish(done())
             shown.announce(CASE)
     said = b""
     with contextlib.suppress(OSError):  # EIO is the end
@@ -61,3 +66,37 @@ def test_nothing_but_sentences_goes_to_a_file(capsys: pytest.CaptureFixture[str]
         shown.announce(CASE)
         shown.tell(SENTENCE)
     assert f"{SAID}\n" == capsys.readouterr().err
+
+
+def done() -> Record:
+    found = Samples(samples_s=[1e-3] * 7, calls_per_sample=1, taken_by="host clock", stopped="count")
+    return Record(
+        case=CASE, status="ok", measurement=Measurement(batch_s=found, flop=10**6), started_utc="", duration_s=1.0
+    )
+
+
+def test_a_case_that_is_done_stands_above_the_bar_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"{NAME}: batch 1.0000 ms, 1 GFLOP/s" in told(monkeypatch)
+
+
+def test_a_file_hears_now_and_then_how_far_they_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([0.0, 30.0, 150.0, 160.0])
+    monkeypatch.setattr("primbench.cli.progress.time.monotonic", lambda: next(times))
+    with progress(8, quiet=False, verbose=False) as shown:
+        for _ in range(3):
+            shown.finish(done())
+    assert "2 of 8 cases after 2.5 min, about 7.5 min left\n" == capsys.readouterr().err
+
+
+def test_long_runs_say_about_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+    say_how_long([CASE] * 40)
+    say_how_long([CASE] * 40, times=16)
+    dry = replace(CASE, method=replace(CASE.method, dry_run=True))
+    say_how_long_it_would_take([replace(done(), case=dry)] * 40)
+    say_how_long([dry] * 4000)
+    assert [
+        "640 cases: 1.1 min to 32.0 min of sampling, and what it takes to set them up",
+        "timing these 40 cases would take 44.0 s to 2.7 min",
+    ] == capsys.readouterr().err.splitlines()
