@@ -17,7 +17,7 @@ def command() -> None:
     An arm in words: host, podman, docker:cpus=2,seccomp=unconfined,
     podman:image=NAME,cpuset=0-3+8,memory=4GiB,env.OMP_NUM_THREADS=1
     ssh:HOST,python=/opt/venv/bin/python
-    ssh:HOST,runtime=podman,cpus=2 slurm:NODE
+    ssh:HOST,runtime=podman,cpus=2 slurm:NODE k8s:IMAGE,gpus=1
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -246,8 +246,8 @@ command = GroupedCommand(
         click.Argument(["suite"], required=False, metavar="[NAME|FILE.toml]", shell_complete=complete_suite),
         grouped("Compare", "--arm", "arms", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
                 help="host, podman:cpus=2, docker:image=mine,seccomp=unconfined, or elsewhere ssh:HOST, "
-                     "ssh:HOST,runtime=podman, slurm:NODE; the first is the baseline; repeatable. `primbench arms` "
-                     "tells which there are. Default: those of the suite."),
+                     "ssh:HOST,runtime=podman, slurm:NODE, k8s:IMAGE; the first is the baseline; repeatable. "
+                     "`primbench arms` tells which there are. Default: those of the suite."),
         grouped("Compare", "--beside", type=parsed("words", neighbour_in_words), metavar="WORDS",
                 help='Each arm once more, with a neighbour: another process that does this over and over, such as '
                      '"model alexnet". Without --arm: the host alone, and beside it.'),

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
 
 MOST_OF_A_LIST = 4
-_TOLD_OTHERWISE = {"variables", "host", "node", "python", "ssh_config"}  # by themselves, and by what is found there
+# By themselves, and by what is found there.
+_TOLD_OTHERWISE = {"variables", "host", "node", "python", "ssh_config", "context", "namespace", "selector"}
 _NAMESPACES = "confinement.namespaces."
 _VARIABLES = "software.variables."
 _PRELOADS = "software.preloads."  # named by the variables that put them first

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 END_TIMEOUT_S = 10.0
 CLEAR_UP_TIMEOUT_S = 60.0
-# What srun adds to the last words of what it started, and to its own.
+# What srun and kubectl add to the last words of what they started, and to their own.
 _AFTERWARDS = re.compile(
     r"srun: (error: \S+: tasks? \S+: |Force Terminated |Check SLURM_JOB_ID|cluster configuration)|Try \"srun --help\""
+    r"|command terminated with exit code"
 )
 
 

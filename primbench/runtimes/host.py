@@ -32,4 +32,5 @@ RUNTIME = Runtime(
     found=found,
     launch=launch,
     gpus="see nvidia-smi",
+    networks=("private", "overlay", "host"),
 )

@@ -31,8 +31,8 @@ _TO_DO = "to-clear.json"
 _STEP_TIMEOUT_S = 60.0
 _CLEARED_WITHIN_S = 10.0
 _REMOVED_WITHIN_S = 5.0
-# What engines and umount say where there is nothing left to remove.
-_GONE = ("no such", "does not exist", "cannot connect", "not mounted", "no mount point")
+# What engines, kubectl and umount say where there is nothing left to remove, or nobody who would.
+_GONE = ("no such", "does not exist", "cannot connect", "was refused", "not found", "not mounted", "no mount point")
 
 
 class ToDo(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,6 +82,7 @@ class Runtime(NamedTuple):
     gpus: what to do where no GPU is seen in an image. needs_image: how to name one, where it starts no container of the
     host's own root. builder: of images, and engine: where it is either. reached_by: fields of an arm by which it
     reaches another machine, where the rest is what its runtime there has to meet; None where it starts workers here.
+    networks: values of ``network`` that it has.
     """
 
     rank: int
@@ -94,4 +95,5 @@ class Runtime(NamedTuple):
     needs_image: str | None = None
     builder: Builder | None = None
     engine: Engine | None = None
+    networks: tuple[str, ...] = ("private", "none", "host")
     reached_by: frozenset[str] | None = None

@@ -15,7 +15,7 @@ from primbench.runtimes.invocation import Invocation, module
 from primbench.spec.arm import Arm, settings_of, unknown_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from primbench.runtimes.runtime import Runtime
@@ -44,7 +44,7 @@ def check(arm: Arm) -> None:
     """
     runtime = runtime_of(arm)
     if runtime.reached_by is not None:
-        _check_there(arm_there(arm, runtime.reached_by))
+        _check_there(arm, runtime.reached_by)
         return
     if arm.on_host_root and runtime.needs_image:
         raise InvalidRequest(f"arm {arm.name}: {arm.runtime} starts images of its own only: add {runtime.needs_image}")
@@ -58,8 +58,11 @@ def check(arm: Arm) -> None:
             )
 
 
-def _check_there(there: Arm) -> None:
+def _check_there(arm: Arm, reached_by: Collection[str]) -> None:
     """Raises as check() does, of an arm as the machine that it is on has it."""
+    if "network" in reached_by:
+        _check_network(arm)
+    there = arm_there(arm, reached_by)
     if there.is_far:
         raise InvalidRequest(f"arm {there.name}: runtime={there.runtime}: name one that is on the machine itself")
     if there.runtime == "host" and there.network is not None:
@@ -68,9 +71,11 @@ def _check_there(there: Arm) -> None:
 
 
 def _check_network(arm: Arm) -> None:
-    if arm.network == ("none" if arm.runtime == "host" else "overlay"):
-        others = "private, overlay or host" if arm.runtime == "host" else "private, none or host"
-        raise InvalidRequest(f"arm {arm.name}: {arm.runtime} has no network={arm.network}: {others}")
+    *others, last = runtime_of(arm).networks
+    if arm.network not in (None, *others, last):
+        raise InvalidRequest(
+            f"arm {arm.name}: {arm.runtime} has no network={arm.network}: {', '.join(others)} or {last}"
+        )
 
 
 def _check_passed(arm: Arm) -> None:

@@ -242,13 +242,13 @@ def format_arm(arm: Arm) -> str:
 
 def _words(arm: Arm) -> str:
     """The arm as one writes it on the command line, without ``name=``."""
-    settings = []
+    settings = [] if arm.machine is None else [arm.machine]
+    unsaid = {"name", FIRST_KEYS.get(arm.runtime)}
     for table, held in ((FIELDS, arm), (PLACEMENT, arm.placement)):
         for key, setting in table.items():
             value = getattr(held, setting.field)
-            if key != "name" and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
-                written = setting.write(value)
-                settings.append(written if key == FIRST_KEYS.get(arm.runtime) else f"{key}={written}")
+            if key not in unsaid and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
+                settings.append(f"{key}={setting.write(value)}")
     settings += [f"{ENV}{name}={value}" for name, value in arm.variables.items()]
     settings += [f"{ENV}{name}" for name in arm.passed]
     return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime

@@ -72,6 +72,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.upper().removeprefix("CAP_") for name in text.replace("+", ",").split(","))
 
 
+def _labels(text: str) -> tuple[str, ...]:
+    labels = text.split("+")
+    if not all(re.fullmatch(r"[A-Za-z0-9][\w./-]*=[\w.-]*", label, re.ASCII) for label in labels):
+        raise InvalidRequest("labels of nodes, as pool=h100 or pool=h100+zone=a")
+    return tuple(labels)
+
+
 class Setting(NamedTuple):
     """How a key is read into a field, and written. rule: as Meaning has it, where no field of the fingerprint tells."""
 
@@ -110,6 +117,10 @@ FIELDS = {
     "fuse-overlay": Setting("fuse_overlay", _paths, "+".join, rule="files"),
     "preload": Setting("preload", _path),
     "no-new-privileges": Setting("no_new_privileges", _one_of("yes", "no")),
+    "gpus": Setting("gpus", _whole, str),
+    "selector": Setting("selector", _labels, "+".join),
+    "context": Setting("context"),
+    "namespace": Setting("namespace"),
 }
 PLACEMENT = {
     "numa-node": Setting("numa_node", _node),
@@ -121,7 +132,7 @@ PLACEMENT = {
     "threads": Setting("threads", _whole),
 }
 YES_OR_NO = ("no-new-privileges",)
-FIRST_KEYS = {"ssh": "host", "slurm": "node"}
+FIRST_KEYS = {"ssh": "host", "slurm": "node", "k8s": "image"}
 """Runtime of other machines -> the key whose value stands first in an arm's words, without the key: "ssh:HOST"."""
 ENV = "env."
 

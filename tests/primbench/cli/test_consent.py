@@ -32,6 +32,7 @@ CHOOSING = [
     "host:preload=/tmp/x.so",
     "ssh:far",
     "slurm:n2",
+    "k8s:mine",
 ]
 
 
