@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from primbench.compare.gate import SLOWER, Gate
+from primbench.compare.shown import shown_ratio
 from primbench.compare.sides import identity
 from primbench.report import plain, table
 from primbench.report.checks import checks
@@ -14,7 +15,8 @@ from primbench.report.comparison import flat
 from primbench.report.document import Document
 from primbench.report.headline import headline
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_estimate, shown_ratio, telling
+from primbench.report.verdicts import UNKNOWN, heading, shown_estimate, telling
+from primbench.spec.naming import name_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:

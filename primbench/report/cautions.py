@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.environment import shown
-from primbench.report.verdicts import name_of, shown_interval, shown_ratio
+from primbench.spec.naming import name_of
 from primbench.units import format_percent
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.report.document import Check
-from primbench.report.verdicts import name_of, shown_estimate, shown_verdict
+from primbench.report.verdicts import shown_estimate, shown_verdict
+from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

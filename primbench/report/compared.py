@@ -14,7 +14,7 @@ from primbench.report.figures.forest import forest
 from primbench.report.figures.strips import strips
 from primbench.report.figures.tails import tails
 from primbench.report.measured import single_calls
-from primbench.report.verdicts import name_of
+from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.gate import SLOWER, Gate
+from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report import plain, table
 from primbench.report.cautions import cautions
 from primbench.report.checks import checks
@@ -17,18 +18,9 @@ from primbench.report.headline import headline
 from primbench.report.learnt import learnt
 from primbench.report.published import published_table
 from primbench.report.table import Table
-from primbench.report.verdicts import (
-    UNKNOWN,
-    heading,
-    in_words,
-    name_of,
-    shown_estimate,
-    shown_interval,
-    shown_ratio,
-    telling,
-    why,
-)
+from primbench.report.verdicts import UNKNOWN, heading, in_words, shown_estimate, telling, why
 from primbench.results.metrics import METRICS
+from primbench.spec.naming import name_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:

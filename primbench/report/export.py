@@ -8,8 +8,8 @@ from primbench.report import page
 from primbench.report.columns import figures_beside
 from primbench.report.document import Check, Document
 from primbench.report.table import tables
-from primbench.report.verdicts import name_of
 from primbench.results.summary import flat
+from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

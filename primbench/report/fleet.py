@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from primbench.compare.shown import shown_ratio
 from primbench.report import plain, table
 from primbench.report.document import Check, Document
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import changes_table
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading, name_of, shown_ratio
+from primbench.report.verdicts import UNKNOWN, heading
+from primbench.spec.naming import name_of
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.table import Table
-from primbench.report.verdicts import heading, name_of, shown_interval, shown_ratio
+from primbench.report.verdicts import heading
+from primbench.spec.naming import name_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.learnt import POINT
-from primbench.report.verdicts import name_of
+from primbench.spec.naming import name_of
 from primbench.units import format_percent
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from primbench.report.figures.tails import tails
 from primbench.report.figures.timeline import timelines
 from primbench.report.figures.times import times
 from primbench.report.figures.topology import topology
-from primbench.report.verdicts import name_of
 from primbench.results.metrics import METRICS
 from primbench.results.record import model_of
+from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.measurement.over_time import SERIES, split_unit
 from primbench.report.table import Table
-from primbench.report.verdicts import name_of
+from primbench.spec.naming import name_of
 from primbench.units import format_bytes, format_percent, format_time, rate_column
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.comparison import WITHIN_MARGIN
+from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.signs import SIGNS
 from primbench.results.metrics import METRICS
-from primbench.units import format_bytes, format_percent
+from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from primbench.compare.comparison import CaseComparison, Estimate, Mean, Verdict
-    from primbench.spec.case import Case
 
 UNKNOWN = "-"
 MOST_PAIRS = 200  # more are not suggested: nobody would run them
@@ -38,29 +38,6 @@ def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
 
 def heading(metric: str) -> str:
     return METRICS[metric].heading
-
-
-def name_of(case: Case, *, with_place: bool = True) -> str:
-    """The primitive, its sizes and what is not as it is by default, on what; without what problems fill in."""
-    words = [case.primitive]
-    for field in case.fields():
-        value = case.parameters.get(field.name, field.default)
-        if field.metadata.get("unit") == "B" and isinstance(value, int):
-            words.append(format_bytes(value).replace(" ", ""))
-        elif field.metadata.get("size"):
-            words.append(f"{field.name}={value}")
-        elif field.name == "dtype" or (value not in (field.default, "") and field.default != ""):
-            words.append(str(value) if isinstance(value, str) else f"{field.name}={value}")
-    return " ".join([*words, *(["on", case.backend, case.device] if with_place else [])])
-
-
-def shown_interval(interval: tuple[float, float] | None) -> str:
-    return f"[{shown_ratio(interval[0])}, {shown_ratio(interval[1])}]" if interval else UNKNOWN
-
-
-def shown_ratio(ratio: float) -> str:
-    """A ratio with three decimals; from 10 on with three significant digits."""
-    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
 
 
 def shown_estimate(found: Estimate | Mean) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.signs import SIGNS
@@ -19,7 +20,8 @@ from primbench.report.svg_plot import (
     spread,
     wrapped,
 )
-from primbench.report.verdicts import heading, in_words, name_of, shown_estimate, shown_interval, shown_ratio, telling
+from primbench.report.verdicts import heading, in_words, shown_estimate, telling
+from primbench.spec.naming import name_of
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench import stats
+from primbench.compare.shown import shown_ratio
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.svg_plot import add_heat, add_words, picture
-from primbench.report.verdicts import name_of, shown_ratio
+from primbench.spec.naming import name_of
 from primbench.system.files import format_cpu_list
 from primbench.units import format_time
 

@@ -26,7 +26,7 @@ from primbench.report.svg_plot import (
     shown_rate,
     spread,
 )
-from primbench.report.verdicts import name_of
+from primbench.spec.naming import name_of
 from primbench.units import format_percent
 
 if TYPE_CHECKING:

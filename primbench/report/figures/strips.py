@@ -19,7 +19,8 @@ from primbench.report.svg_plot import (
     spread,
     time_ticks,
 )
-from primbench.report.verdicts import heading, name_of
+from primbench.report.verdicts import heading
+from primbench.spec.naming import name_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.over_time import notes_of, shown, words_of
 from primbench.report.svg_plot import Axis, add_curve, add_rule, add_ticks_below, add_words, picture, time_ticks
-from primbench.report.verdicts import name_of
+from primbench.spec.naming import name_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.svg_plot import add_bar, add_words, picture, wrapped
-from primbench.report.verdicts import name_of
 from primbench.results.metrics import COLUMNS
+from primbench.spec.naming import name_of
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:

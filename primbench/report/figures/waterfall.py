@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from primbench.compare.shown import shown_ratio
 from primbench.compare.sides import identity
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.signs import SIGNS
 from primbench.report.svg_plot import Axis, add_bar, add_rule, add_ticks_below, add_words, picture, spread
-from primbench.report.verdicts import name_of, shown_estimate, shown_ratio
+from primbench.report.verdicts import shown_estimate
+from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -30,8 +30,8 @@ from primbench.environment.difference import Change, difference
 from primbench.registry import build
 from primbench.report import comparison as report
 from primbench.report.comparison import text
-from primbench.report.verdicts import name_of
 from primbench.spec.case import Case
+from primbench.spec.naming import name_of
 
 from .exports import exports_of
 
