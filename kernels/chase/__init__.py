@@ -1,3 +1,3 @@
-"""Follow a chain through host memory in random order, one load a place of 128 bytes, by one thread."""
+"""Follow a chain through host memory, one load a place of 128 bytes, by one thread of a CPU or a GPU."""
 
 from primbench.kernels.chase.problem import Chase as Chase

@@ -1,21 +1,22 @@
-"""The chase in Numba: one compiled loop on a CPU."""
+"""The chase in Numba: one compiled loop on a CPU, our own kernel on a GPU."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from primbench.errors import UnsupportedCase
-from primbench.kernels.chase.problem import STRIDE_BYTES, Chase
+from primbench.kernels.chase.problem import STRIDE_BYTES, WORD_BYTES, Chase
 from primbench.problem import Step, described, kernel
 
-_WORDS = STRIDE_BYTES // 8
+_WORDS = STRIDE_BYTES // WORD_BYTES
 
 
 @kernel("chase", "numba")
 def numba_chase(backend: Any, problem: Chase, following: Any) -> Step:
     """A compiled loop: NumPy has none in which a load waits for the one before it. One call compiles it here."""
     if backend.device != "cpu":
-        raise UnsupportedCase("chase is through memory of the host: ask for device=cpu")
+        from primbench.kernels.chase._cuda import cuda_step
+
+        return cuda_step(backend, problem, following)
     import numpy as np
 
     from primbench.kernels.chase._numba_cpu import walk

@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 
 ANYWHERE = -1
 LAST_NODE = 1023
+WORD_BYTES = 8
 STRIDE_BYTES = 128  # two cache lines, as x86 fetches them in pairs; one of POWER
 
 
 @dataclass(frozen=True)
 class Chase(Problem, name="chase"):
-    """Follow a chain through host memory in random order, one load a place of 128 bytes, by one thread.
+    """Follow a chain through host memory, one load a place of 128 bytes, by one thread of a CPU or a GPU.
 
-    A call goes once through the whole buffer; load is the time of one load. It is the latency of memory where the
-    buffer is several times as large as the last-level cache, and includes the misses of the TLB: the buffer asks for
-    huge pages, and may not get them.
+    A call goes once through the whole buffer; load is the time of one load. On a CPU it is the latency of memory where
+    the buffer is several times as large as the last-level cache, and includes the misses of the TLB: the buffer asks
+    for huge pages, and may not get them. A GPU reaches over its bus for every load: 2 MiB in rising order are what
+    nvbandwidth's host_device_latency_sm goes through. A CPU foresees a rising order.
     """
 
     bytes: int = size("of the buffer", unit="B")
     node: int = option(ANYWHERE, "memory node of the buffer; -1 is any", least=ANYWHERE, most=LAST_NODE)
+    order: str = option("random", "of the places", ("random", "rising"))
 
     example_sizes = ((4096,), (131_072,), (256,))
     work = "copy"
     margin = 0.02
-    on_gpus = False
 
     def settle(self) -> None:
         if self.bytes % STRIDE_BYTES or self.bytes < 2 * STRIDE_BYTES:
@@ -62,7 +64,8 @@ class Chase(Problem, name="chase"):
         """int64[places]: after each place the next one, all of them in a single ring that begins at 0."""
         import numpy as np
 
-        ring = np.concatenate([[0], 1 + rng.permutation(self.loads)])
+        others = rng.permutation(self.loads) if self.order == "random" else np.arange(self.loads)
+        ring = np.concatenate([[0], 1 + others])
         following = np.empty(self.places, np.int64)
         following[ring] = np.roll(ring, -1)
         return (following,)

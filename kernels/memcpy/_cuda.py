@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 from primbench.cuda import copies, pinned
 from primbench.cuda.copies import Copy, DeviceMemory, HostMemory
 from primbench.errors import UnsupportedCase
+from primbench.kernels.memcpy._multiprocessors import Multiprocessors
+from primbench.kernels.memcpy._while_other import while_other_goes
 from primbench.numa.buffers import host_buffer
 from primbench.problem import described, description_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from primbench.cuda.copies import Enqueue
     from primbench.problem import Array, Step
 
 
@@ -28,7 +31,7 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
     planned = [copy for number in range(problem.gpus) for copy in _copies(backend, problem, device + number)]
     for copy in planned:
         copy.source.put(host)
-    step = copies.step_of(planned, backend.stream_handle)
+    step = _step(planned, backend.stream_handle, problem)
     on_host = [end for copy in planned for end in (copy.source, copy.destination) if isinstance(end, HostMemory)]
     pins = dict.fromkeys(end.how for end in on_host)
     return described(
@@ -37,6 +40,24 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
         stream_only=True,
         host_buffers=[(end.array, end.node) for end in on_host],
     )
+
+
+def _step(planned: Sequence[Copy], stream: int, problem: Any) -> Step:
+    """By the engines or the multiprocessors, with its ``others`` where both ways go."""
+    multiprocessors = Multiprocessors() if problem.engine == "sm" else None
+    enqueue = multiprocessors or copies.by_engine
+    step = copies.step_of(planned, stream, enqueue)
+    if multiprocessors:
+        step = described(step, algorithm=multiprocessors.name)
+    return described(step, others=_each_way(planned, enqueue, stream)) if problem.has_each_way else step
+
+
+def _each_way(planned: Sequence[Copy], enqueue: Enqueue, stream: int) -> dict[str, Any]:
+    to_gpu, to_host = planned
+    return {
+        "h2d_s": while_other_goes(to_gpu, to_host, enqueue, stream),
+        "d2h_s": while_other_goes(to_host, to_gpu, enqueue, stream),
+    }
 
 
 def _copies(backend: Any, problem: Any, device: int) -> Iterator[Copy]:
@@ -64,15 +85,9 @@ def _host_memory(backend: Any, problem: Any, node: int | None) -> HostMemory:
         return HostMemory(pinned.allocated(problem.bytes, write_combined=True), "cuMemHostAlloc write-combined")
     if problem.memory == "framework":
         return HostMemory(_PINNED_BY[backend.name](problem.bytes), f"pinned by {backend.name}")
-    pages = host_buffer(problem.bytes, node)
     if problem.memory == "pageable":
-        return HostMemory(pages, "pageable", node)
-    array = pinned.registered(pages)
-    if array is not None:
-        return HostMemory(array, "cuMemHostRegister", node)
-    if node is not None:
-        raise UnsupportedCase(f"memory on node {node} cannot be pinned: the driver refuses to register pages here")
-    return HostMemory(pinned.allocated(problem.bytes), "cuMemHostAlloc, as registering is not supported here")
+        return HostMemory(host_buffer(problem.bytes, node), "pageable", node)
+    return copies.pinned_on(problem.bytes, node)
 
 
 def _torch_pinned(size_bytes: int) -> Array:

@@ -24,6 +24,7 @@ MEMORY = {
     "p2p": ("device",),
     "h2h": ("pageable",),
 }
+ENGINES = ("ce", "sm")  # as nvbandwidth calls them
 PLACEABLE = ("pinned", "pageable")  # allocated here, page by page; the others are an allocator's
 FROM_HOST = ("h2d", "bidirectional", "h2h")
 TO_HOST = ("d2h", "bidirectional", "h2h")
@@ -45,6 +46,8 @@ class Memcpy(Problem, name="memcpy"):
     allocator; pageable is ordinary memory; write_combined is pinned, and fit for writing only. auto is pinned wherever
     it can be.
 
+    Of bidirectional, h2d and d2h are the rates of one way while as many copies go the other, as nvbandwidth has them.
+
     Rates count each byte once for h2d, d2h and p2p; once for either way of bidirectional, so that the rate is that of
     each way; twice for d2d and h2h, which read and write the same memory. With ``gpus``, all of them together.
     """
@@ -62,6 +65,8 @@ class Memcpy(Problem, name="memcpy"):
     dst_node: int = option(
         ANYWHERE, "memory node to copy to, on the host; -1 leaves it to --numa-node", least=ANYWHERE, most=LAST_NODE
     )
+
+    engine: str = option("ce", "what copies: the GPU's copy engines, or its multiprocessors by a kernel", ENGINES)
 
     work = "copy"
     margin = 0.02
@@ -90,12 +95,20 @@ class Memcpy(Problem, name="memcpy"):
                 self.gpus == 1 or not alone,
                 "several copy at once in h2d, d2h, d2d, bidirectional, and not in pageable memory",
             ),
+            (
+                "engine",
+                self._suits_engine(),
+                "multiprocessors copy pinned memory and their GPU's own, of one GPU at a time",
+            ),
             ("src_node", self.src_node == ANYWHERE or self._is_placeable(FROM_HOST), of_node),
             ("dst_node", self.dst_node == ANYWHERE or self._is_placeable(TO_HOST), of_node),
         ):
             if not fits:
                 found = f"memcpy direction={self.direction!r} {name}={getattr(self, name)!r}"
                 raise InvalidField(f"{found}: {allowed}")
+
+    def _suits_engine(self) -> bool:
+        return self.engine == "ce" or (self.gpus == 1 and self.memory != "pageable")
 
     def _is_placeable(self, directions: tuple[str, ...]) -> bool:
         """Whether the memory on that side, which those directions have on the host, can be put on a node."""
@@ -105,6 +118,11 @@ class Memcpy(Problem, name="memcpy"):
         if self.direction != "auto":
             return self
         return replace(self, direction="h2h" if device == "cpu" else "h2d")
+
+    @property
+    def has_each_way(self) -> bool:
+        """Whether either way is timed by itself while both go."""
+        return self.direction == "bidirectional" and self.gpus == 1
 
     @property
     def copies(self) -> int:
@@ -130,7 +148,11 @@ class Memcpy(Problem, name="memcpy"):
         return OF_LATENCY if self.bytes <= LATENCY_BYTES and self.direction != "h2h" else self.margin
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
-        return {"wall_p99_s": measured.wall_s.quantile_s(0.99) if measured.wall_s else None}
+        ways = {way: measured.others.get(f"{way}_s") for way in ("h2d", "d2h")}
+        return {
+            "wall_p99_s": measured.wall_s.quantile_s(0.99) if measured.wall_s else None,
+            **{f"{way}_bytes_per_s": self.bytes / taken.median_s if taken else None for way, taken in ways.items()},
+        }
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """int8[bytes], the same for every copy; -128 is left for what is never written."""

@@ -15,9 +15,11 @@ from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import driver
+from primbench.cuda import driver, pinned
+from primbench.cuda.kernels import Prepared
 from primbench.dtypes import poison_host
 from primbench.errors import UnsupportedCase
+from primbench.numa.buffers import host_buffer
 from primbench.problem import described
 
 if TYPE_CHECKING:
@@ -98,6 +100,19 @@ class HostMemory:
 
     def poison(self) -> None:
         poison_host(self.array)
+
+
+def pinned_on(size_bytes: int, node: int | None) -> HostMemory:
+    """Pages of their own, on that node or where the process allocates, registered with the driver; else the driver's.
+
+    Raises UnsupportedCase where those of a node cannot be pinned.
+    """
+    array = pinned.registered(host_buffer(size_bytes, node))
+    if array is not None:
+        return HostMemory(array, "cuMemHostRegister", node)
+    if node is not None:
+        raise UnsupportedCase(f"memory on node {node} cannot be pinned: the driver refuses to register pages here")
+    return HostMemory(pinned.allocated(size_bytes), "cuMemHostAlloc, as registering is not supported here")
 
 
 class DeviceMemory:
@@ -182,20 +197,30 @@ class Copies:
         return np.concatenate([copy.destination.get() for copy in self.copies])
 
 
-def step_of(copies: Sequence[Copy], stream: int) -> Step:
+Enqueue = Callable[[Copy, int], Prepared]
+"""What puts a copy on a stream."""
+
+
+def by_engine(copy: Copy, stream: int) -> Prepared:
+    """The driver's own copy, which goes to a copy engine."""
+    name, ends = copy.call
+    return _prepared(name, *ends, copy.source.size_bytes, stream)
+
+
+def step_of(copies: Sequence[Copy], stream: int, enqueue: Enqueue = by_engine) -> Step:
     """A call enqueues all copies at once, the first on ``stream``, of its device, which goes on when all are done.
 
     The step returns a Copies; its ``algorithm`` names the driver's functions.
     """
-    begun, branches = _Event(copies[0].device), [_Branch(copy.device) for copy in copies[1:]]
+    begun, branches = _Event(copies[0].device), [Branch(copy.device) for copy in copies[1:]]
     operations = [
         *([_prepared("cuEventRecord", begun.handle, stream)] if branches else []),
         *(_wait(branch.stream, begun) for branch in branches),
-        *map(_copy, copies, [stream, *(branch.stream for branch in branches)]),
+        *map(enqueue, copies, [stream, *(branch.stream for branch in branches)]),
         *(_prepared("cuEventRecord", branch.done.handle, branch.stream) for branch in branches),
         *(_wait(stream, branch.done) for branch in branches),
     ]
-    ends = Copies(copies, (begun, *branches))
+    ends = Copies(copies, (begun, enqueue, *branches))
 
     def step() -> Any:
         for function, arguments in operations:
@@ -206,22 +231,14 @@ def step_of(copies: Sequence[Copy], stream: int) -> Step:
     return described(step, algorithm=" and ".join(dict.fromkeys(copy.call[0] for copy in copies)))
 
 
-_Prepared = tuple[Callable[..., int], tuple[Any, ...]]
-
-
-def _prepared(name: str, *arguments: int) -> _Prepared:
-    """Arguments of the size of a pointer, converted beforehand: that would cost time in every call."""
+def _prepared(name: str, *arguments: int) -> Prepared:
+    """Arguments of the size of a pointer."""
     return driver.function(name), tuple(map(c_void_p.from_param, arguments))
 
 
-def _wait(stream: int, event: _Event) -> _Prepared:
+def _wait(stream: int, event: _Event) -> Prepared:
     function, handles = _prepared("cuStreamWaitEvent", stream, event.handle)
     return function, (*handles, c_uint.from_param(0))
-
-
-def _copy(copy: Copy, stream: int) -> _Prepared:
-    name, ends = copy.call
-    return _prepared(name, *ends, copy.source.size_bytes, stream)
 
 
 class _Event:
@@ -235,7 +252,7 @@ class _Event:
         weakref.finalize(self, driver.function("cuEventDestroy_v2"), handle)
 
 
-class _Branch:
+class Branch:
     """A stream of a GPU, and the event at its end. They are destroyed with the object."""
 
     def __init__(self, device: int) -> None:
@@ -243,3 +260,8 @@ class _Branch:
             self.stream = driver.create_stream()
         weakref.finalize(self, driver.function("cuStreamDestroy_v2"), c_void_p(self.stream))
         self.done = _Event(device)
+
+    def begin_after(self, stream: int) -> None:
+        """Wait for what another stream of the GPU holds by now."""
+        driver.call("cuEventRecord", c_void_p(self.done.handle), c_void_p(stream))
+        driver.call("cuStreamWaitEvent", c_void_p(self.stream), c_void_p(self.done.handle), c_uint())

@@ -26,7 +26,7 @@ _HOST_ALLOC_DEVICEMAP = 2
 _INSTANCES = 8
 _INSTANCES_NODES = 2**14  # nodes of all instances of a graph together, at most
 HELD_S = 1.0  # that a stream is held for at the most
-_L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+MULTIPROCESSORS, _L2_CACHE_SIZE, _COMPUTE_CAPABILITY = 16, 38, (75, 76)  # CU_DEVICE_ATTRIBUTE_
 
 
 class CudaError(PrimbenchError):
@@ -82,9 +82,20 @@ def free_memory_bytes() -> int:
 
 def l2_cache_bytes() -> int:
     """Size of the current context's device's L2 cache."""
+    return device_attribute(_L2_CACHE_SIZE)
+
+
+def compute_capability() -> int:
+    """Of the current context's device: 90 is 9.0."""
+    major, minor = map(device_attribute, _COMPUTE_CAPABILITY)
+    return 10 * major + minor
+
+
+def device_attribute(number: int) -> int:
+    """number: a CUdevice_attribute of cuda.h, of the current context's device."""
     device, value = c_int(), c_int()
     call("cuCtxGetDevice", byref(device))
-    call("cuDeviceGetAttribute", byref(value), c_int(_L2_CACHE_SIZE), device)
+    call("cuDeviceGetAttribute", byref(value), c_int(number), device)
     return value.value
 
 
@@ -273,20 +284,7 @@ class Blocker:
         """Stop the stream here until release()."""
         self._words[0] = self._words[1] = 0
         one, none = c_uint(1), c_uint(0)
-        call(
-            "cuLaunchKernel",
-            self._function,
-            one,
-            one,
-            one,
-            one,
-            one,
-            one,
-            none,
-            self._stream,
-            self._arguments,
-            None,
-        )
+        call("cuLaunchKernel", self._function, *[one] * 6, none, self._stream, self._arguments, None)
 
     def release(self) -> None:
         self._words[0] = 1

@@ -118,6 +118,8 @@ _ALL = (
         "enqueue_single_s", "enqueue single", "a single call that only enqueues, the queue empty", "host",
         is_column=False, is_compared=False,
     ),
+    Metric("h2d_s", "h2d", "a copy to the GPU while others go from it", "GPU", is_column=False),
+    Metric("d2h_s", "d2h", "a copy from the GPU while others go to it", "GPU", is_column=False),
     Metric("data_wait_s", "data wait", "what a step waits for its batch to be read and decoded", "host"),
     Metric("decode_s", "decode", "decoding one example, in whichever process does it", "host"),
     Metric("batch_mean_s", "batch mean", "batch_s, slow samples included", "CPU", samples_of="batch_s", quantile=None),

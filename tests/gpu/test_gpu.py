@@ -183,3 +183,16 @@ def test_more_ranks_than_gpus_are_skipped_with_both_numbers(package: Path, tmp_p
     assert 0 == code
     assert "skipped" == results.records[0].status
     assert f"{ranks} ranks need" in str(results.records[0].reason)
+
+
+@pytest.mark.skipif(gpu_count() < 2, reason="needs 2 NVIDIA GPUs")
+@pytest.mark.parametrize("backend", ["torch", "cupy"])
+def test_two_gpus_exchange_without_a_wrong_element(backend: str, package: Path, tmp_path: Path) -> None:
+    if (reason := missing(backend)) is not None:
+        pytest.skip(reason)
+    operations = ("all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
+    asked = ["--bytes", "1KiB", "--bytes", "4MiB", *(f"--operation={each}" for each in operations)]
+    code, results = run(package, tmp_path, "collective", *asked, "--backend", backend)
+    assert 0 == code, [record.reason for record in results.records]
+    assert 10 == len(results.records)
+    assert all(record.measurement and record.measurement.verified for record in results.records)

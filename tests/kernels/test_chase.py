@@ -29,6 +29,11 @@ def test_the_chain_comes_through_every_place_once(places: int) -> None:
     assert (0, list(range(places))) == (at, sorted(seen))
 
 
+def test_a_rising_chain_goes_to_the_next_place() -> None:
+    (following,) = Chase(5 * STRIDE_BYTES, order="rising").inputs(np.random.default_rng(1))
+    assert [1, 2, 3, 4, 0] == list(following)
+
+
 def test_the_chain_leaves_no_order_to_guess() -> None:
     (following,) = Chase(2**20).inputs(np.random.default_rng(1))
     assert np.mean(np.abs(np.diff(following)) <= 2) < 0.01

@@ -176,7 +176,22 @@ def test_the_tail_of_single_calls_is_a_figure_whatever_was_measured() -> None:
     wall = Samples(samples_s=[i * 1e-6 for i in range(1, 101)], calls_per_sample=1, taken_by="a test", stopped="count")
     figure = Memcpy(8).figures(Measurement(wall_s=wall))["wall_p99_s"]
     assert figure == pytest.approx(99e-6, rel=0.01)
-    assert {"wall_p99_s": None} == Memcpy(8).figures(Measurement())
+    assert {"h2d_bytes_per_s": None, "d2h_bytes_per_s": None, "wall_p99_s": None} == Memcpy(8).figures(Measurement())
+
+
+def test_either_way_while_both_go_is_a_rate_of_its_own() -> None:
+    ways = {
+        f"{way}_s": Samples(samples_s=[each], calls_per_sample=4, taken_by="a test", stopped="count")
+        for way, each in (("h2d", 1e-3), ("d2h", 2e-3))
+    }
+    figures = Memcpy(1 << 20, "bidirectional").figures(Measurement(others=ways))
+    assert ((1 << 20) / 1e-3, (1 << 20) / 2e-3) == (figures["h2d_bytes_per_s"], figures["d2h_bytes_per_s"])
+
+
+@pytest.mark.parametrize("fields", [{"direction": "h2d", "memory": "pageable"}, {"direction": "d2h", "gpus": 2}])
+def test_multiprocessors_copy_for_one_gpu_what_they_can_reach(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="engine='sm': multiprocessors copy pinned memory and their GPU's own"):
+        Memcpy(8, engine="sm", **fields)
 
 
 def test_a_cpu_needs_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,15 @@ import gc
 import itertools
 from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from primbench.cuda import copies, driver
+from primbench.cuda import copies, driver, kernels
 from primbench.errors import UnsupportedCase, VerificationError
+from primbench.kernels.chase import Chase
 from primbench.kernels.memcpy import Memcpy
 from primbench.numa import mempolicy
 from primbench.numa.scan import memory_nodes
@@ -58,6 +60,10 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventDestroy_v2": (c_void_p,),
     "cuEventRecord": (c_void_p, c_void_p),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cuCtxGetDevice": (_INT_OUT,),
+    "cuDeviceGetAttribute": (_INT_OUT, c_int, c_int),
+    "cuMemHostGetDevicePointer_v2": (_DEVICE_OUT, c_void_p, c_uint),
+    "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, POINTER(c_void_p), c_void_p),
 }
 ERRORS = {
     1: b"CUDA_ERROR_INVALID_VALUE",
@@ -66,6 +72,8 @@ ERRORS = {
 }
 INVALID, ALREADY_ENABLED, NOT_SUPPORTED = 1, 704, 801
 MAIN_STREAM = 0x51
+KERNELS = {0x4E: "_copy_by_kernel", 0x4F: "_walk"}
+NUMBERS = {"copy": 0x4E, "walk": 0x4F}
 
 
 class StandIn:
@@ -212,6 +220,36 @@ class StandIn:
         assert self.streams[stream] is not None
         self.log.append(("wait", event, stream))
 
+    def _cuCtxGetDevice(self, device: Any) -> None:
+        device[0] = list(self.contexts.values()).index(self.current[-1])
+
+    def _cuDeviceGetAttribute(self, value: Any, attribute: int, device: int) -> None:
+        value[0] = {16: 132}[attribute]
+
+    def _cuMemHostGetDevicePointer_v2(self, pointer: Any, host: int, flags: int) -> None:
+        assert host in self.pinned
+        pointer[0] = host
+
+    def _cuLaunchKernel(self, kernel: int, *rest: Any) -> None:
+        """Our kernels, of which each has three parameters."""
+        stream, parameters = rest[7:9]
+        values = (c_ulonglong.from_address(parameters[number]).value for number in range(3))
+        getattr(self, KERNELS[kernel])(rest[:7], stream, *values)
+
+    def _walk(self, shape: Any, stream: int, place: int, loads: int, end: int) -> None:
+        assert (1, 1, 1, 1, 1, 1, 0) == shape
+        assert place in self.pinned
+        for _ in range(loads):
+            place = c_ulonglong.from_address(place).value
+        assert self.device_memory[end][0] == self.streams[stream]
+        c_ulonglong.from_address(end).value = place
+
+    def _copy_by_kernel(self, shape: Any, stream: int, to: int, of: int, size: int) -> None:
+        assert (132, 1, 1, 512, 1, 1, 0) == shape
+        on_device, on_host = self.device_memory.keys() & {to, of}, self.pinned.keys() & {to, of}
+        assert {to, of} == on_device | on_host
+        self._copy("sm", self.contexts[0], to, of, size, stream)
+
 
 class OnCuda:
     """As much of a backend as a copy needs."""
@@ -243,6 +281,7 @@ def only_what_is_made_here_is_collected() -> Iterator[None]:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     found = StandIn()
     monkeypatch.setattr(driver, "_library", lambda: found)
+    monkeypatch.setattr(kernels, "module", lambda source: SimpleNamespace(function=NUMBERS.__getitem__))
     copies.primary_context.cache_clear()
     yield found
     copies.primary_context.cache_clear()
@@ -280,6 +319,8 @@ EVERY = [
     Memcpy(1000, "d2h", gpus=2),
     Memcpy(1000, "d2d", gpus=2),
     Memcpy(1000, "bidirectional", gpus=2),
+    *(Memcpy(1000, direction, engine="sm") for direction in ("h2d", "d2h", "d2d", "bidirectional")),
+    Memcpy(1000, "p2p", peer=1, engine="sm"),
 ]
 
 
@@ -341,6 +382,34 @@ def test_how_memory_is_pinned_is_told(cuda: StandIn) -> None:
     assert "cuMemcpyHtoDAsync_v2, pageable" == algorithms["pageable"]
 
 
+def test_multiprocessors_copy_by_our_kernel(cuda: StandIn) -> None:
+    step, _ = step_of(Memcpy(1000, "d2h", engine="sm"))
+    cuda.log.clear()
+    step()
+    assert [("sm", MAIN_STREAM)] == cuda.log
+    assert "copy.cu, 132 blocks of 512 threads, cuMemHostRegister" == description_of(step).algorithm
+
+
+@pytest.mark.parametrize("order", ["random", "rising"])
+def test_a_chain_in_host_memory_is_walked_to_its_end(cuda: StandIn, order: str) -> None:
+    problem, backend = Chase(128 * 300, order=order), OnCuda()
+    inputs = problem.inputs(np.random.default_rng(0))
+    step = setup_of("chase", "cupy")(backend, problem, *inputs)
+    reference = problem.reference(np.random.default_rng(1), *inputs)
+    assert 0 == check_output(backend, problem, step, reference)  # type: ignore[arg-type]
+    another = setup_of("chase", "cupy")(backend, problem, *Chase(128 * 300).inputs(np.random.default_rng(2)))
+    with pytest.raises(VerificationError):
+        check_output(backend, problem, another, reference)  # type: ignore[arg-type]
+    del step, another
+    gc.collect()
+    assert ({}, {}) == (cuda.device_memory, cuda.pinned)
+
+
+def test_either_way_is_timed_by_itself_where_both_go(cuda: StandIn) -> None:
+    both, one = step_of(Memcpy(8, "bidirectional"))[0], step_of(Memcpy(8, "h2d"))[0]
+    assert (["h2d_s", "d2h_s"], []) == (list(description_of(both).others), list(description_of(one).others))
+
+
 def test_write_combined_memory_is_allocated_so(cuda: StandIn) -> None:
     step_of(Memcpy(8, "h2d", "write_combined"))
     assert [("cuMemHostAlloc", 0x01 | 0x04)] == cuda.log
@@ -356,7 +425,7 @@ def test_where_registering_is_not_supported_the_driver_allocates(cuda: StandIn) 
 
 def test_memory_of_a_node_that_cannot_be_pinned_is_skipped(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda.registers = False
-    monkeypatch.setattr("primbench.kernels.memcpy._cuda.host_buffer", lambda size, node: np.ones(size, np.int8))
+    monkeypatch.setattr("primbench.cuda.copies.host_buffer", lambda size, node: np.ones(size, np.int8))
     with pytest.raises(UnsupportedCase, match="memory on node 0 cannot be pinned"):
         step_of(Memcpy(8, "h2d", src_node=0))
 

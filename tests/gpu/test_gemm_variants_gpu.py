@@ -1,0 +1,70 @@
+"""Batched, grouped and scaled products on a real GPU: right, and by the kernels that are meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from primbench import Measurement, Method, measure
+from primbench.backends import missing
+from primbench.cuda import driver
+from primbench.environment.devices import has_gpu_node
+from primbench.errors import UnsupportedCase
+from primbench.kernels.batched_gemm import BatchedGemm
+from primbench.kernels.collective import Collective
+from primbench.kernels.grouped_gemm import GroupedGemm
+from primbench.kernels.scaled_gemm import ScaledGemm
+from primbench.problem import Problem
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+]
+QUICK = Method(min_time_s=0.005, max_time_s=0.05)
+BACKENDS = pytest.mark.parametrize("backend", ["torch", "cupy"])
+
+
+def measured_on(backend: str, problem: Problem) -> Measurement:
+    if (reason := missing(backend)) is not None:
+        pytest.skip(reason)
+    measured = measure(problem, backend=backend, device="cuda:0", method=QUICK)
+    assert measured.verified
+    assert measured.device_s is not None
+    return measured
+
+
+@BACKENDS
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_a_batch_is_one_call(backend: str, trans_b: bool) -> None:
+    for dtype in ("float32", "bfloat16"):
+        measured = measured_on(backend, BatchedGemm(24, 128, 96, 64, dtype, trans_b=trans_b))
+        assert measured.nodes_per_call is not None
+        assert measured.nodes_per_call <= 2
+
+
+@BACKENDS
+@pytest.mark.parametrize("split", ["even", "random"])
+def test_groups_of_bfloat16_are_right(backend: str, split: str) -> None:
+    measured = measured_on(backend, GroupedGemm(16, 1000, 512, 256, "bfloat16", split))
+    expected = "torch._grouped_mm" if backend == "torch" else "a product for each group"
+    assert expected == measured.algorithm
+
+
+@BACKENDS
+@pytest.mark.parametrize("scaling", ["tensor", "row", "block"])
+def test_every_scaling_is_right_or_refused_with_the_librarys_reason(backend: str, scaling: str) -> None:
+    try:
+        measured_on(backend, ScaledGemm(512, 512, 1024, scaling=scaling))
+    except UnsupportedCase as refused:
+        if driver.compute_capability() == 90 and scaling == "tensor":
+            raise
+        pytest.skip(f"not supported on this GPU and stack: {refused}")
+
+
+@BACKENDS
+@pytest.mark.parametrize("operation", ["all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"])
+def test_a_collective_of_one_rank_is_captured(backend: str, operation: str) -> None:
+    if (backend, operation) == ("torch", "send_recv"):
+        pytest.skip("torch sends to another GPU only")
+    measured = measured_on(backend, Collective(1 << 20, 1, operation=operation))
+    assert measured.device_s is not None
+    assert "graph" == measured.device_s.taken_by
