@@ -15,11 +15,11 @@ from primbench.cli.outputs import check_outputs, publish
 def _fleet(folder: str, against: str | None, **values: Any) -> None:
     check_outputs(values)
     from primbench.fleet.fleet import summarize
-    from primbench.fleet.held import read
+    from primbench.fleet.held import read, read_links
     from primbench.report import fleet as words
 
     earlier = None if against is None else (against, read(against))
-    found = summarize(folder, read(folder), earlier)
+    found = summarize(folder, read(folder), earlier, read_links(folder))
     publish(words.document(found), lambda: words.text(found), values)
     if not found.is_healthy:
         sys.exit(1)
@@ -35,7 +35,7 @@ command = GroupedCommand(
         *export_options(),
     ],
     help="One table of what each node of a fleet measured into FOLDER: the spread over nodes, those that stand out as "
-         "slower, and what is different about them.\n\n"
+         "slower, and what is different about them; with --links the same of what was measured between nodes.\n\n"
          "Exit status: 0, 1 where a node is slower, missing or has not measured all that others have, or the fleet "
          "or one of its nodes became slower than in the earlier one, 2 where there is no fleet.",
 )  # fmt: skip

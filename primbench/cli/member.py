@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from primbench.cli import links
 from primbench.cli.echo import say
 from primbench.cli.measuring import measured
 from primbench.cli.options import option_of
@@ -43,17 +44,20 @@ def measure_for_fleet(entries: Entries, values: Mapping[str, Any]) -> None:
     own = {**values, "output": str(path), "quiet": values["quiet"] or found.rank > 0}
     try:
         _make(folder, path)
+        meeting = links.come(found, path, values)
         with _turn(found, path, values):
             results, ended = measured(entries, own, None, None, found)
         if ended is not None:
             raise ended
+        if meeting is not None:
+            links.measure_between(meeting, found, values, _patience_s(values))
     except PrimbenchError as error:
         raise type(error)(f"{found.name}: {error}") from None
     _tell(found, results, own)
 
 
 def _check(values: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest where one file is to hold what each node finds."""
+    """Raises InvalidRequest where one file is to hold what each node finds, or links cannot be measured."""
     exports = [option_of(name) for name in written.known()]
     for name in ("output", "resume", "save_as", *exports):
         if values[name] is not None:
@@ -62,6 +66,7 @@ def _check(values: Mapping[str, Any]) -> None:
                 f"{option} and --fleet: each node writes a file of its own into {values['fleet']}; "
                 "`primbench fleet` makes one table of them, and exports it"
             )
+    links.check(values)
 
 
 def _make(folder: Path, path: Path) -> None:
@@ -78,8 +83,12 @@ def _turn(found: Member, path: Path, values: Mapping[str, Any]) -> AbstractConte
     """Each case adds to the file, and a worker that has to be started before it; else the node is gone."""
     if not values["one_at_a_time"]:
         return nullcontext()
-    patience_s = values["timeout"] + START_TIMEOUT_S + NETWORK_S
-    return turn(path.parent / TURNS, path, of=found.of, patience_s=patience_s)
+    return turn(path.parent / TURNS, path, of=found.of, patience_s=_patience_s(values))
+
+
+def _patience_s(values: Mapping[str, Any]) -> float:
+    timeout_s: float = values["timeout"]
+    return timeout_s + START_TIMEOUT_S + NETWORK_S
 
 
 def _tell(found: Member, results: Results, values: Mapping[str, Any]) -> None:

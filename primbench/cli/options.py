@@ -235,6 +235,8 @@ def fleet_options() -> list[click.Option]:
         option("--fleet", type=FILE, metavar="FOLDER",
                help="Measure this node for `primbench fleet FOLDER`; srun, torchrun or mpirun starts it on all."),
         option("--one-at-a-time", is_flag=True, help="Nodes of the fleet measure in turn, not at the same time."),
+        option("--links", type=click.IntRange(1), metavar="ROUNDS",
+               help="Then measure between nodes, by torch: in each round every node with another one, all at once."),
     ]  # fmt: skip
 
 

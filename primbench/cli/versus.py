@@ -26,8 +26,10 @@ def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
     if values["fleet"] is not None:
         measure_for_fleet(entries, values)
         return
-    if values["one_at_a_time"]:
-        raise InvalidRequest("--one-at-a-time: of the nodes of a fleet: name its folder with --fleet")
+    for option in ("one_at_a_time", "links"):
+        if values[option]:
+            words = f"--{option.replace('_', '-')}"
+            raise InvalidRequest(f"{words}: of the nodes of a fleet: name its folder with --fleet")
     for name in OF_PLACES:
         if values[name] is not None:
             raise InvalidRequest(

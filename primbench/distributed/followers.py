@@ -43,11 +43,14 @@ class Died(msgspec.Struct, frozen=True):
 class Leader:
     """In the process of rank 0. A context manager: leaving it sends the followers home with its own exit status."""
 
-    def __init__(self, world: World) -> None:
-        """Waits for all followers. Raises InvalidRequest where they cannot come, WorkerError where one does not."""
+    def __init__(self, world: World, listener: socket.socket | None = None) -> None:
+        """Waits for all followers. Raises InvalidRequest where they cannot come, WorkerError where one does not.
+
+        listener: at the world's address and port, where there is one already.
+        """
         self.world = world
         self._started = 0
-        self._listener = _listen(world)
+        self._listener = listener or _listen(world)
         try:
             self._followers = self._accept_all(0)
         except BaseException:

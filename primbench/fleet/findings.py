@@ -125,10 +125,13 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """false_alarms: the share of fleets without a slow node in which some node is taken for one, at most.
+    """what: of which it consists, "node" or "link", and so what ``nodes`` and the like are names of.
+
+    false_alarms: the share of fleets without a slow node in which some node is taken for one, at most.
 
     missing: nodes that were to measure and left no file; unnamed: how many more, that nothing names. unreadable: file
-    -> reason. varied: what some nodes have otherwise than most, of what is known to move results.
+    -> reason. varied: what some nodes have otherwise than most, of what is known to move results. ends: nodes of which
+    every link is slow. links: what was measured between two nodes, as a fleet of its own.
     """
 
     folder: str
@@ -142,10 +145,15 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     varied: list[Varied]
     notes: list[str] = []
     against: Against | None = None
+    what: str = "node"
+    ends: list[str] = []
+    links: Fleet | None = None
 
     @property
     def is_healthy(self) -> bool:
         """Whether all nodes are there, measured all, and none is slow, nor slower than it was."""
         changed = self.against is not None and self.against.is_slower
         failing = any(case.is_failed for case in self.cases)
+        if self.links is not None and not self.links.is_healthy:
+            return False
         return not any((self.missing, self.unnamed, self.unreadable, self.unhealthy, failing, changed))

@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING
 from primbench.fleet.against import against
 from primbench.fleet.explain import with_causes
 from primbench.fleet.findings import Fleet
+from primbench.fleet.held import LINKS
 from primbench.fleet.majority import Majority, varied
 from primbench.fleet.outliers import FALSE_ALARMS
 from primbench.fleet.summary import cases_of, limits_of, unhealthy
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from primbench.fleet.held import Read
+    from primbench.fleet.node import Node
 
 
-def summarize(folder: str, held: Read, earlier: tuple[str, Read] | None = None) -> Fleet:
-    """All nodes side by side. folder: by name. earlier: the same of a fleet to set beside it."""
+def summarize(
+    folder: str, held: Read, earlier: tuple[str, Read] | None = None, links: Read | None = None, what: str = "node"
+) -> Fleet:
+    """All nodes side by side. folder: by name. earlier: the same of a fleet to set beside it. links: between its nodes,
+    which are summed up as a fleet is: a link is what has a file of its own.
+    """
     members, known, judged = held
     limits = limits_of(judged, known.cases)
     cases = cases_of(members.nodes, known, judged, limits)
@@ -33,6 +41,19 @@ def summarize(folder: str, held: Read, earlier: tuple[str, Read] | None = None) 
         cases=cases,
         unhealthy=with_causes(found, members.nodes, cases, unlike),
         varied=varied(unlike),
-        notes=[f"{name}: replaced by a later file of its node" for name in members.replaced],
+        notes=[f"{name}: replaced by a later file of its {what}" for name in members.replaced],
         against=against(*earlier, held) if earlier else None,
+        what=what,
+        ends=_slow_ends(members.nodes, {each.node for each in found if each.outlying}),
+        links=None if links is None else summarize(f"{folder}/{LINKS}", links, what="link"),
     )
+
+
+def _slow_ends(links: Mapping[str, Node], slow: Collection[str]) -> list[str]:
+    """Nodes with several links, all of which are slow."""
+    of_ends: dict[str, list[str]] = {}
+    for name, link in links.items():
+        if link.member.peer is not None:
+            for end in (link.member.node, link.member.peer):
+                of_ends.setdefault(end, []).append(name)
+    return [end for end, names in of_ends.items() if len(names) > 1 and set(slow).issuperset(names)]

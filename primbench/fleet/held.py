@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from primbench.fleet.folder import Members, read_members
 from primbench.fleet.node import Vocabulary
 from primbench.fleet.summary import Judged, judged_of
+
+LINKS = "links"  # the folder, in that of a fleet, of what was measured between its nodes
 
 
 class Read(NamedTuple):
@@ -22,3 +25,9 @@ def read(folder: str) -> Read:
     known = Vocabulary()
     members = read_members(folder, known)
     return Read(members, known, judged_of(members.nodes, known))
+
+
+def read_links(folder: str) -> Read | None:
+    """The same of what was measured between two nodes; None where that was nothing."""
+    path = Path(folder, LINKS)
+    return read(str(path)) if any(path.glob("*.jsonl")) else None

@@ -35,16 +35,24 @@ def text(fleet: Fleet) -> str:
 def document(fleet: Fleet) -> Document:
     """A row a case and metric: times in seconds, ratios of times. A check a node, missing ones included."""
     return Document(
-        rows=lambda: list(_rows(fleet)),
+        rows=lambda: [row for each in _with_links(fleet) for row in _rows(each)],
         parts=lambda: _parts(fleet),
-        checks=lambda: list(_checks(fleet)),
+        checks=lambda: [check for each in _with_links(fleet) for check in _checks(each)],
         value={"headline": headline(fleet)} | asdict(fleet),
     )
 
 
 def headline(fleet: Fleet) -> str:
-    """Which nodes are wrong, in a sentence; else that none is."""
-    count = f"{len(fleet.nodes)} node{'s' * (len(fleet.nodes) != 1)}"
+    """Which nodes are wrong, in a sentence, else that none is; then the same of links, where these were measured."""
+    return " ".join(map(_headline, _with_links(fleet)))
+
+
+def _with_links(fleet: Fleet) -> list[Fleet]:
+    return [each for each in (fleet, fleet.links) if each is not None]
+
+
+def _headline(fleet: Fleet) -> str:
+    count = f"{len(fleet.nodes)} {fleet.what}{'s' * (len(fleet.nodes) != 1)}"
     clauses = [*_wrong(fleet), *_absent(fleet), *_failing(fleet)]
     if clauses:
         return f"{count}: {'; '.join(clauses)}."
@@ -101,21 +109,29 @@ def named(names: Sequence[str]) -> str:
 
 
 def _parts(fleet: Fleet) -> list[Table | str]:
+    return [_end([headline(fleet)]), *(part for each in _with_links(fleet) for part in _found(each))]
+
+
+def _found(fleet: Fleet) -> list[Table | str]:
     changes = [changes_table(fleet, fleet.against)] if fleet.against else []
-    return [_end([headline(fleet)]), _table(fleet), *changes, _end(_of_nodes(fleet)), _end(_notes(fleet))]
+    return [_table(fleet), *changes, _end(_of_nodes(fleet)), _end(_notes(fleet))]
 
 
 def _table(fleet: Fleet) -> Table:
-    columns = ["case", "metric", "nodes", "median", "scatter", "slowest", "ratio", "too slow above", "verdict"]
+    columns = ["case", "metric", f"{fleet.what}s", "median", "scatter", "slowest", "ratio", "too slow above", "verdict"]
     outlying = _by_metric(fleet)
     rows = [
-        [name if each.primary else "", *_cells(each), _verdict(each, outlying.get((number, each.metric), []))]
+        [
+            name if each.primary else "",
+            *_cells(each),
+            _verdict(each, outlying.get((number, each.metric), []), fleet.what),
+        ]
         for number, case in enumerate(fleet.cases)
         for name in [name_of(case.case)]
         for each in case.metrics
         if each.primary or (number, each.metric) in outlying
     ]
-    title = f"{fleet.folder}  (ratio of times to the median of all nodes)"
+    title = f"{fleet.folder}  (ratio of times to the median of all {fleet.what}s)"
     return Table(title, columns, rows, list(_unmeasured(fleet)))
 
 
@@ -125,10 +141,10 @@ def _cells(found: OfMetric) -> list[str]:
     return [heading(found.metric), str(found.nodes), *times]
 
 
-def _verdict(found: OfMetric, slow: Sequence[str]) -> str:
+def _verdict(found: OfMetric, slow: Sequence[str], what: str) -> str:
     if slow:
         return f"> {named(slow)}"
-    return "= none stands out" if _tells(found) else "? too few nodes for their scatter"
+    return "= none stands out" if _tells(found) else f"? too few {what}s for their scatter"
 
 
 def _by_metric(fleet: Fleet) -> dict[tuple[int, str], list[str]]:
@@ -152,10 +168,12 @@ def _unmeasured(fleet: Fleet) -> Iterator[str]:
 
 
 def _of_nodes(fleet: Fleet) -> Iterator[str]:
+    if fleet.ends:
+        yield f"every link of {named(fleet.ends)} is slow: rather its own adapter, cable or CPUs than what is between"
     for found in fleet.unhealthy[:MOST_NODES]:
         yield from (f"{found.node}: {words}" for words in _of_node(fleet, found))
     if len(fleet.unhealthy) > MOST_NODES:
-        yield f"and {len(fleet.unhealthy) - MOST_NODES} more nodes: --json has all"
+        yield f"and {len(fleet.unhealthy) - MOST_NODES} more {fleet.what}s: --json has all"
 
 
 def _of_node(fleet: Fleet, found: OfNode) -> Iterator[str]:
@@ -210,8 +228,8 @@ def _notes(fleet: Fleet) -> Iterator[str]:
     yield from fleet.notes
     if _is_told(fleet):
         yield (
-            "a node is too slow where it exceeds what lognormal scatter of healthy nodes makes of any of them, in any "
-            f"case, in {format_percent(fleet.false_alarms)} of fleets, and the case's margin"
+            f"a {fleet.what} is too slow where it exceeds what lognormal scatter of healthy ones makes of any of them, "
+            f"in any case, in {format_percent(fleet.false_alarms)} of fleets, and the case's margin"
         )
 
 

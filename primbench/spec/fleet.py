@@ -12,6 +12,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     node: its name, by Slurm or by the host itself. rank: as the launcher counts; 0 where there is none. of: how many
     are to measure. task: its number on the node, where each has a GPU of its own; None where one measures a node.
+    peer: the name of the node at the other end, where what is between two is measured; ``of`` counts such pairs then.
     launcher, job: None where nothing says so. nodes: those of the job, as Slurm writes them, such as "n[1-3],other".
     """
 
@@ -19,10 +20,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     rank: Whole
     of: Whole
     task: Whole | None = None
+    peer: str | None = None
     launcher: str | None = None
     job: str | None = None
     nodes: str = ""
 
     @property
     def name(self) -> str:
-        return self.node if self.task is None else f"{self.node}:{self.task}"
+        own = self.node if self.task is None else f"{self.node}:{self.task}"
+        return own if self.peer is None else f"{own}+{self.peer}"

@@ -290,7 +290,7 @@ def test_any_name_is_a_suite_or_refused_in_one_line(name: str) -> None:
 
 
 def test_every_shipped_suite_loads_and_has_a_title() -> None:
-    expected = ["small", "medium", "large", "deepbench", "quick", "roof", "sizes"]
+    expected = ["small", "medium", "large", "deepbench", "links", "quick", "roof", "sizes"]
     assert expected == suites.names()
     for name in suites.names():
         assert suites.describe(name).title not in ("", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from primbench.measurement import Measurement, Samples
 from primbench.results import file as results_file
 from primbench.results.file import Results
+from primbench.results.record import Line
 from primbench.spec.fleet import Member
 
 Measured = tuple[Path, Result]
@@ -91,6 +93,37 @@ def test_nothing_stands_out_in_a_healthy_fleet(invoke: Callable[..., Result], ma
     result = invoke("fleet", made_fleet([1.0] * 8))
     assert (0, "Nothing stands out among 8 nodes.") == (result.exit_code, result.stdout.splitlines()[0])
     assert "> " not in result.stdout
+
+
+def between_nodes(fleet: Path, links: Path, nodes: int) -> None:
+    """What was made as nodes becomes what was measured between the nodes of a fleet, pair by pair."""
+    (fleet / "links").mkdir()
+    ends = itertools.combinations(range(1, nodes + 1), 2)
+    for (one, other), path in zip(ends, sorted(links.iterdir(), key=lambda path: path.stat().st_mtime_ns), strict=True):
+        found = results_file.read(path)
+        member = Member(node=f"n{one}", peer=f"n{other}", rank=one, of=nodes * (nodes - 1) // 2, job="7.0")
+        lines: list[Line] = [replace(found.header, member=member), *found.workers, *found.records]
+        (fleet / f"links/{one}-{other}.jsonl").write_bytes(b"".join(map(results_file.encode, lines)))
+
+
+def test_a_slow_link_is_named_by_both_of_its_nodes(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    fleet = made_fleet([1.0] * 4)
+    between_nodes(fleet, made_fleet([1, 1, 1, 1, 9, 1], seed=1), 4)
+    told, code = found(invoke, fleet)
+    assert (1, [], ["n2+n4"]) == (code, told["unhealthy"], [each["node"] for each in told["links"]["unhealthy"]])
+    text = invoke("fleet", fleet).stdout
+    assert "Nothing stands out among 4 nodes. 6 links: slower: n2+n4, " in text.splitlines()[0]
+    assert "every link of" not in text
+    (fleet / "links/1-2.jsonl").unlink()
+    assert "; missing: 1 that nothing names." in invoke("fleet", fleet).stdout.splitlines()[0]
+
+
+def test_a_node_whose_links_are_all_slow_is_named(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    fleet = made_fleet([1.0] * 7)
+    pairs = list(itertools.combinations(range(7), 2))
+    of_two = {number for number, pair in enumerate(pairs) if 2 in pair}
+    between_nodes(fleet, made_fleet([9 if number in of_two else 1 for number in range(21)], seed=1), 7)
+    assert "every link of n3 is slow: rather its own adapter" in invoke("fleet", fleet).stdout
 
 
 def test_a_slow_node_is_named_with_what_is_different_there(
