@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.mapping import parts
+from primbench.decompose.sums import PARTS, WHOLE
 from primbench.errors import OutputError
 from primbench.problem import fields_of
 from primbench.problem.operators import NotThere, Part, Phase, Settings
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
     from primbench.problem import Problem
     from primbench.problem.operators import Call
-
-WHOLE, PARTS = "whole", "parts"
-"""Sets: the step as one case, and what it is made of."""
 
 
 @dataclass

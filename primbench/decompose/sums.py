@@ -1,0 +1,221 @@
+"""What the parts of a step add up to, beside the whole: three numbers, and where the time of a step goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from primbench import stats
+from primbench.kernels.aten.problem import Aten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from primbench.measurement import Measurement, Samples
+    from primbench.results.record import Record
+
+WHOLE, PARTS = "whole", "parts"
+"""Sets of a suite: the step as one case, and what it is made of."""
+OTHERS, VIEWS, LAUNCHES, WAITING, UNEXPLAINED = (
+    "other operators", "views", "launches", "waiting", "unexplained",
+)  # fmt: skip
+
+
+class Number(msgspec.Struct, frozen=True, kw_only=True):
+    """name: device, host or step. parts_s: what the parts come to. step_s: what was measured of the step, in seconds.
+
+    missing: why one of them is None.
+    """
+
+    name: str
+    parts_s: float | None
+    step_s: float | None
+    missing: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Of the parts to the step."""
+        return self.parts_s / self.step_s if self.parts_s is not None and self.step_s else None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """seconds: of the step's time, below 0 where parts take longer than what is left of it. calls: that it is of."""
+
+    name: str
+    seconds: float
+    calls: int = 0
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """rows: they add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
+    launches, waiting and what is unexplained.
+
+    launches: what parts take longer to launch than to compute. waiting: how much longer the host takes for the step
+    than for its calls, while the GPU waits: Python, autograd, the optimizer's own code. unmeasured: by reason, calls of
+    parts that were not. others: seconds of other operators, by name, the largest first. device: of its cases.
+    """
+
+    device: str
+    numbers: list[Number]
+    rows: list[Row]
+    calls: int
+    others: dict[str, float] = {}
+    unmeasured: dict[str, int] = {}
+
+    @property
+    def step_s(self) -> float | None:
+        return self.numbers[-1].step_s
+
+    def seconds(self, name: str) -> float:
+        """Of the row of that name; 0 where there is none."""
+        return sum(row.seconds for row in self.rows if row.name == name)
+
+    @property
+    def unexplained_fraction(self) -> float | None:
+        return self.seconds(UNEXPLAINED) / self.step_s if self.step_s else None
+
+
+class _Part(NamedTuple):
+    """row: that it is in. calls: in a step. device_s, host_s: of one; None where it was not measured."""
+
+    row: str
+    label: str
+    calls: int
+    device_s: float | None
+    host_s: float | None
+    reason: str
+
+
+def explained(records: Iterable[Record], times_s: Sequence[float] = ()) -> Explained | None:
+    """Of the records of one suite in one place; several of a case, of several processes, count by their median.
+
+    times_s: of steps that were timed elsewhere, where no case is the whole. None where there are no parts.
+    """
+    found = list(records)
+    parts = [_part(each) for each in _by_case(found, PARTS)]
+    if not parts:
+        return None
+    device = found[0].case.device
+    whole = next(iter(_by_case(found, WHOLE)), [])
+    taken = _on_cpu if device == "cpu" else _on_gpu
+    numbers, rows = taken(parts, whole, stats.quantile(list(times_s), 0.5) if times_s else None)
+    return _explained(device, parts, numbers, rows)
+
+
+def _explained(device: str, parts: Sequence[_Part], numbers: list[Number], rows: list[Row]) -> Explained:
+    others = [(part.label, part.calls * (part.device_s or 0.0)) for part in parts if part.row == OTHERS]
+    unmeasured = [(part.reason, part.calls) for part in parts if part.reason]
+    return Explained(
+        device=device,
+        numbers=numbers,
+        rows=rows,
+        calls=sum(part.calls for part in parts),
+        others=dict(sorted(_summed(others).items(), key=lambda item: -item[1])),
+        unmeasured={reason: round(calls) for reason, calls in _summed(unmeasured).items()},
+    )
+
+
+def _summed(amounts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """By name."""
+    found: dict[str, float] = {}
+    for name, amount in amounts:
+        found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def _by_case(records: Sequence[Record], name: str) -> list[list[Record]]:
+    found: dict[object, list[Record]] = {}
+    for record in records:
+        if record.case.labels.get("set") == name:
+            key = (record.case.primitive, str(record.case.parameters), str(record.case.labels))
+            found.setdefault(key, []).append(record)
+    return list(found.values())
+
+
+def _part(records: Sequence[Record]) -> _Part:
+    case = records[0].case
+    host_s = _median(records, lambda found: found.enqueue_s or found.batch_s)
+    is_view = bool(case.parameters.get("host_only"))
+    computes_nothing = is_view and case.device != "cpu" and host_s is not None
+    device_s = 0.0 if computes_nothing else _median(records, _device)
+    row = VIEWS if is_view else OTHERS if case.primitive == Aten.primitive else case.primitive
+    label, calls = case.labels.get("label", case.primitive), int(case.labels.get("count", "1"))
+    return _Part(row, label, calls, device_s, host_s, "" if device_s is not None else _why(records))
+
+
+def _device(found: Measurement) -> Samples | None:
+    return found.device_s or found.batch_s
+
+
+def _why(records: Sequence[Record]) -> str:
+    record = next((each for each in records if each.status != "ok"), records[0])
+    if record.measurement is None or record.status != "ok":
+        return f"{record.status}: {record.reason}"
+    return next((why for name, why in record.measurement.missing.items() if name.startswith("device")), "not timed")
+
+
+def _median(records: Sequence[Record], of: Callable[[Measurement], Samples | None]) -> float | None:
+    """Over processes, each by its median."""
+    found = [taken.median_s for each in records if each.measurement and (taken := of(each.measurement))]
+    return stats.quantile(found, 0.5) if found else None
+
+
+def _total(parts: Sequence[_Part], of: Callable[[_Part], float | None]) -> float:
+    return sum(part.calls * (of(part) or 0.0) for part in parts)
+
+
+def _by_name(parts: Sequence[_Part]) -> list[Row]:
+    """What a device does, the largest first."""
+    names = dict.fromkeys(part.row for part in parts)
+    several = [[part for part in parts if part.row == name] for name in names]
+    rows = [
+        Row(name=own[0].row, seconds=_total(own, lambda part: part.device_s), calls=sum(part.calls for part in own))
+        for own in several
+    ]
+    return sorted((row for row in rows if row.seconds), key=lambda row: -row.seconds)
+
+
+def _on_cpu(parts: Sequence[_Part], whole: Sequence[Record], step_s: float | None) -> tuple[list[Number], list[Row]]:
+    """A CPU computes in the calls themselves: there is one number."""
+    step_s = _median(whole, _device) or step_s
+    parts_s = _total(parts, lambda part: part.device_s)
+    rows = _by_name(parts)
+    if step_s is not None:
+        rows.append(Row(name=UNEXPLAINED, seconds=step_s - parts_s))
+    return [_number("step", parts_s, step_s, whole)], rows
+
+
+def _on_gpu(parts: Sequence[_Part], whole: Sequence[Record], step_s: float | None) -> tuple[list[Number], list[Row]]:
+    """The step's period is what its kernels take, and what the GPU waits beside them: for launches, and for the rest of
+    the host's time.
+    """
+    device_s, host_s = _total(parts, lambda part: part.device_s), _total(parts, lambda part: part.host_s)
+    whole_device_s = _median(whole, lambda found: found.busy_s or found.device_s)
+    whole_host_s = _median(whole, lambda found: found.enqueue_s)
+    step_s = _median(whole, lambda found: found.stream_s) or step_s
+    longer_s = max(device_s, host_s)
+    numbers = [
+        _number("device", device_s, whole_device_s, whole),
+        _number("host", host_s, whole_host_s, whole),
+        _number("step", longer_s, step_s, whole),
+    ]
+    calls = sum(part.calls for part in parts)
+    if step_s is None:
+        return numbers, [*_by_name(parts), Row(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)]
+    waits_s = max(0.0, step_s - (whole_device_s or device_s))
+    launches_s = min(waits_s, max(0.0, host_s - (whole_device_s or device_s)))
+    waiting_s = min(waits_s - launches_s, max(0.0, (whole_host_s or host_s) - max(host_s, whole_device_s or device_s)))
+    return numbers, [
+        *_by_name(parts),
+        Row(name=LAUNCHES, seconds=launches_s, calls=calls),
+        Row(name=WAITING, seconds=waiting_s),
+        Row(name=UNEXPLAINED, seconds=step_s - device_s - launches_s - waiting_s),
+    ]
+
+
+def _number(name: str, parts_s: float, step_s: float | None, whole: Sequence[Record]) -> Number:
+    missing = None
+    if step_s is None:
+        missing = _why(whole) if whole else "no case of the suite is the whole step"
+    return Number(name=name, parts_s=parts_s, step_s=step_s, missing=missing)

@@ -1,0 +1,87 @@
+"""A step explained: three numbers of its parts beside the whole, and where its time goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from primbench.report import table
+from primbench.report.columns import UNKNOWN
+from primbench.report.document import Document
+from primbench.report.table import Table
+from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.decompose.sums import Explained
+
+WHAT = {
+    "device": "kernels: counts x device times, beside the step's",
+    "host": "launches: counts x enqueue times, beside the host's time for the step",
+    "step": "the larger of the two sums, beside the step as a loop makes it",
+}
+ON_CPU = "counts x times of a call, beside the step's time"
+BAR = 40
+MOST_OTHERS = 6
+
+
+def text(steps: Sequence[tuple[str, Explained]]) -> str:
+    """steps: each with its title."""
+    return "\n".join(table.text(part) for part in _parts(steps))
+
+
+def document(steps: Sequence[tuple[str, Explained]]) -> Document:
+    """A row for each part of the time of each step, in seconds."""
+    return Document(
+        rows=lambda: [{"step": title} | asdict(row) for title, each in steps for row in each.rows],
+        parts=lambda: _parts(steps),
+        checks=list,
+        value=[{"step": title} | asdict(each) for title, each in steps],
+    )
+
+
+def _parts(steps: Sequence[tuple[str, Explained]]) -> list[Table]:
+    return [part for title, each in steps for part in (_numbers(title, each), _waterfall(each))]
+
+
+def _numbers(title: str, explained: Explained) -> Table:
+    rows = [
+        [
+            each.name,
+            _time(each.parts_s),
+            _time(each.step_s),
+            UNKNOWN if each.ratio is None else f"{each.ratio:.3f}",
+            ON_CPU if explained.device == "cpu" else WHAT[each.name],
+        ]
+        for each in explained.numbers
+    ]
+    notes = [f"the step's {each.name} is not known: {each.missing}" for each in explained.numbers if each.missing]
+    notes += [f"{count} calls not measured: {reason}" for reason, count in explained.unmeasured.items()]
+    return Table(f"{title}  {explained.device}", ["", "parts", "step", "ratio", "what is added up"], rows, notes)
+
+
+def _waterfall(explained: Explained) -> Table:
+    """Each row's bar begins where the one before it ends."""
+    whole_s = explained.step_s or sum(row.seconds for row in explained.rows) or 1.0
+    rows, begun = [], 0.0
+    for row in explained.rows:
+        share = row.seconds / whole_s
+        bar = _bar(begun, share)
+        begun += share
+        rows.append([row.name, str(row.calls or ""), _time(row.seconds), format_percent(share), bar])
+    largest = [f"{name} {_time(seconds)}" for name, seconds in list(explained.others.items())[:MOST_OTHERS] if seconds]
+    notes = [f"other operators: {', '.join(largest)}"] if largest else []
+    return Table("where its time goes", ["", "calls", "time", "share", f"{'':<{BAR}}"], rows, notes)
+
+
+def _bar(begun: float, share: float) -> str:
+    first, last = (round(BAR * min(max(each, 0.0), 1.0)) for each in sorted((begun, begun + share)))
+    return "." * first + "#" * max(last - first, 1 if share > 0 else 0) + "." * (BAR - max(last, first + 1))
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return UNKNOWN
+    return format_time(seconds) if seconds >= 0 else f"-{format_time(-seconds)}"

@@ -1,0 +1,83 @@
+"""What parts add up to beside the whole, of made-up times."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primbench.decompose.sums import LAUNCHES, OTHERS, UNEXPLAINED, WAITING, explained
+from primbench.measurement import Measurement, Samples
+from primbench.results.record import Record
+from primbench.spec.case import Case
+
+VIEW: dict[str, Any] = {"operator": "aten.view.default", "host_only": True}
+RELU = {"operator": "aten.relu.default", "arguments": '["float32[8]"]'}
+
+
+def samples(seconds: float) -> Samples:
+    return Samples(samples_s=[seconds] * 3, calls_per_sample=1, taken_by="host clock", stopped="count")
+
+
+def record(
+    primitive: str, count: int, measured: Measurement | None, device: str = "cuda:0", **parameters: Any
+) -> Record:
+    labels = {"set": "parts", "count": str(count), "label": "relu"} if count else {"set": "whole"}
+    case = Case(primitive=primitive, parameters=parameters, backend="torch", device=device, labels=labels)
+    status, reason = ("ok", None) if measured else ("failed", "a crash")
+    return Record(case=case, status=status, reason=reason, measurement=measured, started_utc="", duration_s=1.0)  # type: ignore[arg-type]
+
+
+def on_gpu(enqueue_s: float, device_s: float, stream_s: float | None = None) -> Measurement:
+    return Measurement(
+        enqueue_s=samples(enqueue_s), device_s=samples(device_s), stream_s=samples(stream_s or max(enqueue_s, device_s))
+    )
+
+
+def test_a_step_that_waits_for_launches() -> None:
+    """10 kernels of 10 us, launched in 30 us each, and 20 views of 5 us; Python takes 100 us beside them."""
+    view = Measurement(enqueue_s=samples(5e-6), missing={"device_s": "a call launches nothing"})
+    parts = [
+        record("gemm", 4, on_gpu(30e-6, 10e-6), m=1),
+        record("aten", 6, on_gpu(30e-6, 10e-6), **RELU),
+        record("aten", 20, view, **VIEW),
+    ]
+    found = explained([*parts, record("model", 0, on_gpu(500e-6, 110e-6, 520e-6))])
+    assert found is not None
+    assert [("device", 100, 110), ("host", 400, 500), ("step", 400, 520)] == [
+        (each.name, round(1e6 * (each.parts_s or 0)), round(1e6 * (each.step_s or 0))) for each in found.numbers
+    ]
+    rows = [(row.name, round(1e6 * row.seconds), row.calls) for row in found.rows]
+    # 410 us without a kernel: 290 by launches alone, 100 more by all that the host does; 20 of neither.
+    expected = [(OTHERS, 60, 6), ("gemm", 40, 4), (LAUNCHES, 290, 30), (WAITING, 100, 0), (UNEXPLAINED, 30, 0)]
+    assert expected == rows
+    assert ({"relu": 60e-6}, {}) == ({name: round(each, 9) for name, each in found.others.items()}, found.unmeasured)
+
+
+times = st.floats(1e-7, 1e-1)
+
+
+@given(st.lists(st.tuples(st.integers(1, 99), times, times), min_size=1), times, times, times)
+def test_rows_add_up_to_the_step(
+    parts: list[tuple[int, float, float]], enqueue_s: float, device_s: float, stream_s: float
+) -> None:
+    records = [record("gemm", count, on_gpu(*each), m=number) for number, (count, *each) in enumerate(parts)]
+    found = explained([*records, record("model", 0, on_gpu(enqueue_s, device_s, stream_s))])
+    assert found is not None
+    assert math.isclose(stream_s, sum(row.seconds for row in found.rows), rel_tol=1e-9, abs_tol=1e-12)
+    assert found.seconds(LAUNCHES) >= 0 <= found.seconds(WAITING)
+
+
+def test_without_a_whole_or_with_parts_that_failed() -> None:
+    parts = [record("gemm", 2, Measurement(batch_s=samples(1e-3)), "cpu"), record("gemm", 3, None, "cpu", m=2)]
+    found = explained(parts)
+    assert found is not None
+    (number,) = found.numbers
+    assert (2e-3, None, "no case of the suite is the whole step") == (number.parts_s, number.step_s, number.missing)
+    assert {"failed: a crash": 3} == found.unmeasured
+    found = explained(parts, [5e-3, 4e-3, 9e-3])
+    assert found is not None
+    assert (5e-3, 3e-3) == (found.step_s, found.seconds(UNEXPLAINED))
+    assert explained([record("model", 0, on_gpu(1e-3, 1e-3))]) is None
