@@ -26,7 +26,9 @@ from primbench.distributed.channel import Channel
 from primbench.distributed.group import Group
 from primbench.doctor import place
 from primbench.doctor.place import Place
+from primbench.errors import PrimbenchError
 from primbench.system import nvml
+from primbench.system.cgroups import cgroup_folders
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
 ROOT = Path(__file__).parents[1]
@@ -252,3 +254,24 @@ def measured(invoke: Callable[..., Result], tmp_path_factory: pytest.TempPathFac
     return path, invoke(
         "gemm", "-m", 16, "-n", 24, "-k", 8, *dtypes, *times, "--backend", "numpy", "--label", "where=here", "-o", path
     )
+
+
+@pytest.fixture
+def group() -> Iterator[Callable[[str, dict[str, str]], Path]]:
+    """``group(controller, settings)``: a control group below this process's own, removed at the end."""
+    made: list[Path] = []
+
+    def make(controller: str, settings: dict[str, str]) -> Path:
+        try:
+            folder = cgroup_folders(controller)[0] / f"primbench-test-{os.getpid()}"
+            folder.mkdir()
+            made.append(folder)
+            for name, value in settings.items():
+                (folder / name).write_text(value)
+        except (OSError, ValueError, PrimbenchError) as error:
+            pytest.skip(f"needs root's leave to make a control group with {controller}: {error}")
+        return folder
+
+    yield make
+    for folder in made:
+        folder.rmdir()

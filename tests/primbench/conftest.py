@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from msgspec.structs import replace
 
 from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
-from primbench.errors import PrimbenchError
 from primbench.measurement import Measurement
 from primbench.numa.placement import EffectivePlacement
 from primbench.results.file import Results
@@ -19,7 +17,6 @@ from primbench.results.record import Header, Record, Worker
 from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
 from primbench.spec.study import AGAIN, Study
-from primbench.system.cgroups import cgroup_folders
 
 MadeStudy = Callable[..., Results]
 HERE = fingerprint.collect(gpus=False)
@@ -96,24 +93,3 @@ def made_study() -> MadeStudy:
         return results
 
     return make
-
-
-@pytest.fixture
-def group() -> Iterator[Callable[[str, dict[str, str]], Path]]:
-    """``group(controller, settings)``: a control group below this process's own, removed at the end."""
-    made: list[Path] = []
-
-    def make(controller: str, settings: dict[str, str]) -> Path:
-        try:
-            folder = cgroup_folders(controller)[0] / f"primbench-test-{os.getpid()}"
-            folder.mkdir()
-            made.append(folder)
-            for name, value in settings.items():
-                (folder / name).write_text(value)
-        except (OSError, ValueError, PrimbenchError) as error:
-            pytest.skip(f"needs root's leave to make a control group with {controller}: {error}")
-        return folder
-
-    yield make
-    for folder in made:
-        folder.rmdir()

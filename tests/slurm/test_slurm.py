@@ -1,9 +1,10 @@
-"""A fleet under Slurm's own srun: ranks, names, and a node that is lost."""
+"""A fleet under Slurm's own srun: ranks, names, a link, a node that is slow and one that is lost; an all-reduce."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,14 +12,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
+
+from primbench.system.cgroups import cgroup_folders
 
 PRIMBENCH = [sys.executable, "-P", "-m", "primbench"]
 GEMM = ["gemm", "-n", "16", "-k", "16", "--backend", "numpy", "--device", "cpu"]
 
 
 def test_each_node_measures_and_one_prints(invoke: Callable[..., Result], slurm: Path, tmp_path: Path) -> None:
-    brief = ["-m", "16", "--min-time", "5ms", "--max-time", "20ms", "--one-at-a-time"]
+    pytest.importorskip("torch")
+    brief = ["-m", "16", "--min-time", "5ms", "--max-time", "20ms", "--one-at-a-time", "--links", "1"]
     command = ["srun", "-N3", "-n6", *PRIMBENCH, *GEMM, *brief, "--fleet", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert 0 == done.returncode, done.stderr
@@ -26,6 +31,49 @@ def test_each_node_measures_and_one_prints(invoke: Callable[..., Result], slurm:
     assert "This is n1, 1 of 3; once all have ended: " in done.stderr
     found = json.loads(invoke("fleet", tmp_path, "--json", "-").stdout)
     assert (["n1", "n2", "n3"], [], 0) == (found["nodes"], found["missing"], found["unnamed"])
+    links = found["links"]
+    assert (["n2+n3"], 0, {}) == (links["nodes"], links["unnamed"], links["cases"][0]["unmeasured"])
+
+
+def test_an_all_reduce_over_the_nodes_is_one_table(slurm: Path) -> None:
+    pytest.importorskip("torch")
+    words = ["allreduce", "--backend", "torch", "--device", "cpu", "--bytes", "1KiB", "--max-time", "50ms"]
+    done = subprocess.run(
+        ["srun", "-N3", "-n3", *PRIMBENCH, *words], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "MASTER_ADDR": "127.0.0.1"},
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    heading, columns, row = done.stdout.splitlines()[:3]
+    assert heading.startswith("allreduce  torch ")
+    shown = dict(zip(*(re.split(r"\s{2,}", line.strip()) for line in (columns, row)), strict=True))
+    assert ("3", "ok") == (shown["ranks"], shown["check"])
+
+
+def test_a_node_under_a_quota_is_the_one_that_stands_out(
+    invoke: Callable[..., Result], slurm: Path, group: Callable[[str, dict[str, str]], Path], tmp_path: Path
+) -> None:
+    """n1 stands for all healthy ones, as this machine is not equally fast at all times."""
+    is_v1 = (cgroup_folders("cpu")[0] / "tasks").exists()
+    limited = group("cpu", {"cpu.cfs_quota_us": "20000"} if is_v1 else {"cpu.max": "20000 100000"})
+    daemon = (slurm / "slurmd-n2.pid").read_text()
+    long = ["-m", "16", "--threads", "1", "--min-time", "0.3s", "--max-time", "0.3s", "--one-at-a-time"]
+    (limited / "cgroup.procs").write_text(daemon)
+    try:
+        command = ["srun", "-N2", "-w", "n1,n2", *PRIMBENCH, *GEMM, *long, "--fleet", str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    finally:
+        for process in (limited / "cgroup.procs").read_text().split():
+            (limited.parent / "cgroup.procs").write_text(process)
+    assert 0 == done.returncode, done.stderr
+    text = (tmp_path / "n1-0.jsonl").read_text()
+    for rank in range(2, 6):
+        named = f'"node":"n{rank + 1}","rank":{rank}'
+        (tmp_path / f"n{rank + 1}-{rank}.jsonl").write_text(text.replace('"node":"n1","rank":0', named))
+    found = json.loads(invoke("fleet", tmp_path, "--json", "-").stdout)
+    (node,) = found["unhealthy"]
+    assert "n2" == node["node"]
+    assert any("quota" in words for words in node["causes"]), node
+    assert "slower: n2" in found["headline"]
 
 
 def test_a_node_that_is_lost_is_named(invoke: Callable[..., Result], slurm: Path, tmp_path: Path) -> None:
