@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import driver
 from primbench.errors import PrimbenchError
@@ -16,11 +16,16 @@ _HOPELESS = 2.0  # times another way's time
 _LOADED_S, _LAUNCHED_S = 0.1, 1e-3  # that the host may take of a first and of a later call
 
 
-def device_s(call: Callable[[], object], stream_handle: int, other_s: float = math.inf) -> float:
+def device_s(
+    call: Callable[[], object],
+    stream_handle: int,
+    other_s: float = math.inf,
+    capture: Callable[[Callable[[], None]], Any] | None = None,
+) -> float:
     """The least of some samples, each a graph of calls: else launching them would be what is timed.
 
     Of a long call two samples are enough; a graph's first launch may be slower. other_s: of the fastest other way; what
-    takes much longer than that is not called again.
+    takes much longer than that is not called again. capture: a backend's own, where its allocator must know of it.
     """
     for by_the_host_s in (_LOADED_S, _LAUNCHED_S):  # kernels are loaded at their first call
         once_s = _elapsed_s(call, stream_handle)
@@ -33,8 +38,8 @@ def device_s(call: Callable[[], object], stream_handle: int, other_s: float = ma
             call()
 
     try:
-        launch = driver.capture(stream_handle, several).launch
-    except PrimbenchError:  # what cannot be captured is timed as it is called
+        launch = (capture(several) if capture else driver.capture(stream_handle, several)).launch
+    except (PrimbenchError, RuntimeError):  # what cannot be captured is timed as it is called
         launch = several
     samples = _SAMPLES if calls > 1 else 2
     return min(_elapsed_s(launch, stream_handle) for _ in range(samples)) / calls

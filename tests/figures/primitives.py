@@ -1,18 +1,26 @@
-"""What memory bounds, as shares of the bandwidth of a copy within the same GPU.
+"""Attention beside the best of torch's backends, and what memory bounds beside a copy within the same GPU.
+
+Attention forward, as primbench times it with algo=auto, is followed by each of torch's backends in turn, timed by two
+events around 20 calls, the median of nine, with nothing of primbench in it; what is printed is the least of these times
+over primbench's device time.
 
 norm and elementwise move 64 and 256 MiB, bytes as the primitive counts them; the copy, of as many bytes read and
 written, is measured before them. Every time is primbench's device time, the best of three measurements one after the
-other. Takes one GPU and some 40 s.
+other. Takes one GPU and some 90 s.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from primbench import Method, measure
 from primbench.backends import missing
 from primbench.errors import PrimbenchError
+from primbench.kernels.attention import Attention
 from primbench.kernels.elementwise import Elementwise
 from primbench.kernels.elementwise.problem import ACTIVATIONS, READS
 from primbench.kernels.memcpy import Memcpy
@@ -23,12 +31,23 @@ METHOD = Method(min_time_s=0.02, max_time_s=0.1)
 MIB = 2**20
 FEATURES, HEADS, HEAD_DIM = 4096, 32, 128
 REPEATED = 3
+CALLS, ROUNDS = 20, 9
+ATTENDED = [
+    Attention(16, 16, 512, 64),
+    Attention(8, 12, 1024, 64, causal=True),
+    Attention(2, 32, 4096, 128, causal=True),
+    Attention(2, 32, 4096, 128, kv_heads=8, causal=True),
+    Attention(1, 32, 16_384, 128, kv_heads=8, causal=True),
+    Attention(4, 24, 4096, 64),
+]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     dtype = parser.parse_args().dtype
+    for attention in ATTENDED:
+        print(_beside_torch(attention), flush=True)
     for total_bytes in (64 * MIB, 256 * MIB):
         copied = _bytes_per_s(Memcpy(total_bytes // 2, "d2d"), "cupy")
         assert copied is not None
@@ -37,6 +56,56 @@ def main() -> None:
             shares = {each: _bytes_per_s(problem, each) for each in ("torch", "cupy")}
             words = [f"{backend} {rate / copied:.3f}" for backend, rate in shares.items() if rate is not None]
             print(f"  {name:24} {', '.join(words)}", flush=True)
+
+
+def _beside_torch(problem: Attention) -> str:
+    measured = measure(problem, "torch", "cuda:0", method=METHOD)
+    assert measured.device_s is not None
+    ours_s, plain_s = measured.device_s.median_s, _plain_s(problem)
+    name = min(plain_s, key=plain_s.__getitem__)
+    sizes = f"b{problem.batch_size} h{problem.heads}/{problem.kv_heads} s{problem.seq_len} d{problem.head_dim}"
+    times = ", ".join(f"{each} {time_s * 1e6:.1f}" for each, time_s in plain_s.items())
+    rate = problem.flop() / ours_s / 1e12
+    words = f"attention {sizes}{' causal' * problem.causal}: {ours_s * 1e6:.1f} us, {rate:.0f} TFLOP/s"
+    return (
+        f"{words}, {measured.algorithm}\n  plainly {times} us: the best, {name}, over ours {plain_s[name] / ours_s:.3f}"
+    )
+
+
+def _plain_s(problem: Attention) -> dict[str, float]:
+    """Seconds a call of each of torch's backends that takes the problem."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def made(length: int, heads: int) -> Any:
+        shape = (problem.batch_size, length, heads, problem.head_dim)
+        return torch.rand(shape, dtype=torch.bfloat16, device="cuda").mul_(2).sub_(1).transpose(1, 2)
+
+    q, k, v = made(problem.seq_len, problem.heads), *(made(problem.kv_len, problem.kv_heads) for _ in range(2))
+    options = {"is_causal": problem.causal, "enable_gqa": problem.kv_heads != problem.heads}
+    found = {}
+    for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"):
+        with sdpa_kernel(getattr(SDPBackend, name)), warnings.catch_warnings(action="ignore"):
+            try:
+                torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+            except RuntimeError:
+                continue
+            found[name.partition("_")[0].lower()] = statistics.median(
+                _timed_s(torch, lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, **options))
+                for _ in range(ROUNDS)
+            )
+    return found
+
+
+def _timed_s(torch: Any, call: Any) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(CALLS):
+        call()
+    end.record()
+    end.synchronize()
+    elapsed_ms: float = begin.elapsed_time(end)
+    return elapsed_ms / 1e3 / CALLS
 
 
 def _bound_by_memory(total_bytes: int, dtype: str) -> Iterator[tuple[str, Problem]]:

@@ -1,0 +1,152 @@
+"""Attention and its gradients in float64, some queries of some heads at a time. problem is always an Attention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from primbench.dtypes import UNIT_ROUNDOFF
+from primbench.problem import Reference
+from primbench.random import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.problem import Array
+
+CHECKED_HEADS, CHECKED_ROWS = 4, 16  # heads of keys, of all sequences together; queries of each head
+# float32 is multiplied as three products of TF32, which leave out that of both remainders: CUTLASS, example 27.
+THREE_TF32_ROUNDOFF = 2.0**-20
+
+
+class Part(NamedTuple):
+    """Some elements of an output of a problem: places in memory, values, and the size of their errors."""
+
+    places: Array
+    expected: Array
+    scale: Array
+
+
+class Head(NamedTuple):
+    """float64 q, do[rows, d] of some queries of one head, k, v[kv_len, d], and p[rows, kv_len]: what softmax gives."""
+
+    q: Array
+    k: Array
+    v: Array
+    p: Array
+    do: Array | None
+
+
+def reference_of(problem: Any, rng: np.random.Generator, inputs: tuple[Array, ...], *, is_full: bool) -> Reference:
+    """The scale is of errors that add up as random ones do: those of P and of its gradient, rounded to the dtype.
+
+    Of gradients these have the size of what is subtracted, P dP and P times the row's sum of O dO.
+    """
+    q, k, v, do = _operands(problem, inputs)
+    groups = sample(rng, problem.batch_size * problem.kv_heads, problem.kv_heads * problem.batch_size)
+    if not is_full:
+        groups = sample(rng, len(groups), CHECKED_HEADS)
+    rows = _rows(problem, rng, do, is_full=is_full)
+    found = [part for group in groups for part in _of_group(problem, int(group), rows, (q, k, v, do))]
+    places, expected, scale = (np.concatenate([each.ravel() for each in parts]) for parts in zip(*found, strict=True))
+    if problem.has_gradients:
+        return Reference(places, expected, scale)
+    return Reference(np.unravel_index(places, problem.query_shape), expected, scale)
+
+
+def _operands(problem: Any, inputs: tuple[Array, ...]) -> tuple[Array, Array, Array, Array | None]:
+    """Q, K, V and dO or None, as [batch, heads, sequence, elements], a cache with the new tokens in it."""
+    arrays = [array.swapaxes(1, 2) if problem.layout == "bshd" else array for array in inputs]
+    if len(arrays) == 5:
+        q, *new, k, v = arrays
+        old = problem.kv_len - problem.seq_len
+        k, v = (np.concatenate((cache[:, :, :old], each), axis=2) for cache, each in zip((k, v), new, strict=True))
+        return q, k, v, None
+    return arrays[0], arrays[1], arrays[2], arrays[3] if problem.has_gradients else None
+
+
+def _rows(problem: Any, rng: np.random.Generator, do: Array | None, *, is_full: bool) -> Array:
+    if is_full:
+        return np.arange(problem.seq_len)
+    if do is not None:
+        return np.flatnonzero(do[0, 0].any(axis=1))  # check_inputs() left these
+    return sample(rng, problem.seq_len, CHECKED_ROWS)
+
+
+def _of_group(problem: Any, group: int, rows: Array, operands: tuple[Any, ...]) -> Iterator[Part]:
+    """Of the heads that share keys: O where it is an output, then dQ of each head, and dK and dV of them together."""
+    q, k, v, do = operands
+    batch, kv_head = divmod(group, problem.kv_heads)
+    shared = problem.heads // problem.kv_heads
+    keys, values = k[batch, kv_head].astype(np.float64), v[batch, kv_head].astype(np.float64)
+    of_k, of_v = [], []
+    for head in range(kv_head * shared, (kv_head + 1) * shared):
+        own = q[batch, head, rows].astype(np.float64)
+        gradient = None if do is None else do[batch, head, rows].astype(np.float64)
+        one = Head(own, keys, values, _softmax(problem, own, keys, rows), gradient)
+        places = _places(problem, batch, head, rows, of_keys=False)
+        if problem.mode != "backward":
+            yield Part(places, *_output(problem, one))
+        if do is not None:
+            dq, dk, dv = _gradients(problem, one)
+            yield Part(_start(problem, "dq") + places, *dq)
+            of_k.append(dk)
+            of_v.append(dv)
+    if do is not None:
+        places = _places(problem, batch, kv_head, np.arange(problem.kv_len), of_keys=True)
+        for name, parts in (("dk", of_k), ("dv", of_v)):
+            expected = np.sum([value for value, _ in parts], axis=0)
+            errors = np.sqrt(np.sum([error**2 for _, error in parts], axis=0))
+            scale = errors + _roundoff(problem) * np.abs(expected)
+            yield Part(_start(problem, name) + places, expected, scale)
+
+
+def _start(problem: Any, name: str) -> int:
+    """Where an output begins among all of them, one behind the other."""
+    of_q, of_k = (int(np.prod(shape)) for shape in (problem.query_shape, problem.key_shape))
+    first = of_q if problem.mode == "train" else 0
+    return first + {"dq": 0, "dk": of_q, "dv": of_q + of_k}[name]
+
+
+def _places(problem: Any, batch: int, head: int, rows: Array, *, of_keys: bool) -> Array:
+    """Where the elements of some rows lie in an array like Q or K: [rows, head_dim]."""
+    shape = problem.key_shape if of_keys else problem.query_shape
+    row, element = rows[:, None], np.arange(problem.head_dim)
+    middle = (row, head) if problem.layout == "bshd" else (head, row)
+    return np.ravel_multi_index((batch, *middle, element), shape)
+
+
+def _roundoff(problem: Any) -> float:
+    return max(UNIT_ROUNDOFF[problem.dtype], THREE_TF32_ROUNDOFF)
+
+
+def _softmax(problem: Any, q: Array, k: Array, rows: Array) -> Array:
+    scores = q @ k.T / np.sqrt(problem.head_dim)
+    if problem.causal:
+        last_seen = rows + problem.kv_len - problem.seq_len
+        scores[np.arange(problem.kv_len) > last_seen[:, None]] = -np.inf
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    found: Array = p / p.sum(axis=1, keepdims=True)
+    return found
+
+
+def _output(problem: Any, head: Head) -> tuple[Array, Array]:
+    o = head.p @ head.v
+    return o, _roundoff(problem) * (np.sqrt(head.p**2 @ head.v**2) + np.abs(o))
+
+
+def _gradients(problem: Any, head: Head) -> tuple[tuple[Array, Array], ...]:
+    """dQ, this head's part of dK and dV, and the sizes of their errors (Dao et al. 2022, arXiv 2205.14135, B.2)."""
+    q, k, v, p, do = head
+    assert do is not None
+    unit, by = _roundoff(problem), 1 / np.sqrt(problem.head_dim)
+    dp, o = do @ v.T, p @ v
+    along = (do * o).sum(axis=1, keepdims=True)
+    ds = p * (dp - along)
+    errors = unit * p * (np.abs(dp) + np.abs(along) + np.sqrt(((do * o) ** 2).sum(axis=1, keepdims=True)))
+    dq = ds @ k * by
+    of_q = by * np.sqrt(errors**2 @ k**2) + unit * np.abs(dq)
+    of_k = by * np.sqrt((errors**2).T @ q**2)
+    of_v = unit * np.sqrt((p**2).T @ do**2)
+    return (dq, of_q), (ds.T @ q * by, of_k), (p.T @ do, of_v)

@@ -1,0 +1,178 @@
+"""Attention on torch: scaled_dot_product_attention with each of its backends, or the fastest."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import UnsupportedCase
+from primbench.kernels.attention.problem import CACHED, by_heads
+from primbench.problem import Outputs, Step, described, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.kernels.attention.problem import Attention
+
+BACKENDS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
+ON_CPU = ("flash", "math")
+MOST_SCORES_BYTES = 2**28  # beyond which math, which writes all of them, is not tried
+
+# What was found the fastest, by problem and device: every set of inputs must get the same one.
+_fastest: dict[tuple[Any, str], tuple[str, str]] = {}
+
+
+@kernel("attention", "torch")
+def torch_attention(backend: Any, problem: Attention, *inputs: Any) -> Step:
+    """The step's ``algorithm`` is torch's backend and, where it was chosen here, the times of all.
+
+    torch.nn.attention.sdpa_kernel asks for it around every call, as in a program that does so, but where auto chose
+    what torch would take by itself.
+    """
+    if backend.device != "cpu":
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = False  # of the products of math
+    if problem.algo != "auto":
+        return described(_step(backend, problem, problem.algo, inputs), algorithm=problem.algo)
+    key = problem, backend.device
+    if key not in _fastest:
+        _fastest[key] = _chosen(backend, problem, inputs)
+    name, told = _fastest[key]
+    return described(_step(backend, problem, name, inputs), algorithm=f"{name} ({told})")
+
+
+def _chosen(backend: Any, problem: Attention, inputs: tuple[Any, ...]) -> tuple[str, str]:
+    """The fastest, and what was found of all; on a CPU the first that takes the problem."""
+    from primbench.units import format_time
+
+    tried, refused = dict[str, float](), []
+    for name in ON_CPU if backend.device == "cpu" else _worth_trying(problem):
+        try:
+            step = _step(backend, problem, name, inputs)
+        except UnsupportedCase as refusal:
+            refused.append(str(refusal))
+            continue
+        if backend.device == "cpu":
+            return name, "the first that takes it"
+        tried[name] = _device_s(backend, step, min(tried.values(), default=math.inf))
+    if not tried:
+        raise UnsupportedCase("; ".join(refused))
+    told = ", ".join(f"{name} {format_time(time_s)}" for name, time_s in tried.items())
+    return min(tried, key=tried.__getitem__), f"tried: {told}"
+
+
+def _worth_trying(problem: Attention) -> list[str]:
+    scores_bytes = 4 * problem.batch_size * problem.heads * problem.seq_len * problem.kv_len
+    return [name for name in BACKENDS if name != "math" or scores_bytes <= MOST_SCORES_BYTES]
+
+
+def _device_s(backend: Any, step: Step, other_s: float) -> float:
+    from primbench.cuda import trial
+
+    return trial.device_s(step, backend.stream_handle, other_s, backend.capture)
+
+
+def _step(backend: Any, problem: Attention, name: str, inputs: tuple[Any, ...]) -> Step:
+    """A step that was called once. Raises UnsupportedCase with torch's own reasons where its backend refuses."""
+    if backend.device == "cpu" and name not in ON_CPU:
+        raise UnsupportedCase(f"torch's {name} attention is for GPUs: ask for algo={' or '.join(ON_CPU)}")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        step = _made(backend, problem, name, inputs)
+        try:
+            step()
+            backend.synchronize()
+        except RuntimeError as error:
+            reasons = dict.fromkeys(" ".join(str(each.message).partition(" (Triggered")[0].split()) for each in said)
+            told = "; ".join(reasons) or str(error).splitlines()[0]
+            raise UnsupportedCase(f"torch's {name} attention refuses: {told}") from None
+    return step
+
+
+def _made(backend: Any, problem: Attention, name: str, inputs: tuple[Any, ...]) -> Step:
+    attend = _attention(backend, problem, name, inputs)
+    if problem.mode in CACHED:
+        return _with_cache(problem, attend, inputs)
+    if not problem.has_gradients:
+        return lambda: attend(*inputs)
+    return _with_gradients(backend, problem, attend, inputs)
+
+
+def _attention(backend: Any, problem: Attention, name: str, inputs: tuple[Any, ...]) -> Callable[[Any, Any, Any], Any]:
+    """O of Q, K and V, all in the order in memory."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    asked = getattr(SDPBackend, BACKENDS[name])
+    options = _options(backend, problem, name)
+    is_asked_for = problem.algo != "auto" or _own_choice(problem, inputs, options) != asked.value
+
+    def attend(*arrays: Any) -> Any:
+        q, k, v = (by_heads(problem.layout, array) for array in arrays)
+        with sdpa_kernel(asked) if is_asked_for else nullcontext():
+            return by_heads(problem.layout, scaled_dot_product_attention(q, k, v, **options))
+
+    return attend
+
+
+def _own_choice(problem: Attention, inputs: tuple[Any, ...], options: dict[str, Any]) -> int | None:
+    """The number of the backend that torch would take; None where a mask makes it depend on more."""
+    import torch
+
+    if "attn_mask" in options:
+        return None
+    q, *_, k, v = inputs if problem.mode in CACHED else inputs[:3]
+    arrays = (by_heads(problem.layout, array).detach() for array in (q, k, v))
+    choice: int = torch._fused_sdp_choice(*arrays, **options)  # noqa: SLF001 - nothing public tells it
+    return choice
+
+
+def _options(backend: Any, problem: Attention, name: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"enable_gqa": True} if problem.kv_heads != problem.heads else {}
+    if not problem.causal or problem.seq_len == 1:
+        return options
+    if problem.seq_len == problem.kv_len:
+        return options | {"is_causal": True}
+    from torch.nn.attention.bias import causal_lower_right
+
+    mask = causal_lower_right(problem.seq_len, problem.kv_len)
+    if name in ("flash", "efficient") and backend.device != "cpu":
+        return options | {"attn_mask": mask}  # which their kernels know without an array of it
+    seen = mask._materialize(backend.device)  # noqa: SLF001 - else torch makes it anew at every call
+    added = backend.empty(seen.shape, problem.dtype).fill_(-math.inf).masked_fill_(seen, 0)
+    return options | {"attn_mask": added}
+
+
+def _with_cache(problem: Attention, attend: Callable[[Any, Any, Any], Any], inputs: tuple[Any, ...]) -> Step:
+    q, new_k, new_v, k, v = inputs
+    old = problem.kv_len - problem.seq_len
+    end_of_k, end_of_v = (by_heads(problem.layout, cache)[:, :, old:] for cache in (k, v))
+    new_k, new_v = (by_heads(problem.layout, new) for new in (new_k, new_v))
+
+    def step() -> Any:
+        end_of_k.copy_(new_k)
+        end_of_v.copy_(new_v)
+        return attend(q, k, v)
+
+    return step
+
+
+def _with_gradients(
+    backend: Any, problem: Attention, attend: Callable[[Any, Any, Any], Any], inputs: tuple[Any, ...]
+) -> Step:
+    import torch
+
+    *asked, do = inputs
+    asked = [array.detach().requires_grad_() for array in asked]
+    if problem.mode == "backward":
+        kept = attend(*asked)
+        return lambda: Outputs(backend, torch.autograd.grad(kept, asked, do, retain_graph=True))
+
+    def train() -> Any:
+        o = attend(*asked)
+        return Outputs(backend, (o.detach(), *torch.autograd.grad(o, asked, do)))
+
+    return train
