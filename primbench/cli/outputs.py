@@ -33,6 +33,9 @@ RESULTS_FILES = ("output", "resume", "file")
 def check_outputs(values: Mapping[str, Any]) -> None:
     """Raise InvalidRequest before measuring where a file could not be written after it, or would be written twice."""
     check_files([values[option_of(name)] for name in written.known()], [values.get(name) for name in RESULTS_FILES])
+    for name in written.known():
+        if values[option_of(name)] is not None:
+            written.check(name)
     if values.get("save_as") is not None:
         if values["dry_run"]:
             raise InvalidRequest("--save-as and --dry-run: it times nothing that could be a baseline")
@@ -129,7 +132,7 @@ def publish(document: Document, text: Callable[[], str], values: Mapping[str, An
 
 
 def put_out(
-    exports: Mapping[str | None, Callable[[], str]], text: Callable[[], str], show: Callable[..., None] = say
+    exports: Mapping[str | None, Callable[[], str | bytes]], text: Callable[[], str], show: Callable[..., None] = say
 ) -> None:
     """Write the exports, by file, of which None is not asked for; print the text unless stdout was given to one.
 
@@ -145,11 +148,11 @@ def put_out(
             show(text(), nl=False)
 
 
-def write(path: str, text: str) -> None:
+def write(path: str, text: str | bytes) -> None:
     if path == "-":
         click.echo(text, nl=False)
         return
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from contextlib import closing, contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from msgspec.structs import asdict, replace
 
-from primbench.environment.difference import Change, difference
+from primbench.environment.difference import machine_changes
 from primbench.environment.fingerprint import Environment, collect
 from primbench.errors import InvalidRequest
 from primbench.registry import named_files
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from primbench.spec.case import Case
 
 MOST_CHANGES = 4
-SAME_MEMORY = 0.01
 OF_NEW_FILES = ("-o", "--output", "--label", "--resume")
 """Options that a command which goes on with a file does without, but for the last."""
 
@@ -81,8 +79,7 @@ def on_its_machine(
 
 def _check_machine(path: str, begun: Environment, now: Environment) -> None:
     """Settings of the machine and its kernel count, too: records of one file are of one place."""
-    found = difference(begun, now).machine.changes
-    changes = [each for each in found if each.kind == "differs" and not _is_same_memory(each)]
+    changes = machine_changes(begun, now)
     if changes:
         words = ", ".join(f"{each.field} was {shown(each.field, each.a)}, is {shown(each.field, each.b)}"
                           for each in changes[:MOST_CHANGES])  # fmt: skip
@@ -97,11 +94,6 @@ def _check_kernels(path: str, begun: Mapping[str, str]) -> None:
     changed = [name for name, sha256 in named_files().items() if begun.get(utf8(name), sha256) != sha256]
     if changed:
         raise InvalidRequest(f"--resume {path}: --kernels {changed[0]} has changed since it was begun: use -o anew")
-
-
-def _is_same_memory(change: Change) -> bool:
-    """A kernel keeps some of it for itself, which is not the same after every start."""
-    return change.field == "machine.memory_bytes" and math.isclose(change.a, change.b, rel_tol=SAME_MEMORY)
 
 
 def say_what_changed(path: str, left: Sequence[Case], held: Results) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Literal
 
 import msgspec
 
 from primbench.compare.learnt import LearntComparison
 from primbench.compare.published import PublishedBeside
+from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.doctor.finding import Part
 from primbench.environment.difference import Change, Difference
+from primbench.measurement import notebook
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
+from primbench.spec.naming import name_of
 from primbench.system.meaning import Layer
 
 Verdict = Literal[
@@ -29,6 +33,7 @@ FALSE_DISCOVERIES_BESIDE = 0.01
 judge, and among all others: of studies of equal arms, 2 to 5 % call one so; with 5 % of both, up to 7.
 """
 
+MOST_ROWS = 50  # of a notebook's table
 FAR = 0.1
 """From here on a mean that is not told yet is worth a row of its own: a quota of 0.9 CPUs puts it there."""
 
@@ -300,3 +305,20 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def estimates(self) -> list[Estimate]:
         """The estimates of all arms in ``all_arms``."""
         return [each for arm in self.all_arms for each in arm.estimates]
+
+    def __repr__(self) -> str:
+        """Which arms against which, and how many cases came to which verdict."""
+        counts = Counter(case.verdict or "not compared" for case in self.cases)
+        words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) or "nothing compared"
+        return f"Comparison({', '.join(arm.name for arm in self.all_arms)} against {self.baseline}: {words})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row a verdict."""
+        rows = [
+            (arm.name, name_of(case.case), found.metric, shown_ratio(found.ratio), shown_interval(found.interval),
+             case.verdict or "")
+            for arm, case, found in self.decided[:MOST_ROWS]
+        ]  # fmt: skip
+        more = f"and {len(self.decided) - len(rows)} more" if len(self.decided) > len(rows) else ""
+        headings = ["arm", "case", "metric", f"times as long as {self.baseline}", "95 % interval", "verdict"]
+        return notebook.table(f"against {self.baseline}", headings, rows, more)

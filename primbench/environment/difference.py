@@ -6,6 +6,7 @@ A difference in time between two places is an effect of the container only where
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from primbench.environment.software import Software
 
 Kind = Literal["differs", "unknown", "varies"]
+SAME_MEMORY = 0.01
 
 # Packages of libraries, which are loaded without an import; those of CUDA at the first call of these frameworks.
 _LIBRARIES = re.compile(r"mkl(-.+)?|tbb|intel-openmp")
@@ -63,6 +65,19 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     limits: LayerDifference
     confinement: LayerDifference
     machine: LayerDifference
+
+
+def machine_changes(begun: Environment, now: Environment) -> list[Change]:
+    """In what another machine, kernel or setting shows, of a place that is gone on in; records of a file are of one.
+
+    A kernel keeps some of the memory for itself, which is not the same after every start.
+    """
+    return [
+        each
+        for each in difference(begun, now).machine.changes
+        if each.kind == "differs"
+        and not (each.field == "machine.memory_bytes" and math.isclose(each.a, each.b, rel_tol=SAME_MEMORY))
+    ]
 
 
 def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Difference:

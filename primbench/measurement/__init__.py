@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from primbench import stats
+from primbench.measurement import notebook
 from primbench.measurement.learnt import Learnt
 from primbench.measurement.over_time import OverTime
 from primbench.measurement.readings import DataReading, GpuReading, HostReading, NeighbourReading, Pages, Turns
 from primbench.quantities import Amount, Seconds, Time, Whole
-from primbench.units import format_time, rate_column
+from primbench.units import format_percent, format_time, rate_column
 
 LONGEST_GAP_S = 0.6e-6  # between two kernels of a graph, and before the first
 
@@ -174,14 +175,27 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """The median of every metric that was taken, the rates, and whether the output was checked."""
-        taken = {name: getattr(self, name) for name in (*self.__struct_fields__, "busy_s")} | self.others
         words = [
             f"{name.removesuffix('_s')}={format_time(found.median_s, noise=found.noise)}"
-            for name, found in taken.items()
-            if isinstance(found, Samples)
+            for name, found in self._taken().items()
         ]
         words += [*_shown_rate(self.flop_per_s, "FLOP/s"), *_shown_rate(self.bytes_per_s, "B/s")]
         return f"Measurement({', '.join(words + ['verified'] * bool(self.verified))})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row a metric that was taken."""
+        rows = [
+            (name, format_time(each.median_s, noise=each.noise), format_percent(each.noise), f"{len(each.samples_s)}")
+            for name, each in self._taken().items()
+        ]
+        rates = [*_shown_rate(self.flop_per_s, "FLOP/s"), *_shown_rate(self.bytes_per_s, "B/s")]
+        title = "; ".join(["times of a call", *rates, *["verified"] * bool(self.verified)])
+        return notebook.table(title, ["metric", "median", "noise", "samples"], rows)
+
+    def _taken(self) -> dict[str, Samples]:
+        """Metric -> its samples, of those that were taken."""
+        every = {name: getattr(self, name) for name in (*self.__struct_fields__, "busy_s")} | self.others
+        return {name: found for name, found in every.items() if isinstance(found, Samples)}
 
 
 def _rate(count: int | None, samples: Samples | None) -> float | None:

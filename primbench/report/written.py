@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import itertools
 import os
 from typing import TYPE_CHECKING, Protocol, cast
 
+from primbench.errors import InvalidRequest
 from primbench.report import formats
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ class Format(Protocol):
     RANK: int
     WRITES: str
 
-    def write(self, document: Document, /) -> str: ...
+    def write(self, document: Document, /) -> str | bytes: ...
 
 
 @functools.cache
@@ -30,3 +32,10 @@ def known() -> dict[str, Format]:
     names = [name.removesuffix(".py") for name in listed if name.endswith(".py") and not name.startswith("_")]
     found = {name: cast("Format", importlib.import_module(f"{formats.__name__}.{name}")) for name in names}
     return dict(sorted(found.items(), key=lambda pair: (pair[1].RANK, pair[0])))
+
+
+def check(name: str) -> None:
+    """Raises InvalidRequest where a package is not installed that a format is written with, its ``NEEDS``."""
+    needed = getattr(known()[name], "NEEDS", ())
+    if absent := [each for each in needed if importlib.util.find_spec(each) is None]:
+        raise InvalidRequest(f"--{name}: needs {' and '.join(absent)}: pip install 'primbench[report]'")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from primbench.errors import FileError, PrimbenchError
-from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worker
+from primbench.measurement import notebook
+from primbench.results.record import HEADINGS, SCHEMA_VERSION, Header, Line, Record, Worker
 from primbench.system.jsonlines import UNREADABLE, whole_lines
 
 if TYPE_CHECKING:
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
     import pandas
 
-
 MAX_QUOTED = 200
+MOST_ROWS = 20  # of a notebook's table
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,12 +31,30 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     records: list[Record]
 
     def frame(self) -> pandas.DataFrame:
-        """The summary of every record as a pandas DataFrame, a row a record. Raises ModuleNotFoundError without it."""
-        import pandas
+        """The summary of every record as a pandas DataFrame, a row a record; what was not measured is nan.
 
-        from primbench.results.summary import flat
+        Raises ModuleNotFoundError where pandas is not installed.
+        """
+        from primbench.results.summary import flat, frame_of
 
-        return pandas.DataFrame([flat(record) for record in self.records])
+        return frame_of([flat(record) for record in self.records])
+
+    def __repr__(self) -> str:
+        """How many records there are, and what became of them."""
+        return f"Results({self._summary()})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row a record, of many the first."""
+        rows = [record.cells() for record in self.records[:MOST_ROWS]]
+        left_out = len(self.records) - len(rows)
+        more = f"and {left_out} more: frame() has all" if left_out else ""
+        return notebook.table(self._summary(), HEADINGS, rows, more)
+
+    def _summary(self) -> str:
+        counts = Counter(record.status for record in self.records)
+        words = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no records"
+        arms = f", arms {', '.join(arm.name for arm in self.header.study.arms)}" if self.header.study else ""
+        return f"{words}, {len(self.workers)} processes{arms}, begun {self.header.started_utc}"
 
     def add(self, line: Worker | Record) -> None:
         if isinstance(line, Record):

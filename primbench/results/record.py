@@ -19,16 +19,20 @@ from typing import Literal
 import msgspec
 
 from primbench.environment.fingerprint import Environment
-from primbench.measurement import Measurement
+from primbench.measurement import Measurement, notebook
 from primbench.numa.placement import EffectivePlacement
 from primbench.quantities import Time, Whole
 from primbench.results.disturbances import disturbances
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.fleet import Member
+from primbench.spec.naming import name_of
 from primbench.spec.study import Study
+from primbench.units import format_percent, format_time
 
 SCHEMA_VERSION = 1
+HEADINGS = ("case", "time", "noise", "disturbed by")
+"""Of a record's row in a notebook."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="kind", tag="record"):
@@ -50,6 +54,26 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
     def disturbances(self) -> list[str]:
         """What disturbed the case, in words; none where nothing was timed."""
         return disturbances(self.measurement) if self.measurement else []
+
+    def __repr__(self) -> str:
+        """The case, what became of it, and its time."""
+        return f"Record({name_of(self.case)}: {self._outcome()})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return notebook.table("", HEADINGS, [self.cells()])
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Words of HEADINGS."""
+        main = self.measurement.main if self.measurement else None
+        noise = main.noise if main else None
+        return name_of(self.case), self._outcome(), format_percent(noise), "; ".join(self.disturbances)
+
+    def _outcome(self) -> str:
+        main = self.measurement.main if self.measurement else None
+        if self.status != "ok":
+            return f"{self.status}: {self.reason}"
+        return format_time(main.median_s, noise=main.noise) if main else "ok"
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="worker"):

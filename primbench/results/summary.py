@@ -11,8 +11,14 @@ from primbench.results.metrics import SAMPLED
 from primbench.system.files import format_cpu_list
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas
+
     from primbench.results.record import Record
 
+UNITS = ("_s", "_bytes", "_fraction", "_hz", "_samples", "_per_call")
+"""Ends of names whose columns are of numbers, even where none is known."""
 NOTHING_SAMPLED = OverTime(series={}, interval_s=0.0, cost_s=0.0)
 
 
@@ -67,6 +73,29 @@ def _over_time(record: Record) -> dict[str, float | None]:
         stem, unit = split_unit(name)
         row |= {f"{stem}_mean_{unit}": found.mean(name), f"{stem}_peak_{unit}": found.peak(name)}
     return row | {name: getattr(found, name) for name in ("host_peak_bytes", "gpu_allocated_peak_bytes")}
+
+
+def frame_of(rows: Sequence[Mapping[str, object]]) -> pandas.DataFrame:
+    """Rows of one level as a pandas DataFrame; a column of numbers is of floats where one of them is unknown.
+
+    Raises ModuleNotFoundError where pandas is not installed.
+    """
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a data frame needs pandas: pip install 'primbench[report]'") from None
+
+    frame = pandas.DataFrame(rows)
+    for name in frame.columns:
+        known = [row[name] for row in rows if row.get(name) is not None]
+        has_unit = name.endswith(UNITS)
+        if len(known) < len(rows) and (known or has_unit) and all(_is_number(value) for value in known):
+            frame[name] = frame[name].astype(float)
+    return frame
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def figures_of(record: Record) -> dict[str, float | None]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
+import os
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from primbench.environment.difference import machine_changes
+from primbench.environment.fingerprint import collect
+from primbench.errors import InvalidRequest
+from primbench.results import file as results_file
 from primbench.results.file import Results
-from primbench.results.writer import Writer, check_kept, header, keep
+from primbench.results.writer import Writer, check_kept, header, keep, left_to_do
 from primbench.spec.defaults import ALL, DEFAULT_TIMEOUT_S
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers.plan import plan
+from primbench.workers.progress import Progress, one_line, told
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from primbench.problem import Problem
     from primbench.results.record import Record, Worker
@@ -32,13 +37,22 @@ def run(
     trace: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     output: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = one_line,
 ) -> list[Record]:
     """Run problems in worker processes and return their records; a failed case is a record, not an exception.
 
     backend: one, several, "all", or None for the best one on the device. device: "cpu", "cuda:N", "all", or None for
-    the first GPU where there is one. output: a results file to make. Raises InvalidRequest where the request cannot
-    be met, OutputError where the file cannot be written.
+    the first GPU where there is one. output: a results file to make; where there is one, ``resume`` goes on with it,
+    whose records are returned, too, and ``overwrite`` begins anew. progress: called as each case begins with how many
+    are done, of how many, and the case, and at the end with None for it; by default a line in a terminal or a notebook.
+
+    Raises InvalidRequest where the request cannot be met, or the file to go on with is of another machine; FileError
+    where the file exists and neither is asked for, or is none of primbench's; OutputError where it cannot be written.
     """
+    if resume and (overwrite or output is None):
+        raise InvalidRequest("resume=True: goes on with the file of output=, which overwrite=True would begin anew")
     wanted = [backend] if isinstance(backend, str) else list(backend or ())
     cases = plan(
         [(problem, {}) for problem in problems],
@@ -48,12 +62,52 @@ def run(
         placement=placement or Placement(),
         processes=processes,
     )
-    session = Session(timeout_s=timeout_s, trace=trace, skip_unavailable=ALL in wanted)
-    found = Results(header=header(["primbench.run"], {}), workers=[], records=[])
-    writing = closing(Writer(output, found.header)) if output else nullcontext()
-    with writing as writer:
-        keep_all(session, session.run(cases), writer, found)
-    return found.records
+    with _kept_in(output, resume=resume, overwrite=overwrite) as (writer, found):
+        session = Session(
+            timeout_s=timeout_s,
+            trace=trace,
+            skip_unavailable=ALL in wanted,
+            first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
+        )
+        keep_all(session, session.run(told(left_to_do(cases, found), progress)), writer, found)
+    return found.latest()
+
+
+@contextmanager
+def _kept_in(
+    path: str | os.PathLike[str] | None, *, resume: bool, overwrite: bool
+) -> Iterator[tuple[Writer | None, Results]]:
+    """What is to be added to, and what it holds by now."""
+    if path is None:
+        yield None, _nothing()
+    elif resume and os.path.exists(path):
+        with closing(Writer(path, None)) as writer:
+            yield writer, _held(path)
+    else:
+        if overwrite:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        found = _nothing()
+        with closing(Writer(path, found.header)) as writer:
+            yield writer, found
+
+
+def _nothing() -> Results:
+    return Results(header=header(["primbench.run"], {}), workers=[], records=[])
+
+
+def _held(path: str | os.PathLike[str]) -> Results:
+    """Raises InvalidRequest for a file of a study, and one that was begun elsewhere."""
+    held = results_file.read(path)
+    if held.header.study is not None:
+        raise InvalidRequest(f"{path}: of a study: go on with `primbench study --resume {path}`")
+    changes = machine_changes(held.header.environment, collect(gpus=False))
+    if changes:
+        raise InvalidRequest(
+            f"{path}: begun on another machine or kernel, or with other settings: {changes[0].field} was "
+            f"{changes[0].a}, is {changes[0].b}; measure into a file of its own"
+        )
+    return held
 
 
 def keep_all(session: Session, lines: Iterable[Worker | Record], writer: Writer | None, found: Results) -> None:

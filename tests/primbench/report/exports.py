@@ -15,6 +15,6 @@ def exports_of(document: Callable[[Any], Document]) -> tuple[Export, Export, Exp
     """``to_csv, to_markdown, to_json = exports_of(document)``: each takes what ``document()`` takes."""
 
     def written_as(name: str) -> Export:
-        return lambda found: known()[name].write(document(found))
+        return lambda found: str(known()[name].write(document(found)))
 
     return written_as("csv"), written_as("markdown"), written_as("json")

@@ -41,7 +41,7 @@ def record(measurement: Measurement | None, reason: str | None = None, labels: d
 
 
 def to_csv(records: Sequence[Record], yardsticks: Sequence[Yardstick] = ()) -> str:
-    return known()["csv"].write(document(held(records), None, yardsticks))
+    return str(known()["csv"].write(document(held(records), None, yardsticks)))
 
 
 def to_markdown(
@@ -50,11 +50,11 @@ def to_markdown(
     time_unit: TimeUnit | None = None,
     yardsticks: Sequence[Yardstick] = (),
 ) -> str:
-    return known()["markdown"].write(document(held(records, workers), time_unit, yardsticks))
+    return str(known()["markdown"].write(document(held(records, workers), time_unit, yardsticks)))
 
 
 def to_json(results: Results) -> str:
-    return known()["json"].write(document(results))
+    return str(known()["json"].write(document(results)))
 
 
 def held(records: Sequence[Record], workers: Sequence[Worker] = ()) -> Results:
