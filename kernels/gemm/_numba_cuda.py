@@ -58,9 +58,11 @@ def compiled(variant: Variant) -> Any:
         cuda.syncthreads()
         now = zero
         # The next tiles travel to registers while the present ones are multiplied.
-        for step in range(1, (k + block_k - one) // block_k):
-            fetch_a(a, row0, u32(step) * block_k, thread, staged_a)
-            fetch_b(b, column0, u32(step) * block_k, thread, staged_b)
+        k0 = block_k
+        while k0 < k:
+            fetch_a(a, row0, k0, thread, staged_a)
+            fetch_b(b, column0, k0, thread, staged_b)
+            k0 += block_k
             multiply(shared_a[now], shared_b[now], row, column, sums)
             now ^= one
             put_a(staged_a, thread, shared_a[now])
@@ -159,15 +161,30 @@ def _multiply(variant: Variant) -> Any:
                 sums[i, j] += a[u32(i)] * b[u32(j)]
 
     @cuda.jit(device=True)
+    def multiply_at(shared_a: Any, shared_b: Any, inner: Any, row: Any, column: Any, sums: Any) -> None:
+        multiply_one(shared_a[inner], shared_b[inner], row, column, sums)
+
+    all_of_them = _unrolled(multiply_at, block_k)
+
+    @cuda.jit(device=True)
     def multiply(shared_a: Any, shared_b: Any, row: Any, column: Any, sums: Any) -> None:
-        for step in range(0, block_k, 4):  # written out: the compiler unrolls no loop of this length
-            inner = u32(step)
-            multiply_one(shared_a[inner], shared_b[inner], row, column, sums)
-            multiply_one(shared_a[inner + u32(1)], shared_b[inner + u32(1)], row, column, sums)
-            multiply_one(shared_a[inner + u32(2)], shared_b[inner + u32(2)], row, column, sums)
-            multiply_one(shared_a[inner + u32(3)], shared_b[inner + u32(3)], row, column, sums)
+        all_of_them(shared_a, shared_b, u32(0), row, column, sums)
 
     return multiply
+
+
+def _unrolled(one: Any, count: int) -> Any:
+    """A loop of ``count`` written out, a power of two: the compiler unrolls none of this length."""
+    if count == 1:
+        return one
+    half, apart = _unrolled(one, count // 2), u32(count // 2)
+
+    @cuda.jit(device=True)
+    def both(shared_a: Any, shared_b: Any, inner: Any, row: Any, column: Any, sums: Any) -> None:
+        half(shared_a, shared_b, inner, row, column, sums)
+        half(shared_a, shared_b, inner + apart, row, column, sums)
+
+    return both
 
 
 def _write(variant: Variant) -> Any:

@@ -13,7 +13,8 @@ VECTOR_BYTES = 16  # widest load of shared memory
 class Tile:
     """A block of threads computes block_m x block_n of C, in steps of block_k; a thread thread_m x thread_n of it.
 
-    The copy to shared memory wants the threads to be a multiple of all three, and the sums go by fours of block_k.
+    The copy to shared memory wants the threads to be a multiple of all three; the steps over block_k, a power of two,
+    are written out.
     max_registers (None: the compiler's choice) lets the intended number of blocks share a multiprocessor.
     """
 
@@ -26,8 +27,10 @@ class Tile:
 
     def __post_init__(self) -> None:
         for side in (self.block_m, self.block_n, self.block_k):
-            if self.threads % side or self.block_k % 4:
-                raise ValueError(f"tile {self}: {self.threads} threads must be a multiple of {side}, block_k of 4")
+            if self.threads % side or self.block_k & (self.block_k - 1):
+                raise ValueError(
+                    f"tile {self}: {self.threads} threads must be a multiple of {side}, block_k a power of two"
+                )
 
     @property
     def threads(self) -> int:

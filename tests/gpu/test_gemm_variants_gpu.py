@@ -11,6 +11,7 @@ from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
 from primbench.kernels.batched_gemm import BatchedGemm
 from primbench.kernels.collective import Collective
+from primbench.kernels.gemm import Gemm
 from primbench.kernels.grouped_gemm import GroupedGemm
 from primbench.kernels.scaled_gemm import ScaledGemm
 from primbench.problem import Problem
@@ -30,6 +31,13 @@ def measured_on(backend: str, problem: Problem) -> Measurement:
     assert measured.verified
     assert measured.device_s is not None
     return measured
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_the_largest_tile_of_numba_is_right_inside_and_at_its_edges(dtype: str) -> None:
+    for sizes in ((4096, 2304, 64), (4090, 2300, 61)):
+        measured = measured_on("numba", Gemm(*sizes, dtype))
+        assert "tiled 256x128x8, 16x8 a thread" == measured.algorithm
 
 
 @BACKENDS

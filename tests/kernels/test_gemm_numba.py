@@ -142,7 +142,7 @@ def test_tile_counts_blocks_and_threads_with_edges() -> None:
     assert not tile.divides(256, 64, 12)
 
 
-@pytest.mark.parametrize("sides", [(16, 16, 4, 8, 8), (16, 16, 2, 4, 4)])
+@pytest.mark.parametrize("sides", [(16, 16, 4, 8, 8), (48, 16, 12, 4, 4)])
 def test_tile_whose_copies_or_sums_do_not_come_out_even_is_refused(sides: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="must be a multiple"):
         Tile(*sides)
