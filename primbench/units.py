@@ -114,6 +114,16 @@ def format_time(seconds: float | None, unit: TimeUnit | None = None, noise: floa
     return f"{_plain(rounded, _TIME_EXPONENTS[shown])} {shown}"
 
 
+def microseconds(seconds: float) -> str:
+    """``0.00000513`` as "5.13": without its unit, for a column that has it in its heading."""
+    return f"{seconds * 1e6:.2f}"
+
+
+def megabytes(count: float) -> str:
+    """``5130000`` as "5.13", likewise: of 10^6 bytes."""
+    return f"{count / 1e6:.2f}"
+
+
 def minutes(seconds: float) -> str:
     """``96`` as "1.6 min"; below a minute as format_time() has it, in hours from two on."""
     if seconds < _MINUTE_S:

@@ -180,3 +180,28 @@ def test_what_disturbed_a_record_is_worked_out_once(monkeypatch: pytest.MonkeyPa
     assert "a neighbour" in to_markdown(found, [])
     assert ["a neighbour", "a neighbour", ""] == [row["disturbed"] for row in rows(to_csv(found))]
     assert [found[0].measurement, found[1].measurement] == asked
+
+
+def test_osu_columns_have_bytes_mean_microseconds_and_megabytes_a_second() -> None:
+    def of(primitive: str, size: int, samples_s: list[float]) -> Record:
+        times = Samples(samples_s=samples_s, calls_per_sample=1, taken_by="host clock", stopped="count")
+        case = Case(
+            primitive=primitive,
+            parameters=build(primitive, {"bytes": size}).parameters(),
+            backend="torch",
+            device="cpu",
+        )
+        return replace(record(Measurement(batch_s=times, verified=True)), case=case)
+
+    def written(*records: Record) -> list[str]:
+        return known()["osu"].write(document(held(records))).splitlines()
+
+    title, heading, small, large, _, other, *_ = written(
+        of("allreduce", 1024, [1e-6, 2e-6, 6e-6]), of("allreduce", 2**20, [1e-3]), of("collective", 1024, [1e-6])
+    )
+    assert "# primbench allreduce ranks=2 dtype=float32 op=sum in_place=True on torch cpu" == title
+    assert heading.split()[1:] == ["Size", "Avg", "Latency(us)", "Bandwidth", "(MB/s)"]
+    assert ["1024", "3.00", "341.33"] == small.split()
+    assert ["1048576", "1000.00", "1048.58"] == large.split()
+    assert other.startswith("# primbench collective ")
+    assert ["# no case here has a size in bytes and a time"] == written(record(OK), record(None, "broken"))
