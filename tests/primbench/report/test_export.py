@@ -194,7 +194,7 @@ def test_osu_columns_have_bytes_mean_microseconds_and_megabytes_a_second() -> No
         return replace(record(Measurement(batch_s=times, verified=True)), case=case)
 
     def written(*records: Record) -> list[str]:
-        return known()["osu"].write(document(held(records))).splitlines()
+        return str(known()["osu"].write(document(held(records)))).splitlines()
 
     title, heading, small, large, _, other, *_ = written(
         of("allreduce", 1024, [1e-6, 2e-6, 6e-6]), of("allreduce", 2**20, [1e-3]), of("collective", 1024, [1e-6])
