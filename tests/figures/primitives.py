@@ -5,8 +5,7 @@ events around 20 calls, the median of nine, with nothing of primbench in it; wha
 over primbench's device time.
 
 norm and elementwise move 64 and 256 MiB, bytes as the primitive counts them; the copy, of as many bytes read and
-written, is measured before them. Every time is primbench's device time, the best of three measurements one after the
-other. Takes one GPU and some 90 s.
+written, is measured before them. Every time is primbench's device time. Takes one GPU and some 90 s.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 from primbench import Method, measure
 from primbench.backends import missing
-from primbench.errors import PrimbenchError
+from primbench.errors import UnsupportedCase
 from primbench.kernels.attention import Attention
 from primbench.kernels.elementwise import Elementwise
 from primbench.kernels.elementwise.problem import ACTIVATIONS, READS
@@ -30,7 +29,6 @@ from primbench.problem import Problem
 METHOD = Method(min_time_s=0.02, max_time_s=0.1)
 MIB = 2**20
 FEATURES, HEADS, HEAD_DIM = 4096, 32, 128
-REPEATED = 3
 CALLS, ROUNDS = 20, 9
 ATTENDED = [
     Attention(16, 16, 512, 64),
@@ -126,17 +124,13 @@ def _bound_by_memory(total_bytes: int, dtype: str) -> Iterator[tuple[str, Proble
 
 
 def _bytes_per_s(problem: Problem, backend: str) -> float | None:
-    """The best of some; None where the backend has no such kernel."""
+    """By device time; None where the backend has no such kernel."""
     if missing(backend) is not None:
         return None
-    rates = []
-    for _ in range(REPEATED):
-        try:
-            measured = measure(problem, backend, "cuda:0", method=METHOD)
-        except PrimbenchError:
-            return None
-        rates.append(measured.bytes_per_s or 0.0)
-    return max(rates)
+    try:
+        return measure(problem, backend, "cuda:0", method=METHOD).bytes_per_s
+    except UnsupportedCase:
+        return None
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from primbench.registry import primitives
 from primbench.results.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
-WORDS = {*get_args(Work), "files"}  # kinds of work, and what a field and a rule are called, too
+WORDS = {*get_args(Work), "files", "optimizer"}  # kinds of work, what a field and a rule are called, a part of a step
 ASKING_FOR_ONE = {"build", "problem_class", "setup_of", "backends_of", "choose", "kernel"}
 
 

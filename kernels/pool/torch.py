@@ -1,0 +1,34 @@
+"""Pooling on torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.kernels.pool.problem import as_nchw
+from primbench.problem import Step, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.pool.problem import Pool
+
+
+@kernel("pool", "torch")
+def torch_pool(backend: Any, problem: Pool, x: Any, dy: Any = None) -> Step:
+    """What torch.nn's functions return they allocate; of max torch also writes the places, which training keeps."""
+    from torch import autograd
+    from torch.nn.functional import avg_pool2d, max_pool2d
+
+    call = max_pool2d if problem.kind == "max" else avg_pool2d
+    window, stride, pad = (problem.r, problem.s), (problem.stride_h, problem.stride_w), (problem.pad_h, problem.pad_w)
+
+    def forward() -> Any:
+        return call(as_nchw(problem, x), window, stride, pad)
+
+    def in_memory() -> Any:
+        y = forward()
+        return y if problem.layout == "nchw" else y.permute(0, 2, 3, 1)
+
+    if dy is None:
+        return in_memory
+    x.requires_grad_()
+    kept, given = forward(), as_nchw(problem, dy)
+    return lambda: autograd.grad(kept, x, given, retain_graph=True)[0]

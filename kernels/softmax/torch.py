@@ -1,0 +1,31 @@
+"""Softmax on torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.kernels.softmax.problem import named_inputs
+from primbench.problem import Step, described, kernel
+
+if TYPE_CHECKING:
+    from primbench.kernels.softmax.problem import Softmax
+
+
+@kernel("softmax", "torch")
+def torch_softmax(backend: Any, problem: Softmax, *inputs: Any) -> Step:
+    """What torch's functions return they allocate; cross_entropy is log_softmax and the loss of it, two operators."""
+    import torch
+
+    x, target, dy = named_inputs(problem, inputs)
+    algorithm = "log_softmax and nll_loss, 2 operators" if problem.is_loss else None
+
+    def forward() -> Any:
+        if target is not None:
+            return torch.nn.functional.cross_entropy(x, target, reduction="none")
+        return (torch.softmax if problem.kind == "softmax" else torch.log_softmax)(x, 1)
+
+    if problem.direction == "forward":
+        return described(forward, algorithm=algorithm)
+    x.requires_grad_()
+    kept = forward()
+    return described(lambda: torch.autograd.grad(kept, x, dy, retain_graph=True)[0], algorithm=algorithm)

@@ -1,0 +1,56 @@
+"""Softmax, embedding, pooling and optimizers by a real GPU: as a graph, at sizes that tiles do not divide."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from primbench import Method, measure
+from primbench.backends import missing
+from primbench.environment.devices import has_gpu_node
+from primbench.kernels.embedding import Embedding
+from primbench.kernels.optimizer import Optimizer
+from primbench.kernels.pool import Pool
+from primbench.kernels.softmax import Softmax
+from primbench.problem import Problem
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+    pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch"))),
+]
+QUICK = Method(min_time_s=0.002, max_time_s=0.02)
+DIRECTIONS, DTYPES = ("forward", "backward"), ("float32", "bfloat16")
+WINDOWS: dict[str, Any] = {"n": 5, "c": 24, "h": 57, "w": 55, "r": 3, "s": 3, "pad_h": 1, "stride_h": 2, "stride_w": 2}
+PROBLEMS: list[Problem] = [
+    *(
+        Softmax(rows, classes, kind, direction, dtype)
+        for kind, direction, dtype in itertools.product(("softmax", "log_softmax", "cross_entropy"), DIRECTIONS, DTYPES)
+        for rows, classes in ((1000, 333), (7, 128_256))
+    ),
+    *(
+        Embedding(5001, 3001, 130, direction, distribution, dtype)
+        for direction, distribution, dtype in itertools.product(DIRECTIONS, ("uniform", "zipf"), DTYPES)
+    ),
+    *(
+        Pool(**WINDOWS, kind=kind, direction=direction, layout=layout, dtype=dtype)
+        for kind, direction, layout, dtype in itertools.product(
+            ("max", "average"), DIRECTIONS, ("nchw", "nhwc"), DTYPES
+        )
+    ),
+    *(
+        Optimizer(37, 10_007, method, algo, dtype)
+        for method, algo, dtype in itertools.product(("sgd", "adam", "adamw"), ("foreach", "fused", "for_loop"), DTYPES)
+    ),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_it_is_right_and_has_a_device_time(problem: Problem) -> None:
+    measured = measure(problem, "torch", "cuda:0", method=QUICK)
+    assert measured.verified
+    assert measured.device_s is not None
+    if not (isinstance(problem, Embedding) and problem.direction == "backward"):  # which sorts, and may wait
+        assert "graph" == measured.device_s.taken_by

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from primbench.kernels.softmax import Softmax
+from primbench.kernels.softmax import problem as softmax
+
+
+def test_bytes_are_those_of_each_array_once() -> None:
+    assert 4 * 2 * 3 * 5 == Softmax(3, 5).bytes_moved()
+    assert 2 * 3 * 3 * 5 == Softmax(3, 5, "log_softmax", "backward", "bfloat16").bytes_moved()
+    assert 4 * (3 * 5 + 3) + 8 * 3 == Softmax(3, 5, "cross_entropy").bytes_moved()
+    assert 4 * (2 * 3 * 5 + 3) + 8 * 3 == Softmax(3, 5, "cross_entropy", "backward").bytes_moved()
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("kind", softmax.KINDS)
+def test_the_reference_is_what_torch_finds_in_float64(kind: str, direction: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    problem = Softmax(6, 10, kind, direction)
+    inputs = problem.inputs(np.random.default_rng(0))
+    named = softmax.named_inputs(problem, inputs)
+    arrays: list[Any] = [None if each is None else torch.from_numpy(each) for each in named]
+    x, target, dy = arrays
+    x = x.double().requires_grad_()
+    if kind == "cross_entropy":
+        y = torch.nn.functional.cross_entropy(x, target, reduction="none")
+    else:
+        y = getattr(torch, kind)(x, 1)
+    found = y if direction == "forward" else torch.autograd.grad(y, x, dy.double())[0]
+    reference = problem.reference(np.random.default_rng(0), *inputs)
+    np.testing.assert_allclose(found.detach().numpy()[reference.index], reference.expected, rtol=1e-9, atol=1e-12)
+    assert problem.output_shape == found.shape == reference.expected.shape
+
+
+def test_rows_of_a_large_one_are_checked_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax, "FULL_CHECK", 0)
+    problem = Softmax(100, 7, "cross_entropy", "backward")
+    reference = problem.reference(np.random.default_rng(0), *problem.inputs(np.random.default_rng(0)))
+    assert (softmax.CHECKED_ROWS, 7) == reference.expected.shape
+    assert 99 == reference.index[-1]
