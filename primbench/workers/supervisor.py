@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 STEP_TIMEOUT_S = 60.0
 GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has ended
+BEAT_MS = 5000  # between two signs of life to the supervisor on another machine, when there is nothing to pass on
+LOST_AFTER_MS = 20_000  # without any: the connection is gone, which the program that holds it may never notice
+BEAT = b"\0"  # in no line of JSON
 _HINT = re.compile(r"(Run|See) '.* --help'")
 
 
@@ -72,9 +75,9 @@ def run(order: Order, folder: Path) -> int:
         for step in launched.before:
             _make(order.arm, step, launched)
         if order.arm.runtime != "host":
-            return _attend(order.arm, launched.worker, launched)
+            return _attend(order, launched.worker, launched)
         with limited(order.arm, folder.name) as limits:
-            return _attend(order.arm, [*limits.prefix, *launched.worker], launched, limits.enter)
+            return _attend(order, [*limits.prefix, *launched.worker], launched, limits.enter)
     finally:
         for step in launched.after:
             clear(step, launched.environment)
@@ -139,14 +142,14 @@ def _start(
         os.close(tells)
 
 
-def _attend(arm: Arm, command: Sequence[str], launched: Invocation, enter: Callable[[], None] | None = None) -> int:
+def _attend(order: Order, command: Sequence[str], launched: Invocation, enter: Callable[[], None] | None = None) -> int:
     """Pass on what the main process says until one of the two ends. enter: the limits of the worker, first of all."""
-    worker = _start(arm, command, launched, enter)
+    worker = _start(order.arm, command, launched, enter)
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 1)  # the main process sees the end of the worker's output when the worker ends
     ended = os.pidfd_open(worker.pid)
     try:
-        _pass_on(worker, ended, launched.first)
+        _pass_on(order, worker, ended, launched.first)
     finally:
         _kill_session(worker.pid)
         os.close(ended)
@@ -172,10 +175,11 @@ def _let_end(worker: subprocess.Popen[bytes], ended: int) -> None:
     poll.poll(GOODBYE_MS)
 
 
-def _pass_on(worker: subprocess.Popen[bytes], ended: int, first: bytes) -> None:
+def _pass_on(order: Order, worker: subprocess.Popen[bytes], ended: int, first: bytes) -> None:
     """Hand the worker ``first`` and then what the main process writes, until either of the two has ended.
 
-    Never waits for a worker that does not read, which a machine that is not reached does not do.
+    Never waits for a worker that does not read, which a machine that is not reached does not do. Between two machines
+    a sign of life is passed on as well, and it ends once there has been none for long.
     """
     assert worker.stdin is not None
     takes, unsaid = worker.stdin.fileno(), bytearray(first)
@@ -184,20 +188,40 @@ def _pass_on(worker: subprocess.Popen[bytes], ended: int, first: bytes) -> None:
     poll.register(0, select.POLLIN)
     poll.register(ended, select.POLLIN)
     while True:
-        if unsaid:
-            poll.register(takes, select.POLLOUT)
-        ready = [descriptor for descriptor, _ in poll.poll()]
-        if ended in ready:
+        ready = _ready(poll, takes if unsaid else None, _patience_ms(order))
+        if ended in ready or (order.is_from_afar and not ready):
             return
         if takes in ready:
             unsaid = _said(takes, unsaid)
-            poll.unregister(takes)
-        if 0 in ready:
-            heard = os.read(0, 1 << 16)
-            unsaid += heard
-            if not heard:
-                _let_end(worker, ended)
-                return
+        heard = _heard(ready)
+        if heard is None:
+            _let_end(worker, ended)
+            return
+        unsaid += heard
+
+
+def _patience_ms(order: Order) -> int | None:
+    if order.is_from_afar:
+        return LOST_AFTER_MS
+    return BEAT_MS if order.arm.is_far else None
+
+
+def _ready(poll: select.poll, takes: int | None, patience_ms: int | None) -> list[int]:
+    """The descriptors that something can be done with, takes among them; none after so long."""
+    if takes is not None:
+        poll.register(takes, select.POLLOUT)
+    found = [descriptor for descriptor, _ in poll.poll(patience_ms)]
+    if takes is not None:
+        poll.unregister(takes)
+    return found
+
+
+def _heard(ready: Sequence[int]) -> bytes | None:
+    """What is to be passed on, a sign of life where nothing is; None where the main process has ended."""
+    if 0 not in ready:
+        return b"" if ready else BEAT
+    said = os.read(0, 1 << 16)
+    return said.replace(BEAT, b"") if said else None
 
 
 def _said(takes: int, unsaid: bytearray) -> bytearray:

@@ -29,7 +29,8 @@ AuthorizedKeysFile {folder}/user.pub
 StrictModes no
 UsePAM no
 PidFile none
-PasswordAuthentication no
+PermitRootLogin yes
+PasswordAuthentication yes
 KbdInteractiveAuthentication no
 SetEnv TMPDIR={folder}/tmp XDG_CACHE_HOME={folder}/cache
 """
@@ -69,9 +70,13 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Server:
-    """folder: of all its files. Hosts of the client's configuration: far, and some that are refused."""
+    """folder: of all its files. Hosts of the client's configuration: far, and some that are refused.
+
+    cable: the end that is here of the link to it; None where it is in this network.
+    """
 
     folder: Path
+    cable: str | None
 
     @property
     def config(self) -> Path:
@@ -106,16 +111,15 @@ def server(folder: Path) -> Iterator[Server]:
         command = ["unshare", "--net", "sh", "-euc", APART, "sh", FAR_END, *command]
     with (folder / "log").open("w") as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process:
         try:
-            if is_root:
-                lay_cable(process)
+            cable = lay_cable(process) if is_root else None
             until_it_listens(address, port, folder / "log")
-            yield Server(folder)
+            yield Server(folder, cable)
         finally:
             process.terminate()
 
 
-def lay_cable(process: subprocess.Popen[bytes]) -> None:
-    """From here into its namespace, with which it goes."""
+def lay_cable(process: subprocess.Popen[bytes]) -> str:
+    """From here into its namespace, with which it goes. The end that is here."""
     near, far = (f"ssh{process.pid}{end}" for end in "ab")
     for words in (
         ["link", "add", near, "type", "veth", "peer", "name", far, "netns", str(process.pid)],
@@ -126,6 +130,7 @@ def lay_cable(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.write(f"{far}\n".encode())
     process.stdin.close()
+    return near
 
 
 def free_port() -> int:

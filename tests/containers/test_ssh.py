@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -217,7 +218,7 @@ def test_an_image_that_is_not_there_is_told_in_one_line(
 REFUSED = {
     "shut": "ssh: connect to host 127.0.0.1 port 1: Connection refused: see whether `ssh -F",
     "unknown": "Host key verification failed: its key is not known here",
-    "locked": "Permission denied (publickey): nobody is asked for a password",
+    "locked": "Permission denied (publickey,password): nobody is asked for a password",
     "nowhere.invalid": "Could not resolve hostname nowhere.invalid",
 }
 
@@ -252,6 +253,27 @@ def test_what_is_killed_ends_its_arm_alone(
     with pytest.raises(WorkerGone, match=r"^worker was killed by SIGKILL"):
         worker.run(replace(GEMM, arm=""), 5.0)
     worker.end()
+
+
+def test_a_machine_that_is_cut_off_ends_its_arm_and_itself_what_it_had_begun(
+    far: Callable[..., Arm], served: Server
+) -> None:
+    """Neither server nor client is told: here ssh gives up after 15 s, there what supervises the worker after 20 s."""
+    if served.cable is None:
+        pytest.skip("needs root, who may lay and cut a cable")
+    worker = WorkerProcess(START, arm=far())
+    assert worker.ready
+    cut = threading.Timer(0.5, subprocess.run, [["ip", "link", "set", served.cable, "down"]])
+    cut.start()
+    try:
+        with pytest.raises(WorkerGone, match=r"exit status 255: Timeout, server \S+ not responding"):
+            worker.run(replace(ENDLESS, arm=""), 60.0)
+        worker.end()
+        there = at_last(lambda: [each.words for each in marked(os.environ[MARK]) if each.is_worker])
+        assert [] == there
+    finally:
+        cut.join()
+        subprocess.run(["ip", "link", "set", served.cable, "up"], check=True)
 
 
 NEVER_ENDS = """\

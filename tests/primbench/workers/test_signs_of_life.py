@@ -1,0 +1,64 @@
+"""Between two machines: a supervisor that hears nothing any more ends its worker, and the other one sees to that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from primbench.runtimes.order import Order
+from primbench.spec.arm import parse_arm
+
+QUICKLY = "from primbench.workers import supervisor; supervisor.{0} = {1}; supervisor.main()"
+ECHO = ["python3", "-P", "-c", "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"]
+
+
+@contextmanager
+def supervisor(order: Order, constant: str, milliseconds: int) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-P", "-c", QUICKLY.format(constant, milliseconds), msgspec.json.encode(order).decode()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def test_a_worker_whose_other_side_is_lost_is_ended_and_signs_of_life_are_not_for_it() -> None:
+    order = Order(arm=parse_arm("host"), gpus=False, command=ECHO, is_from_afar=True)
+    with supervisor(order, "LOST_AFTER_MS", 2000) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for _ in range(6):
+            running.stdin.write(b"\0")
+            running.stdin.flush()
+            time.sleep(0.5)
+        running.stdin.write(b"\0hel\0lo\n\0")
+        running.stdin.flush()
+        assert b"hello\n" == running.stdout.readline()
+        assert 128 + 9 == running.wait(timeout=30), "with its input open"
+
+
+def test_who_has_nothing_to_say_to_another_machine_gives_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``cat`` stands for the connection."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec /bin/cat\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with supervisor(Order(arm=parse_arm("ssh:far"), gpus=False), "BEAT_MS", 50) as running:
+        assert running.stdout is not None
+        heard = b""
+        while not heard.endswith(b"\0\0\0"):
+            chunk = os.read(running.stdout.fileno(), 1 << 16)
+            assert chunk
+            heard += chunk
+        assert running.stdin is not None
+        running.stdin.close()
+        running.stdout.read()
