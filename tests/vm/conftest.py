@@ -37,7 +37,7 @@ PROGRAMS = {
 }
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 KERNEL = "linux-image-amd64"
-MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+MODULES = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p", "overlay")
 
 NODES = 2
 NODE_BYTES = 768 * 2**20
@@ -65,9 +65,35 @@ mount -t tmpfs tmpfs /new/run
 mkdir -p /new/dev/shm
 mount -t tmpfs tmpfs /new/dev/shm
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
+ip link set lo up
+ip link set eth0 up
+ip address add 10.0.2.15/24 dev eth0
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run
+{sshd}
 chroot /new {agent} $(echo /new/dev/vport* | cut -c 5-)
 poweroff -f
+"""
+
+
+SERVER = """\
+ListenAddress 10.0.2.15
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+StrictModes no
+UsePAM no
+PidFile none
+SetEnv TMPDIR=/run XDG_CACHE_HOME=/run
+"""
+
+CLIENT = """\
+Host vm
+  HostName 127.0.0.1
+  Port {port}
+  User root
+  IdentitiesOnly yes
+  IdentityFile {folder}/user
+  GlobalKnownHostsFile /dev/null
+  UserKnownHostsFile {folder}/known
 """
 
 
@@ -102,7 +128,28 @@ class Machine:
 
 
 @pytest.fixture(scope="session")
-def on_two_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The configuration of ssh's client, by which the machine is the host "vm"; None where no server is installed."""
+    daemon = _program("sshd")
+    if daemon is None:
+        return None
+    folder = tmp_path_factory.mktemp("ssh")
+    for name in ("host", "user"):
+        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    kind, key, _ = (folder / "host.pub").read_text().split()
+    (folder / "known").write_text(f"[127.0.0.1]:{port} {kind} {key}\n")
+    (folder / "server").write_text(SERVER.format(folder=folder))
+    (folder / "port").write_text(f"{port}\n")
+    (folder / "config").write_text(CLIENT.format(port=port, folder=folder))
+    return folder / "config"
+
+
+@pytest.fixture(scope="session")
+def on_two_nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, served: Path | None
+) -> Iterator[Run]:
     """``on_two_nodes(program, *arguments, cgroup={file: text}, timeout_s=240)``: how the command ended in the machine.
 
     cgroup: files of the control group that the command has of its own, written before it starts.
@@ -112,12 +159,13 @@ def on_two_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     folder = tmp_path_factory.mktemp("machine")
     cache = request.config.cache
     kernel = _kernel(cache.mkdir("two-nodes") if cache is not None else folder)
-    initramfs = _initramfs(kernel, folder)
+    initramfs = _initramfs(kernel, folder, served)
     console = folder / "console.txt"
     console.touch()
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        command = _qemu(kernel / "vmlinuz", initramfs, console, theirs.fileno())
+        port = None if served is None else int(served.with_name("port").read_text())
+        command = _qemu(kernel / "vmlinuz", initramfs, console, theirs.fileno(), port)
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         theirs.close()  # else nobody would see QEMU end, nor QEMU us
         try:
@@ -129,7 +177,9 @@ def on_two_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
             process.wait()
 
 
-def _qemu(vmlinuz: Path, initramfs: Path, console: Path, line: int) -> list[str]:
+def _qemu(vmlinuz: Path, initramfs: Path, console: Path, line: int, port: int | None) -> list[str]:
+    """port: of this machine, by which its ssh is reached."""
+    reached = "" if port is None else f",hostfwd=tcp:127.0.0.1:{port}-:22"
     options = [
         ("-M", "q35,hmat=on"),
         ("-accel", "tcg,thread=single"),  # a thread of its own for each CPU costs half as much again
@@ -151,6 +201,8 @@ def _qemu(vmlinuz: Path, initramfs: Path, console: Path, line: int) -> list[str]
         ("-device", "virtio-serial"),
         ("-chardev", f"socket,id=line,fd={line}"),
         ("-device", "virtserialport,chardev=line"),
+        ("-netdev", f"user,id=net,restrict=on{reached}"),
+        ("-device", "virtio-net-pci,netdev=net,romfile="),
     ]
     ends_with_us = ["setpriv", "--pdeathsig", "KILL"]
     flags = ["-nodefaults", "-no-user-config", "-no-reboot"]
@@ -220,7 +272,7 @@ def _version(kernel: Path) -> str:
     return folder.name
 
 
-def _initramfs(kernel: Path, folder: Path) -> Path:
+def _initramfs(kernel: Path, folder: Path, served: Path | None) -> Path:
     """Busybox, the modules with which the root is reached, and the script that starts the agent there."""
     tree = folder / "initramfs"
     for name in ("bin", "proc", "sys", "dev", "modules"):
@@ -232,7 +284,11 @@ def _initramfs(kernel: Path, folder: Path) -> Path:
         (tree / "modules" / module.stem).write_bytes(lzma.decompress(content) if module.suffix == ".xz" else content)
     (tree / "modules/order").write_text("".join(f"{module.stem}\n" for module in modules))
     init = tree / "init"
-    init.write_text(INIT.format(agent=shlex.join([sys.executable, "-P", str(AGENT)])))
+    agent, sshd = shlex.join([sys.executable, "-P", str(AGENT)]), ""
+    if served is not None:
+        command = shlex.join([str(_program("sshd")), "-f", str(served.with_name("server"))])
+        sshd = f"mkdir /new/run/sshd; chroot /new {command}"
+    init.write_text(INIT.format(agent=agent, sshd=sshd))
     init.chmod(0o755)
     files = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
     image = folder / "initramfs.cpio"
