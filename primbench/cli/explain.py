@@ -22,13 +22,15 @@ FRAMEWORK = "torch"  # whose operators they are
 def _explain(files: tuple[str, ...], **values: Any) -> None:
     from primbench.cli.outputs import check_outputs, publish
     from primbench.report import explained as words
+    from primbench.report import page
 
     check_outputs(values)
     recorded = [file.endswith((".jsonl", ".jsonl.xz")) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
     steps = _of_results(files) if all(recorded) else _of_suites(files, values)
-    publish(words.document(steps), lambda: words.text(steps), values)
+    document = words.document(steps, lambda: page.of_steps(steps))
+    publish(document, lambda: words.text(steps), values)
 
 
 def _of_results(files: Sequence[str]) -> list[tuple[str, Explained]]:

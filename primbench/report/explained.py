@@ -13,9 +13,10 @@ from primbench.report.table import Table
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from primbench.decompose.sums import Explained
+    from primbench.report.document import Page
 
 WHAT = {
     "device": "kernels: counts x device times, beside the step's",
@@ -32,26 +33,41 @@ def text(steps: Sequence[tuple[str, Explained]]) -> str:
     return "\n".join(table.text(part) for part in _parts(steps))
 
 
-def document(steps: Sequence[tuple[str, Explained]]) -> Document:
+def document(steps: Sequence[tuple[str, Explained]], page: Callable[[], Page] | None = None) -> Document:
     """A row for each part of the time of each step, in seconds."""
     return Document(
         rows=lambda: [{"step": title} | asdict(row) for title, each in steps for row in each.rows],
         parts=lambda: _parts(steps),
         checks=list,
         value=[{"step": title} | asdict(each) for title, each in steps],
+        page=page,
     )
 
 
 def _parts(steps: Sequence[tuple[str, Explained]]) -> list[Table]:
-    return [part for title, each in steps for part in (_numbers(title, each), _waterfall(each))]
+    return [part for title, each in steps for part in (numbers(title, each), _waterfall(each))]
 
 
-def _numbers(title: str, explained: Explained) -> Table:
+def answer(steps: Sequence[tuple[str, Explained]]) -> str:
+    """Of each step what takes most of it, and how much is left unexplained."""
+    return "; ".join(f"{title}: {_most(each)}" for title, each in steps) + "."
+
+
+def _most(explained: Explained) -> str:
+    if not explained.rows or not explained.step_s:
+        return "its time is not known"
+    largest = max(explained.rows, key=lambda row: row.seconds)
+    share, rest = largest.seconds / explained.step_s, explained.unexplained_fraction
+    whole = format_time(explained.step_s)
+    return f"{largest.name} takes {format_percent(share)} of {whole}, {format_percent(rest)} is unexplained"
+
+
+def numbers(title: str, explained: Explained) -> Table:
     rows = [
         [
             each.name,
-            _time(each.parts_s),
-            _time(each.step_s),
+            signed_time(each.parts_s),
+            signed_time(each.step_s),
             UNKNOWN if each.ratio is None else f"{each.ratio:.3f}",
             ON_CPU if explained.device == "cpu" else WHAT[each.name],
         ]
@@ -70,8 +86,10 @@ def _waterfall(explained: Explained) -> Table:
         share = row.seconds / whole_s
         bar = _bar(begun, share)
         begun += share
-        rows.append([row.name, str(row.calls or ""), _time(row.seconds), format_percent(share), bar])
-    largest = [f"{name} {_time(seconds)}" for name, seconds in list(explained.others.items())[:MOST_OTHERS] if seconds]
+        rows.append([row.name, str(row.calls or ""), signed_time(row.seconds), format_percent(share), bar])
+    largest = [
+        f"{name} {signed_time(seconds)}" for name, seconds in list(explained.others.items())[:MOST_OTHERS] if seconds
+    ]
     notes = [f"other operators: {', '.join(largest)}"] if largest else []
     return Table("where its time goes", ["", "calls", "time", "share", f"{'':<{BAR}}"], rows, notes)
 
@@ -81,7 +99,8 @@ def _bar(begun: float, share: float) -> str:
     return "." * first + "#" * max(last - first, 1 if share > 0 else 0) + "." * (BAR - max(last, first + 1))
 
 
-def _time(seconds: float | None) -> str:
+def signed_time(seconds: float | None) -> str:
+    """A time that may be below 0, as what is unexplained."""
     if seconds is None:
         return UNKNOWN
     return format_time(seconds) if seconds >= 0 else f"-{format_time(-seconds)}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.sides import sides_of
-from primbench.report import compared, measured
+from primbench.decompose.sums import explained as explained_of
+from primbench.report import compared, explained, measured
 from primbench.report.document import Note, Page, Section
+from primbench.report.figures.step import step
 from primbench.report.figures.waterfall import waterfalls
 from primbench.report.headline import headline
 
@@ -16,15 +18,23 @@ if TYPE_CHECKING:
     from primbench.baselines.yardstick import Yardstick
     from primbench.compare.comparison import Comparison
     from primbench.compare.sides import Side
+    from primbench.decompose.sums import Explained
     from primbench.experiments.ablation import Waterfall
-    from primbench.report.document import Document
+    from primbench.report.document import Document, Figure
     from primbench.results.file import Results
 
 
 def of_results(results: Results, yardsticks: Sequence[Yardstick] = (), title: str = "") -> Page:
     """The page of one file. title: its name."""
-    parts = [*measured.sections(results, yardsticks), *measured.places(results), measured.again([results])]
+    parts = [*_step(results), *measured.sections(results, yardsticks), *measured.places(results)]
+    parts.append(measured.again([results]))
     return Page(_title(title, results), measured.answer(results), parts)
+
+
+def _step(results: Results) -> list[Section]:
+    """Where the time of a step goes, where the file has its parts."""
+    found = explained_of(results.records) if results.records else None
+    return [Section("Where the time of the step goes", _drawn("The step", found))] if found else []
 
 
 def of_comparison(
@@ -52,6 +62,16 @@ def of_waterfall(found: Waterfall, results: Results, title: str = "") -> Page:
     figures = [*waterfalls(found)]
     first = [Section("One ingredient after the other", figures)] if figures else []
     return of_comparison(found.comparison, [*sides_of(results).values()], [results], title, first=first)
+
+
+def of_steps(steps: Sequence[tuple[str, Explained]]) -> Page:
+    """The page of steps that were taken apart, each with its title."""
+    sections = [Section(title, [*_drawn(title, each), explained.numbers(title, each)]) for title, each in steps]
+    return Page(", ".join(title for title, _ in steps), explained.answer(steps), sections)
+
+
+def _drawn(title: str, found: Explained) -> list[Figure]:
+    return [figure for figure in [step(f"{title}: where its time goes", found)] if figure]
 
 
 def of_parts(document: Document, title: str) -> Page:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
+from primbench.decompose.sums import Explained, Number, Row
 from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
 from primbench.report import html, page
@@ -107,10 +108,27 @@ def test_nodes_become_a_matrix_and_samples_over_time_lanes(measured: tuple[Path,
     assert {"499 MiB", "50.0%"} <= {cell.text for cell in lanes.all("td")}
 
 
+def test_step_ends_in_what_its_parts_leave_unexplained() -> None:
+    rows = [
+        Row(name="gemm", seconds=8e-3, calls=12),
+        Row(name="launches", seconds=3e-3),
+        Row(name="unexplained", seconds=-1e-3),
+    ]
+    whole = Number(name="step", parts_s=11e-3, step_s=10e-3)
+    steps = [("A step", Explained(device="cuda:0", numbers=[whole], rows=rows, calls=12))]
+    found = check(html.write(page.of_steps(steps)))
+    assert ["A step: gemm takes 80.0% of 10.0 ms, -10.0% is unexplained."] == titles(found, "h1")
+    cells = [[cell.text for cell in row.all("td")] for row in found.all("figure")[0].all("tbody")[0].all("tr")]
+    assert ["unexplained", "-", "-1.00 ms", "-10.0%"] == cells[-1]
+
+
+def failed(results: Results) -> Results:
+    records = [replace(each, status="failed", measurement=None, reason="crashed") for each in results.records]
+    return replace(results, records=records)
+
+
 def test_file_of_failures_says_so(measured: tuple[Path, Result]) -> None:
-    results = read(measured[0])
-    failed = [replace(each, status="failed", measurement=None, reason="crashed") for each in results.records]
-    found = check(html.write(page.of_results(replace(results, records=failed))))
+    found = check(html.write(page.of_results(failed(read(measured[0])))))
     assert titles(found, "h1")[0].startswith("0 of 3 cases were measured")
     assert "failed: crashed" in {cell.text for cell in found.all("td")}
 
@@ -127,9 +145,8 @@ def test_file_without_records_says_so(
 HOSTILE = "</script><script>alert(1)</script><svg onload=alert(2)>\x1b[2J\x00\u202e&amp;]]><!--"
 
 
-def hostile(measured: tuple[Path, Result]) -> Results:
+def hostile(results: Results) -> Results:
     """Its words close what they may stand in."""
-    results = read(measured[0])
     records = [
         replace(each, reason=HOSTILE, case=replace(each.case, labels={HOSTILE: HOSTILE, "set": HOSTILE}, arm=HOSTILE))
         for each in results.records
@@ -141,7 +158,7 @@ def hostile(measured: tuple[Path, Result]) -> Results:
 
 
 def test_words_of_a_file_are_no_markup(measured: tuple[Path, Result]) -> None:
-    text = html.write(page.of_results(hostile(measured), title=HOSTILE))
+    text = html.write(page.of_results(hostile(read(measured[0])), title=HOSTILE))
     found = check(text)
     assert 1 == len(found.all("script"))
     assert "<script>alert(1)</script>" in found.all("title")[0].text
