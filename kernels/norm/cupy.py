@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}  # as the CUDA source names them
 LOAD_BYTES = 16
 WARP, MOST_THREADS, BLOCK = 32, 1024, 256  # threads
-WANTED, MOST_HELD = 2, 32  # loads that a thread holds
+WANTED, MOST_HELD, MOST_HELD_BYTES = 2, 32, 128  # loads that a thread holds, for which there are registers
 
 
 class Shape(NamedTuple):
@@ -59,9 +59,10 @@ def shape_of(features: int, dtype: str) -> Shape:
     while threads < MOST_THREADS and threads * WANTED < loads:
         threads *= 2
     held = -(-loads // threads)
-    if held > MOST_HELD:
+    most = min(MOST_HELD, MOST_HELD_BYTES // (pack * itemsize_bytes(dtype)))
+    if held > most:
         raise UnsupportedCase(
-            f"norm features={features} on cupy: {MOST_THREADS} threads hold {MOST_HELD} loads of {pack} elements each"
+            f"norm features={features} on cupy: {MOST_THREADS} threads hold {most} loads of {pack} elements each"
         )
     return Shape(pack, held, threads, max(1, BLOCK // threads))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +38,10 @@ def device_s(
         for _ in range(calls):
             call()
 
-    try:
-        launch = (capture(several) if capture else driver.capture(stream_handle, several)).launch
-    except (PrimbenchError, RuntimeError):  # what cannot be captured is timed as it is called
-        launch = several
+    graph = None  # kept until the end: memory that its calls allocated is its own
+    with contextlib.suppress(PrimbenchError, RuntimeError):  # what cannot be captured is timed as it is called
+        graph = capture(several) if capture else driver.capture(stream_handle, several)
+    launch = graph.launch if graph else several
     samples = _SAMPLES if calls > 1 else 2
     return min(_elapsed_s(launch, stream_handle) for _ in range(samples)) / calls
 
