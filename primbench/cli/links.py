@@ -58,14 +58,18 @@ def come(found: Member, results: Path, values: Mapping[str, Any]) -> Meeting | N
 
 
 def measure_between(meeting: Meeting, found: Member, values: Mapping[str, Any], patience_s: float) -> None:
-    """Whoever does not come, or is lost meanwhile, costs its own links. patience_s: for one case of another node."""
+    """Whoever does not come, or is lost meanwhile, costs its own links. patience_s: for one case of another node.
+
+    Between two others there are several, and no file of one that follows grows meanwhile.
+    """
     own, rounds = meeting.number, values["links"]
     total = pairs(found.of, rounds)
+    patience_s += values["timeout"] * (len(_entries()) - 1)
     for other in partners(own, found.of, rounds):
         path = Path(values["fleet"], LINKS, f"{min(own, other)}-{max(own, other)}.jsonl")
         given = {**values, "output": str(path), "quiet": True, "backends": [BACKEND], "roof": False, "trace": False}
         try:
-            met = meeting.meet(other, len(_entries()) * patience_s)
+            met = meeting.meet(other, patience_s)
             _measure(met, replace(found, peer=met.name, of=total, nodes=""), given)
         except PrimbenchError as error:
             say(f"{found.name}: {error}", err=True)

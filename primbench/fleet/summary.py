@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Judged = dict[bytes, dict[str, dict[str, "Value"]]]
 """Case -> metric -> node -> value, of all that a node may stand out by; the primary metric first."""
 Limits = dict[tuple[bytes, str], Limit]
+EMPTY = "it holds no case, and no other one does"
 NOT_RUN = "not run: its node died, was stopped, or still measures"
 
 
@@ -113,7 +114,8 @@ def unhealthy(
     found = []
     for name, node in nodes.items():
         unmeasured = {number: case.unmeasured[name] for number, case in enumerate(cases) if name in case.unmeasured}
-        if outlying.get(name) or unmeasured or node.damage:
+        damage = node.damage or (None if cases else EMPTY)
+        if outlying.get(name) or unmeasured or damage:
             found.append(
                 OfNode(
                     node=name,
@@ -121,7 +123,7 @@ def unhealthy(
                     outlying=outlying.get(name, []),
                     unmeasured=unmeasured,
                     unlike=unlike.get(name, []),
-                    damage=node.damage,
+                    damage=damage,
                 )
             )
     yield from sorted(found, key=lambda each: -max((one.ratio for one in each.outlying), default=0.0))

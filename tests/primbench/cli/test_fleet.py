@@ -22,16 +22,22 @@ TINY = ("gemm", "-m", 16, "-n", 16, "-k", 16, "--backend", "numpy", "--device", 
 BRIEF = ("--min-time", "5ms", "--max-time", "20ms")
 
 
-def started(
-    folder: Path, rank: int, arguments: Sequence[object], *, of: int = 3, local: int = 0, before: Sequence[str] = ()
-) -> subprocess.Popen[str]:
+def variables_of(rank: int, *, of: int, local: int = 0) -> dict[str, str]:
+    """What srun sets."""
     variables = {
         "SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": 1 + of, "SLURM_LOCALID": local, "SLURM_STEP_NUM_NODES": of,
         "SLURM_STEP_NODELIST": f"n[0-{of - 1}]", "SLURM_JOB_ID": 7, "SLURM_STEP_ID": 0, "SLURMD_NODENAME": f"n{rank}",
+        "SLURM_NODEID": rank,
     }  # fmt: skip
+    return {name: str(value) for name, value in variables.items()}
+
+
+def started(
+    folder: Path, rank: int, arguments: Sequence[object], *, of: int = 3, local: int = 0, before: Sequence[str] = ()
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*before, sys.executable, "-P", "-m", "primbench", *map(str, arguments), "--fleet", str(folder)],
-        env={**os.environ, **{name: str(value) for name, value in variables.items()}},
+        env={**os.environ, **variables_of(rank, of=of, local=local)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -76,6 +82,22 @@ def test_a_node_that_is_killed_costs_itself_only(invoke: Callable[..., Result], 
     assert (1, "2 nodes: not all was measured on n1.") == (result.exit_code, result.stdout.splitlines()[0])
     assert "not run: its node died, was stopped, or still measures" in result.stdout
     assert 8 == len(results_file.read(tmp_path / "n0-0.jsonl").records)
+
+
+@pytest.mark.wheel
+def test_a_node_that_does_not_come_costs_its_own_links(
+    invoke: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    for name, value in variables_of(0, of=2).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("primbench.cli.member._patience_s", lambda values: 0.0)
+    result = invoke(*TINY, *BRIEF, "--timeout", "2s", "--links", 5, "--fleet", tmp_path)
+    assert 0 == result.exit_code
+    assert "n0: node 1 did not come: it died, or was stopped\n" in result.stderr
+    told = invoke("fleet", tmp_path)
+    assert 1 == told.exit_code
+    assert told.stdout.splitlines()[0].endswith(" 1 link: not all was measured on n0+node 1.")
 
 
 def test_a_node_alone_says_so(invoke: Callable[..., Result], tmp_path: Path) -> None:
