@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+
+from primbench.cli import COMMANDS
+from primbench.docs import reference
+from primbench.doctor.checks import CHECKS
+from primbench.registry import primitives
+from primbench.report import plain
+from primbench.results.metrics import METRICS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
 PATH = re.compile(r"`([\w.-]+/[\w./-]*)`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_is_named_is_there(page: Path) -> None:
-    named = PATH.findall(page.read_text())
-    assert named
+    named = [path for path in PATH.findall(page.read_text()) if path.partition("/")[0] in FOLDERS]
     assert [] == [path for path in named if not (ROOT / path).exists()]
+
+
+def test_pages_are_read_in_a_terminal(invoke: Callable[..., Result], refusal: Callable[..., str]) -> None:
+    listed = invoke("help").stdout
+    assert {page.stem for page in PAGES} - {"index"} == set(re.findall(r"^([a-z-]+) ", listed, re.MULTILINE))
+    assert (ROOT / "docs/fleet.md").read_text() == invoke("help", "fleet").stdout
+    assert "page 'flet': did you mean fleet?" in refusal("help", "flet")
+
+
+def test_the_reference_has_all_that_the_code_has(tmp_path: Path) -> None:
+    reference.write(tmp_path)
+    page = {path.stem: path.read_text() for path in tmp_path.glob("*.md")}
+    assert all(f"## primbench {name}" in page["commands"] for name in COMMANDS)
+    assert all(f"| {plain.markdown(name)} |" in page["columns"] for name in METRICS)
+    assert {"## Header", "## Worker", "## Record"} <= set(page["records"].splitlines())
+    assert len(CHECKS) == page["checks"].count("\n| ") - 2
+    assert {f"## {name}" for name in primitives()} <= set(page["primitives"].splitlines())
 
 
 def test_the_picture_shows_the_packages_in_their_order() -> None:

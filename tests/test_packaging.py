@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.wheel
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("primbench", "containers", "kernels", "suites")
+SOURCES = ("primbench", "containers", "docs", "kernels", "suites")
 
 
 def run(*command: str | Path, cwd: Path) -> str:

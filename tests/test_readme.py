@@ -1,4 +1,4 @@
-"""What the README shows is true: its programs run, its commands parse, its suite is one."""
+"""What the README and the pages of docs/ show is true: programs run, commands parse, suites are some."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ from primbench.results import file as results_file
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
+SHOWN = "\n".join([README, *PAGES.values()])
+PROSE = re.sub(r"^```.*?^```$", "", SHOWN, flags=re.MULTILINE | re.DOTALL)
+OF_OTHERS = {"--container-image"}  # options of other programs
+MOST_LINES = 150
 
 
-def blocks(*languages: str) -> list[str]:
-    found = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(*languages: str, text: str = SHOWN) -> list[str]:
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [text for language, text in found if language in languages]
 
 
@@ -39,7 +43,8 @@ def commands() -> list[list[str]]:
     named = [span for span in re.findall(r"`(primbench [^`]+)`", PROSE) if not re.search(r"\b[A-Z]{2,}\b", span)]
     parts = [part for line in (*shown, *named) for part in re.split(r"&&|\|", line)]
     split = [shlex.split(part, comments=True) for part in parts if "primbench " in part]
-    return [words[1:] for words in split if words and words[0].rpartition("/")[2] == "primbench"]
+    found = [tuple(words[1:]) for words in split if words and words[0].rpartition("/")[2] == "primbench"]
+    return [list(words) for words in dict.fromkeys(found)]
 
 
 def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
@@ -81,12 +86,23 @@ def test_what_leaving_out_slow_samples_did_is_that_of_a_study_one_after_the_othe
         found.append("[{:.3f}, {:.3f}]".format(*primary.interval))
         monkeypatch.setattr("primbench.compare.estimates.slowed", lambda *sides: None)
     narrowed, whole = found
-    assert f"against itself from {whole} to {narrowed}." in " ".join(README.split())
+    assert f"against itself from {whole} to {narrowed}." in " ".join(PAGES["method.md"].split())
 
 
-def test_readme_shows_programs_and_commands() -> None:
-    assert blocks("python")
-    assert {"gemm", "run", "list"} <= {arguments[0] for arguments in commands()}
+def test_readme_is_short_and_the_index_names_every_page() -> None:
+    assert MOST_LINES >= len(README.splitlines())
+    assert {"gemm", "run", "list", "study", "help"} <= {arguments[0] for arguments in commands()}
+    linked = set(re.findall(r"\]\((\S+\.md)\)", PAGES["index.md"]))
+    trees = re.findall(r"toctree\}\n(.*?)```", PAGES["index.md"], re.DOTALL)
+    in_site = {f"{name}.md" for tree in trees for name in tree.split()}
+    assert PAGES.keys() - {"index.md"} == linked == in_site & PAGES.keys()
+
+
+@pytest.mark.parametrize("name", ["README.md", *PAGES])
+def test_links_lead_somewhere(name: str) -> None:
+    folder, text = (ROOT, README) if name == "README.md" else (ROOT / "docs", PAGES[name])
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    assert [] == [link for link in links if not (folder / link.partition("#")[0]).is_file()]
 
 
 @pytest.mark.parametrize("arguments", commands(), ids=" ".join)
@@ -105,7 +121,7 @@ def test_options_named_in_the_prose_exist() -> None:
     with click.Context(main, **main.context_settings) as context:
         known = [main, *(main.get_command(context, name) for name in (*primitives(), *COMMANDS))]
     there = {flag for command in known if command for option in command.params for flag in option.opts} | {"--help"}
-    assert set(re.findall(r"`(--?[a-z][a-z-]*)", PROSE)) <= there
+    assert set(re.findall(r"`(--?[a-z][a-z-]*)", PROSE)) <= there | OF_OTHERS
 
 
 def test_programs_run_one_after_the_other(tmp_path: Path) -> None:
@@ -118,7 +134,8 @@ def test_programs_run_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_suites_shown_are_suites(tmp_path: Path) -> None:
-    assert blocks("toml")
-    for text in blocks("toml"):
+    shown = [text for page in ("sizes.md", "start-up.md") for text in blocks("toml", text=PAGES[page])]
+    assert shown
+    for text in shown:
         (tmp_path / "mine.toml").write_text(text)
         assert suites.read(tmp_path / "mine.toml")

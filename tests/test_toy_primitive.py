@@ -1,4 +1,4 @@
-"""One file in kernels/ is a primitive: the README's example becomes a command, a row of the list, and a test."""
+"""One file in kernels/ is a primitive: the example of docs/adding.md becomes a command, a row, a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def example() -> str:
-    programs = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    programs = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/adding.md").read_text(), re.MULTILINE | re.DOTALL)
     (found,) = [text for text in programs if '@kernel("scale", "numpy")' in text]
     assert isinstance(found, str)
     return found

@@ -39,6 +39,7 @@ COMMANDS = {
     "watch": ("primbench.cli.watch", "Follow a job that runs, and say what holds it back."),
     "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
     "report": ("primbench.cli.report", "Make one HTML page with pictures of what results files hold."),
+    "help": ("primbench.cli.help", "Read a page of the documentation, or list them."),
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }
 

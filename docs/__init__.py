@@ -1,0 +1,1 @@
+"""The documentation, of which `primbench help` shows the pages."""

@@ -1,0 +1,59 @@
+"""`primbench help`: the pages of the documentation."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import click
+
+from primbench.cli.options import complete
+from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+DOCS = "primbench.docs"
+SUFFIX = ".md"
+
+
+def pages() -> dict[str, Traversable]:
+    """Name -> file, of those that are written by hand; the index is no page of its own."""
+    there = {
+        each.name.removesuffix(SUFFIX): each for each in resources.files(DOCS).iterdir() if each.name.endswith(SUFFIX)
+    }
+    return {name: there[name] for name in sorted(there) if name != "index"}
+
+
+@click.command("help")
+@click.argument("page", required=False, shell_complete=complete(pages))
+def command(page: str | None) -> None:
+    """Read a page of the documentation, or list them."""
+    if page is None:
+        formatter = click.HelpFormatter()
+        formatter.write_dl([(name, _title(file.read_text(encoding="utf-8"))) for name, file in pages().items()])
+        click.echo(formatter.getvalue(), nl=False)
+    elif page in pages():
+        _show(pages()[page].read_text(encoding="utf-8"))
+    else:
+        near = difflib.get_close_matches(page, pages(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(pages())}"
+        raise InvalidRequest(f"page {page!r}: {hint}; of a command: primbench {page} --help")
+
+
+def _title(text: str) -> str:
+    return text.partition("\n")[0].removeprefix("# ")
+
+
+def _show(text: str) -> None:
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    with console.pager(styles=True):
+        console.print(Markdown(text))
