@@ -26,15 +26,15 @@ def while_other_goes(measured: Copy, other: Copy, enqueue: Enqueue, stream: int)
     def times(method: Method, pace: Pace) -> Samples:
         blocker, begun, ended = driver.Blocker(stream), driver.Event(), driver.Event()
         branch = Branch(other.device)
-        (copy, arguments), (back, of_other) = enqueue(measured, stream), enqueue(other, branch.stream)
+        both = (enqueue(measured, stream), enqueue(other, branch.stream))
 
         def take() -> list[float]:
             blocker.hold()
             branch.begin_after(stream)
             begun.record(stream)
-            for _ in range(count):
-                copy(*arguments)
-                back(*of_other)
+            for function, arguments in both * count:
+                if status := function(*arguments):
+                    raise driver.failure(function.__name__, status)
             ended.record(stream)
             blocker.release()
             ended.wait()
