@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from numba import cuda, types
 from numba import uint32 as u32
 
+from primbench.kernels.gemm._numba_copies import copies
+
 if TYPE_CHECKING:
     from primbench.kernels.gemm._tiles import Tile, Variant
 
@@ -25,22 +27,27 @@ WARP_ROWS, WARP_COLUMNS = 4, 8  # so shaped, the threads of a warp share the mos
 
 @functools.cache
 def compiled(variant: Variant) -> Any:
-    """The kernel ``(a, b, c)``, or ``(a, b, d, c)`` where beta is not 0, for a row of ``tile.blocks(m, n)`` blocks."""
+    """The kernel ``(a, b, c)``, or ``(a, b, d, c)`` where beta is not 0, for a row of ``tile.blocks(m, n)`` blocks.
+
+    Where the variant is in pairs, a and b are float64, each of which is two of their elements.
+    """
     tile, accumulated = variant.tile, getattr(types, variant.accumulate)
-    fetch_a, put_a, staged_a_shape, shared_a_shape = _copies(variant, tile.block_m, along_k=not variant.trans_a)
-    fetch_b, put_b, staged_b_shape, shared_b_shape = _copies(variant, tile.block_n, along_k=variant.trans_b)
-    stored, sums_shape = getattr(types, variant.dtype), (tile.thread_m, tile.thread_n)
+    of_a = copies(variant, tile.block_m, along_k=not variant.trans_a)
+    of_b = copies(variant, tile.block_n, along_k=variant.trans_b)
+    fetch_a, put_a, staged_a_shape, shared_a_shape = of_a.fetch, of_a.put, of_a.staged_shape, of_a.shared_shape
+    fetch_b, put_b, staged_b_shape, shared_b_shape = of_b.fetch, of_b.put, of_b.staged_shape, of_b.shared_shape
+    staged, sums_shape = of_a.staged, (tile.thread_m, tile.thread_n)
     position, multiply, write = _position(variant), _multiply(variant), _write(variant)
     block_m, block_n, block_k = u32(tile.block_m), u32(tile.block_n), u32(tile.block_k)
-    trans_a, zero, one = variant.trans_a, u32(0), u32(1)
+    trans_a, zero, one, in_each = variant.trans_a, u32(0), u32(1), u32(2 if variant.in_pairs else 1)
 
     @cuda.jit(device=True)
     def product(a: Any, b: Any, d: Any, c: Any) -> None:
         # One array a line: the simulator takes two on one line for the same.
         shared_a = cuda.shared.array(shared_a_shape, accumulated)
         shared_b = cuda.shared.array(shared_b_shape, accumulated)
-        staged_a = cuda.local.array(staged_a_shape, stored)
-        staged_b = cuda.local.array(staged_b_shape, stored)
+        staged_a = cuda.local.array(staged_a_shape, staged)
+        staged_b = cuda.local.array(staged_b_shape, staged)
         sums = cuda.local.array(sums_shape, accumulated)
         for i in range(sums_shape[0]):
             for j in range(sums_shape[1]):
@@ -49,7 +56,7 @@ def compiled(variant: Variant) -> Any:
         across = (u32(c.shape[1]) + block_n - one) // block_n
         row0, column0 = block // across * block_m, block % across * block_n
         row, column = position(thread)
-        k = u32(a.shape[0] if trans_a else a.shape[1])
+        k = u32(a.shape[0]) if trans_a else u32(a.shape[1]) * in_each
 
         fetch_a(a, row0, zero, thread, staged_a)
         fetch_b(b, column0, zero, thread, staged_b)
@@ -79,44 +86,6 @@ def compiled(variant: Variant) -> Any:
 
     limit = {"max_registers": tile.max_registers} if tile.max_registers else {}
     return cuda.jit(**limit)(gemm_plus if variant.beta else gemm)
-
-
-def _copies(variant: Variant, block: int, *, along_k: bool) -> tuple[Any, Any, int, tuple[int, int, int]]:
-    """How a tile of A or B goes from memory to registers, and on to shared memory as [block_k, block].
-
-    along_k: k is the index that runs along memory. Also gives the shapes of the registers and of two tiles.
-    """
-    tile, whole, stored = variant.tile, variant.whole, getattr(types, variant.dtype)
-    accumulated = getattr(types, variant.accumulate)
-    run = tile.block_k if along_k else block
-    each, apart = block * tile.block_k // tile.threads, u32(tile.threads // run)
-    run, one = u32(run), u32(1)
-
-    @cuda.jit(device=True)
-    def fetch(x: Any, outer0: Any, k0: Any, thread: Any, staged: Any) -> None:
-        outer_end, k_end = u32(x.shape[0 if along_k else 1]), u32(x.shape[1 if along_k else 0])
-        for e in range(each):
-            slow, fast = thread // run + u32(e) * apart, thread % run
-            outer = outer0 + (slow if along_k else fast)
-            inner = k0 + (fast if along_k else slow)
-            if not whole and outer >= outer_end:
-                outer = outer_end - one  # any valid one: its products are not written
-            if whole or inner < k_end:
-                staged[u32(e)] = x[outer, inner] if along_k else x[inner, outer]
-            else:
-                staged[u32(e)] = stored(0)
-
-    @cuda.jit(device=True)
-    def put(staged: Any, thread: Any, shared: Any) -> None:
-        for e in range(each):
-            slow, fast = thread // run + u32(e) * apart, thread % run
-            if along_k:
-                shared[fast, slow] = accumulated(staged[u32(e)])
-            else:
-                shared[slow, fast] = accumulated(staged[u32(e)])
-
-    # A row is a vector longer than the tile, so that writing along k does not meet one bank of shared memory.
-    return fetch, put, each, (2, tile.block_k, block + variant.group)
 
 
 def _position(variant: Variant) -> Any:

@@ -61,6 +61,11 @@ class Variant:
     whole: bool
 
     @property
+    def in_pairs(self) -> bool:
+        """Whether A and B are read two elements at a time, as float64: where all is float32 and lies within bounds."""
+        return self.whole and self.dtype == self.accumulate == "float32"
+
+    @property
     def group(self) -> int:
         """Neighbouring elements that a thread owns, and reads with one load; its groups lie a block's span apart."""
         return VECTOR_BYTES // itemsize_bytes(self.accumulate)

@@ -74,6 +74,8 @@ def _cuda_step(backend: Any, problem: Gemm, a: Any, b: Any, d: Any, *, c: Any) -
         tile, problem.dtype, problem.accumulate, problem.out_dtype, problem.trans_a, problem.trans_b,
         problem.alpha, problem.beta, whole=tile.divides(m, n, k),
     )  # fmt: skip
+    if variant.in_pairs:
+        a, b = a.view("float64"), b.view("float64")
     arrays = (a, b, d, c) if problem.beta else (a, b, c)
     with warnings.catch_warnings():
         # Of fewer than 128 blocks; but this size is what was asked for.
