@@ -144,3 +144,33 @@ def test_what_no_suite_can_say_of_a_step(tmp_path: Path, text: str, said: str) -
     (tmp_path / "own.toml").write_text(text)
     with pytest.raises(FileError, match=said):
         suites.read(tmp_path / "own.toml")
+
+
+RULES = [
+    ("bmm", ["float32[12,8,4]", "float32[12,4,9]@36,1,4"], "batched_gemm", {"batch": 12, "m": 8, "trans_b": True}),
+    ("relu", ["bfloat16[4,8,2,2]@32,1,16,8"], "elementwise", {"elements": 128, "op": "relu", "dtype": "bfloat16"}),
+    ("relu", ["float32[4,8]@16,1"], "aten", {"operator": "aten.relu.default"}),
+    ("threshold_backward", ["float32[8]", "float32[8]+", 0], "elementwise", {"op": "relu", "direction": "backward"}),
+    ("gelu_backward", ["float32[8]", "float32[8]"], "elementwise", {"op": "gelu", "direction": "backward"}),
+    ("add", ["float32[8]", "float32[8]"], "elementwise", {"op": "add", "elements": 8}),
+    ("add", ["float32[8,8]", "float32[8]"], "aten", {}),
+    ("native_layer_norm", ["float32[2,3,8]", [8], "float32[8]", "float32[8]", 1e-5], "norm", {"rows": 6}),
+    ("_fused_rms_norm_backward",
+     ["bfloat16[6,8]", "bfloat16[6,8]", [8], "float32[6,1]+", "bfloat16[8]", [True, True]],
+     "norm", {"kind": "rms", "direction": "backward", "dtype": "bfloat16"}),
+    ("cudnn_batch_norm", ["bfloat16[4,8,5,6]@240,1,48,8", *["float32[8]"] * 4, True, 0.1, 1e-5],
+     "norm", {"rows": 4, "features": 8, "h": 5, "w": 6, "kind": "batch", "layout": "nhwc"}),
+    ("native_batch_norm_backward", [*["float32[4,8,5,6]"] * 2, *["float32[8]"] * 5, True, 1e-5, [True] * 3],
+     "norm", {"kind": "batch", "direction": "backward"}),
+    ("_cudnn_rnn",
+     ["float16[35,20,64]", [], 4, None, "float16[2,20,64]", "float16[2,20,64]", 2, 64, 0, 2, False, 0.0, True, False,
+      [], None],
+     "rnn", {"seq_len": 35, "batch_size": 20, "layers": 2, "cell": "lstm", "direction": "forward_training"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given_arguments", "primitive", "fields"), RULES)
+def test_rules(name: str, given_arguments: list[Any], primitive: str, fields: dict[str, Any]) -> None:
+    call = Call(f"aten.{name}.default", read(json.dumps(given_arguments), list), {})
+    (part,) = parts(call, Settings(on_gpu=True))
+    assert (primitive, fields) == (part.primitive, {key: part.fields.get(key) for key in fields})
