@@ -100,6 +100,11 @@ class StudyFile:
     published: Published | None
     captured: Captured | None = None
 
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Those of its entries where none are asked for: a step of torch is measured on torch."""
+        return ("torch",) if self.captured else ()
+
 
 def names() -> list[str]:
     """The shipped suites; small, medium and large are the sets of sizes."""

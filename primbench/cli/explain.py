@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 LASTING_S = {"min_time": 5e-3, "max_time": 30e-3}
 """Of a part, of which there may be hundreds."""
-FRAMEWORK = "torch"  # whose operators they are
 
 
 def _explain(files: tuple[str, ...], **values: Any) -> None:
@@ -51,7 +50,6 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> list[tuple[str, 
     if len(files) > 1 and (values["output"] or values["resume"]):
         raise InvalidRequest("--output and --resume: of one step: explain one after the other")
     values |= {name: shorter for name, shorter in LASTING_S.items() if is_default(name)}
-    values["backends"] = values["backends"] or (FRAMEWORK,)
     return [_of_suite(file, values) for file in files]
 
 
@@ -63,6 +61,7 @@ def _of_suite(file: str, values: Mapping[str, Any]) -> tuple[str, Explained]:
     from primbench.decompose.sums import explained
 
     said = suites.study(file)
+    values = {**values, "backends": values["backends"] or said.backends}
     entries = [(entry.problem, entry.labels) for entry in suites.read(file)]
     with resuming(values["resume"]) as begun:
         results, ended = measured(entries, values, None, begun)

@@ -27,6 +27,8 @@ def _run(suite: str, **values: Any) -> None:
 
     overrides = {"dtype": tuple(dict.fromkeys(values["dtype"]))} if values["dtype"] else None
     entries = suites.read(suite, only=values["only"] or None, set=values["set_name"], overrides=overrides)
+    if suite.endswith(".toml"):
+        values["backends"] = values["backends"] or suites.study(suite).backends
     measure_or_compare(once(entries), values)
 
 

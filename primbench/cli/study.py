@@ -145,6 +145,7 @@ def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:
 
     source = _source(suite, values)
     said = suites.study(source)
+    values = {**values, "backends": values["backends"] or said.backends}
     arms = list(values["arms"]) or [_arm_of(source, written) for written in said.arms]
     if neighbour := values["beside"] or _neighbour_of(source, said.beside, values["device"]):
         arms = with_neighbour(arms or [HOST], neighbour)

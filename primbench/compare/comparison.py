@@ -11,6 +11,7 @@ import msgspec
 from primbench.compare.learnt import LearntComparison
 from primbench.compare.published import PublishedBeside
 from primbench.compare.shown import shown_interval, shown_ratio
+from primbench.compare.step import StepComparison
 from primbench.doctor.finding import Part
 from primbench.environment.difference import Change, Difference
 from primbench.measurement import notebook
@@ -230,7 +231,7 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     effect: what a difference in time is one of; None where it is not known.
     differences: backend and device -> what tells the places apart, as the workers of each process saw them.
-    differing: all of that in words, and what else does.
+    differing: all of that in words, and what else does. step: where its cases are a step and its parts.
     """
 
     name: str
@@ -240,6 +241,7 @@ class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
     cases: list[CaseComparison]
     mean: Mean | None
     differing: list[Differing] = []
+    step: StepComparison | None = None
 
     @property
     def estimates(self) -> list[Estimate]:

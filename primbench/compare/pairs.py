@@ -19,6 +19,7 @@ from primbench.compare.neighbour import notes_beside
 from primbench.compare.published import beside_published
 from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sides import Side, check_same_cases, sides_of
+from primbench.compare.step import compare_step
 from primbench.compare.verdicts import against, verdicts
 from primbench.errors import InvalidField, InvalidRequest
 from primbench.results.cpu_speed import SLOWED
@@ -58,7 +59,13 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
     again = sides.get(first.name + AGAIN)
     others = [side for side in sides.values() if side not in (first, again)]
     found = _compared(first, others, again, Matching(paired, WHILE_LOOKING) if _was_looked_at(results) else PAIRED)
-    return replace(found, published=_beside_published(results, [first, *others, *([again] if again else [])]))
+    every = [first, *others, *([again] if again else [])]
+    return replace(found, arms=_with_steps(found.arms, first, others), published=_beside_published(results, every))
+
+
+def _with_steps(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:
+    """The arms, with what a step's difference is made of where its parts were measured. sides: those of the arms."""
+    return [replace(arm, step=compare_step(baseline, side)) for arm, side in zip(arms, sides, strict=True)]
 
 
 def _beside_published(results: Results, sides: Sequence[Side]) -> PublishedBeside | None:

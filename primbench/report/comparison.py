@@ -17,6 +17,7 @@ from primbench.report.document import Document
 from primbench.report.headline import headline
 from primbench.report.learnt import learnt
 from primbench.report.published import published_table
+from primbench.report.step import step
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, in_words, shown_estimate, telling, why
 from primbench.results.metrics import METRICS
@@ -122,6 +123,7 @@ def _table(comparison: Comparison, arm: ArmComparison) -> Table:
 def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     """What its cases come to together, and what explains them; without what else differs between the places."""
     yield from (*_reasons(arm), *_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline))
+    yield from step(arm, comparison.baseline)
     if any(each.pairs for each in arm.estimates):
         yield from (*effect(arm, comparison), *_explanations(arm))
 

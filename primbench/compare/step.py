@@ -1,0 +1,110 @@
+"""A step that was taken apart, in two places: by how much it is longer in one, and which of its parts are."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from primbench import stats
+from primbench.decompose.sums import UNEXPLAINED, Explained, explained
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.compare.sides import Side
+
+Interval = tuple[float, float] | None
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """By how many seconds a part of a step is longer in the arm, the mean over pairs. interval: of that, 95 %; None for
+    one pair. calls: that it is of. each_s: of these, the mean by which one is longer; None where that says nothing.
+    """
+
+    name: str
+    seconds: float
+    interval: Interval
+    calls: int = 0
+    each_s: float | None = None
+
+
+class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """baseline_s, arm_s: of a step, means over pairs. whole: of all of it. changes: they add up to it, the largest
+    first, what is unexplained last. explained_s: of all others together.
+    """
+
+    pairs: int
+    baseline_s: float
+    arm_s: float
+    whole: Change
+    changes: list[Change]
+    explained_s: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is longer, or shorter, for certain."""
+        low, high = self.whole.interval or (-math.inf, math.inf)
+        return not low <= 0 <= high
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether what the parts explain lies in the interval of the whole."""
+        low, high = self.whole.interval or (-math.inf, math.inf)
+        return low <= self.explained_s <= high
+
+
+def compare_step(baseline: Side, side: Side) -> StepComparison | None:
+    """Pair by pair; None where no pair has the whole step and its parts in both places."""
+    pairs = _pairs(baseline, side)
+    if not pairs:
+        return None
+    changes = [_change(name, pairs) for name in _parts(pairs)]
+    steps = [[each.step_s or 0.0 for each in places] for places in zip(*pairs, strict=True)]
+    longer = [other - one for one, other in zip(*steps, strict=True)]
+    return StepComparison(
+        pairs=len(pairs),
+        baseline_s=_mean(steps[0]),
+        arm_s=_mean(steps[1]),
+        whole=Change(name="step", seconds=_mean(longer), interval=stats.mean_interval(longer)),
+        changes=[*sorted(changes, key=lambda change: -abs(change.seconds)), _change(UNEXPLAINED, pairs)],
+        explained_s=math.fsum(change.seconds for change in changes),
+    )
+
+
+def _parts(pairs: Sequence[tuple[Explained, Explained]]) -> list[str]:
+    """Names of what explains steps, each once."""
+    rows = dict.fromkeys(row.name for pair in pairs for each in pair for row in each.rows)
+    return [name for name in rows if name != UNEXPLAINED]
+
+
+def _pairs(baseline: Side, side: Side) -> list[tuple[Explained, Explained]]:
+    sides = [_by_process(each) for each in (baseline, side)]
+    both = sorted(sides[0].keys() & sides[1].keys())
+    return [(sides[0][process], sides[1][process]) for process in both]
+
+
+def _by_process(side: Side) -> dict[int, Explained]:
+    """Of those that have the whole."""
+    processes = sorted({record.case.process for record in side.records})
+    several = {
+        process: explained(record for record in side.records if record.case.process == process) for process in processes
+    }
+    return {process: found for process, found in several.items() if found is not None and found.step_s}
+
+
+def _change(name: str, pairs: Sequence[tuple[Explained, Explained]]) -> Change:
+    longer = [other.seconds(name) - one.seconds(name) for one, other in pairs]
+    calls = next((row.calls for row in pairs[0][1].rows if row.name == name), 0)
+    return Change(
+        name=name,
+        seconds=_mean(longer),
+        interval=stats.mean_interval(longer),
+        calls=calls,
+        each_s=_mean(longer) / calls if calls else None,
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

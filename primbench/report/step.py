@@ -1,0 +1,50 @@
+"""The words of a step in two places: by how much it is longer, and what of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.compare.comparison import ArmComparison
+    from primbench.compare.step import Change
+
+LEAST_SHARE = 0.02  # of the difference, below which changes are told together
+
+
+def step(arm: ArmComparison, baseline: str) -> Iterator[str]:
+    """Two lines, where a step was taken apart in both places."""
+    found = arm.step
+    if found is None:
+        return
+    pairs = f"{found.pairs} pair{'s' * (found.pairs != 1)}"
+    times = f"{format_time(found.baseline_s)} in {baseline}, {format_time(found.arm_s)} in {arm.name}"
+    yield f"the step as a whole: {times}, {_signed(found.whole)}, by {pairs}"
+    if not found.differs:
+        yield "no difference of the step is certain; its parts are above"
+        return
+    limit_s = LEAST_SHARE * abs(found.whole.seconds)
+    large = [each for each in found.changes[:-1] if abs(each.seconds) >= limit_s]
+    rest_s = sum(each.seconds for each in found.changes[:-1] if each not in large)
+    words = [f"{each.name} {_signed(each)}{_each(each)}" for each in large]
+    words += [f"all others {_time(rest_s)}"] if rest_s else []
+    unexplained = f"{found.changes[-1].name} {_signed(found.changes[-1])}"
+    fits = "within" if found.is_explained else "outside"
+    yield f"of {_time(found.whole.seconds)}: {', '.join([*words, unexplained])}"
+    yield f"the parts explain {_time(found.explained_s)}, which is {fits} the interval of the whole"
+
+
+def _each(change: Change) -> str:
+    return f" ({change.calls} calls x {_time(change.each_s)})" if change.calls > 1 and change.each_s else ""
+
+
+def _signed(change: Change) -> str:
+    interval = f" [{', '.join(map(_time, change.interval))}]" if change.interval else ""
+    return f"{_time(change.seconds)}{interval}"
+
+
+def _time(seconds: float) -> str:
+    return format_time(seconds) if seconds >= 0 else f"-{format_time(-seconds)}"

@@ -1,0 +1,77 @@
+"""A step in two places, of made-up times: what its difference is made of."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from primbench.compare.pairs import compare
+from primbench.compare.step import StepComparison
+from primbench.environment import fingerprint
+from primbench.measurement import Measurement, Samples
+from primbench.report import comparison as words
+from primbench.results.file import Results
+from primbench.results.record import Header, Record
+from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+from primbench.spec.study import Study
+
+PAIRS, CALLS = 5, 1089
+
+
+def samples(seconds: float) -> Samples:
+    return Samples(samples_s=[seconds] * 7, calls_per_sample=1, taken_by="host clock", stopped="count")
+
+
+def compared(dearer_s: float, slower_s: float, dice: random.Random) -> tuple[StepComparison, str]:
+    """Of a step with 1089 launches of 5 us and one copy of 1 ms, in an arm where each is so much longer."""
+    model: dict[str, Any] = {"network": "mnist_cnn", "batch_size": 1}
+    relu: dict[str, Any] = {"operator": "aten.relu.default", "arguments": '["float32[8]"]'}
+    parts = {"set": "parts", "phase": "forward"}
+    cases = [
+        Case(primitive="aten", parameters=relu, backend="torch", device="cuda:0", labels=parts | {"count": str(CALLS)}),
+        Case(primitive="memcpy", parameters={"bytes": 4096, "direction": "h2d"}, backend="torch", device="cuda:0",
+             labels=parts | {"count": "1"}),
+        Case(primitive="model", parameters=model, backend="torch", device="cuda:0", labels={"set": "whole"}),
+    ]  # fmt: skip
+
+    def record(case: Case, arm: str, process: int) -> Record:
+        noise = 1 + dice.gauss(0, 1e-3)
+        launch_s, copy_s = (5e-6 + dearer_s * (arm == "other")) * noise, (1e-3 + slower_s * (arm == "other")) * noise
+        host_s, device_s = CALLS * launch_s + 2e-4, CALLS * 1e-6 + copy_s
+        times = {
+            "aten": (launch_s, 1e-6, launch_s), "memcpy": (1e-6, copy_s, copy_s), "model": (host_s, device_s, host_s),
+        }[case.primitive]  # fmt: skip
+        enqueue_s, alone_s, stream_s = map(samples, times)
+        measurement = Measurement(enqueue_s=enqueue_s, device_s=alone_s, stream_s=stream_s)
+        ran = Case(**{name: getattr(case, name) for name in case.__struct_fields__} | {"arm": arm, "process": process})
+        return Record(case=ran, status="ok", measurement=measurement, started_utc="", duration_s=1.0)
+
+    records = [record(case, arm, process) for process in range(PAIRS) for arm in ("host", "other") for case in cases]
+    study = Study(arms=[Arm(name="host"), Arm(name="other")], cases=cases, pairs=PAIRS, seed=0)
+    here = fingerprint.collect(gpus=False)
+    head = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here, study=study)
+    found = compare(Results(header=head, workers=[], records=records))
+    (arm,) = found.arms
+    assert arm.step is not None
+    return arm.step, words.text(found)
+
+
+def test_dearer_launches_explain_a_step_that_waits_for_them() -> None:
+    step, text = compared(1.6e-6, 0.0, random.Random(0))
+    assert step.differs
+    assert step.is_explained
+    assert math.isclose(step.whole.seconds, sum(each.seconds for each in step.changes), rel_tol=1e-9)
+    launches = step.changes[0]
+    assert ("launches", CALLS + 1) == (launches.name, launches.calls)
+    assert launches.each_s is not None
+    assert 1.5e-6 < launches.each_s < 1.7e-6
+    assert "launches 1.7 ms [" in text or "launches 1.74 ms [" in text
+    assert "within the interval of the whole" in text
+
+
+def test_equal_places_have_nothing_to_explain() -> None:
+    step, text = compared(0.0, 0.0, random.Random(3))
+    assert not step.differs
+    assert "no difference of the step is certain" in text
