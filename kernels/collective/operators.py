@@ -1,0 +1,37 @@
+"""Which operators of torch are collectives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.kernels.collective.problem import Collective
+from primbench.problem.operands import Operand, numpy_dtype
+from primbench.problem.operators import Call, NotThere, Part, Settings, operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BASES = {"_allgather_base_": "all_gather", "_reduce_scatter_base_": "reduce_scatter", "alltoall_base_": "all_to_all"}
+
+
+@operator(*BASES)
+def of_bases(call: Call, settings: Settings) -> list[Part]:
+    """From the second argument into the first, which is memory of its own; the size is the larger one's."""
+    larger = max((call.tensor(number) for number in range(2)), key=lambda each: each.elements)
+    return _part([larger], settings, operation=BASES[call.name], in_place=False)
+
+
+@operator("broadcast_")
+def broadcast(call: Call, settings: Settings) -> list[Part]:
+    """All tensors of the call."""
+    given = call.argument(0)
+    tensors = [each for each in given if isinstance(each, Operand)] if isinstance(given, list) else []
+    return _part(tensors, settings, operation="broadcast")
+
+
+def _part(tensors: Sequence[Operand], settings: Settings, **fields: Any) -> list[Part]:
+    if settings.ranks == 1 or len({each.dtype for each in tensors}) != 1:
+        raise NotThere("nothing of one type between processes")
+    total_bytes = sum(each.elements * numpy_dtype(each.dtype).itemsize for each in tensors)
+    common = {"bytes": total_bytes, "ranks": settings.ranks, "dtype": tensors[0].dtype}
+    return [Part(Collective.primitive, common | fields)]
