@@ -38,7 +38,7 @@ class Attention(Problem, name="attention"):
     many of them, of a prompt or a part of one, decode one or a few. auto takes the fastest of torch's backends.
     """
 
-    example_sizes = ((2, 4, 48, 32), (3, 5, 65, 24), (1, 1, 1, 8))
+    example_sizes = ((2, 4, 16, 16), (1, 5, 33, 24), (1, 1, 1, 8))
 
     batch_size: int = size("sequences")
     heads: int = size("of queries")

@@ -12,9 +12,7 @@ from primbench.problem import Step, described, kernel
 if TYPE_CHECKING:
     from primbench.kernels.elementwise.problem import Elementwise
 
-STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}  # as the CUDA source names them
 THREADS, AT_ONCE = 256, 4  # of a block; loads of each array that a thread makes at once, as in elementwise.cu
-LOAD_BYTES = 16
 ROPE_LIMIT = 2**32  # rope counts its threads in 32 bits
 
 
@@ -41,9 +39,10 @@ def cupy_elementwise(backend: Any, problem: Elementwise, *inputs: Any) -> Step:
 
 
 def _elements_a_load(dtype: str) -> int:
+    from primbench.cuda import rows
     from primbench.dtypes import itemsize_bytes
 
-    return LOAD_BYTES // itemsize_bytes(dtype)
+    return rows.LOAD_BYTES // itemsize_bytes(dtype)
 
 
 def _rope(problem: Elementwise) -> tuple[Any, int]:
@@ -63,5 +62,7 @@ def _compiled(dtype: str, *options: str) -> Any:
 
     import cupy
 
+    from primbench.cuda import rows
+
     source = importlib.resources.files("primbench.kernels.elementwise").joinpath("elementwise.cu").read_text()
-    return cupy.RawModule(code=source, options=("-std=c++17", f"-DSTORED={STORED[dtype]}", *options))
+    return cupy.RawModule(code=source, options=("-std=c++17", f"-DSTORED={rows.STORED[dtype]}", *options))

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from primbench.backends import open_backend
-from primbench.errors import InvalidRequest, UnsupportedCase
+from primbench.errors import InvalidRequest
 from primbench.kernels.norm import Norm
 from primbench.kernels.norm import _reference as of_norm
 from primbench.kernels.norm._operands import named_inputs
-from primbench.kernels.norm.cupy import Shape, shape_of
 from primbench.problem import description_of
 from primbench.registry import setup_of
 from primbench.timing.verify import check_output
@@ -93,20 +92,6 @@ def test_images_in_either_layout_on_torch(layout: str, direction: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "features", "dtype"),
-    [
-        (Shape(pack=8, held=2, threads=256, rows=1), 4096, "bfloat16"),
-        (Shape(pack=4, held=2, threads=128, rows=2), 1024, "float32"),
-        (Shape(pack=1, held=2, threads=64, rows=4), 77, "float16"),
-        (Shape(pack=8, held=8, threads=1024, rows=1), 65_536, "float16"),
-    ],
-)
-def test_threads_hold_all_of_a_row(shape: Shape, features: int, dtype: str) -> None:
-    assert shape == shape_of(features, dtype)
-    assert shape.pack * shape.held * shape.threads >= features
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"kind": "rms", "h": 2}, "kind='rms': h, w, layout and running_statistics are of kind='batch'"),
@@ -117,8 +102,3 @@ def test_threads_hold_all_of_a_row(shape: Shape, features: int, dtype: str) -> N
 def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         Norm(**({"rows": 2, "features": 3} | options))
-
-
-def test_a_row_that_no_block_can_hold_is_refused() -> None:
-    with pytest.raises(UnsupportedCase, match="features=65544 on cupy: 1024 threads hold 8 loads of 8 elements"):
-        shape_of(65_544, "float16")
