@@ -75,6 +75,14 @@ def _packed(code: Mapping[str, bytes]) -> bytes:
     return archive.getvalue()
 
 
+def _lacking(arm: Arm) -> str | None:
+    if arm.image is None:
+        return f"{python(arm)} there lacks it: install what primbench needs, or name another one by python="
+    if arm.runtime_there is None:  # who started the image has Python in nothing else
+        return None
+    return f"{python(arm)} there lacks it, or image {arm.image} does: `primbench image build` builds one that does not"
+
+
 REFUSALS = (
     Refusal("spoke out of turn", lambda arm: "a shell there, as by ~/.bashrc, may print nothing to a program"),
     Refusal(
@@ -82,9 +90,6 @@ REFUSALS = (
         lambda arm: f"there is no {python(arm)}: name one by python=, as python=/opt/venv/bin/python",
     ),
     Refusal(r"is older than [0-9]", lambda arm: f"that is {python(arm)} there: name a newer one by python="),
-    Refusal(
-        r"No module named '(?!primbench)",
-        lambda arm: f"{python(arm)} there lacks it: install what primbench needs, or name another one by python=",
-    ),
+    Refusal(r"No module named '(?!primbench)", _lacking),
 )
 """In words of a shell there, and of Python."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+import primbench
 from primbench.errors import BackendUnavailable
 from primbench.results import file as results_file
 from primbench.results.record import Record, Worker
@@ -26,6 +28,7 @@ from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Start
 from primbench.workers.session import Session
 
+from .built import copy_package, make_user_land
 from .sshd import Server, server
 from .traces import MARK, Process, at_last, marked, runtime, traces, worker_inside
 
@@ -205,6 +208,26 @@ def test_a_container_there_is_one_of_that_machines_files(
     assert not limits or 0.5 == found.limits.cpu_quota
     if os.geteuid() == 0:
         assert os.readlink("/proc/self/ns/net") != (found.confinement.namespaces or {})["net"]
+
+
+@pytest.fixture(scope="module")
+def image_there(work: Path) -> Path:
+    """A folder with a user land, Python and primbench of its own."""
+    tree = work / "image-there"
+    packages = make_user_land(tree)
+    for name in ("numpy", "msgspec", "threadpoolctl", "psutil"):
+        copy_package(name, packages, without={"tests"})
+    shutil.copytree(Path(primbench.__file__).parent, packages / "primbench", ignore=shutil.ignore_patterns("*.xz"))
+    return tree
+
+
+@pytest.mark.parametrize("runtime", ["runc"], indirect=True)
+def test_an_image_there_brings_its_own_python_and_primbench(
+    runtime: str, image_there: Path, python_there: Path, far: Callable[..., Arm]
+) -> None:
+    (worker,), (record,) = of(far(f"runtime={runtime}", f"image={image_there}", python=python_there), GEMM)
+    assert "ok" == record.status, record.reason
+    assert str(worker.environment.software.python_executable).startswith("/usr/local/bin/python3")
 
 
 @pytest.mark.parametrize("runtime", ["podman"], indirect=True)

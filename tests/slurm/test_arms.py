@@ -34,7 +34,7 @@ ENDLESS = Case(
 )
 PYTHON = f"python={sys.executable}"
 MARK = "PRIMBENCH_TEST_MARK"
-GONE_WITHIN_S = 20
+GONE_WITHIN_S = 40  # a worker whose srun is killed, together with srun's own guard, ends for want of signs of life
 
 
 def test_host_and_node_take_turns_and_a_node_that_is_none_of_the_job_holds_up_nobody(

@@ -137,6 +137,22 @@ def test_words_from_there_are_answered_without_a_look_around_here(said: str, exp
     assert "here" not in found.replace("there", "")
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            "ssh:far,runtime=podman,image=mine",
+            "'msgspec': python3 there lacks it, or image mine does: `primbench image",
+        ),
+        ("slurm:n1,image=mine", "image mine has no msgspec: build one"),
+        ("k8s:mine", "image mine has no msgspec: build one"),
+    ],
+)
+def test_what_an_image_elsewhere_lacks_is_told_as_that(words: str, expected: str) -> None:
+    said = "worker died of exit status 1: ModuleNotFoundError: No module named 'msgspec'"
+    assert expected in refusal(parse_arm(words), said)
+
+
 def test_words_of_a_runtime_there_are_answered_as_its_own() -> None:
     said = "arm far: podman create: Error: mine: image not known"
     expected = refusal(parse_arm("podman:image=mine,name=far"), said)
