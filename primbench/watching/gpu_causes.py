@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from primbench.watching.gpus import GpuUse
     from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch
+    from primbench.watching.stretch import Stretch, ThreadUse
 
 HELD_DOWN = re.compile(r".*(slowdown|power cap|power brake|sync boost).*")  # by NVML's names of reasons
 OFTEN = 0.2  # of the looks
@@ -23,6 +23,7 @@ LEAST_COPIED = 0.03  # of what the link carries; launches by themselves take les
 FEW_COPIED_BYTES_PER_S = 1e9  # the same of a link that is not known
 NEAR_THE_LINK = 0.5  # of what it carries: pageable copies stay below, as they go through the driver's own buffer
 FEW_SMS = 0.3  # of their time; kernels that fill the GPU have more
+LAUNCHING = 2  # threads at most, in turn: torch launches forward from one, and backward from another
 MANY_LAUNCHES_PER_S = 2e4  # which take a thread of Python most of its time
 SHARED_SHARE = 0.5  # of the time at most, where two take turns; NVML does not tell
 
@@ -133,26 +134,30 @@ def _shares(gpu: GpuUse) -> list[str]:
 
 
 def _waits_for_launches(gpu: GpuUse, whole: Stretch, job: Job) -> Iterator[Hindrance]:
-    thread, idle = whole.busiest, _idle_between_launches(gpu, whole)
-    if thread is None or idle is None or thread.wanted_s < BUSY * whole.duration_s:
+    threads, idle = whole.threads[:LAUNCHING], _idle_between_launches(gpu, whole)
+    if idle is None or sum(each.wanted_s for each in threads) < BUSY * whole.duration_s:
         return
     rate = whole.launches_per_s
     yield Hindrance(
         cause="launches",
         share=idle,
-        summary=f"GPU idle {format_percent(idle)} of the time, while one thread has a whole CPU: it waits for what "
-        "that thread does, such as launches",
+        summary=f"GPU idle {format_percent(idle)} of the time, while threads have a whole CPU: it waits for what these "
+        "do, such as launches",
         evidence=[
             f"NVML, {_named(gpu)}: some kernel ran in {format_percent(gpu.busy_fraction)} of the time",
             *_shares(gpu),
             *([f"uprobes: {rate:,.0f} launches a second"] if rate is not None else []),
-            f"schedstat of thread {thread.number} ({thread.name or 'unnamed'}): "
-            f"{format_percent(thread.wanted_s / whole.duration_s)} of the time",
+            *(_wanted(each, whole) for each in threads),
         ],
         distorts=["launch"],
         effect="what makes a launch dearer makes the whole step longer; a CUDA graph of it would be one launch",
         study=studies.of_launches(job),
     )
+
+
+def _wanted(thread: ThreadUse, whole: Stretch) -> str:
+    share = format_percent(thread.wanted_s / whole.duration_s)
+    return f"schedstat of thread {thread.number} ({thread.name or 'unnamed'}): {share} of the time"
 
 
 def _idle_between_launches(gpu: GpuUse, whole: Stretch) -> float | None:

@@ -130,6 +130,14 @@ def test_tiny_kernels_that_nvml_takes_for_a_busy_gpu(launches: int, active: floa
     assert told == [each.cause for each in found]
 
 
+def test_threads_that_launch_in_turn_are_together_what_a_gpu_waits_for() -> None:
+    gpus = [replace(GPU, busy_fraction=0.4)]
+    forward, backward, other = (thread(number, ran_s, 0.0) for number, ran_s in ((7, 5.0), (9, 4.5), (8, 0.5)))
+    assert [] == hindrances(replace(CALM, gpus=gpus, threads=[forward, other]), JOB)
+    (found,) = hindrances(replace(CALM, gpus=gpus, threads=[forward, backward]), JOB)
+    assert "launches" == found.cause
+
+
 def test_copies_beside_kernels_and_those_near_what_the_link_carries_are_no_pageable_ones() -> None:
     assert [] == hindrances(replace(CALM, gpus=[replace(GPU, **COPYING)]), JOB)
     near = replace(GPU, busy_fraction=0.2, **COPYING | {"pcie_received_bytes_per_s": 40e9})
