@@ -15,7 +15,6 @@ from primbench.problem import described, description_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.cuda.copies import Enqueue
     from primbench.problem import Array, Step
 
 
@@ -43,21 +42,16 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
 
 
 def _step(planned: Sequence[Copy], stream: int, problem: Any) -> Step:
-    """By the engines or the multiprocessors, with its ``others`` where both ways go."""
-    multiprocessors = Multiprocessors() if problem.engine == "sm" else None
-    enqueue = multiprocessors or copies.by_engine
-    step = copies.step_of(planned, stream, enqueue)
-    if multiprocessors:
-        step = described(step, algorithm=multiprocessors.name)
-    return described(step, others=_each_way(planned, enqueue, stream)) if problem.has_each_way else step
-
-
-def _each_way(planned: Sequence[Copy], enqueue: Enqueue, stream: int) -> dict[str, Any]:
+    """By the multiprocessors; or by the engines, with its ``others`` where both ways go."""
+    if problem.engine == "sm":
+        enqueue = Multiprocessors()
+        return described(copies.step_of(planned, stream, enqueue), algorithm=enqueue.name)
+    step = copies.step_of(planned, stream)
+    if not problem.has_each_way:
+        return step
     to_gpu, to_host = planned
-    return {
-        "h2d_s": while_other_goes(to_gpu, to_host, enqueue, stream),
-        "d2h_s": while_other_goes(to_host, to_gpu, enqueue, stream),
-    }
+    ways = {"h2d_s": while_other_goes(to_gpu, to_host, stream), "d2h_s": while_other_goes(to_host, to_gpu, stream)}
+    return described(step, others=ways)
 
 
 def _copies(backend: Any, problem: Any, device: int) -> Iterator[Copy]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.cuda import driver
-from primbench.cuda.copies import Branch
+from primbench.cuda.copies import Branch, by_engine
 from primbench.timing.sampling import Pace, collect, secondary_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from primbench.cuda.copies import Copy, Enqueue
+    from primbench.cuda.copies import Copy
     from primbench.measurement import Samples
     from primbench.spec.method import Method
 
@@ -19,14 +19,14 @@ MOST, FEWEST = 16, 4  # copies of either way: nvbandwidth's; and of those that t
 TOGETHER_BYTES = 2**30
 
 
-def while_other_goes(measured: Copy, other: Copy, enqueue: Enqueue, stream: int) -> Callable[[Method, Pace], Samples]:
+def while_other_goes(measured: Copy, other: Copy, stream: int) -> Callable[[Method, Pace], Samples]:
     """How to time ``measured``, on a stream of its device. Both ways begin at once, when the stream is let go."""
     count = max(FEWEST, min(MOST, TOGETHER_BYTES // measured.source.size_bytes))
 
     def times(method: Method, pace: Pace) -> Samples:
         blocker, begun, ended = driver.Blocker(stream), driver.Event(), driver.Event()
         branch = Branch(other.device)
-        both = (enqueue(measured, stream), enqueue(other, branch.stream))
+        both = (by_engine(measured, stream), by_engine(other, branch.stream))
 
         def take() -> list[float]:
             blocker.hold()

@@ -46,7 +46,8 @@ class Memcpy(Problem, name="memcpy"):
     allocator; pageable is ordinary memory; write_combined is pinned, and fit for writing only. auto is pinned wherever
     it can be.
 
-    Of bidirectional, h2d and d2h are the rates of one way while as many copies go the other, as nvbandwidth has them.
+    Of bidirectional by the copy engines, h2d and d2h are the rates of one way while as many copies go the other, as
+    nvbandwidth has them.
 
     Rates count each byte once for h2d, d2h and p2p; once for either way of bidirectional, so that the rate is that of
     each way; twice for d2d and h2h, which read and write the same memory. With ``gpus``, all of them together.
@@ -121,8 +122,8 @@ class Memcpy(Problem, name="memcpy"):
 
     @property
     def has_each_way(self) -> bool:
-        """Whether either way is timed by itself while both go."""
-        return self.direction == "bidirectional" and self.gpus == 1
+        """Whether either way is timed by itself while both go: of engines; multiprocessors share out what both take."""
+        return self.direction == "bidirectional" and self.gpus == 1 and self.engine == "ce"
 
     @property
     def copies(self) -> int:

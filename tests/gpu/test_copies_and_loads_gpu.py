@@ -34,9 +34,8 @@ def test_multiprocessors_copy_every_byte(backend: str, direction: str) -> None:
         assert str(measured.algorithm).startswith("copy.cu, ")
 
 
-@pytest.mark.parametrize("engine", ["ce", "sm"])
-def test_either_way_is_timed_while_the_other_goes(engine: str) -> None:
-    measured = measured_on("cupy", Memcpy(1 << 24, "bidirectional", engine=engine))
+def test_either_way_is_timed_while_the_other_goes() -> None:
+    measured = measured_on("cupy", Memcpy(1 << 24, "bidirectional"))
     assert measured.verified
     assert {"h2d_s", "d2h_s"} == set(measured.others)
 

@@ -406,8 +406,8 @@ def test_a_chain_in_host_memory_is_walked_to_its_end(cuda: StandIn, order: str) 
 
 
 def test_either_way_is_timed_by_itself_where_both_go(cuda: StandIn) -> None:
-    both, one = step_of(Memcpy(8, "bidirectional"))[0], step_of(Memcpy(8, "h2d"))[0]
-    assert (["h2d_s", "d2h_s"], []) == (list(description_of(both).others), list(description_of(one).others))
+    ways = [Memcpy(8, "bidirectional"), Memcpy(8, "h2d"), Memcpy(8, "bidirectional", engine="sm")]
+    assert [["h2d_s", "d2h_s"], [], []] == [list(description_of(step_of(each)[0]).others) for each in ways]
 
 
 def test_write_combined_memory_is_allocated_so(cuda: StandIn) -> None:
