@@ -19,6 +19,7 @@ from primbench.experiments import numa
 from primbench.experiments.numa import CPU
 from primbench.experiments.numa_analysis import analyse
 from primbench.numa import scan
+from primbench.report import html, page
 from primbench.report.numa import text
 from primbench.report.plain import json_of
 from primbench.results.file import Results
@@ -42,7 +43,7 @@ MANY_CASES = 200  # these take some minutes
 
 
 def _run(**values: Any) -> None:
-    check_files([values["json_path"]], [values["output"]])
+    check_files([values["json_path"], values["report_path"]], [values["output"]])
     if values["output"] is not None and os.path.lexists(values["output"]):
         raise FileError(f"{values['output']}: exists; name another file")
     found = scan.collect()
@@ -69,7 +70,8 @@ def _run(**values: Any) -> None:
             values=values,
         )
     result = analyse(axes, found, results.records, missing=missing, **asked)
-    put_out({values["json_path"]: lambda: json_of(result)}, lambda: text(result, found))
+    pictures = {values["report_path"]: lambda: html.write(page.of_nodes(result, results))}
+    put_out({values["json_path"]: lambda: json_of(result)} | pictures, lambda: text(result, found))
     exit_as(ended, results.records)
 
 
@@ -125,6 +127,8 @@ command = GroupedCommand(
                 help="Write a new results file, every record as it comes."),
         grouped("Output", "--json", "json_path", type=FILE, metavar="FILE",
                 help="Write the matrices as one JSON document; - is stdout."),
+        grouped("Output", "--report", "report_path", type=FILE, metavar="FILE",
+                help="Write one HTML page with pictures; - is stdout."),
         grouped("Output", "-q", "--quiet", is_flag=True, help="Show no progress."),
         grouped("Output", "-v", "--verbose", is_flag=True, help="Show what workers print."),
     ],

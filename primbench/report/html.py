@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from primbench.report.document import Page, Section
     from primbench.report.table import Table
 
+MOST_LETTERS = 28  # of a cell on one line
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_SCRIPT_HASH}'"
 
@@ -118,7 +120,7 @@ def _scrolling(parent: Element, name: str) -> Element:
 
 
 def _numbers(parent: Element, numbers: Numbers) -> None:
-    sides = ["n" if _is_numeric(column) else "" for column in numbers.columns]
+    sides = [_look(column) for column in numbers.columns]
     headings = [column.heading for column in numbers.columns]
     body = _grid(parent, numbers.title, headings, sides)
     for cells in zip(*(_cells(column) for column in numbers.columns), strict=True):
@@ -129,11 +131,12 @@ def _numbers(parent: Element, numbers: Numbers) -> None:
 
 
 def _table(parent: Element, table: Table) -> None:
-    body = _grid(parent, table.title, table.columns, [""] * len(table.columns))
+    looks = [_long(map(itemgetter(number), table.rows)) for number in range(len(table.columns))]
+    body = _grid(parent, table.title, table.columns, looks)
     for cells in table.rows:
         row = SubElement(body, "tr")
-        for cell in cells:
-            add(row, "td", cell)
+        for cell, look in zip(cells, looks, strict=True):
+            add(row, "td", cell, look=look)
     _notes(parent, table.notes)
 
 
@@ -144,7 +147,7 @@ def _grid(parent: Element, title: str, headings: Iterable[str], sides: Sequence[
         add(table, "caption", re.sub("  +(?!\\()", ", ", title))
     row = SubElement(SubElement(table, "thead"), "tr")
     for heading, side in zip(headings, sides, strict=True):
-        add(row, "th", heading, look=side, scope="col")
+        add(row, "th", heading.strip() or "what", look=side, scope="col")
     return SubElement(table, "tbody")
 
 
@@ -173,6 +176,12 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _is_numeric(column: Column) -> bool:
+def _look(column: Column) -> str:
+    """Numbers stand at the right, long words are broken into lines."""
     known = [value for value in column.values if value is not None]
-    return bool(known) and all(_number(value) is not None for value in known)
+    is_numeric = bool(known) and all(_number(value) is not None for value in known)
+    return "n" if is_numeric else _long(column.cells())
+
+
+def _long(cells: Iterable[str]) -> str:
+    return "long" if max(map(len, cells), default=0) > MOST_LETTERS else ""

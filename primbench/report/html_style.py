@@ -5,15 +5,15 @@ from __future__ import annotations
 STYLE = """
 :root{color-scheme:light dark;--paper:#fff;--ink:#1b2430;--quiet:#55606d;--rule:#dde3ea;--soft:#f4f6f9;--band:#e3ebf4;
 --slower:#b3261e;--faster:#1c5aa6;--same:#256c3a;--open:#855300;
---s0:#1c5aa6;--s1:#b14a06;--s2:#256c3a;--s3:#86358a;--s4:#55606d;--s5:#0b6c75}
+--heat:#b14a06;--s0:#1c5aa6;--s1:#b14a06;--s2:#256c3a;--s3:#86358a;--s4:#55606d;--s5:#0b6c75}
 @media(prefers-color-scheme:dark){:root{--paper:#12171d;--ink:#e5e9ee;--quiet:#a5b0bc;--rule:#2c353f;--soft:#1a2129;
 --band:#243140;--slower:#ff9287;--faster:#82b9ff;--same:#82d29d;--open:#efc063;
---s0:#82b9ff;--s1:#ffb27a;--s2:#82d29d;--s3:#e2a5de;--s4:#b5bfca;--s5:#70d2da}}
+--heat:#9a4a12;--s0:#82b9ff;--s1:#ffb27a;--s2:#82d29d;--s3:#e2a5de;--s4:#b5bfca;--s5:#70d2da}}
 *{box-sizing:border-box}
 html{font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif;
 background:var(--paper);
 color:var(--ink);-webkit-text-size-adjust:100%;scroll-behavior:smooth}
-body{max-width:66rem;margin:0 auto;padding:2.5rem 1.25rem 4rem;overflow-wrap:anywhere}
+body{max-width:76rem;margin:0 auto;padding:2.5rem 1.25rem 4rem;overflow-wrap:anywhere}
 header p.of{margin:0 0 .4rem;color:var(--quiet);font-size:.9rem}
 h1{font-size:clamp(1.3rem,1rem + 1.6vw,1.9rem);line-height:1.25;font-weight:650;letter-spacing:-.01em;margin:0 0 1.2rem;
 text-wrap:pretty}
@@ -32,14 +32,14 @@ p.warning{border-left:3px solid var(--open);padding:.1rem 0 .1rem .8rem}
 p.note{color:var(--quiet);font-size:.9rem}
 pre{background:var(--soft);border:1px solid var(--rule);border-radius:6px;padding:.7rem .9rem;overflow-x:auto;
 font:.85rem/1.5 ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre-wrap;margin:.6rem 0}
-figure{margin:1.1rem 0 1.7rem}
+figure{margin:1.1rem 0 1.7rem}figure>.scroll:has(svg){max-width:64rem}
 figcaption p{color:var(--quiet);font-size:.9rem;margin:0 0 .5rem}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-size:.86rem;line-height:1.4;font-variant-numeric:tabular-nums;margin:.4rem 0}
 caption{text-align:left;font-weight:650;font-size:.95rem;padding:.2rem 0 .4rem}
-th,td{padding:.28rem .7rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
+th,td{padding:.28rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
 th:first-child,td:first-child{padding-left:0}
-td{overflow-wrap:break-word}td:first-child:not(.n),td:last-child:not(.n){min-width:11rem}
+td{white-space:nowrap}td.long{white-space:normal;overflow-wrap:break-word;min-width:11rem}
 thead th{color:var(--quiet);font-weight:600;border-bottom:1px solid var(--quiet);vertical-align:bottom;
 white-space:nowrap}
 .n{text-align:right;white-space:nowrap}
@@ -54,7 +54,7 @@ svg.at{overflow:visible}
 .plot text.strong{font-weight:650}
 .halo{stroke:var(--paper);stroke-width:3;paint-order:stroke}
 .plot text{font-variant-numeric:tabular-nums}
-.heat{fill:var(--s1)}.grid{stroke:var(--rule)}.one{stroke:var(--quiet)}.band{fill:var(--band)}
+.heat{fill:var(--heat)}.grid{stroke:var(--rule)}.one{stroke:var(--quiet)}.band{fill:var(--band)}
 .mark{stroke:var(--paper);stroke-width:1}.curve{fill:none;stroke-width:2;stroke-linejoin:round}
 .ticked{stroke-width:2}.dashed{stroke-dasharray:6 4}.faint{opacity:.6}
 .slower{fill:var(--slower);stroke:var(--slower)}.faster{fill:var(--faster);stroke:var(--faster)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from primbench.compare.sides import sides_of
@@ -11,6 +12,7 @@ from primbench.report.document import Note, Page, Section
 from primbench.report.figures.step import step
 from primbench.report.figures.waterfall import waterfalls
 from primbench.report.headline import headline
+from primbench.report.numa import headlines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side
     from primbench.decompose.sums import Explained
     from primbench.experiments.ablation import Waterfall
+    from primbench.experiments.numa import Affinity
     from primbench.report.document import Document, Figure
     from primbench.results.file import Results
 
@@ -55,6 +58,11 @@ def of_comparison(
     for results in files[:1]:
         parts += measured.places(results)
     return Page(_title(title, *files), headline(comparison), [*parts, measured.again(files)])
+
+
+def of_nodes(found: Affinity, results: Results) -> Page:
+    """The page of what is near what. results: what that was found by."""
+    return replace(of_results(results), answer=" ".join(f"{line.removesuffix('.')}." for line in headlines(found)))
 
 
 def of_waterfall(found: Waterfall, results: Results, title: str = "") -> Page:

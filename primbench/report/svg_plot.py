@@ -18,6 +18,7 @@ from primbench.units import format_time, rate_column
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+HOTTEST = 0.6  # how much of its colour a cell of a heat map has at most
 NARROW = 360  # pixels that a small screen has for a picture
 LEGEND = 18  # pixels down, a row
 EXACT = 1e-9  # noise of a time that is shown with as many digits as there are
@@ -214,4 +215,4 @@ def add_heat(svg: Element, x: tuple[float, float], y: tuple[float, float], stren
     """A cell of a heat map; words on it stay readable at any strength from 0 to 1."""
     add_bar(svg, x, y, "band")
     add_bar(svg, x, y, "heat")
-    svg[-1].set("fill-opacity", f"{0.6 * strength:.2f}")
+    svg[-1].set("fill-opacity", f"{HOTTEST * strength:.2f}")

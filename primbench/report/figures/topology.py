@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from xml.etree.ElementTree import SubElement
+from xml.etree.ElementTree import Element, SubElement
 
 from primbench.numa.topology import GpuPlace, Topology
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
-from primbench.report.topology_svg import CAPTION, drawn
+from primbench.report.svg import LINE
+from primbench.report.topology_svg import CAPTION, MARGIN, TITLE, drawn
 
 if TYPE_CHECKING:
     from primbench.environment.fingerprint import Environment
@@ -25,8 +26,18 @@ def topology(found: Environment) -> Figure:
     said.text = words
     svg.remove(said)
     svg.insert(1, said)
-    rows = [text.text or "" for text in svg.iter("text") if text.text != CAPTION]
+    _without_caption(svg)
+    rows = [text.text or "" for text in svg.iter("text")]
     return Figure(CAPTION, words, svg, Numbers("", [Column("what is in it, from left to right", rows)]))
+
+
+def _without_caption(svg: Element) -> None:
+    """It stands above the picture; what it left empty is cut off."""
+    for text in [each for each in svg.iter("text") if each.text == CAPTION]:
+        svg.remove(text)
+    top, width, height = MARGIN + TITLE - LINE, svg.attrib["width"], int(svg.attrib["height"])
+    svg.set("viewBox", f"0 {top} {width} {height - top}")
+    svg.set("height", str(height - top))
 
 
 def _topology(found: Environment) -> Topology:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from primbench.decompose.sums import Explained, Number, Row
 from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
 from primbench.report import html, page
+from primbench.report.html_style import STYLE
+from primbench.report.svg_plot import HOTTEST
 from primbench.results.file import Results, encode, read
 from primbench.results.record import Record
 from primbench.spec.placement import Placement
@@ -83,6 +86,14 @@ def test_copies_are_drawn_by_size_with_their_fit(invoke: Callable[..., Result]) 
     assert len([path for path in figure.all("path") if "curve" in path.attributes["class"]]) == 4
 
 
+def test_nodes_are_answered_first(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "nodes.html"
+    assert 0 == invoke("numa", "--rounds", 1, "--bytes", "64KiB", "--device", "cpu", "-q", "--report", path).exit_code
+    answer = titles(check(path.read_text(encoding="utf-8")), "h1")[0]
+    assert re.search(r"NUMA node|nearest|is nearest to node", answer)
+    assert not answer.endswith("..")
+
+
 def elsewhere(record: Record, thread: int, memory: int) -> Record:
     placement = Placement(cpu_node=thread, mem_nodes=(memory,), mem_policy="bind")
     return replace(record, case=replace(record.case, placement=placement))
@@ -140,6 +151,38 @@ def test_file_without_records_says_so(
     path.write_bytes(encode(read(measured[0]).header))
     found = check(report(invoke, path))
     assert ["Nothing was measured: the file holds no records."] == titles(found, "h1")
+
+
+def luminance(colour: str) -> float:
+    """Relative, of sRGB: WCAG 2.2."""
+    digits = colour if len(colour) == 6 else "".join(2 * digit for digit in colour)
+    linear = [
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+        for share in (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    pairs = [(int(one[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (0, 2, 4)]
+    return "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_words_stand_out_from_what_is_behind_them_by_day_and_by_night() -> None:
+    """4.5 is WCAG's level AA for text of any size."""
+    light, dark = (dict(re.findall(r"--(\w+):#(\w+)", part)) for part in STYLE.split("@media", 2)[:2])
+    assert light.keys() == dark.keys()
+    for colours in (light, dark):
+        behind = {colours[name] for name in ("paper", "soft", "band")}
+        for name in ("ink", "quiet", "slower", "faster", "same", "open"):
+            assert all(contrast(colours[name], each) >= 4.5 for each in behind), (name, colours[name])
+        assert contrast(colours["ink"], mixed(colours["heat"], colours["band"], HOTTEST)) >= 4.5
+        assert all(contrast(colours[f"s{number}"], colours["paper"]) >= 4.5 for number in range(6))
 
 
 HOSTILE = "</script><script>alert(1)</script><svg onload=alert(2)>\x1b[2J\x00\u202e&amp;]]><!--"
