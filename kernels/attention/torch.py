@@ -83,8 +83,8 @@ def _step(backend: Any, problem: Attention, name: str, inputs: tuple[Any, ...]) 
         raise UnsupportedCase(f"torch's {name} attention is for GPUs: ask for algo={' or '.join(ON_CPU)}")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        step = _made(backend, problem, name, inputs)
         try:
+            step = _made(backend, problem, name, inputs)
             step()
             backend.synchronize()
         except RuntimeError as error:

@@ -25,6 +25,7 @@
 
 using T = STORED;
 constexpr unsigned WARP = 32, WARPS = THREADS / WARP, MOST_ROWS = 8;  // of a block
+constexpr unsigned MOST_THREADS = THREADS < WARP * MOST_ROWS ? WARP * MOST_ROWS : THREADS;  // so few registers each
 
 struct alignas(PACK * sizeof(T)) Pack {
     T of[PACK];
@@ -43,8 +44,8 @@ __device__ float sum_of_row(float value) {
     return sum;
 }
 
-extern "C" __global__ void normalise(const T* x, const T* weight, const T* bias, T* y, unsigned rows,
-                                     unsigned features, float epsilon) {
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+normalise(const T* x, const T* weight, const T* bias, T* y, unsigned rows, unsigned features, float epsilon) {
     unsigned row = blockIdx.x * blockDim.y + threadIdx.y, packs = features / PACK;
     size_t start = size_t(row) * packs;
     bool is_there[HELD];

@@ -22,6 +22,7 @@
 
 using T = STORED;
 constexpr unsigned WARP = 32, WARPS = THREADS / WARP, MOST_ROWS = 8;  // of a block
+constexpr unsigned MOST_THREADS = THREADS < WARP * MOST_ROWS ? WARP * MOST_ROWS : THREADS;  // so few registers each
 
 struct alignas(PACK * sizeof(T)) Pack {
     T of[PACK];
@@ -73,7 +74,8 @@ struct Row {
     }
 };
 
-extern "C" __global__ void softmax(const T* x, T* y, unsigned rows, unsigned classes) {
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+softmax(const T* x, T* y, unsigned rows, unsigned classes) {
     Row row(x, rows, classes);
     float by = 1.0f / row.sum;
 #pragma unroll
@@ -84,7 +86,8 @@ extern "C" __global__ void softmax(const T* x, T* y, unsigned rows, unsigned cla
     }
 }
 
-extern "C" __global__ void log_softmax(const T* x, T* y, unsigned rows, unsigned classes) {
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+log_softmax(const T* x, T* y, unsigned rows, unsigned classes) {
     Row row(x, rows, classes);
     float less = row.largest + logf(row.sum);
 #pragma unroll
@@ -95,7 +98,8 @@ extern "C" __global__ void log_softmax(const T* x, T* y, unsigned rows, unsigned
     }
 }
 
-extern "C" __global__ void cross_entropy(const T* x, const long long* target, T* loss, unsigned rows, unsigned classes) {
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+cross_entropy(const T* x, const long long* target, T* loss, unsigned rows, unsigned classes) {
     Row row(x, rows, classes);
     if (!row.is_row || threadIdx.x) return;
     float of_target = float(x[size_t(row.row) * classes + target[row.row]]);

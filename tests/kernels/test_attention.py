@@ -155,3 +155,13 @@ def test_a_probe_is_smaller_and_of_the_same_kind(options: dict[str, Any]) -> Non
     assert probe is not None
     assert 2**23 < probe.flop() < 2**25
     assert options.get("mode", "forward") == probe.mode
+
+
+@pytest.mark.wheel
+def test_a_backend_that_refuses_before_it_computes_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr("primbench.kernels.attention.torch.ON_CPU", ("efficient", "math"))
+    backend, problem = open_backend("torch", "cpu"), made({"seq_len": 9, "mode": "backward"})
+    inputs = map(backend.put, problem.inputs(np.random.default_rng(0)))
+    step = setup_of("attention", "torch")(backend, problem, *inputs)
+    assert "math (the first that takes it)" == description_of(step).algorithm
