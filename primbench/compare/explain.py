@@ -18,7 +18,7 @@ from primbench.compare.sides import Side, identity
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
-from primbench.runtimes.table import known
+from primbench.runtimes.table import known, settable
 from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, Arm, format_arm
 
 if TYPE_CHECKING:
@@ -160,7 +160,8 @@ def _next_experiment(
 
 def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequence[Part]) -> list[str]:
     """Both in words, and the other one with one thing less each; [] where there is nothing to take away."""
-    if not {first.runtime, other.runtime} <= known().keys():
+    runtimes = {name for arm in (first, other) for name in (arm.runtime, arm.runtime_there) if name is not None}
+    if not runtimes <= known().keys():
         return []
     there = [replace(each, name=_UNNAMED) for each in (first, other)]
     less = [each for each in _without(compared, other, parts) if replace(each, name=_UNNAMED) not in there]
@@ -169,17 +170,21 @@ def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequenc
 
 def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterator[Arm]:
     """The arm as it is but for one thing."""
-    runtime = known()[arm.runtime]
     if compared.effect == "stack effect" and arm.image not in (None, HOST_IMAGE):
-        if not runtime.needs_image:
+        if not known()[arm.runtime_there or arm.runtime].needs_image:
             yield replace(arm, image=HOST_IMAGE)
         return
-    changes = changes_of(compared.differences, "stack", "limits", "confinement")
-    differing = {meaning_of(change.field).set_by for change in changes}
-    differing |= {field for field, rule in RULE_OF_SETTING.items() if rule is not None}  # which no change shows
+    may_differ = _differing(compared) & settable(arm)
     for ablation in ABLATIONS:
-        if ablation.setting in differing & runtime.settings and not set(parts).isdisjoint(ablation.parts):
+        if ablation.setting in may_differ and not set(parts).isdisjoint(ablation.parts):
             yield replace(arm, **ablation.without(arm))
+
+
+def _differing(compared: ArmComparison) -> set[str | None]:
+    """The settings of arms that can have brought a difference about."""
+    changes = changes_of(compared.differences, "stack", "limits", "confinement")
+    unseen = {field for field, rule in RULE_OF_SETTING.items() if rule is not None}  # which no change shows
+    return {meaning_of(change.field).set_by for change in changes} | unseen
 
 
 def words_of(arm: Arm) -> str:

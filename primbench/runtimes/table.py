@@ -37,6 +37,17 @@ def runtime_of(arm: Arm) -> Runtime:
     return known()[arm.runtime]
 
 
+def settable(arm: Arm) -> frozenset[str]:
+    """The fields that an arm of its runtime can set, on another machine those of its runtime there.
+
+    Raises as runtime_of() does.
+    """
+    runtime = runtime_of(arm)
+    if runtime.reached_by is None:
+        return runtime.settings
+    return runtime.reached_by | settable(arm_there(arm, runtime.reached_by))
+
+
 def check(arm: Arm) -> None:
     """Raises InvalidRequest where the runtime cannot meet what the arm asks for, whether it is installed or not.
 
@@ -65,7 +76,7 @@ def _check_there(arm: Arm, reached_by: Collection[str]) -> None:
     there = arm_there(arm, reached_by)
     if there.is_far:
         raise InvalidRequest(f"arm {there.name}: runtime={there.runtime}: name one that is on the machine itself")
-    if there.runtime == "host" and there.network is not None:
+    if there.runtime == "host" and there.network not in (None, "host"):
         raise InvalidRequest(f"arm {there.name}: network={there.network}: on other machines containers alone have one")
     check(there)
 

@@ -1312,6 +1312,8 @@ def test_whatever_differs_is_told_though_nobody_knows_what_it_does(made_study: M
         ("docker:shm=1GiB,pids=9", {"ipc": "ipc:[1]"}, "docker:pids=9,ipc=host"),
         ("docker:cap-add=SYS_PTRACE", {"set_mempolicy": "EPERM"}, "docker:cap-add=SYS_PTRACE+SYS_NICE"),
         ("enroot:image=x", {"libraries": {"libcublas": "cd"}}, None),
+        ("ssh:far,runtime=docker,shm=1GiB", {"ipc": "ipc:[1]"}, "ssh:far,runtime=docker,ipc=host"),
+        ("k8s:x", {"libraries": {"libcublas": "cd"}}, None),
     ],
 )
 def test_the_next_experiment_changes_one_thing_and_names_arms_that_there_can_be(
