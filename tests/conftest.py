@@ -68,6 +68,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    os.environ["PRIMBENCH_CONFIG"] = os.devnull  # the defaults of whoever runs the tests are not asked
     # What is started inherits ignored signals: of a shell's background job Ctrl-C, under nohup the end of a terminal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

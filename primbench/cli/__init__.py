@@ -39,6 +39,8 @@ COMMANDS = {
     "watch": ("primbench.cli.watch", "Follow a job that runs, and say what holds it back."),
     "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
     "report": ("primbench.cli.report", "Make one HTML page with pictures of what results files hold."),
+    "completion": ("primbench.cli.completion", "Complete commands, options and their values in a shell."),
+    "config": ("primbench.cli.config", "Show your own defaults, and the file that they are in."),
     "help": ("primbench.cli.help", "Read a page of the documentation, or list them."),
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }
@@ -81,7 +83,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
-            return super().resolve_command(ctx, args)
+            name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
             import difflib
 
@@ -89,6 +91,9 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(args[0], there, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(there)}."
             raise click.UsageError(f"{error.message} {hint}", ctx) from None
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            ctx.default_map = {name: _own_defaults(name, command)}
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from primbench.registry import aliases, summaries
@@ -121,6 +126,15 @@ class LazyGroup(click.Group):
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _own_defaults(name: str, command: click.Command) -> dict[str, Any]:
+    """What the user's configuration file has for the command; it is not looked at by those that show it or help."""
+    if name in ("config", "completion", "help"):
+        return {}
+    from primbench.cli.config import defaults_of
+
+    return defaults_of(name, command)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ command = GroupedCommand(
         *export_options(),
     ],
     help="One table of what each node of a fleet measured into FOLDER: the spread over nodes, those that stand out as "
-         "slower, and what is different about them; with --links the same of what was measured between nodes.\n\n"
+         "slower, and what is different about them; the same of what was measured between nodes.\n\n"
          "Exit status: 0, 1 where a node is slower, missing or has not measured all that others have, or the fleet "
          "or one of its nodes became slower than in the earlier one, 2 where there is no fleet.",
 )  # fmt: skip

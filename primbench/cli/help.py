@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from primbench.cli.options import complete
+from primbench.cli.completing import complete
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench import backends
+from primbench.cli.completing import complete
 from primbench.cli.echo import say
 from primbench.cli.measuring import announced, exit_as, run_cases, writing
 from primbench.cli.option_types import DEVICE, FILE, TIMEOUT, parsed
-from primbench.cli.options import GroupedCommand, complete, grouped
+from primbench.cli.options import GroupedCommand, grouped
 from primbench.cli.outputs import check_files, put_out
 from primbench.errors import BackendUnavailable, FileError
 from primbench.experiments import numa

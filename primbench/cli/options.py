@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench import backends, units
+from primbench.cli.completing import complete, complete_arm, complete_device
 from primbench.cli.option_types import CPUS, DEVICE, DURATION, FILE, LABEL, NODE, NODES, PERCENT, TIMEOUT, parsed
 from primbench.errors import BackendUnavailable, InvalidField, PlacementError
 from primbench.report import written
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from click.shell_completion import CompletionItem
+    from collections.abc import Iterable, Mapping
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.spec.arm import Arm
@@ -87,24 +86,11 @@ def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
     return re.sub(r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)", option, message)
 
 
-def complete(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
-    """Shell completion among ``words``, which are asked for only then."""
-    return lambda ctx, parameter, incomplete: [word for word in words() if word.startswith(incomplete)]
-
-
-def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str] | list[CompletionItem]:
-    """The name of a shipped suite or, once none fits, a file."""
-    from click.shell_completion import CompletionItem
-
-    import primbench.suites as suites
-
-    return complete(suites.names)(ctx, parameter, incomplete) or [CompletionItem(incomplete, type="file")]
-
-
 def _where() -> list[click.Option]:
     option = partial(grouped, "Where")
     return [
-        option("--device", type=DEVICE, metavar="cpu|cuda:N|all", help="Default: the first GPU, else the CPU."),
+        option("--device", type=DEVICE, metavar="cpu|cuda:N|all", shell_complete=complete_device,
+               help="Default: the first GPU, else the CPU."),
         option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
                help="Bind CPUs and memory to a node; auto is the device's."),
         option("--cpu-node", type=click.IntRange(0), metavar="N", help="Run on the CPUs of this node only."),
@@ -220,7 +206,7 @@ def versus_options() -> list[click.Option]:
     """The options by which a measuring command compares arms, as a study does."""
     option = partial(grouped, "Compare")
     return [
-        option("--versus", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
+        option("--versus", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM", shell_complete=complete_arm,
                help="Measure here and in another place, such as podman:cpus=2, interleaved, and compare; repeatable."),
         option("--pairs", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
                help=f"Fresh processes in each of the two places. Default: {VERSUS_PAIRS}."),
@@ -266,9 +252,15 @@ def method_of(values: Mapping[str, Any]) -> Method:
 
 
 def is_default(name: str) -> bool:
-    """Whether this command's option is as it is without the user's word."""
+    """Whether this command's option is as it is without the user's word, in the configuration file or typed."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.DEFAULT
+
+
+def is_typed(name: str) -> bool:
+    """Whether this command's option stands on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
 
 
 def placement_of(values: Mapping[str, Any]) -> Placement:

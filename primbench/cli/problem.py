@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from primbench.cli.completing import complete_suite
 from primbench.cli.option_types import Dtype, parsed
-from primbench.cli.options import GroupedOption, complete_suite
+from primbench.cli.options import GroupedOption
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
 from primbench.registry import build, required

@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
+from primbench.cli.completing import complete, complete_set, complete_suite
 from primbench.cli.option_types import dtype
 from primbench.cli.options import (
     GroupedCommand,
     GroupedOption,
-    complete,
-    complete_suite,
     fleet_options,
     measuring_options,
     versus_options,
@@ -46,7 +45,8 @@ command = GroupedCommand(
             help="This primitive only; repeatable.",
         ),
         GroupedOption(
-            ["--set", "set_name"], group="Problem", metavar="NAME", help="This set of the suite only, such as training."
+            ["--set", "set_name"], group="Problem", metavar="NAME", shell_complete=complete_set,
+            help="This set of the suite only, such as training."
         ),
         GroupedOption(
             ["--dtype"],

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from primbench.cli import compare as comparing
 from primbench.cli.compare import gate_of, gate_options
+from primbench.cli.completing import complete, complete_arm, complete_suite
 from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, LASTING_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.estimate import say_how_long
@@ -28,10 +29,8 @@ from primbench.cli.options import (
     ALONE,
     GroupedCommand,
     arm_in_words,
-    complete,
-    complete_suite,
     grouped,
-    is_default,
+    is_typed,
     measuring_options,
 )
 from primbench.cli.outputs import check_outputs
@@ -187,7 +186,7 @@ def refuse_beside_resume() -> None:
     context = click.get_current_context()
     for parameter in context.command.params:
         name = str(parameter.name)
-        if name in BEGUN_WITH and not is_default(name):
+        if name in BEGUN_WITH and is_typed(name):
             word = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
             raise InvalidRequest(f"{word} and --resume: a study goes on with the arms and cases it was begun with")
 
@@ -246,6 +245,7 @@ command = GroupedCommand(
     params=[
         click.Argument(["suite"], required=False, metavar="[NAME|FILE.toml]", shell_complete=complete_suite),
         grouped("Compare", "--arm", "arms", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
+                shell_complete=complete_arm,
                 help="host, podman:cpus=2, docker:image=mine,seccomp=unconfined, or elsewhere ssh:HOST, "
                      "ssh:HOST,runtime=podman, slurm:NODE, k8s:IMAGE; the first is the baseline; repeatable. "
                      "`primbench arms` tells which there are. Default: those of the suite."),

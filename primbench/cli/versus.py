@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.cli.measuring import measure_and_report
 from primbench.cli.member import measure_for_fleet
-from primbench.cli.options import ALONE, VERSUS_PAIRS, is_default, placement_of
+from primbench.cli.options import ALONE, VERSUS_PAIRS, is_typed, placement_of
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _compare(entries: Entries, values: Mapping[str, Any]) -> None:
     from primbench.cli.study import HOST, carry_out  # whose import takes as long as NumPy's
 
     for name in ALONE:
-        if not is_default(name):
+        if is_typed(name):
             raise InvalidRequest(f"--{name.replace('_', '-')} and --versus: it means nothing where places are compared")
     if values["fleet"] is not None:
         raise InvalidRequest("--fleet and --versus: nodes are compared with each other, by `primbench fleet`")

@@ -174,6 +174,12 @@ COMPLETIONS = {
     "gemm --dtype bf": ["bfloat16"],
     "run deepbench --only ge": ["gemm"],
     "run deepbench --dtype int": ["int32", "int8"],
+    "run deepbench --set inference_d": ["inference_device"],
+    "study tiny": ["tiny_imagenet"],
+    "study --arm apptainer:cpu": [
+        f"apptainer:{key}=" for key in ("cpus", "cpuset", "cpu-weight", "cpu-node", "cpu-kind")
+    ],
+    "help whi": ["which-node"],
     "list ": ["primitives", "models", "backends", "suites"],
     "model fathom_s": ["fathom_seq2seq", "fathom_speech"],
     "show --time-unit u": ["us"],

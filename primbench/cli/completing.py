@@ -1,0 +1,60 @@
+"""What a shell is offered after an option or in place of an argument."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.spec.defaults import ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import click
+    from click.shell_completion import CompletionItem
+
+
+def complete(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
+    """Shell completion among ``words``, which are asked for only then."""
+    return lambda ctx, parameter, incomplete: [word for word in words() if word.startswith(incomplete)]
+
+
+def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str] | list[CompletionItem]:
+    """The name of a shipped suite, a study's first where studies are run, or, once none fits, a file."""
+    from click.shell_completion import CompletionItem
+
+    import primbench.suites as suites
+
+    of_studies = suites.studies() if ctx.info_name == "study" else []
+    found = complete(lambda: [*of_studies, *suites.names()])(ctx, parameter, incomplete)
+    return found or [CompletionItem(incomplete, type="file")]
+
+
+def complete_device(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """By the device files of GPUs that are here."""
+    import glob
+
+    gpus = [f"cuda:{number}" for number in range(len(glob.glob("/dev/nvidia[0-9]*")))]
+    return [word for word in ("cpu", "cuda", *gpus, ALL) if word.startswith(incomplete)]
+
+
+def complete_arm(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The runtime of an arm; then what may be set of it."""
+    from primbench.runtimes.table import known
+    from primbench.spec.settings import FIELDS, PLACEMENT
+
+    runtime, colon, settings = incomplete.partition(":")
+    if not colon:
+        return [name for name in known() if name.startswith(incomplete)]
+    before, comma, key = settings.rpartition(",")
+    start = f"{runtime}:{before}{comma}"
+    return [f"{start}{name}=" for name in (*FIELDS, *PLACEMENT) if name.startswith(key)]
+
+
+def complete_set(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The sets of the suite that is named before."""
+    import primbench.suites as suites
+
+    suite = ctx.params.get("suite") or next(iter(ctx.args), None)  # click stops at an option without its value
+    counts = suites.describe(suite).counts if suite in suites.names() else {}
+    found = {name for sets in counts.values() for name in sets if name}
+    return sorted(name for name in found if name.startswith(incomplete))

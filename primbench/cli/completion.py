@@ -1,0 +1,81 @@
+"""`primbench completion`: completion for shells, installed where they look for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from primbench.errors import InvalidRequest, OutputError
+
+VARIABLE = "_PRIMBENCH_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+
+def script(shell: str) -> str:
+    found = get_completion_class(shell)
+    assert found is not None
+    return found(click.get_current_context().find_root().command, {}, "primbench", VARIABLE).source()
+
+
+def place(shell: str) -> Path:
+    """Where the shell, or for bash the package bash-completion, looks for what completes a command of that name."""
+    data = _base("XDG_DATA_HOME", ".local/share")
+    if shell == "bash":
+        own = os.environ.get("BASH_COMPLETION_USER_DIR")
+        return (Path(own) if own else data / "bash-completion") / "completions/primbench"
+    if shell == "zsh":
+        return data / "zsh/site-functions/_primbench"
+    return _base("XDG_CONFIG_HOME", ".config") / "fish/completions/primbench.fish"
+
+
+def _base(variable: str, below_home: str) -> Path:
+    """XDG Base Directory Specification 0.8: a relative one does not count."""
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() else Path.home() / below_home
+
+
+def _own(shell: str | None) -> str:
+    found = shell or Path(os.environ.get("SHELL", "")).name
+    if found not in SHELLS:
+        raise InvalidRequest(f"the shell {found!r}: name one of {', '.join(SHELLS)}")
+    return found
+
+
+@click.group("completion")
+def command() -> None:
+    """Complete commands, options and their values in a shell."""
+
+
+SHELL = click.argument("shell", required=False, type=click.Choice(SHELLS))
+
+
+@command.command("show")
+@SHELL
+def show(shell: str | None) -> None:
+    """Print what a shell has to read; that of $SHELL unless one is named."""
+    click.echo(script(_own(shell)))
+
+
+@command.command("install")
+@SHELL
+def install(shell: str | None) -> None:
+    """Write it to where the shell looks for it; that of $SHELL unless one is named."""
+    name = _own(shell)
+    file = place(name)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(script(name) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{file}: {error.strerror}") from None
+    click.echo(f"Written: {file}")
+    click.echo(_WORDS[name].format(folder=file.parent))
+
+
+_WORDS = {
+    "bash": "New shells complete primbench where the package bash-completion is installed.",
+    "zsh": "Have this before compinit in ~/.zshrc, if it is not there: fpath+=({folder})",
+    "fish": "New shells complete primbench.",
+}

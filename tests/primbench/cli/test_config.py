@@ -1,0 +1,92 @@
+"""A user's own defaults, and what a shell is given to complete."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from primbench.cli.completion import SHELLS
+
+OWN = """
+[defaults]
+backend = "numpy"
+dry-run = true
+label = ["who=me"]
+[gemm]
+dtype = "fp64"
+m = "2,3"
+n = 4
+k = 4
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PRIMBENCH_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "primbench/config.toml"
+    path.parent.mkdir()
+    return path
+
+
+def test_own_defaults_are_taken_shown_and_overridden(own: Path, invoke: Callable[..., Result]) -> None:
+    own.write_text(OWN)
+    cases = [each["case"] for each in json.loads(invoke("gemm", "--json", "-").stdout)["records"]]
+    assert [(2, "float64"), (3, "float64")] == [
+        (each["parameters"]["m"], each["parameters"]["dtype"]) for each in cases
+    ]
+    assert {("numpy", True)} == {(each["backend"], each["method"]["dry_run"]) for each in cases}
+    (case,) = json.loads(invoke("gemm", "-m", 5, "--dtype", "fp32", "--json", "-").stdout)["records"]
+    assert (5, "float32") == (case["case"]["parameters"]["m"], case["case"]["parameters"]["dtype"])
+    shown = invoke("config").stdout.splitlines()
+    assert [str(own), "[defaults] backend = numpy"] == shown[:2]
+    assert "[gemm] m = 2,3" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "said"),
+    [
+        ("gemm = 1", "gemm", "gemm is not a table: write [defaults] above it, or the name of a command"),
+        ("[gemm", "gemm", "not TOML: "),
+        ("[gemm]\nsize = 1", "gemm", "[gemm] size: no option of primbench gemm, whose are sizes, m, n, k, dtype, "),
+        ("[gem]\nm = 1", "config", "[gem]: no command; there are "),
+        ("[defaults]\nnosuch = 1", "config", "[defaults] nosuch: no command has such an option"),
+    ],
+)
+def test_what_no_command_takes_is_one_line(
+    own: Path, text: str, command: str, said: str, refusal: Callable[..., str]
+) -> None:
+    own.write_text(text)
+    assert refusal(command).startswith(f"{own}: {said}")
+
+
+def test_without_a_file_there_are_none(own: Path, invoke: Callable[..., Result]) -> None:
+    assert f"{own}: not there\n" == invoke("config").stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_is_installed_where_the_shell_looks(
+    shell: str, tmp_path: Path, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
+    monkeypatch.delenv("BASH_COMPLETION_USER_DIR", raising=False)
+    first, _ = invoke("completion", "install").stdout.splitlines()
+    (file,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert f"Written: {file}" == first
+    assert invoke("completion", "show", shell).stdout == file.read_text()
+    if shell == "bash":
+        asked = f"source {file} && complete -p primbench"
+        done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+        assert "_primbench_completion primbench" in done.stdout
+
+
+def test_another_shell_is_told_which_there_are(refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    assert "the shell 'tcsh': name one of bash, zsh, fish" == refusal("completion", "install")
