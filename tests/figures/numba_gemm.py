@@ -10,7 +10,7 @@ import argparse
 
 from primbench import Measurement, Method, measure
 from primbench.errors import PrimbenchError
-from primbench.kernels.gemm import Gemm, _numba_cuda
+from primbench.kernels.gemm import Gemm, _numba_cuda, _numba_sums
 from primbench.kernels.gemm import numba as gemm_numba
 from primbench.kernels.gemm._tiles import Tile
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 def _measured(problem: Gemm, tile: Tile, warp: tuple[int, int]) -> Measurement:
     gemm_numba.TILES["float32"] = (tile,)
-    _numba_cuda.WARP_ROWS, _numba_cuda.WARP_COLUMNS = warp
+    _numba_sums.WARP_ROWS, _numba_sums.WARP_COLUMNS = warp
     _numba_cuda.compiled.cache_clear()
     return measure(problem, "numba", "cuda:0", method=METHOD)
 
