@@ -147,6 +147,19 @@ def test_what_no_suite_can_say_of_a_step(tmp_path: Path, text: str, said: str) -
 
 
 RULES = [
+    ("_log_softmax", ["float32[4,8]", 1, False], "softmax", {"rows": 4, "classes": 8, "kind": "log_softmax"}),
+    ("_softmax_backward_data", ["float32[2,4,8]", "float32[2,4,8]+", -1, {"dtype": "float32"}],
+     "softmax", {"rows": 8, "kind": "softmax", "direction": "backward"}),
+    ("embedding", ["float32[1000,64]", "int64[8,64]:0..999~400"], "embedding", {"tokens": 512}),
+    ("embedding_dense_backward", ["float32[8,64,64]", "int64[8,64]:0..9~9", 1000, -1, False], "aten", {}),
+    ("max_pool2d_with_indices", ["float32[4,8,6,6]", [3, 3], [2, 2], [1, 1]], "pool", {"r": 3, "pad_h": 1}),
+    ("avg_pool2d_backward", ["float32[4,8,3,3]", "float32[4,8,6,6]", [2, 2], [2, 2], [0, 0], False, True, None],
+     "pool", {"kind": "average", "direction": "backward", "h": 6}),
+    ("_scaled_dot_product_flash_attention",
+     ["bfloat16[2,8,64,32]@16384,32,256,1", *["bfloat16[2,2,64,32]"] * 2, 0.0, True],
+     "attention", {"heads": 8, "kv_heads": 2, "causal": True, "algo": "flash"}),
+    ("_reduce_scatter_base_", ["float32[64]", "float32[256]"],
+     "collective", {"bytes": 1024, "operation": "reduce_scatter"}),
     ("bmm", ["float32[12,8,4]", "float32[12,4,9]@36,1,4"], "batched_gemm", {"batch": 12, "m": 8, "trans_b": True}),
     ("relu", ["bfloat16[4,8,2,2]@32,1,16,8"], "elementwise", {"elements": 128, "op": "relu", "dtype": "bfloat16"}),
     ("relu", ["float32[4,8]@16,1"], "aten", {"operator": "aten.relu.default"}),
@@ -172,5 +185,5 @@ RULES = [
 @pytest.mark.parametrize(("name", "given_arguments", "primitive", "fields"), RULES)
 def test_rules(name: str, given_arguments: list[Any], primitive: str, fields: dict[str, Any]) -> None:
     call = Call(f"aten.{name}.default", read(json.dumps(given_arguments), list), {})
-    (part,) = parts(call, Settings(on_gpu=True))
+    (part,) = parts(call, Settings(on_gpu=True, ranks=4))
     assert (primitive, fields) == (part.primitive, {key: part.fields.get(key) for key in fields})
