@@ -19,6 +19,7 @@ from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, option_of
 from primbench.errors import InvalidRequest, OutputError
 from primbench.report import export, over_time, table, written
+from primbench.report.explained import step_totals
 from primbench.report.plain import printable
 
 if TYPE_CHECKING:
@@ -111,7 +112,9 @@ def report(results: Results, values: Mapping[str, Any], *, curves: bool = False)
     shown = [replace(each, reason=as_options(each.reason, options)) if each.reason else each for each in records]
     publish(
         export.document(results, unit, yardsticks),
-        lambda: "\n".join(map(table.text, [*table.tables(shown, workers, unit, yardsticks), *drawn])),
+        lambda: "\n".join(
+            map(table.text, [*table.tables(shown, workers, unit, yardsticks), *step_totals(records), *drawn])
+        ),
         values,
     )
 

@@ -87,20 +87,29 @@ class _Part(NamedTuple):
     reason: str
 
 
-def explained(records: Iterable[Record], times_s: Sequence[float] = ()) -> Explained | None:
+def totals(records: Iterable[Record]) -> dict[str, Explained]:
+    """Of each set of cases that say how often a step makes their calls. records: of one place."""
+    found = list(records)
+    names = dict.fromkeys(each.case.labels.get("set", "") for each in found if "count" in each.case.labels)
+    several = {name: explained(found, parts=name) for name in names}
+    return {name: each for name, each in several.items() if each is not None}
+
+
+def explained(records: Iterable[Record], times_s: Sequence[float] = (), *, parts: str = PARTS) -> Explained | None:
     """Of the records of one suite in one place; several of a case, of several processes, count by their median.
 
-    times_s: of steps that were timed elsewhere, where no case is the whole. None where there are no parts.
+    times_s: of steps that were timed elsewhere, where no case is the whole. parts: the set that they are. None where
+    there are none.
     """
     found = list(records)
-    parts = [_part(each) for each in _by_case(found, PARTS)]
-    if not parts:
+    calls = [_part(each) for each in _by_case(found, parts)]
+    if not calls:
         return None
     device = found[0].case.device
     whole = next(iter(_by_case(found, WHOLE)), [])
     taken = _on_cpu if device == "cpu" else _on_gpu
-    numbers, rows = taken(parts, whole, stats.quantile(list(times_s), 0.5) if times_s else None)
-    return _explained(device, parts, numbers, rows)
+    numbers, rows = taken(calls, whole, stats.quantile(list(times_s), 0.5) if times_s else None)
+    return _explained(device, calls, numbers, rows)
 
 
 def _explained(device: str, parts: Sequence[_Part], numbers: list[Number], rows: list[Row]) -> Explained:
@@ -127,7 +136,7 @@ def _summed(amounts: Iterable[tuple[str, float]]) -> dict[str, float]:
 def _by_case(records: Sequence[Record], name: str) -> list[list[Record]]:
     found: dict[object, list[Record]] = {}
     for record in records:
-        if record.case.labels.get("set") == name:
+        if record.case.labels.get("set", "") == name:
             key = (record.case.primitive, str(record.case.parameters), str(record.case.labels))
             found.setdefault(key, []).append(record)
     return list(found.values())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from primbench.decompose.sums import LAUNCHES, totals
 from primbench.report import table
 from primbench.report.columns import UNKNOWN
 from primbench.report.document import Document
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from primbench.decompose.sums import Explained
     from primbench.report.document import Page
+    from primbench.results.record import Record
 
 WHAT = {
     "device": "kernels: counts x device times, beside the step's",
@@ -104,3 +106,41 @@ def signed_time(seconds: float | None) -> str:
     if seconds is None:
         return UNKNOWN
     return format_time(seconds) if seconds >= 0 else f"-{format_time(-seconds)}"
+
+
+def step_totals(records: Sequence[Record]) -> list[Table]:
+    """What a step takes, by its set, where cases say how often it makes their calls; none where they do not."""
+    rows, notes = [], list[str]()
+    for place, several in _places(records).items():
+        for name, found in totals(several).items():
+            where = " ".join(filter(None, [name, place]))
+            rows.append([where, str(found.calls), *_sums(found), _shares(found)])
+            notes += [f"{where}: {count} calls not measured: {reason}" for reason, count in found.unmeasured.items()]
+    columns = ["set", "calls", "time", "enqueue", "by primitive"]
+    return [Table("a step  (counts x times of a call)", columns, rows, notes)] if rows else []
+
+
+def _places(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """By what tells records of one case apart: arm, device, and the backend where a case ran on several."""
+    cases = [record.case for record in records]
+    on = {(case.primitive, str((case.parameters, case.labels)), case.arm, case.device, case.backend) for case in cases}
+    has_several = len({each[:-1] for each in on}) < len(on)
+    several = len({(case.arm, case.device) for case in cases}) > 1
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        case = record.case
+        words = [*([case.arm, case.device] if several else []), *([case.backend] if has_several else [])]
+        found.setdefault(" ".join(filter(None, words)), []).append(record)
+    return found
+
+
+def _sums(found: Explained) -> list[str]:
+    """Of what computes, and of launches, of which a CPU has none of its own."""
+    computing, *launches = [signed_time(each.parts_s) for each in found.numbers]
+    return [computing, launches[0] if launches else UNKNOWN]
+
+
+def _shares(found: Explained) -> str:
+    computing = [row for row in found.rows if row.calls and row.name != LAUNCHES]
+    whole_s = sum(row.seconds for row in computing) or 1.0
+    return ", ".join(f"{row.name} {format_percent(row.seconds / whole_s)}" for row in computing)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from primbench.report import page
 from primbench.report.columns import figures_beside
 from primbench.report.document import Check, Document
+from primbench.report.explained import step_totals
 from primbench.report.table import tables
 from primbench.results.summary import flat
 from primbench.spec.naming import name_of
@@ -31,7 +32,7 @@ def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Se
     records = results.records
     return Document(
         rows=lambda: [flat(record) | figures_beside(record, yardsticks) for record in records],
-        parts=lambda: tables(records, results.workers, time_unit, yardsticks),
+        parts=lambda: [*tables(records, results.workers, time_unit, yardsticks), *step_totals(records)],
         checks=lambda: list(map(_check, records)),
         value=results,
         page=lambda: page.of_results(results, yardsticks),
