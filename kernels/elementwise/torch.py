@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @kernel("elementwise", "torch")
 def torch_elementwise(backend: Any, problem: Elementwise, *inputs: Any) -> Step:
-    """One operator that writes into an array that is there; the step's ``algorithm`` names several."""
-    y = backend.empty((problem.elements,), problem.dtype)
+    """One operator, most of them into an array that is there; the step's ``algorithm`` names several."""
     if problem.op == "rope":
-        return _rope(problem, inputs, y)
+        return _rope(problem, inputs)
+    y = backend.empty((problem.elements,), problem.dtype)
     if problem.op == "swiglu":
         return _swiglu(inputs, y)
     return (_backward if problem.direction == "backward" else _forward)(problem.op, y, inputs)
@@ -66,19 +66,16 @@ def _swiglu(inputs: tuple[Any, ...], y: Any) -> Step:
     return described(step, algorithm="silu and mul, 2 operators")
 
 
-def _rope(problem: Elementwise, inputs: tuple[Any, ...], y: Any) -> Step:
-    """As models write it, without a function of their own: both halves by four products, a difference and a sum."""
+def _rope(problem: Elementwise, inputs: tuple[Any, ...]) -> Step:
+    """As Transformers' models have it (rotate_half): both halves by the cosine, and exchanged by the sine."""
     import torch
 
-    shape = (problem.tokens, problem.heads, 2, problem.head_dim // 2)
     x, cos, sin = inputs
-    first, second = x.view(shape).unbind(2)
-    to_first, to_second = y.view(shape).unbind(2)
-    cos, sin = cos[:, None], sin[:, None]
+    x = x.view(problem.tokens, problem.heads, problem.head_dim)
+    cos, sin = (torch.cat((table, table), 1)[:, None] for table in (cos, sin))
 
     def step() -> Any:
-        torch.mul(first, cos, out=to_first).sub_(second * sin)
-        torch.mul(second, cos, out=to_second).add_(first * sin)
-        return y
+        first, second = x.chunk(2, dim=-1)
+        return (x * cos + torch.cat((-second, first), dim=-1) * sin).view(-1)
 
-    return described(step, algorithm="4 mul, sub and add, 6 operators")
+    return described(step, algorithm="neg, cat, 2 mul and add, 5 operators")

@@ -46,20 +46,22 @@ PROBLEMS: list[Problem] = [
 ]
 
 
-@pytest.mark.skipif(missing("cupy") is not None, reason=str(missing("cupy")))
 @pytest.mark.parametrize("kind", ["softmax", "log_softmax", "cross_entropy"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("rows", "classes"), [(3, 1), (1000, 77), (513, 1024), (17, 30_522), (2, 32_000)])
 def test_softmax_by_our_kernel(rows: int, classes: int, dtype: str, kind: str) -> None:
+    if (reason := missing("cupy")) is not None:
+        pytest.skip(reason)
     measured = measure(Softmax(rows, classes, kind, dtype=dtype), "cupy", "cuda:0", method=QUICK)
     assert measured.verified
     assert measured.device_s is not None
     assert 1 == measured.nodes_per_call
 
 
-@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_it_is_right_and_has_a_device_time(problem: Problem) -> None:
+    if (reason := missing("torch")) is not None:
+        pytest.skip(reason)
     measured = measure(problem, "torch", "cuda:0", method=QUICK)
     assert measured.verified
     assert measured.device_s is not None

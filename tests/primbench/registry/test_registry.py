@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,9 +107,10 @@ def test_what_a_results_file_names_is_one_line_that_a_shell_may_be_given(file: P
 
 
 def test_a_file_is_in_list_help_and_completion(file: Path) -> None:
-    assert "halve        y[n] = x[n] / 2. On numpy." in primbench("--kernels", file, "list", "primitives").stdout
+    listed = primbench("--kernels", file, "list", "primitives").stdout
+    assert re.search(r"halve +y\[n\] = x\[n\] / 2\. On numpy\.", listed)
     for arguments in (("--kernels", file, "--help"), ("--help", "--kernels", file)):
-        assert "halve        y[n] = x[n] / 2." in primbench(*arguments).stdout
+        assert re.search(r"halve +y\[n\] = x\[n\] / 2\.", primbench(*arguments).stdout)
     asked = {"_PRIMBENCH_COMPLETE": "bash_complete", "COMP_WORDS": f"primbench --kernels {file} ha", "COMP_CWORD": "3"}
     assert "plain,halve\n" == primbench(**asked).stdout
 
