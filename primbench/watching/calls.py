@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # CUDA Driver API, "Execution Control" and "Graph Management". Those of per-thread default streams have other names.
 ENTRY_POINTS = ("cuLaunchKernel", "cuLaunchKernelEx", "cuGraphLaunch")
 COUNTED_S = 2e-3
+MOST_SHARE = 0.01  # of the time, also where this process has to wait for a CPU with a breakpoint in place
 MOST_THREADS = 3  # those that ran longest: what launches forward, and torch's thread that launches backward
 LOOK_AGAIN_S = 5.0  # at the files that a process has mapped, where the driver was not among them
 NO_DRIVER = "none of its processes has the CUDA driver loaded, libcuda.so"
@@ -60,6 +61,7 @@ class Counters:
         self._is_refused = False
         self._points: list[_Point] = []
         self._turn = 0
+        self._due_s = 0.0
         self._drivers: dict[int, tuple[float, dict[str, tuple[Path, int]]]] = {}  # when looked at; name -> where
         self._first: dict[str, float] = {}  # what threads had run when they were first seen
 
@@ -77,8 +79,8 @@ class Counters:
             self.why_not = None if self._points else self._unseen or NO_DRIVER
 
     def next(self) -> list[Calls]:
-        """Of the next function and thread; [] where there is none, or where it may not be counted."""
-        if not self._points or self._is_refused:
+        """Of the next function and thread; [] before it is due, where there is none, or where it may not be counted."""
+        if not self._points or self._is_refused or time.monotonic() < self._due_s:
             return []
         point = self._points[self._turn % len(self._points)]
         self._turn += 1
@@ -86,7 +88,10 @@ class Counters:
         found = attempt(missing, "calls", lambda: _count(point))
         if found is None and folder_of(self._root, point.thread).exists():  # else it ended meanwhile
             self._is_refused, self.why_not = True, missing["calls"]
-        return [found] if found is not None else []
+        if found is None:
+            return []
+        self._due_s = time.monotonic() + found.counted_s / MOST_SHARE
+        return [found]
 
     def _ran_s(self, number: str, thread: ThreadAt) -> float:
         return thread.ran_s - self._first.setdefault(number, thread.ran_s)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 LOOK_EVERY_S = 0.1
-COUNT_EVERY = 2  # looks
 MOST_LOOKED_AT = 16  # threads, of which a look takes 6 us each
 _STATE, _PARENT = 0, 1  # of /proc/PID/stat, indices after the name
 _BLOCKED, _GONE = "D", ("X", "Z")
@@ -141,8 +140,7 @@ class Watch:
             blocked.update(number for number, state in states.items() if state == _BLOCKED)
             stopped += states[self.job.pid] in _STOPPED
             files = {number: file for number, file in files.items() if states[number] not in _GONE}
-            if looks % COUNT_EVERY == 1:
-                counted += self._counters.next()
+            counted += self._counters.next()
         seen = {"looks": looks, "blocked": dict(blocked), "stopped": stopped}
         return seen | self._of_calls(counted)
 

@@ -244,14 +244,12 @@ def test_launches_are_counted_by_uprobes_on_the_driver_that_the_job_maps(
     call = (
         f"import ctypes; driver = ctypes.CDLL({str(driver)!r}); print(flush=True)\nwhile True: driver.cuLaunchKernel()"
     )
-    *_, last = watched(invoke, start(call))
+    *_, last = watched(invoke, start(call), "2.5s")
     if reason := last["whole"]["missing"].get("calls"):
         pytest.skip(f"needs root's leave for uprobes: {reason}")
     counted = {each["function"]: each for each in last["whole"]["calls"]}
-    assert {"cuLaunchKernel", "cuGraphLaunch"} == counted.keys()
-    assert counted["cuLaunchKernel"]["count"] > 10
-    assert 0 == counted["cuGraphLaunch"]["count"]
-    assert sum(each["counted_s"] for each in counted.values()) < 0.5 * last["whole"]["duration_s"]
+    assert counted.pop("cuLaunchKernel")["count"] > 10
+    assert {"cuGraphLaunch": 0}.items() >= {name: each["count"] for name, each in counted.items()}.items()
 
 
 def test_what_a_job_started_is_followed_too(invoke: Invoke, start: Start) -> None:
