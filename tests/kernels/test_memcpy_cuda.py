@@ -23,10 +23,13 @@ from primbench.cuda import copies, driver, kernels
 from primbench.errors import UnsupportedCase, VerificationError
 from primbench.kernels.chase import Chase
 from primbench.kernels.memcpy import Memcpy
+from primbench.kernels.memcpy._while_other import while_other_goes
 from primbench.numa import mempolicy
 from primbench.numa.scan import memory_nodes
 from primbench.problem import Step, description_of
 from primbench.registry import setup_of
+from primbench.spec.method import Method
+from primbench.timing.sampling import Pace
 from primbench.timing.verify import check_output
 
 NODE = next(node.id for node in memory_nodes() if node.has_memory and node.allowed)
@@ -408,6 +411,42 @@ def test_a_chain_in_host_memory_is_walked_to_its_end(cuda: StandIn, order: str) 
 def test_either_way_is_timed_by_itself_where_both_go(cuda: StandIn) -> None:
     ways = [Memcpy(8, "bidirectional"), Memcpy(8, "h2d"), Memcpy(8, "bidirectional", engine="sm")]
     assert [["h2d_s", "d2h_s"], [], []] == [list(description_of(step_of(each)[0]).others) for each in ways]
+
+
+@pytest.mark.parametrize(("size_bytes", "count"), [(8, 16), (1 << 28, 4)])
+def test_a_way_is_timed_from_the_moment_that_both_begin(
+    cuda: StandIn, monkeypatch: pytest.MonkeyPatch, size_bytes: int, count: int
+) -> None:
+    def event() -> Any:
+        mark = object()
+        return SimpleNamespace(
+            mark=mark,
+            record=lambda stream: cuda.log.append(("mark", mark)),
+            wait=lambda: None,
+            seconds_until=lambda later: 8.0 if later.mark is not mark else 0.0,
+        )
+
+    said = ("hold", "release")
+    blocker = SimpleNamespace(**{word: lambda word=word: cuda.log.append((word,)) for word in said})
+    for name, made in (("Blocker", lambda stream: blocker), ("Event", event), ("synchronize", lambda stream: None)):
+        monkeypatch.setattr(driver, name, made)
+    to_gpu, to_host = (SimpleNamespace(device=0, source=SimpleNamespace(size_bytes=size_bytes)) for _ in range(2))
+    ways = {id(to_gpu): "h2d", id(to_host): "d2h"}
+
+    def enqueue(copy: Any, stream: int) -> Any:
+        def copied(way: str, on: int) -> int:
+            cuda.log.append((way, on))
+            return 0
+
+        return copied, (ways[id(copy)], stream)
+
+    monkeypatch.setattr("primbench.kernels.memcpy._while_other.by_engine", enqueue)
+    times = while_other_goes(to_gpu, to_host, MAIN_STREAM)  # type: ignore[arg-type]
+    samples = times(Method(min_time_s=0.001, max_time_s=0.002), Pace())
+    assert {8.0 / count} == set(samples.samples_s)
+    first = cuda.log[: cuda.log.index(("release",)) + 1]
+    assert ["hold", "record", "wait", "mark", *["h2d", "d2h"] * count, "mark", "release"] == [each[0] for each in first]
+    assert 2 == len({each[1] for each in first if each[0] in ("h2d", "d2h")})
 
 
 def test_write_combined_memory_is_allocated_so(cuda: StandIn) -> None:
