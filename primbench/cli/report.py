@@ -48,12 +48,9 @@ def _read(file: str) -> Results:
 
 
 def _page(files: Sequence[str], held: Sequence[Results], baseline: str | None) -> Page:
-    if len(held) > 2:
-        raise InvalidRequest(f"{len(held)} files: one, or two that are set side by side")
-    if len(held) == 2:
-        sides = [side_of([results], file) for results, file in zip(held, files, strict=True)]
-        comparison = compare_runs([held[0]], [held[1]], (files[0], files[1]))
-        return page.of_comparison(comparison, sides, held, " and ".join(files))
+    if len(held) > 1:
+        first = files[0], held[0]
+        return page.of_pages([_beside(first, other) for other in zip(files[1:], held[1:], strict=True)])
     (results,) = held
     sides = [*sides_of(results).values()]
     if len(sides) > 1:
@@ -62,6 +59,13 @@ def _page(files: Sequence[str], held: Sequence[Results], baseline: str | None) -
         raise InvalidRequest(f"--baseline {baseline}: {files[0]} holds no two arms")
     roof = roof_of(results)
     return page.of_results(results, [roof] if roof else [], files[0])
+
+
+def _beside(one: tuple[str, Results], other: tuple[str, Results]) -> Page:
+    """Raises InvalidRequest where a file is of several arms, or the two hold unequal cases."""
+    sides = [side_of([results], file) for file, results in (one, other)]
+    comparison = compare_runs([one[1]], [other[1]], (one[0], other[0]))
+    return page.of_comparison(comparison, sides, [one[1], other[1]], f"{other[0]} against {one[0]}")
 
 
 def _study_page(results: Results, sides: Sequence[Side], file: str, baseline: str | None) -> Page:
@@ -75,14 +79,14 @@ command = GroupedCommand(
     "report",
     callback=_report,
     params=[
-        click.Argument(["files"], type=FILE, metavar="FILE.jsonl [OTHER]", nargs=-1, required=True),
+        click.Argument(["files"], type=FILE, metavar="FILE.jsonl...", nargs=-1, required=True),
         grouped("Compare", "--baseline", metavar="NAME",
                 help="The arm that others are set against. Default: the study's first."),
         grouped("Output", "-o", "--output", "page_path", type=FILE, metavar="FILE.html", default="report.html",
                 show_default=True, help="Write the page here; - is stdout."),
     ],
-    help="Make one HTML page of what a results file holds, or two side by side: the answer, pictures with all their "
-         "numbers, what differs between the places, and how to do it again.\n\n"
+    help="Make one HTML page of what a results file holds, or of what others differ in from the first: the answer, "
+         "pictures with all their numbers, what differs between the places, and how to do it again.\n\n"
          "The page asks for no other file, and works without scripts.\n\n"
          "\b\n"
          "primbench report study.jsonl -o report.html\n"

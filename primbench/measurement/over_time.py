@@ -16,14 +16,14 @@ HOST = ("host_rss_bytes", "host_pss_bytes", "group_bytes")
 GPU = (
     "gpu_process_bytes", "gpu_device_bytes", "nvml_gpu_fraction", "nvml_memory_fraction",
     "sm_active_fraction", "tensor_active_fraction", "dram_bandwidth_fraction", "pcie_tx_bytes_per_s",
-    "pcie_rx_bytes_per_s",
+    "pcie_rx_bytes_per_s", "sm_clock_hz", "held_back_fraction",
 )  # fmt: skip
 SERIES = (*HOST, *GPU)
 
 
 def split_unit(name: str) -> tuple[str, str]:
-    """What a series is of, and its unit: bytes_per_s, bytes or fraction."""
-    unit = next(each for each in ("bytes_per_s", "bytes", "fraction") if name.endswith(f"_{each}"))
+    """What a series is of, and its unit: bytes_per_s, bytes, fraction or hz."""
+    unit = next(each for each in ("bytes_per_s", "bytes", "fraction", "hz") if name.endswith(f"_{each}"))
     return name.removesuffix(f"_{unit}"), unit
 
 
@@ -63,6 +63,8 @@ class OverTime(msgspec.Struct, frozen=True, kw_only=True):
     which memory was read or written at all. Over windows of 1/6 to 1 s that end before the sample.
     sm_active_fraction, tensor_active_fraction: of the SMs' time, in which they had work, and in which their tensor
     pipes had; dram_bandwidth_fraction: of what the memory can do at most. By GPM, since the sample before.
+    held_back_fraction: of the time since the sample before, in which a policy (power, thermal, sync boost) held the
+    clocks down, the one that did so longest. sm_clock_hz: at that moment.
 
     interval_s: between two samples, at the end; a series that is dear to read has fewer. cost_s: CPU time that the
     sampling process spent on each, in the mean.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.compare.sides import identity
 from primbench.report.cautions import cautions
 from primbench.report.columns import Column
-from primbench.report.comparison import notes_of
+from primbench.report.comparison import left_out, notes_of
 from primbench.report.document import Note, Numbers, Section
 from primbench.report.figures.forest import forest
 from primbench.report.figures.strips import strips
@@ -28,10 +28,11 @@ MOST_CASES = 24  # drawn one by one
 
 def sections(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Section]:
     """What its arms cost, what that rests on, and what they differ in. sides: what was compared."""
-    verdicts: list[Note | Figure] = [*_cautions(comparison)]
+    verdicts: list[Note | Figure] = [*map(Note, left_out(comparison)), *_cautions(comparison)]
     for arm in comparison.all_arms:
         verdicts += [*_arm(arm, comparison)]
-    yield Section("Verdicts", [*verdicts, *map(Note, comparison.notes)])
+    if verdicts := [*verdicts, *map(Note, comparison.notes)]:
+        yield Section("Verdicts", verdicts)
     if figures := [*_processes(comparison, sides)]:
         yield Section("Process by process", figures)
     if figures := [*_slow_calls(comparison, sides)]:

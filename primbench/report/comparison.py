@@ -99,7 +99,7 @@ def tables(comparison: Comparison) -> list[Table]:
     return [_table(comparison, arm) for arm in comparison.all_arms if arm.is_compared]
 
 
-def _left_out(comparison: Comparison) -> Iterator[str]:
+def left_out(comparison: Comparison) -> Iterator[str]:
     """A line an arm that has no table, each reason once."""
     for arm in comparison.all_arms:
         if arm.cases and not arm.is_compared:
@@ -150,7 +150,7 @@ def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: boo
 
 def _first(comparison: Comparison) -> Iterator[str]:
     """The answer, then what has to be known before any verdict."""
-    yield _end([headline(comparison), *_left_out(comparison)])
+    yield _end([headline(comparison), *left_out(comparison)])
     yield from (_end(paragraph) for paragraph in cautions(comparison))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from primbench.measurement.over_time import SERIES, split_unit
 from primbench.report.table import Table
 from primbench.spec.naming import name_of
-from primbench.units import format_bytes, format_percent, format_time, rate_column
+from primbench.units import format_bytes, format_frequency, format_percent, format_time, rate_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,5 +83,7 @@ def shown(name: str, value: float) -> str:
         return format_percent(value)
     if unit == "bytes":
         return format_bytes(round(value))
+    if unit == "hz":
+        return format_frequency(value)
     heading, (cell,) = rate_column([value], "B/s")
     return f"{cell} {heading}"

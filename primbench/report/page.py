@@ -57,7 +57,13 @@ def of_comparison(
         parts += measured.sections(results, is_folded=True)
     for results in files[:1]:
         parts += measured.places(results)
-    return Page(_title(title, *files), headline(comparison), [*parts, measured.again(files)])
+    return Page(_title(title, *files), _answer(comparison, files), [*parts, measured.again(files)])
+
+
+def _answer(comparison: Comparison, files: Sequence[Results]) -> str:
+    """Where nothing was compared, also what became of the cases."""
+    found = [] if comparison.decided else [measured.answer(results) for results in files]
+    return " ".join([headline(comparison), *found])
 
 
 def of_nodes(found: Affinity, results: Results) -> Page:
@@ -70,6 +76,14 @@ def of_waterfall(found: Waterfall, results: Results, title: str = "") -> Page:
     figures = [*waterfalls(found)]
     first = [Section("One ingredient after the other", figures)] if figures else []
     return of_comparison(found.comparison, [*sides_of(results).values()], [results], title, first=first)
+
+
+def of_pages(pages: Sequence[Page]) -> Page:
+    """Several on one, whose sections then say of which they are."""
+    if len(pages) == 1:
+        return pages[0]
+    sections = [replace(each, title=f"{of.title}: {each.title}") for of in pages for each in of.sections]
+    return Page("; ".join(of.title for of in pages), " ".join(f"{of.title}: {of.answer}" for of in pages), sections)
 
 
 def of_steps(steps: Sequence[tuple[str, Explained]]) -> Page:

@@ -152,7 +152,7 @@ def _is_own(pid: int, root: Path) -> bool:
     return False
 
 
-def _held_back_s(gpu: Device) -> dict[str, float]:
+def held_back_s(gpu: Device) -> dict[str, float]:
     """Seconds since the driver was loaded in which each policy held the clocks down; NVML counts nanoseconds."""
     fields = ask("nvmlDeviceGetFieldValues", gpu.board, [getattr(library(), name) for name in _POLICIES.values()])
     found = {
@@ -169,7 +169,8 @@ def _energy_j(gpu: Device) -> float:
     return float(ask("nvmlDeviceGetTotalEnergyConsumption", gpu.board) * 1e-3)
 
 
-def _clock_hz(gpu: Device, clock: str) -> float:
+def clock_hz(gpu: Device, clock: str) -> float:
+    """At this moment. clock: by the name of NVML's constant."""
     return float(ask("nvmlDeviceGetClockInfo", gpu.board, getattr(library(), clock)) * 1e6)
 
 
@@ -211,14 +212,14 @@ _POLICIES = {
 }
 
 _COUNTERS: dict[str, Callable[[Device], Any]] = {
-    "held_back_s": _held_back_s,
+    "held_back_s": held_back_s,
     "pcie_replays": pcie_replays,
     "ecc_errors_uncorrected": ecc_errors_uncorrected,
 }
 
 _LOAD: dict[str, Callable[[Device], Any]] = {
-    "sm_clock_hz": lambda gpu: _clock_hz(gpu, "NVML_CLOCK_SM"),
-    "memory_clock_hz": lambda gpu: _clock_hz(gpu, "NVML_CLOCK_MEM"),
+    "sm_clock_hz": lambda gpu: clock_hz(gpu, "NVML_CLOCK_SM"),
+    "memory_clock_hz": lambda gpu: clock_hz(gpu, "NVML_CLOCK_MEM"),
     "power_w": _power_w,
     "temperature_c": lambda gpu: ask("nvmlDeviceGetTemperature", gpu.board, library().NVML_TEMPERATURE_GPU),
     "clocks_event_reasons": _clocks_event_reasons,

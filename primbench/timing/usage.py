@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +16,7 @@ from primbench.system.files import attempt, labelled_bytes, read_number
 from primbench.system.gpu_processes import processes_on
 from primbench.system.memory import group_usage
 from primbench.system.nvml import ask, find, read_fields
-from primbench.timing.gpu_counters import unlisted
+from primbench.timing.gpu_counters import clock_hz, held_back_s, unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,7 @@ def readers(pid: int, device: str, missing: dict[str, str], root: Path = Path("/
         return
     fields = _OF_GPU | {"gpu_process_bytes": lambda gpu: gpu_process_bytes(gpu, pid, root)}
     found += [partial(read_fields, {name: read}, gpu) for name, read in fields.items()]
+    found.append(held_back(gpu))
     with gpm.shares(gpu, missing) as shares:
         yield [*found, shares] if shares else found
 
@@ -95,6 +97,24 @@ def _children(folder: Path) -> Iterator[int]:
                 raise
 
 
+def held_back(gpu: Device) -> Reader:
+    """Of the time since it was asked before, the share in which a policy held the clocks down; None the first time."""
+    name = "held_back_fraction"
+    before: tuple[float, dict[str, float]] | None = None
+
+    def read(missing: dict[str, str]) -> dict[str, float | None]:
+        nonlocal before
+        seconds = attempt(missing, name, lambda: held_back_s(gpu))
+        now, last = time.monotonic(), before
+        before = None if seconds is None else (now, seconds)
+        if seconds is None or last is None:
+            return {name: None}
+        longest_s = max(total_s - last[1].get(policy, total_s) for policy, total_s in seconds.items())
+        return {name: min(1.0, longest_s / (now - last[0]))}
+
+    return read
+
+
 def gpu_process_bytes(gpu: Device, pid: int, root: Path = Path("/")) -> int:
     """What a process and its descendants hold of the GPU's memory. Raises LookupError where the driver hides it."""
     holding = processes_on(gpu)
@@ -111,4 +131,5 @@ _OF_GPU: dict[str, Callable[[Device], Any]] = {
     "gpu_device_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).used,
     "nvml_gpu_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).gpu * 0.01,
     "nvml_memory_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).memory * 0.01,
+    "sm_clock_hz": lambda gpu: clock_hz(gpu, "NVML_CLOCK_SM"),
 }

@@ -47,7 +47,7 @@ def test_host_memory_that_nobody_told_is_unknown() -> None:
 
 
 def test_units_are_the_ends_of_names() -> None:
-    assert {"bytes", "fraction", "bytes_per_s"} == {split_unit(name)[1] for name in SERIES}
+    assert {"bytes", "fraction", "bytes_per_s", "hz"} == {split_unit(name)[1] for name in SERIES}
     assert ("pcie_tx", "bytes_per_s") == split_unit("pcie_tx_bytes_per_s")
     assert len(SERIES) == len({split_unit(name)[0] for name in SERIES}), "a stem stands for one series"
 

@@ -215,11 +215,33 @@ def test_every_measuring_command_writes_one(invoke: Callable[..., Result], tmp_p
     assert titles(check(path.read_text(encoding="utf-8")), "h1")[0].startswith("1 of 1 cases were measured")
 
 
+def test_files_are_set_beside_the_first(
+    invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    others = [tmp_path / name for name in ("second.jsonl", "third.jsonl")]
+    for path in others:
+        path.write_bytes(measured[0].read_bytes())
+    found = check(report(invoke, measured[0], *others))
+    for path in others:
+        assert f"{path} against {measured[0]}" in titles(found, "h1")[0]
+    assert 2 == sum(title.endswith(": Verdicts") for title in titles(found, "h2"))
+
+
+def test_study_of_failures_says_what_became_of_it(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    whole, path = read(STUDIES / "h200-host-docker-podman-cupy.jsonl.xz"), tmp_path / "failed.jsonl"
+    path.write_bytes(
+        b"".join([encode(whole.header), *map(encode, [*whole.workers]), *map(encode, failed(whole).records)])
+    )
+    found = check(report(invoke, path))
+    assert ["Nothing was compared. 0 of 272 cases were measured on NVIDIA H200; 272 failed."] == titles(found, "h1")
+    assert "host failed: crashed" in found.all("section")[0].text
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--baseline", "host"], "--baseline host: FILE holds no two arms"),
-        (["FILE", "FILE"], "3 files: one, or two that are set side by side"),
+        (["FILE", "--baseline", "host"], "--baseline and several files: the first file is the baseline"),
     ],
 )
 def test_what_cannot_be_is_refused(
