@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -40,6 +41,7 @@ GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has e
 BEAT_MS = 5000  # between two signs of life to the supervisor on another machine, when there is nothing to pass on
 LOST_AFTER_MS = 20_000  # without any: the connection is gone, which the program that holds it may never notice
 BEAT = b"\0"  # in no line of JSON
+GUARD_S = 0.5  # in which a guard beside the program that holds the connection, as srun has, clears the other side
 _HINT = re.compile(r"(Run|See) '.* --help'")
 
 
@@ -151,9 +153,17 @@ def _attend(order: Order, command: Sequence[str], launched: Invocation, enter: C
     try:
         _pass_on(order, worker, ended, launched.first)
     finally:
+        if order.arm.is_far and _was_killed(ended):
+            time.sleep(GUARD_S)
         _kill_session(worker.pid)
         os.close(ended)
     return worker.wait()
+
+
+def _was_killed(process: int) -> bool:
+    """Whether a signal ended it; it stays as it is, so that its number is nobody else's yet."""
+    found = os.waitid(os.P_PIDFD, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return found is not None and found.si_code == os.CLD_KILLED
 
 
 def _kill_session(leader: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ ENDLESS = Case(
 )
 PYTHON = f"python={sys.executable}"
 MARK = "PRIMBENCH_TEST_MARK"
-GONE_WITHIN_S = 40  # a worker whose srun is killed, together with srun's own guard, ends for want of signs of life
+GONE_WITHIN_S = 10
 
 
 def test_host_and_node_take_turns_and_a_node_that_is_none_of_the_job_holds_up_nobody(
@@ -87,6 +88,16 @@ def n2(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         time.sleep(0.1)
     subprocess.run(["scancel", job], timeout=60, check=True)
     assert [] == left
+
+
+def test_a_container_there_is_one_of_the_nodes_files(n2: Callable[..., Arm]) -> None:
+    if shutil.which("ch-run") is None:
+        pytest.skip("needs Charliecloud: apt-get install charliecloud-runtime")
+    worker = WorkerProcess(START, arm=n2(PYTHON, "runtime=charliecloud"))
+    found = worker.ready.environment.confinement.runtime
+    worker.end()
+    assert found is not None
+    assert ("charliecloud", True) == (found.name, found.in_container), found.evidence
 
 
 @pytest.mark.parametrize("victim", ["srun ", f"{sys.executable} -P -m primbench.workers.worker"])
