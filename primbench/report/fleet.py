@@ -90,7 +90,7 @@ def _absent(fleet: Fleet) -> Iterator[str]:
 def _failing(fleet: Fleet) -> Iterator[str]:
     failing = sum(case.is_failed for case in fleet.cases)
     if failing:
-        yield f"{failing} of {len(fleet.cases)} cases failed on all nodes"
+        yield f"{failing} of {len(fleet.cases)} cases failed on all {fleet.what}s"
 
 
 def _slowest(fleet: Fleet, slow: Sequence[OfNode]) -> str:
@@ -164,7 +164,7 @@ def _unmeasured(fleet: Fleet) -> Iterator[str]:
             reasons.setdefault(case.reason, []).append(case)
     for reason, cases in reasons.items():
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-        yield f"on no node: {name_of(cases[0].case)}{more}: {reason}"
+        yield f"on no {fleet.what}: {name_of(cases[0].case)}{more}: {reason}"
 
 
 def _of_nodes(fleet: Fleet) -> Iterator[str]:
@@ -241,7 +241,7 @@ def _checks(fleet: Fleet) -> Iterator[Check]:
     for name in fleet.missing:
         yield Check(group, name, "failed", "missing: it left no results file")
     if fleet.unnamed:
-        yield Check(group, "other nodes", "failed", f"missing: {fleet.unnamed} that nothing names")
+        yield Check(group, f"other {fleet.what}s", "failed", f"missing: {fleet.unnamed} that nothing names")
     yield from (Check(group, file, "failed", reason) for file, reason in fleet.unreadable.items())
     for case in fleet.cases:
         if case.is_failed:
