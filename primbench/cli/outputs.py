@@ -18,7 +18,7 @@ from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, option_of
 from primbench.errors import InvalidRequest, OutputError
-from primbench.report import export, over_time, table, written
+from primbench.report import chosen, export, over_time, table, written
 from primbench.report.explained import step_totals
 from primbench.report.plain import printable
 
@@ -110,11 +110,14 @@ def report(results: Results, values: Mapping[str, Any], *, curves: bool = False)
     yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
     options = click.get_current_context().command.params
     shown = [replace(each, reason=as_options(each.reason, options)) if each.reason else each for each in records]
+    if values.get("sort"):
+        shown = chosen.in_order(shown, values["sort"], yardsticks)
+    made = table.tables(shown, workers, unit, yardsticks)
+    if values.get("columns"):
+        made = chosen.with_columns(made, values["columns"])
     publish(
         export.document(results, unit, yardsticks),
-        lambda: "\n".join(
-            map(table.text, [*table.tables(shown, workers, unit, yardsticks), *step_totals(records), *drawn])
-        ),
+        lambda: "\n".join(map(table.text, [*made, *step_totals(records), *drawn])),
         values,
     )
 

@@ -8,11 +8,11 @@ import click
 from msgspec.structs import replace
 
 from primbench.cli.echo import say
-from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, output_options
+from primbench.cli.option_types import FILE, parsed
+from primbench.cli.options import GroupedCommand, grouped, output_options
 from primbench.cli.outputs import check_outputs, report, say_unknown
 from primbench.errors import FileError
-from primbench.report import steps
+from primbench.report import chosen, steps
 from primbench.results import file as results_file
 
 
@@ -22,18 +22,28 @@ def _show(file: str, **values: Any) -> None:
     if not results.records:
         raise FileError(f"{file}: holds no records: the run ended before its first case did")
     say_unknown(results)
+    records = results.latest()
+    if values["only"]:
+        records = chosen.kept(records, values["only"])
     if values["steps"]:
-        say(steps.text(results.latest()))
+        say(steps.text(records))
     else:
-        report(replace(results, records=results.latest()), values, curves=True)
+        report(replace(results, records=records), values, curves=True)
 
 
+SHOWN = [
+    grouped("Table", "--only", multiple=True, metavar="PRIMITIVE|FIELD=VALUE",
+            help="Records of a primitive, or whose case has such a field, as dtype=float16 or arm=host; repeatable."),
+    grouped("Table", "--sort", metavar="COLUMN", help="By a column, such as device; -device has the longest first."),
+    grouped("Table", "--columns", type=parsed("list", lambda text: [each.strip() for each in text.split(",")]),
+            metavar="LIST", help="These columns alone, as m,n,device,check."),
+]  # fmt: skip
 STEPS = click.Option(
     ["--steps"], is_flag=True, help="Print the steps of whole models as tf_cnn_benchmarks prints its own: images/sec."
 )
 command = GroupedCommand(
     "show",
     callback=_show,
-    params=[click.Argument(["file"], type=FILE, metavar="FILE.jsonl"), STEPS, *output_options()],
+    params=[click.Argument(["file"], type=FILE, metavar="FILE.jsonl"), STEPS, *SHOWN, *output_options()],
     help="Print the table of a results file again, with what was sampled over time, or export it.",
 )

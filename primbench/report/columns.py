@@ -111,8 +111,8 @@ def _varies(column: Column) -> bool:
 
 def _unusual(records: Sequence[Record], field: Field[Any]) -> bool:
     """Whether a field tells rows apart from the ordinary. One that is filled in by the problem varies only by value."""
-    values = {record.case.parameters.get(field.name) for record in records}
-    return len(values) > 1 or (field.default != "" and values != {field.default})
+    values = {record.case.parameters.get(field.name) for record in records} - {None}  # a file older than the field
+    return len(values) > 1 or (field.default != "" and not values <= {field.default})
 
 
 def _id_column(records: Sequence[Record]) -> list[Column]:

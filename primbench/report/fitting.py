@@ -42,11 +42,34 @@ def fitted(rows: Rows, most: int) -> Iterator[str]:
     on in the next line, then a first column of long names has lines of its own, then columns go on below by the number
     of their row.
     """
-    shared = _shared(rows) if sum(_widths(rows)) + len(GAP) * (len(rows[0]) - 1) > most else {}
-    if shared:
-        yield wrapped(f"all rows: {', '.join(f'{rows[0][number]} {cell}' for number, cell in shared.items())}", most)
-        rows = _only([number for number in range(len(rows[0])) if number not in shared], rows)
+    if _width(rows) > most:
+        shared, rows = _apart(rows, most)
+        yield from shared
     yield from _beside(rows, most) or _named(rows, most) or _below(rows, most)
+
+
+def _apart(rows: Rows, most: int) -> tuple[list[str], Rows]:
+    """A line of what all rows share, if they share any, and the other columns.
+
+    What the last column says is among it where it is a word and its room is needed.
+    """
+    shared = _shared(rows)
+    if not shared:
+        return [], rows
+    left = _only([number for number in range(len(rows[0])) if number not in shared], rows)
+    if _width(left) > most and _is_one_word([row[-1] for row in rows[1:]]):
+        shared |= {len(rows[0]) - 1: rows[1][-1]}
+        left = [[*row[:-1], ""] for row in left]
+    words = ", ".join(f"{rows[0][number]} {cell}" for number, cell in shared.items())
+    return [wrapped(f"all rows: {words}", most)], left
+
+
+def _is_one_word(cells: Sequence[str]) -> bool:
+    return len(set(cells)) == 1 and " " not in cells[0]
+
+
+def _width(rows: Rows) -> int:
+    return sum(_widths(rows)) + len(GAP) * (len(rows[0]) - 1)
 
 
 def _shared(rows: Rows) -> dict[int, str]:

@@ -43,10 +43,15 @@ def tables(
 ) -> list[Table]:
     """One table for each primitive, in order of first appearance."""
     found = list(workers)
-    of_primitive: dict[str, list[Record]] = {}
+    return [_table(each, found, time_unit, yardsticks) for each in of_primitives(records)]
+
+
+def of_primitives(records: Iterable[Record]) -> list[list[Record]]:
+    """The records of each primitive, in order of first appearance."""
+    found: dict[str, list[Record]] = {}
     for record in records:
-        of_primitive.setdefault(record.case.primitive, []).append(record)
-    return [_table(each, found, time_unit, yardsticks) for each in of_primitive.values()]
+        found.setdefault(record.case.primitive, []).append(record)
+    return list(found.values())
 
 
 def text(table: Table) -> str:

@@ -109,3 +109,36 @@ def test_what_was_sampled_over_time_is_a_column_and_is_drawn(invoke: Callable[..
 def test_without_samples_over_time_there_is_no_column(measured: tuple[Path, Result]) -> None:
     _, run = measured
     assert "host mem" not in run.stdout
+
+
+RECORDED = Path(__file__).parents[3] / "suites/reference/h200-memcpy-cupy.jsonl"
+
+
+def rows(result: Result) -> list[list[str]]:
+    assert 0 == result.exit_code, result.stderr
+    return [line.split() for line in result.stdout.splitlines()[1:] if not line.startswith(("!", "*", "h2d", "d2h"))]
+
+
+def test_records_are_chosen_sorted_and_shown_in_some_columns(invoke: Callable[..., Result]) -> None:
+    chosen = ("--only", "memcpy", "--only", "direction=h2d", "--only", "direction=d2h", "--only", "bytes=64B,4K")
+    shown = rows(invoke("show", RECORDED, *chosen, "--sort", "-device", "--columns", "direction,bytes,device"))
+    assert ["direction", "bytes", "device"] == shown[0]
+    assert [["h2d", "4", "KiB"], ["h2d", "64", "B"], ["d2h", "4", "KiB"], ["d2h", "64", "B"]] == [
+        row[:3] for row in shown[1:]
+    ]
+    exported = invoke("show", RECORDED, "--only", "direction=d2d", "--csv", "-").stdout
+    assert {"d2d"} == {row["direction"] for row in csv.DictReader(io.StringIO(exported))}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--only", "gem", "--only gem: no record is such: fields are primitive, status, arm, backend, "),
+        ("--sort", "devise", "column 'devise': did you mean 'device'?"),
+        ("--columns", "bytes,xyz", "column 'xyz': there are B/s, bytes, check, "),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_is(
+    option: str, value: str, said: str, refusal: Callable[..., str]
+) -> None:
+    assert refusal("show", RECORDED, option, value).startswith(said)

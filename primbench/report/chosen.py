@@ -1,0 +1,119 @@
+"""What of a results file is shown: some of its records, in another order, in some of the columns."""
+
+from __future__ import annotations
+
+import difflib
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+from primbench.errors import InvalidRequest
+from primbench.measurement import Samples
+from primbench.report.columns import PLACES, Noise, columns_of
+from primbench.report.fitting import ROW
+from primbench.report.table import Table, of_primitives
+from primbench.units import parse_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from primbench.baselines.yardstick import Yardstick
+    from primbench.results.record import Record
+
+UNITS: tuple[Literal["", "B"], ...] = ("", "B")
+
+
+def kept(records: Sequence[Record], words: Iterable[str]) -> list[Record]:
+    """Those that a word each speaks of: a primitive, or FIELD=VALUE of a case; of several of one field any will do.
+
+    Raises InvalidRequest where none is left.
+    """
+    asked: dict[str, set[str]] = {}
+    for word in words:
+        field, equals, value = word.partition("=")
+        asked.setdefault(field if equals else "primitive", set()).add(value if equals else word)
+    found = [each for each in records if all(_is_one_of(each, field, values) for field, values in asked.items())]
+    if not found:
+        fields = {field: None for each in records for field in _fields(each)}
+        raise InvalidRequest(f"--only {' '.join(words)}: no record is such: fields are {', '.join(fields)}")
+    return found
+
+
+def _fields(record: Record) -> dict[str, object]:
+    case = record.case
+    places = {name: of(case) for name, of in PLACES.items()}
+    return (
+        {"primitive": case.primitive, "status": record.status, "arm": case.arm, **places}
+        | case.parameters
+        | case.labels
+    )
+
+
+def _is_one_of(record: Record, field: str, values: Iterable[str]) -> bool:
+    there = _fields(record).get(field)
+    return any(there in _meant(there, value) for value in values)
+
+
+def _meant(there: object, value: str) -> Sequence[object]:
+    """What a word can mean for a field that holds such: 64KiB and 4K, too, are numbers."""
+    if isinstance(there, bool):
+        return [{"yes": True, "true": True, "no": False, "false": False}.get(value.lower())]
+    if not isinstance(there, int):
+        return [type(there)(value)] if isinstance(there, float) else [value]
+    for unit in UNITS:
+        with suppress(InvalidRequest):
+            return parse_counts(value, unit)
+    return []
+
+
+def in_order(records: Sequence[Record], heading: str, yardsticks: Sequence[Yardstick]) -> list[Record]:
+    """By the column of that heading, the largest first where a minus stands before it; what is unknown comes last.
+
+    Raises InvalidRequest where no table has it.
+    """
+    name, falls = heading.removeprefix("-"), heading.startswith("-")
+    found: list[Record] = []
+    headings: set[str] = set()
+    for group in of_primitives(records):
+        columns = {column.heading: column.values for column in columns_of(group, None, yardsticks)}
+        headings |= columns.keys()
+        values = columns.get(name, [None] * len(group))
+        pairs = [(_key(value), record) for value, record in zip(values, group, strict=True)]
+        known = [pair for pair in pairs if pair[0] is not None]
+        found += [record for _, record in sorted(known, key=lambda pair: _comparable(pair[0]), reverse=falls)]
+        found += [record for key, record in pairs if key is None]
+    _check([name], headings)
+    return found
+
+
+def _key(value: object) -> object:
+    if isinstance(value, Samples):
+        return value.median_s
+    return value.fraction if isinstance(value, Noise) else value
+
+
+def _comparable(key: object) -> Any:
+    """Numbers before words."""
+    return (0, key, "") if isinstance(key, int | float) else (1, 0, str(key))
+
+
+def with_columns(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
+    """The tables with these columns alone, in this order, and the numbers that notes cite.
+
+    Raises InvalidRequest where no table has one of them.
+    """
+    _check(names, {heading for table in tables for heading in table.columns})
+    return [_with_columns(table, names) for table in tables]
+
+
+def _with_columns(table: Table, names: Sequence[str]) -> Table:
+    numbers = [table.columns.index(name) for name in (ROW, *names) if name in table.columns]
+    cells = [[row[number] for number in numbers] for row in (table.columns, *table.rows)]
+    return Table(table.title, cells[0], cells[1:], table.notes)
+
+
+def _check(names: Iterable[str], headings: set[str]) -> None:
+    for name in names:
+        if name not in headings:
+            near = difflib.get_close_matches(name, headings, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(headings))}"
+            raise InvalidRequest(f"column {name!r}: {hint}")
