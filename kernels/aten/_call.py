@@ -123,6 +123,13 @@ def operator_of(name: str) -> Any:
         raise UnsupportedCase(f"torch {torch.__version__} has no operator {name}") from None
 
 
+def memory(operand: Operand, pool: Any) -> Any:
+    """[extent] on the device of the pool, which repeats there: to bring all of it from the host takes longer."""
+    if pool.numel() == operand.extent:
+        return pool
+    return pool.repeat(-(-operand.extent // pool.numel()))[: operand.extent]
+
+
 def wide(operand: Operand, array: Array) -> Any:
     """The memory of a tensor on the CPU, floats in float64."""
     import numpy as np
@@ -132,4 +139,4 @@ def wide(operand: Operand, array: Array) -> Any:
         array = array.astype(np.float64)
     elif operand.dtype == "complex64":
         array = array.astype(np.complex128)
-    return torch.from_numpy(array.copy())
+    return memory(operand, torch.from_numpy(array.copy()))

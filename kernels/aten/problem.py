@@ -81,7 +81,7 @@ class Aten(Problem, name="aten"):
         return 2 * sum(each.extent_bytes for each in self.called.operands)
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
-        """What lies in memory of each tensor, [extent]; host_only ones have memory alone."""
+        """What lies in memory of each tensor, [extent]; of large ones the first 262139 elements, which repeat there."""
         return tuple(each.array(rng) for each in self.called.operands)
 
     def why_unverifiable(self) -> str | None:

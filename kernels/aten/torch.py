@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.aten._call import Call
+from primbench.kernels.aten._call import Call, memory
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
     """Its outputs are new ones at every call, as they were in the step: torch's allocator has their memory at hand."""
     import torch
 
-    on_gpu = backend.device != "cpu"
+    operands, on_gpu = problem.called.operands, backend.device != "cpu"
     if problem.math_mode == "tf32" and not on_gpu:
         raise UnsupportedCase("torch on a CPU has no tf32 mode")
     if on_gpu:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = problem.math_mode == "tf32"
         torch.backends.cudnn.benchmark = True  # as a step has it that is always of the same sizes
-    memory = [each.cpu() if one.on_host else each for each, one in zip(inputs, problem.called.operands, strict=True)]
-    call = Call(problem.called, backend.device, memory, is_checked=problem.is_checkable)
+    placed = [(one, each.cpu() if one.on_host else each) for one, each in zip(operands, inputs, strict=True)]
+    call = Call(problem.called, backend.device, [memory(*each) for each in placed], is_checked=problem.is_checkable)
 
     def step() -> Any:
         with torch.no_grad():

@@ -10,10 +10,14 @@ from primbench.cli.options import GroupedCommand, is_default, measuring_options
 from primbench.errors import FileError, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from primbench.decompose.sums import Explained
+    from primbench.results.record import Record
+    from primbench.suites import StudyFile
 
+STEP = "step"
+"""Label of cases, in which step they are."""
 LASTING_S = {"min_time": 5e-3, "max_time": 30e-3}
 """Of a part, of which there may be hundreds."""
 
@@ -33,42 +37,54 @@ def _explain(files: tuple[str, ...], **values: Any) -> None:
 
 
 def _of_results(files: Sequence[str]) -> list[tuple[str, Explained]]:
-    from primbench.decompose.sums import explained
     from primbench.results import file as results_file
 
-    found = [(file, explained(results_file.read(file).latest())) for file in files]
-    return [(file, _there(file, each)) for file, each in found]
-
-
-def _there(file: str, found: Explained | None) -> Explained:
-    if found is None:
-        raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
-    return found
+    return [step for file in files for step in _steps_in(file, results_file.read(file).latest(), {})]
 
 
 def _of_suites(files: Sequence[str], values: dict[str, Any]) -> list[tuple[str, Explained]]:
-    if len(files) > 1 and (values["output"] or values["resume"]):
-        raise InvalidRequest("--output and --resume: of one step: explain one after the other")
-    values |= {name: shorter for name, shorter in LASTING_S.items() if is_default(name)}
-    return [_of_suite(file, values) for file in files]
-
-
-def _of_suite(file: str, values: Mapping[str, Any]) -> tuple[str, Explained]:
-    """Parts and whole, measured in one run."""
+    """Parts and wholes of all, measured in one run."""
     import primbench.suites as suites
     from primbench.cli.measuring import exit_as, measured
     from primbench.cli.resuming import resuming
-    from primbench.decompose.sums import explained
 
-    said = suites.study(file)
-    values = {**values, "backends": values["backends"] or said.backends}
-    entries = [(entry.problem, entry.labels) for entry in suites.read(file)]
+    said = {file: suites.study(file) for file in files}
+    titles = {file: _title(file, each, is_alone=len(files) == 1) for file, each in said.items()}
+    entries = [(entry.problem, {**entry.labels, STEP: titles[file]}) for file in files for entry in suites.read(file)]
     with resuming(values["resume"]) as begun:
-        results, ended = measured(entries, values, None, begun)
+        results, ended = measured(entries, {**values, **_defaults(values, said.values())}, None, begun)
     if ended is not None:
         exit_as(ended, results.records)
-    title, times_s = (said.captured.step, said.captured.times_s) if said.captured else (said.title, [])
-    return title, _there(file, explained(results.records, times_s))
+    times_s = {titles[file]: each.captured.times_s for file, each in said.items() if each.captured}
+    return _steps_in(", ".join(files), results.records, times_s)
+
+
+def _defaults(values: Mapping[str, Any], said: Iterable[StudyFile]) -> dict[str, Any]:
+    """What is not asked for otherwise."""
+    shorter = {name: lasting_s for name, lasting_s in LASTING_S.items() if is_default(name)}
+    named = [each.backends for each in said if each.backends]
+    return {**shorter, "backends": values["backends"] or (named[0] if named else ())}
+
+
+def _title(file: str, said: StudyFile, *, is_alone: bool) -> str:
+    words = said.captured.step if said.captured else said.title
+    return words if is_alone else f"{words} ({file})"
+
+
+def _steps_in(
+    file: str, records: Sequence[Record], times_s: Mapping[str, Sequence[float]]
+) -> list[tuple[str, Explained]]:
+    """Each with its title. times_s: of steps that were not captured, by the title. Raises FileError where none is."""
+    from primbench.decompose.sums import explained
+
+    found = []
+    for title in dict.fromkeys(record.case.labels.get(STEP, file) for record in records):
+        own = [record for record in records if record.case.labels.get(STEP, file) == title]
+        if (step := explained(own, times_s.get(title, ()))) is not None:
+            found.append((title, step))
+    if not found:
+        raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
+    return found
 
 
 command = GroupedCommand(
@@ -78,7 +94,7 @@ command = GroupedCommand(
         click.Argument(["files"], nargs=-1, required=True, metavar="STEP.toml|RESULTS.jsonl..."),
         *measuring_options(),
     ],
-    help="Measure a step that was captured, the parts and the whole, and show where its time goes: by primitive, by "
+    help="Measure steps that were captured, their parts and the whole, and show where the time goes: by primitive, by "
          "other operators, launches, waiting, and what is left unexplained.\n\n"
          "Three numbers are set beside the step's own: the sum of its parts' device times, the sum of their launches, "
          "and the larger of these two. The whole of a script's step is the time of steps before it, which were not "

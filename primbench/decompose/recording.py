@@ -84,12 +84,20 @@ def _finish(step: Step) -> None:
         ranks = torch.distributed.get_world_size()
     step.settings = Settings(
         on_gpu=on_gpu,
-        tf32_gemm=on_gpu and torch.backends.cuda.matmul.allow_tf32,
-        tf32_conv=on_gpu and torch.backends.cudnn.allow_tf32,
+        tf32_gemm=on_gpu and _allows_tf32(torch.backends.cuda.matmul),
+        tf32_conv=on_gpu and _allows_tf32(torch.backends.cudnn),
         ranks=ranks,
     )
     if dynamo := sys.modules.get("torch._dynamo.utils"):
         step.compiled = dynamo.counters["frames"]["ok"]
+
+
+def _allows_tf32(library: Any) -> bool:
+    """Where a script has set fp32_precision, torch refuses to tell by the older name."""
+    try:
+        return bool(library.allow_tf32)
+    except RuntimeError:
+        return str(getattr(library, "fp32_precision", "")) == "tf32"
 
 
 class _Phases:

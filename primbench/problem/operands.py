@@ -72,27 +72,25 @@ class Operand(NamedTuple):
         return self.extent * numpy_dtype(self.dtype).itemsize
 
     def array(self, rng: np.random.Generator) -> Array:
-        """[extent]: what lies in memory, alike in what ``values`` says."""
+        """[extent]: what lies in memory, alike in what ``values`` says; or fewer elements, to repeat there."""
         import numpy as np
 
-        from primbench.random import random_array, repeated
+        from primbench.random import POOL_SIZE, random_array
+
+        drawn_count = min(self.extent, POOL_SIZE)
 
         if self.dtype == "bool":
             share = float(self.values[1:]) if self.values.startswith(":") else 0.5
-            return rng.random(self.extent, np.float32) < share
+            return rng.random(drawn_count, np.float32) < share
         if self.dtype in COMPLEX:
-            return (
-                random_array(rng, (2 * self.extent,), "float64")[: 2 * self.extent]
-                .view(np.complex128)
-                .astype(self.dtype)
-            )
+            parts = random_array(rng, (2 * drawn_count,), "float64")
+            return parts.view(np.complex128).astype(self.dtype)
         if self.dtype in WHOLE:
-            return self._whole(rng)
-        drawn = random_array(rng, (self.extent,), "float64" if self.dtype == "float64" else "float32")
-        array = (np.abs(drawn) if self.values == "+" else drawn).astype(numpy_dtype(self.dtype))
-        return repeated(array, (self.extent,))
+            return self._whole(rng, drawn_count)
+        drawn = random_array(rng, (drawn_count,), "float64" if self.dtype == "float64" else "float32")
+        return (np.abs(drawn) if self.values == "+" else drawn).astype(numpy_dtype(self.dtype))
 
-    def _whole(self, rng: np.random.Generator) -> Array:
+    def _whole(self, rng: np.random.Generator, drawn_count: int) -> Array:
         import numpy as np
 
         if self.values.startswith("="):
@@ -106,7 +104,7 @@ class Operand(NamedTuple):
         said = _RANGE.fullmatch(self.values)
         least, most, kinds = map(int, said.groups()) if said else (0, 1, 2)
         several = least + rng.permutation(min(kinds, most - least + 1)) * max(1, (most - least) // max(1, kinds - 1))
-        return several[rng.integers(0, len(several), self.extent)].astype(self.dtype)
+        return several[rng.integers(0, len(several), drawn_count)].astype(self.dtype)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
     from primbench.spec.case import Case
+
+
+LONGEST = 60  # characters of a field
 
 
 def name_of(case: Case, *, with_place: bool = True) -> str:
@@ -19,6 +22,16 @@ def name_of(case: Case, *, with_place: bool = True) -> str:
             words.append(format_bytes(value).replace(" ", ""))
         elif field.metadata.get("size"):
             words.append(f"{field.name}={value}")
-        elif field.name == "dtype" or (value not in (field.default, "") and field.default != ""):
-            words.append(str(value) if isinstance(value, str) else f"{field.name}={value}")
+        elif field.name == "dtype" or _is_said(value, field.default, is_first=not words[1:]):
+            words.append(_cut(value) if isinstance(value, str) else f"{field.name}={value}")
     return " ".join([*words, *(["on", case.backend, case.device] if with_place else [])])
+
+
+def _is_said(value: Any, default: Any, *, is_first: bool) -> bool:
+    """Whether it is other than the default, and not filled in where that is empty."""
+    return value not in (default, "") and (default != "" or is_first)
+
+
+def _cut(text: str) -> str:
+    """What lists a hundred tensors fits no line."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

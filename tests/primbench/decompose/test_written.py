@@ -97,7 +97,7 @@ def test_what_lies_in_memory_of_a_tensor_is_alike(tensor: Operand) -> None:
     import numpy as np
 
     array = tensor.array(np.random.default_rng(0))
-    assert (tensor.extent,) == array.shape
+    assert (tensor.extent,) == array.shape  # of small ones
     assert array.dtype.itemsize * tensor.extent == tensor.extent_bytes
     if tensor.values == "+":
         assert (array >= 0).all()

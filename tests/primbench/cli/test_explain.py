@@ -1,0 +1,53 @@
+"""`primbench explain` and `primbench capture` on the command line, without torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+OWN = """
+title = "{title}"
+gemm = [
+  {{ set = "parts", phase = "forward", count = 3, m = 16, n = 16, k = 16 }},
+  {{ set = "parts", phase = "backward", count = 2, m = 32, n = 16, k = 16 }},
+]
+captured = {{ step = "step 2 of {title}.py", times_s = [0.5, 0.25, 1.0] }}
+"""
+SHORT = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "-q")
+
+
+def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.toml" for name in ("a", "b")]
+    for file in files:
+        file.write_text(OWN.format(title=file.stem))
+    results = tmp_path / "results.jsonl"
+    first = invoke("explain", *files, *SHORT, "-o", results, "--json", "-")
+    assert 0 == first.exit_code
+    steps = json.loads(first.stdout)
+    assert [f"step 2 of {file.stem}.py ({file})" for file in files] == [each["step"] for each in steps]
+    for step in steps:
+        (number,) = step["numbers"]
+        assert (5, 0.5) == (step["calls"], number["step_s"])
+        assert ["gemm", "unexplained"] == [row["name"] for row in step["rows"]]
+        assert abs(0.5 - sum(row["seconds"] for row in step["rows"])) < 1e-9
+    again = json.loads(invoke("explain", results, "--json", "-").stdout)
+    assert [each["numbers"][0]["parts_s"] for each in steps] == [each["numbers"][0]["parts_s"] for each in again]
+    totals = invoke("run", files[0], *SHORT).stdout.splitlines()
+    assert ["set", "calls", "time", "enqueue", "by", "primitive"] == totals[-2].split()
+    assert ["parts", "5"] == totals[-1].split()[:2]
+    assert totals[-1].endswith("gemm 100.0%")
+
+
+def test_requests_that_mean_nothing(refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path) -> None:
+    step, script = tmp_path / "step.toml", tmp_path / "own.py"
+    script.write_text("")
+    assert "no parts of a step" in refusal("explain", measured[0])
+    assert "no such script" in refusal("capture", "none.py", "-o", step)
+    assert "--batch-size: of model:NAME" in refusal("capture", script, "-o", step, "--batch-size", 2)
+    assert "are for scripts" in refusal("capture", "model:mnist_cnn", "-o", step, "--step", 3)
+    assert "network='none'" in refusal("capture", "model:none", "-o", step)
+    assert "exists" in refusal("capture", script, "-o", script)
+    assert not step.exists()
