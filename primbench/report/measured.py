@@ -73,8 +73,9 @@ def sections(results: Results, yardsticks: Sequence[Yardstick] = (), *, is_folde
         title = f"All records of {name}" if is_folded else name
         figures = [] if is_folded else [*_figures(records)]
         yield Section(title, [*figures, _numbers(records, results, yardsticks)], is_folded=is_folded)
-    for title, drawn in (("Rooflines", rooflines(results)), ("Over time", timelines(results.records))):
-        if figures := [*drawn]:
+    others = {"Rooflines": rooflines(results), "Over time": timelines(results.records)}
+    for title, drawn in others.items():
+        if not is_folded and (figures := [*drawn]):
             yield Section(title, figures)
 
 

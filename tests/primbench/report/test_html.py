@@ -14,8 +14,11 @@ from primbench.decompose.sums import Explained, Number, Row
 from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
 from primbench.report import html, page
+from primbench.report.document import Document
 from primbench.report.html_style import STYLE
 from primbench.report.svg_plot import HOTTEST
+from primbench.report.table import Table
+from primbench.report.written import known
 from primbench.results.file import Results, encode, read
 from primbench.results.record import Record
 from primbench.spec.placement import Placement
@@ -92,6 +95,17 @@ def test_nodes_are_answered_first(invoke: Callable[..., Result], tmp_path: Path)
     answer = titles(check(path.read_text(encoding="utf-8")), "h1")[0]
     assert re.search(r"NUMA node|nearest|is nearest to node", answer)
     assert not answer.endswith("..")
+
+
+def test_finding_without_pictures_has_its_words_and_tables() -> None:
+    table = Table("two  nodes", ["node", ""], [["a|b", "<i>"], ["c", "d" * 40]], ["slow"])
+    parts: list[Table | str] = ["One node is slower.\nIt is a|b.\n", table, "last\n"]
+    written = known()["report"].write(Document(rows=list, parts=lambda: parts, checks=list, value=None))
+    found = check(str(written))
+    assert ["One node is slower."] == titles(found, "h1")
+    assert ["node", "what", "two, nodes"] == titles(found, "th") + titles(found, "caption")
+    assert ["a|b", "<i>", "c", "d" * 40] == titles(found, "td")
+    assert ["primbench", "It is a|b.", "slow", "last"] == titles(found, "p")
 
 
 def elsewhere(record: Record, thread: int, memory: int) -> Record:
