@@ -134,7 +134,9 @@ def _shares(gpu: GpuUse) -> list[str]:
 
 
 def _waits_for_launches(gpu: GpuUse, whole: Stretch, job: Job) -> Iterator[Hindrance]:
-    threads, idle = whole.threads[:LAUNCHING], _idle_between_launches(gpu, whole)
+    """Of processes that hold the GPU: what loads data in others is no launch."""
+    threads = [each for each in whole.threads if each.process in gpu.own][:LAUNCHING]
+    idle = _idle_between_launches(gpu, whole)
     if idle is None or sum(each.wanted_s for each in threads) < BUSY * whole.duration_s:
         return
     rate = whole.launches_per_s

@@ -56,6 +56,7 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     pcie_link_bytes_per_s: Amount | None = None
     nvlink_sent_bytes_per_s: Amount | None = None
     nvlink_received_bytes_per_s: Amount | None = None
+    own: list[Whole] = []
     others: list[GpuProcess] = []
     looks: Whole = 1
     missing: dict[str, str] = {}
@@ -89,6 +90,7 @@ def _use(
         power_w=load.power_w,
         temperature_c=load.temperature_c,
         held_by=None if reasons is None else dict.fromkeys(reasons, 1.0),
+        own=[pid for pid in there if pid in pids],
         others=[process for pid, process in there.items() if pid not in pids],
         missing=missing | {name: load.missing[name] for name in _OF_LOAD if name in load.missing},
     )
@@ -158,8 +160,9 @@ def together(looks: Sequence[list[GpuUse] | None]) -> list[GpuUse] | None:
 def _average(looks: Sequence[GpuUse]) -> GpuUse:
     averaged = {name: _mean([(getattr(look, name), look.looks) for look in looks]) for name in _AVERAGED}
     averaged["looks"] = sum(look.looks for look in looks)
+    own = dict.fromkeys(pid for look in looks for pid in look.own)
     others = {process.pid: process for look in looks for process in look.others}
-    return replace(looks[-1], **averaged, held_by=_held_by(looks), others=[*others.values()])
+    return replace(looks[-1], **averaged, held_by=_held_by(looks), own=[*own], others=[*others.values()])
 
 
 def _held_by(looks: Sequence[GpuUse]) -> dict[str, float] | None:

@@ -24,9 +24,12 @@ MOST_THREADS = 16
 
 
 class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
-    """ran_s, waited_s: on a CPU, and for one. cpus: on which it may run; None where it ended before it was asked."""
+    """process: whose it is. ran_s, waited_s: on a CPU, and for one. cpus: on which it may run; None where it ended
+    before it was asked.
+    """
 
     number: Whole
+    process: Whole
     name: str | None
     ran_s: Seconds
     waited_s: Seconds
@@ -159,6 +162,7 @@ def _threads(before: Moment, after: Moment) -> Iterator[tuple[ThreadUse, int | N
             if (then := earlier.get(number)) is not None:
                 use = ThreadUse(
                     number=int(number),
+                    process=pid,
                     name=now.name,
                     ran_s=max(0.0, now.ran_s - then.ran_s),
                     waited_s=max(0.0, now.waited_s - then.waited_s),

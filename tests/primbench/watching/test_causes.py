@@ -28,12 +28,14 @@ JOB = Job(
 )  # fmt: skip
 GPU = GpuUse(
     uuid="GPU-1", name="H100", busy_fraction=1.0, memory_used_bytes=2**30, memory_bytes=2**36, sm_clock_hz=1.98e9,
-    sm_clock_max_hz=1.98e9, held_by={}, power_w=700.0, temperature_c=60.0,
+    sm_clock_max_hz=1.98e9, held_by={}, own=[7], power_w=700.0, temperature_c=60.0,
 )  # fmt: skip
 
 
 def thread(number: int, ran_s: float, waited_s: float, cpus: list[int] | None = None) -> ThreadUse:
-    return ThreadUse(number=number, name="train", ran_s=ran_s, waited_s=waited_s, cpus=cpus or [0, 1, 4])
+    return ThreadUse(
+        number=number, process=JOB.pid, name="train", ran_s=ran_s, waited_s=waited_s, cpus=cpus or [0, 1, 4]
+    )
 
 
 CALM = Stretch(
@@ -136,6 +138,8 @@ def test_threads_that_launch_in_turn_are_together_what_a_gpu_waits_for() -> None
     assert [] == hindrances(replace(CALM, gpus=gpus, threads=[forward, other]), JOB)
     (found,) = hindrances(replace(CALM, gpus=gpus, threads=[forward, backward]), JOB)
     assert "launches" == found.cause
+    loaders = [replace(each, process=31) for each in (forward, backward)]
+    assert [] == hindrances(replace(CALM, gpus=gpus, threads=loaders), JOB)
 
 
 def test_copies_beside_kernels_and_those_near_what_the_link_carries_are_no_pageable_ones() -> None:

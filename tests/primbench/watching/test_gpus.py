@@ -43,6 +43,7 @@ def test_shares_and_traffic_are_gpms_since_the_look_before(
     expected |= {"nvlink_received_bytes_per_s": 60 * 2**20, "nvlink_sent_bytes_per_s": 61 * 2**20}
     expected |= {"pcie_link_bytes_per_s": 8 * 3.938e9, "busy_fraction": 0.4}
     assert pytest.approx(expected) == {name: gpu[name] for name in expected}
+    assert ([job], []) == (gpu["own"], gpu["others"])
     told = calls.read_text().split()
     assert told.count("nvmlGpmSampleAlloc") == told.count("nvmlGpmSampleFree") == 2
     assert "nvmlDeviceGetPcieThroughput" not in told, "which takes 20 ms"
