@@ -1,6 +1,6 @@
 """Injects faults into real runs and studies, one after the other into each, and goes on with them by --resume.
 
-After each: exit codes are README's, nothing shows a traceback, no process is left, and every finished case is in the
+After each: exit codes are those of docs/read.md, no traceback is shown, no process left, each finished case is in the
 file. In the end --resume completes it, every case is there once, and no folder or control group is left.
 
     python -m tests.faults.driver --count 1000 --seed 7

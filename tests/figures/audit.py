@@ -1,6 +1,6 @@
 """How often verdicts are wrong, and how much they find, by the rules themselves.
 
-Promised by README's table of verdicts. Processes that were recorded, in suites/reference/studies and in
+Promised by the table of verdicts in docs/method.md. Processes that were recorded, in suites/reference/studies and in
 tests/primbench/fixtures/same-host.json, are relabelled at random within their pairs: then all arms are one place for
 certain, and every drift is kept. Made ones have the effect of which the verdict is to be told. Seeded. CI asserts the
 same of fewer studies: `tests/primbench/compare/test_audit.py`. Takes half a minute; --studies 2000, five.

@@ -1,6 +1,6 @@
 """How often a study calls a host slower or faster than itself, and how much slower it has to be for that to be found.
 
-Promised by README: below 5 % false alarms over all cases, and that samples within one process agree far better than
+Promised by docs/method.md: below 5 % false alarms over all cases, and that samples within one process agree better than
 two processes do. Each study runs a few cases in two arms that are the same place, pair after pair; then the times of
 the second arm are multiplied, and the same samples compared again. Takes a minute a study.
 """

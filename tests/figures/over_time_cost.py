@@ -1,6 +1,6 @@
 """How much longer calls take while a process beside them samples what they use, and what that process takes.
 
-Promised by README: no median moves by much. The same case with and without --over-time, one now and the other next, in
+Promised by docs/read.md: no median moves by much. A case with and without --over-time, one now, the other next, in
 mirrored order, in one process; ratios within pairs, with 95 % intervals. Takes 3 minutes.
 """
 

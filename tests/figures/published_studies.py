@@ -1,6 +1,6 @@
 """How long each study that repeats a published one takes here, and what was published beside what it finds.
 
-Within 5 minutes each on two CPUs without a GPU, says README. Names of studies may follow; --arm, as often as wanted,
+Within 5 minutes each on two CPUs without a GPU, says docs/studies.md. Names may follow; --arm, repeated or not,
 takes the place of their own arms.
 """
 
