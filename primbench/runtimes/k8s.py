@@ -120,8 +120,8 @@ RUNTIME = Runtime(
         Refusal(
             r"timed out waiting for the condition|no matching resources",
             lambda arm: (
-                f"no pod of {arm.image} was ready in {READY_WITHIN_S} s: that cannot be pulled, or no node has what is "
-                f"asked for: `{_events(arm)}` tells"
+                f"no pod of {arm.image} was ready in {READY_WITHIN_S} s: that is not pulled yet, or cannot be, or no "
+                f"node has what is asked for: `{_events(arm)}` tells"
             ),
         ),
         Refusal(r"[Ff]orbidden", lambda arm: "see `kubectl auth can-i create pods`, and name a place by namespace="),

@@ -296,6 +296,10 @@ def test_a_machine_that_is_cut_off_ends_its_arm_and_itself_what_it_had_begun(
         worker.end()
         there = at_last(lambda: [each.words for each in marked(os.environ[MARK]) if each.is_worker])
         assert [] == there
+        with pytest.raises(
+            BackendUnavailable, match=r"^arm far: ssh: connect to host \S+ port \d+: .*: see whether `ssh"
+        ):
+            WorkerProcess(START, arm=far()).ready  # noqa: B018
     finally:
         cut.join()
         subprocess.run(["ip", "link", "set", served.cable, "up"], check=True)

@@ -101,9 +101,13 @@ def worker_inside() -> Process:
 
 
 def mounts() -> set[str]:
-    """But for two that stay until a reboot, from where somebody first starts a container of Podman's."""
+    """But for two that stay until a reboot, from where somebody first starts a container of Podman's.
+
+    Nor are those told of that tests of networks, which run beside these, name for themselves.
+    """
     podmans = {"/run/netns", "/var/lib/containers/storage/overlay"}
-    return {mount.point for mount in read_mounts(Path("/"))} - podmans
+    points = {mount.point for mount in read_mounts(Path("/"))} - podmans
+    return {point for point in points if not point.startswith("/run/netns/primbench-")}
 
 
 def listed() -> list[str]:
