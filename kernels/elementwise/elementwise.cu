@@ -105,7 +105,8 @@ extern "C" __global__ void rope(const T* x, const T* cos, const T* sin, T* y, un
     unsigned thread = blockIdx.x * blockDim.x + threadIdx.x, of_half = half / ROPE_PACK;
     unsigned head = thread / of_half, inside = thread % of_half, token = head / heads;
     if (token >= tokens) return;
-    size_t first = size_t(head) * 2 * of_half + inside, second = first + of_half, table = size_t(token) * of_half + inside;
+    size_t first = size_t(head) * 2 * of_half + inside, second = first + of_half;
+    size_t table = size_t(token) * of_half + inside;
     P a = reinterpret_cast<const P*>(x)[first], b = reinterpret_cast<const P*>(x)[second];
     P c = reinterpret_cast<const P*>(cos)[table], s = reinterpret_cast<const P*>(sin)[table];
 #pragma unroll

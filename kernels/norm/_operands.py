@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 EPSILON = 1e-5  # torch's, of all three kinds; the inputs' variance is 1/3
+MOMENTUM = 0.1  # with which running means follow: torch's
 
 
 def named_inputs(problem: Any, inputs: tuple[Any, ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Layer and RMS normalisation on CuPy arrays, by primbench's own CUDA kernel, norm.cu."""
+"""Normalisation on CuPy arrays, by primbench's own CUDA kernels, norm.cu and batch.cu."""
 
 from __future__ import annotations
 
@@ -15,18 +15,29 @@ if TYPE_CHECKING:
 
 @kernel("norm", "cupy")
 def cupy_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
-    """Forward of layer and rms: a row is read once, and held in registers until its mean and variance are known."""
+    """Forward. The step's ``algorithm`` says how threads share it, and how many launches it is."""
+    if problem.direction == "backward":
+        raise UnsupportedCase("norm on cupy: direction=forward: ask for that, or backend=torch")
+    if problem.kind == "batch":
+        from primbench.kernels.norm import _batch
+
+        compiled = _compiled("batch.cu", *_batch.options(problem, _batch.plan_of(problem)))
+        return _batch.batch_norm(backend, problem, inputs, compiled)
+    return _rows(backend, problem, inputs)
+
+
+def _rows(backend: Any, problem: Norm, inputs: tuple[Any, ...]) -> Step:
+    """A row is read once, and held in registers until its mean and variance are known."""
     import numpy as np
 
     from primbench.cuda import rows
 
-    if problem.kind == "batch" or problem.direction == "backward":
-        raise UnsupportedCase("norm on cupy: kind=layer and rms, direction=forward: ask for these, or backend=torch")
     named, shape = named_inputs(problem, inputs), rows.shape_of(problem.features, problem.dtype)
     bias = named["weight"] if named["bias"] is None else named["bias"]  # which rms does not read
     y = backend.empty(problem.shape, problem.dtype)
     is_rms = f"-DRMS={int(problem.kind == 'rms')}"
-    launch = _compiled(f"-DSTORED={rows.STORED[problem.dtype]}", *shape.options, is_rms).get_function("normalise")
+    options = (f"-DSTORED={rows.STORED[problem.dtype]}", *shape.options, is_rms)
+    launch = _compiled("norm.cu", *options).get_function("normalise")
     sizes = np.uint32(problem.rows), np.uint32(problem.features), np.float32(EPSILON)
     arguments, (grid, block) = (named["x"], named["weight"], bias, y, *sizes), shape.launch(problem.rows)
 
@@ -38,10 +49,10 @@ def cupy_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
 
 
 @functools.cache
-def _compiled(*options: str) -> Any:
+def _compiled(name: str, *options: str) -> Any:
     import importlib.resources
 
     import cupy
 
-    source = importlib.resources.files("primbench.kernels.norm").joinpath("norm.cu").read_text()
+    source = importlib.resources.files("primbench.kernels.norm").joinpath(name).read_text()
     return cupy.RawModule(code=source, options=("-std=c++17", *options))

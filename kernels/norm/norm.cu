@@ -1,8 +1,8 @@
 // variants: -DSTORED=float -DPACK=4 -DHELD=2 -DTHREADS=256 | -DSTORED=__half -DPACK=8 -DHELD=3 -DTHREADS=64 -DRMS=1 | -DSTORED=__nv_bfloat16 -DPACK=1 -DHELD=4 -DTHREADS=32
 // Layer and RMS normalisation of x[rows, features], each row by itself.
 //
-// THREADS have a row, and a block has blockDim.y rows. A row is read once: each thread holds HELD loads of PACK elements
-// of it until mean and variance are known, whose sums are in float32.
+// THREADS have a row, and a block has blockDim.y rows. A row is read once: each thread holds HELD loads of PACK
+// elements of it until mean and variance are known, whose sums are in float32.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -75,7 +75,8 @@ normalise(const T* x, const T* weight, const T* bias, T* y, unsigned rows, unsig
     for (int i = 0; i < HELD; i++) {
         if (!is_there[i]) continue;
         unsigned at = threadIdx.x + i * THREADS;
-        Pack by = reinterpret_cast<const Pack*>(weight)[at], plus = reinterpret_cast<const Pack*>(RMS ? weight : bias)[at];
+        Pack by = reinterpret_cast<const Pack*>(weight)[at];
+        Pack plus = reinterpret_cast<const Pack*>(RMS ? weight : bias)[at];
 #pragma unroll
         for (int j = 0; j < PACK; j++) {
             float value = (float(held[i].of[j]) - mean) * scale * float(by.of[j]);

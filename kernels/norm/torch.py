@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.norm._operands import EPSILON, named_inputs
+from primbench.kernels.norm._operands import EPSILON, MOMENTUM, named_inputs
 from primbench.problem import Outputs, Step, described, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.norm.problem import Norm
-
-MOMENTUM = 0.1  # with which running means follow: torch's
 
 
 @kernel("norm", "torch")

@@ -1,8 +1,8 @@
 // variants: -DSTORED=float -DPACK=4 -DHELD=2 -DTHREADS=256 | -DSTORED=__half -DPACK=8 -DHELD=3 -DTHREADS=64 | -DSTORED=__nv_bfloat16 -DPACK=1 -DHELD=4 -DTHREADS=32
 // Softmax, its logarithm and cross entropy of x[rows, classes], each row by itself.
 //
-// THREADS have a row, and a block has blockDim.y rows. A row is read once: each thread holds HELD loads of PACK elements
-// of it until the largest and the sum of the powers are known, in float32.
+// THREADS have a row, and a block has blockDim.y rows. A row is read once: each thread holds HELD loads of PACK
+// elements of it until the largest and the sum of the powers are known, in float32.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

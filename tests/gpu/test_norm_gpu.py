@@ -32,6 +32,21 @@ def test_rows_of_every_length_by_our_kernel(rows: int, features: int, dtype: str
     assert 1 == measured.nodes_per_call
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize(
+    ("rows", "features", "side"), [(2, 1, 1), (64, 64, 56), (33, 250, 7), (5, 2048, 7), (2, 3, 224), (700, 1, 28)]
+)
+def test_images_by_our_kernels(rows: int, features: int, side: int, layout: str, dtype: str) -> None:
+    if (reason := missing("cupy")) is not None:
+        pytest.skip(reason)
+    for is_running in (False, True):
+        problem = Norm(rows, features, side, side, "batch", "forward", is_running, layout, dtype)
+        measured = measure(problem, "cupy", "cuda:0", method=QUICK)
+        assert measured.verified
+        assert (2 if is_running else 3) == measured.nodes_per_call
+
+
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(

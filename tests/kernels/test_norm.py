@@ -9,6 +9,7 @@ from primbench.backends import open_backend
 from primbench.errors import InvalidRequest
 from primbench.kernels.norm import Norm
 from primbench.kernels.norm import _reference as of_norm
+from primbench.kernels.norm._batch import Plan, plan_of
 from primbench.kernels.norm._operands import named_inputs
 from primbench.problem import description_of
 from primbench.registry import setup_of
@@ -102,3 +103,25 @@ def test_images_in_either_layout_on_torch(layout: str, direction: str) -> None:
 def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         Norm(**({"rows": 2, "features": 3} | options))
+
+
+@pytest.mark.parametrize(
+    ("plan", "options"),
+    [
+        (
+            Plan(pack=8, slices=4, grid=(256, 4), block=(256, 1), packs=32 * 256 * 98),
+            {"features": 256, "h": 28, "w": 28},
+        ),
+        (
+            Plan(pack=1, slices=1, grid=(2048, 1), block=(256, 1), packs=32 * 2048 * 49),
+            {"features": 2048, "h": 7, "w": 7},
+        ),
+        (
+            Plan(pack=8, slices=784, grid=(1, 784), block=(8, 32), packs=32 * 784 * 8),
+            {"features": 64, "h": 28, "w": 28, "layout": "nhwc"},
+        ),
+    ],
+)
+def test_blocks_share_the_images_of_a_batch(plan: Plan, options: dict[str, Any]) -> None:
+    assert plan == plan_of(Norm(32, kind="batch", dtype="bfloat16", **options))
+    assert 256 == plan.block[0] * plan.block[1]
