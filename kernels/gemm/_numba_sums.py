@@ -15,14 +15,14 @@ from numba import uint32 as u32
 if TYPE_CHECKING:
     from primbench.kernels.gemm._tiles import Tile, Variant
 
-WARP_ROWS, WARP_COLUMNS = 4, 8  # so shaped, the threads of a warp share the most elements of A and B
-
 
 def position_of(variant: Variant) -> Any:
     """Row and column, within the block, of the first element that a thread owns."""
     tile = variant.tile
     across = tile.block_n // tile.thread_n
-    rows, columns = min(WARP_ROWS, tile.threads // across), min(WARP_COLUMNS, across)
+    # So shaped, a warp's part of C is nearest to a square, and its threads share the most elements of A and B.
+    warp_shape = (8, 4) if tile.thread_m < tile.thread_n else (4, 8)
+    rows, columns = min(warp_shape[0], tile.threads // across), min(warp_shape[1], across)
     warp, warp_columns, warps_across = u32(rows * columns), u32(columns), u32(across // columns)
     warp_rows, group = u32(rows), u32(variant.group)
 

@@ -10,21 +10,20 @@ import argparse
 
 from primbench import Measurement, Method, measure
 from primbench.errors import PrimbenchError
-from primbench.kernels.gemm import Gemm, _numba_cuda, _numba_sums
+from primbench.kernels.gemm import Gemm
 from primbench.kernels.gemm import numba as gemm_numba
 from primbench.kernels.gemm._tiles import Tile
 
 METHOD = Method(min_time_s=0.3, max_time_s=2)
 TILES = (
-    Tile(256, 128, 8, 16, 8),
-    Tile(128, 256, 8, 8, 16),
+    Tile(128, 128, 8, 8, 16),
     Tile(128, 128, 8, 16, 8),
     Tile(128, 128, 16, 16, 8),
-    Tile(128, 128, 8, 8, 16),
+    Tile(256, 128, 8, 16, 8),
+    Tile(128, 256, 8, 8, 16),
     Tile(128, 128, 16, 8, 8, max_registers=128),
     Tile(128, 128, 8, 8, 8, max_registers=128),
 )
-WARPS = ((4, 8), (8, 4))  # rows and columns of threads
 
 
 def main() -> None:
@@ -34,25 +33,18 @@ def main() -> None:
     problem = Gemm(side, side, side)
     before = measure(problem, "cupy", "cuda:0", method=METHOD)
     for tile in TILES:
-        for warp in WARPS:
-            try:
-                ours = _measured(problem, tile, warp)
-            except PrimbenchError as refusal:
-                print(f"{tile}, warps of {warp[0]}x{warp[1]}: {type(refusal).__name__}: {refusal}", flush=True)
-                continue
-            after = measure(problem, "cupy", "cuda:0", method=METHOD)
-            theirs_s = (_device_s(before) + _device_s(after)) / 2
-            words = f"{_device_s(ours) * 1e6:.1f} us, cuBLASLt {theirs_s * 1e6:.1f} us"
-            share = f"{theirs_s / _device_s(ours):.1%} of it, {(ours.flop_per_s or 0) / 1e12:.1f} TFLOP/s"
-            print(f"{tile}, warps of {warp[0]}x{warp[1]}: {words}: {share}", flush=True)
-            before = after
-
-
-def _measured(problem: Gemm, tile: Tile, warp: tuple[int, int]) -> Measurement:
-    gemm_numba.TILES["float32"] = (tile,)
-    _numba_sums.WARP_ROWS, _numba_sums.WARP_COLUMNS = warp
-    _numba_cuda.compiled.cache_clear()
-    return measure(problem, "numba", "cuda:0", method=METHOD)
+        gemm_numba.TILES["float32"] = (tile,)
+        try:
+            ours = measure(problem, "numba", "cuda:0", method=METHOD)
+        except PrimbenchError as refusal:
+            print(f"{tile}: {type(refusal).__name__}: {refusal}", flush=True)
+            continue
+        after = measure(problem, "cupy", "cuda:0", method=METHOD)
+        theirs_s = (_device_s(before) + _device_s(after)) / 2
+        words = f"{_device_s(ours) * 1e6:.1f} us, cuBLASLt {theirs_s * 1e6:.1f} us"
+        share = f"{theirs_s / _device_s(ours):.1%} of it, {(ours.flop_per_s or 0) / 1e12:.1f} TFLOP/s"
+        print(f"{tile}: {words}: {share}", flush=True)
+        before = after
 
 
 def _device_s(measured: Measurement) -> float:
