@@ -23,10 +23,10 @@ _STYLES = {
     r"(?<=  )< .+$": "bold blue",
     r"(?<=  )= .+$": "green",
     r"(?<=  )([~?]|not compared) .+$": "yellow",
-    r"\A(Slower|Fails) .+": "bold red",
-    r"\ANothing is slower.+": "bold green",
-    r"\A(Nothing (is told|was)|ONE) .+": "bold yellow",
-    r"^! .+$": "yellow",
+    r"\A(Slower|Fails) .+(\n  .+)*": "bold red",  # with what goes on in the next lines
+    r"\ANothing is slower.+(\n  .+)*": "bold green",
+    r"\A(Nothing (is told|was)|ONE) .+(\n  .+)*": "bold yellow",
+    r"^! .+(\n  .+)*$": "yellow",
 }
 
 
