@@ -1,0 +1,81 @@
+"""What torch does in a block, or in a step of a model, and that its parts compute what they did there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import primbench
+import primbench.suites as suites
+from primbench import Method
+from primbench.backends import missing
+from primbench.kernels.aten import Aten
+from primbench.kernels.model import Model
+from primbench.problem.operands import Operand
+
+pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
+
+REASONS = (
+    "a view or an allocation computes nothing", "it draws random numbers", "it gives no numbers that could be compared",
+)  # fmt: skip
+
+
+def test_every_part_of_a_models_step_is_right_by_itself(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    import torch
+
+    from primbench.decompose.model import captured
+
+    threads = torch.get_num_threads()
+    request.addfinalizer(lambda: torch.set_num_threads(threads))
+    torch.set_num_threads(1)  # parts are so small that threads would wait for each other
+    step, path = captured({"network": "fathom_memnet", "batch_size": 2}, "cpu"), tmp_path / "step.toml"
+    step.write(path)
+    (whole,) = suites.read(path, set="whole")
+    assert Model("fathom_memnet", batch_size=2) == whole.problem
+    parts = suites.read(path, set="parts")
+    assert {"forward", "backward", "optimizer"} == {part.labels["phase"] for part in parts}
+    assert {"gemm", "embedding", "softmax", "elementwise", "aten"} <= {part.problem.primitive for part in parts}
+    unchecked = Counter[str]()
+    for part in parts[::3]:
+        found = primbench.measure(part.problem, "torch", "cpu", method=Method(dry_run=True))
+        unchecked[found.missing.get("verified", "checked")] += 1
+        assert found.verified or isinstance(part.problem, Aten)
+    assert {"checked", *REASONS} >= set(unchecked)
+    assert unchecked["checked"] > len(parts) / 6
+
+
+def test_what_is_compiled_is_seen_as_what_it_was_made_of(tmp_path: Path) -> None:
+    import torch
+
+    compiled = torch.compile(lambda x: torch.relu(x @ x) + 1, backend="eager")
+    x = torch.ones(8, 8)
+    compiled(x)
+    with primbench.capture() as step:
+        compiled(x)
+        with torch.inference_mode():
+            torch.nn.functional.linear(x.t(), x)
+    assert ["mm", "relu", "add", "t", "t", "mm"] == [call.name for call in step.calls]
+    assert step.compiled >= 1
+    step.write(tmp_path / "step.toml")
+    assert "functions were compiled by torch" in (tmp_path / "step.toml").read_text()
+    with pytest.raises(primbench.OutputError, match="File exists"):
+        step.write(tmp_path / "step.toml")
+
+
+def test_whole_numbers_strides_and_repeated_tensors_are_kept() -> None:
+    import torch
+
+    table, few, many = torch.rand(1000, 4), torch.tensor([3, 1, 3]), torch.arange(64) % 7
+    with primbench.capture() as step:
+        torch.embedding(table, few)
+        torch.embedding(table, many)
+        torch.mul(table.t(), table.t())
+        torch.sparse.mm(table[:3, :3].to_sparse(), table[:3])
+    calls = [call for call in step.calls if not call.host_only]
+    assert "=3,1,3" == calls[0].tensor(1).values
+    assert ":0..6~7" == calls[1].tensor(1).values
+    assert Operand("float32", (4, 1000), (1, 4), "+") == calls[2].tensor(0)
+    assert any("object" in str(call.positional) for call in calls[3:])  # no sparse matrix can be made alike
+    assert step.counted()
