@@ -13,7 +13,7 @@ from primbench.cli.options import GroupedCommand, grouped
 from primbench.errors import FileError, InvalidRequest, OutputError
 
 if TYPE_CHECKING:
-    from primbench.decompose.child import Request
+    from primbench.decompose.child import Answer, Request
 
 MODEL = "model:"
 OF_MODELS = ("batch_size", "mode", "dtype", "device")
@@ -24,14 +24,18 @@ def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) 
     from primbench.decompose.ask import ask
     from primbench.distributed.world import world
 
-    if os.path.lexists(output):
+    started = world()
+    is_written = started is None or not started.rank  # the others of a job have the same step
+    if is_written and os.path.lexists(output):
         raise FileError(f"{output}: exists; name another file")
     request = _of_model(what, arguments, values) if what.startswith(MODEL) else _of_script(what, arguments, values)
     with signals_unwind():
         answer = ask(request)
-    started = world()
-    if started is not None and started.rank:
-        return  # that of rank 0 is kept
+    if is_written:
+        _write(output, answer)
+
+
+def _write(output: str, answer: Answer) -> None:
     try:
         with open(output, "x", encoding="utf-8") as file:
             file.write(answer.suite)
