@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 MOST_OF_A_LIST = 4
 # By themselves, and by what is found there.
-_TOLD_OTHERWISE = {"variables", "host", "node", "python", "ssh_config", "context", "namespace", "selector"}
+_TOLD_OTHERWISE = {
+    "variables", "host", "node", "python", "ssh_config", "runtime_there", "context", "namespace", "selector",
+}  # fmt: skip
 _NAMESPACES = "confinement.namespaces."
 _VARIABLES = "software.variables."
 _PRELOADS = "software.preloads."  # named by the variables that put them first

@@ -1279,6 +1279,16 @@ def test_threads_that_were_had_and_asked_for_are_told(made_study: MadeStudy) -> 
     assert ([sentence], True) == (explanation.causes, sentence in comparison.notes)
 
 
+def test_by_what_a_machine_is_reached_is_no_difference(made_study: MadeStudy) -> None:
+    name = "ssh:far,runtime=podman,python=/opt/python3,config=/opt/ssh"
+    arms = {each: place("podman" if each == name else "host") for each in ("ssh:near", name)}
+    found = first(compare(made_study([*arms], [case()], scattered(1.0, 0.001), environments=arms)))
+    told = [each.words for each in found.differing]
+    assert [f"runtime.name is host in ssh:near and podman in {name}"] == [
+        words for words in told if "in_container" not in words
+    ]
+
+
 def test_whatever_differs_is_told_though_nobody_knows_what_it_does(made_study: MadeStudy) -> None:
     """And though nothing is slower."""
     name = "podman:cap-drop=CHOWN,env.SETTING_OF_A_USER=secret"
