@@ -17,7 +17,7 @@ from primbench.problem.operators import Call, Phase, Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FEW = 16  # whole numbers that are kept one by one
+FEW = 128  # whole numbers that are kept one by one, as where groups of tokens begin
 ALLOCATIONS = (
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "_unsafe_view",
     "_reshape_alias", "detach", "lift_fresh", "alias", "set_", "resize_", "is_pinned", "record_stream",
