@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.errors import UnsupportedCase
 from primbench.kernels.pool.problem import as_nchw
 from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
-    from primbench.kernels.pool.problem import Pool
+    pass
+from primbench.kernels.pool.problem import Pool
 
 
 @kernel("pool", "torch")
@@ -17,6 +19,8 @@ def torch_pool(backend: Any, problem: Pool, x: Any, dy: Any = None) -> Step:
     from torch import autograd
     from torch.nn.functional import avg_pool2d, max_pool2d
 
+    if backend.device != "cpu" and _is_wrong_on_gpus(problem):
+        raise UnsupportedCase("torch's gradient of average on a GPU is wrong for layout=nhwc with pads: ask for nchw")
     call = max_pool2d if problem.kind == "max" else avg_pool2d
     window, stride, pad = (problem.r, problem.s), (problem.stride_h, problem.stride_w), (problem.pad_h, problem.pad_w)
 
@@ -32,3 +36,9 @@ def torch_pool(backend: Any, problem: Pool, x: Any, dy: Any = None) -> Step:
     x.requires_grad_()
     kept, given = forward(), as_nchw(problem, dy)
     return lambda: autograd.grad(kept, x, given, retain_graph=True)[0]
+
+
+def _is_wrong_on_gpus(problem: Pool) -> bool:
+    """torch 2.11's avg_pool2d_backward_out_cuda_frame_nhwc looks for windows without the pads, unlike that of nchw."""
+    has_pads = problem.pad_h > 0 or problem.pad_w > 0
+    return has_pads and (problem.kind, problem.direction, problem.layout) == ("average", "backward", "nhwc")

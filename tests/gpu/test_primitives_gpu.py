@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from primbench import Method, measure
 from primbench.backends import missing
 from primbench.environment.devices import has_gpu_node
+from primbench.errors import UnsupportedCase
 from primbench.kernels.embedding import Embedding
 from primbench.kernels.optimizer import Optimizer
 from primbench.kernels.pool import Pool
@@ -38,6 +40,7 @@ PROBLEMS: list[Problem] = [
         for kind, direction, layout, dtype in itertools.product(
             ("max", "average"), DIRECTIONS, ("nchw", "nhwc"), DTYPES
         )
+        if (kind, direction, layout) != ("average", "backward", "nhwc")  # below
     ),
     *(
         Optimizer(37, 10_007, method, algo, dtype)
@@ -56,6 +59,15 @@ def test_softmax_by_our_kernel(rows: int, classes: int, dtype: str, kind: str) -
     assert measured.verified
     assert measured.device_s is not None
     assert 1 == measured.nodes_per_call
+
+
+def test_the_gradient_that_torch_computes_wrongly_is_refused_and_without_pads_it_is_right() -> None:
+    if (reason := missing("torch")) is not None:
+        pytest.skip(reason)
+    wrong = Pool(**WINDOWS, kind="average", direction="backward", layout="nhwc")
+    with pytest.raises(UnsupportedCase, match=r"wrong for layout=nhwc with pads: ask for nchw"):
+        measure(wrong, "torch", "cuda:0", method=QUICK)
+    assert measure(replace(wrong, pad_h=0), "torch", "cuda:0", method=QUICK).verified
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)

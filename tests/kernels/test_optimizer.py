@@ -35,6 +35,22 @@ def test_a_step_is_as_the_papers_have_it(method: str) -> None:
     np.testing.assert_allclose([decayed - LEARNING_RATE * update, m, v], found, rtol=1e-12)
 
 
+def test_betas_of_float32_pass_and_a_step_miscounted_does_not() -> None:
+    problem = Optimizer(20, 1000, "adam")
+    inputs = problem.inputs(np.random.default_rng(0))
+    reference = problem.reference(np.random.default_rng(0), *inputs)
+    p, g, m, v = (array.reshape(-1).astype(np.float64) for array in inputs)
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+
+    def error_of(one: float, two: float, steps: int) -> float:
+        updated = p - LEARNING_RATE * m / (1 - one**steps) / (np.sqrt(v / (1 - two**steps)) + 1e-8)
+        output = np.concatenate([updated, m, v])
+        return float((abs(output[reference.index] - reference.expected) / reference.scale).max())
+
+    rounded = error_of(float(np.float32(0.9)), float(np.float32(0.999)), 11)
+    assert 0.01 < rounded < problem.tolerance() < error_of(0.9, 0.999, 10)
+
+
 def set_up(problem: Optimizer) -> tuple[Any, Any, Any]:
     pytest.importorskip("torch", reason="torch is not installed")
     backend = open_backend("torch", "cpu")
