@@ -13,7 +13,7 @@ project = "primbench"
 release = version = __version__
 extensions = ["myst_parser"]
 html_theme = "alabaster"
-html_theme_options = {"page_width": "70rem", "description": "Timed deep-learning primitives, place against place"}
+html_theme_options = {"description": "Timed deep-learning primitives, place against place"}
 man_pages: list[tuple[str, str, str, list[str], int]] = [
     ("index", "primbench", "time deep-learning primitives, and what a place costs them", [], 1),
 ]

@@ -34,6 +34,7 @@ from primbench.cli.options import (
     measuring_options,
 )
 from primbench.cli.outputs import check_outputs
+from primbench.cli.problem import once
 from primbench.cli.resuming import Begun, resuming
 from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
@@ -148,7 +149,7 @@ def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:
     arms = list(values["arms"]) or [_arm_of(source, written) for written in said.arms]
     if neighbour := values["beside"] or _neighbour_of(source, said.beside, values["device"]):
         arms = with_neighbour(arms or [HOST], neighbour)
-    entries = [(entry.problem, entry.labels) for entry in suites.read(source, only=values["primitives"] or None)]
+    entries = once(suites.read(source, only=values["primitives"] or None))
     return study_of(arms, entries, design_of(values, said), said.title if said.arms else "", said.published)
 
 
