@@ -156,14 +156,14 @@ def test_a_named_backend_must_be_there() -> None:
 
 
 def test_a_backend_without_a_kernel_for_anything_asked_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match=r"^backend numpy has no kernel for chase: ask for numba$"):
+    with pytest.raises(InvalidRequest, match=r"^backend numpy has no kernel for chase: ask for cupy, numba$"):
         choose("chase", ["numpy"], "cpu")
 
 
 def test_a_case_that_its_backend_has_no_kernel_for_is_skipped_beside_others() -> None:
     chased, product = run.run([Chase(256), SMALL], backend="numpy", device="cpu", method=DRY)
     assert ("skipped", "ok") == (chased.status, product.status)
-    assert "chase has no kernel for backend 'numpy': it has numba" == chased.reason
+    assert "chase has no kernel for backend 'numpy': it has cupy, numba" == chased.reason
 
 
 def test_a_device_that_no_backend_reaches_is_refused_by_a_worker() -> None:
@@ -236,10 +236,10 @@ def test_a_primitive_may_prefer_a_backend_on_cpus(two_backends: None) -> None:
 def test_what_gpus_take_no_part_in_is_on_the_cpu_even_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "has_gpu_node", lambda: True)
     monkeypatch.setattr(backends, "missing", lambda name: None)
-    assert [("numba", "cpu")] == choose("chase", [], None, ask=lambda *_: pytest.fail("a worker was asked"))
+    assert [("torch", "cpu")] == choose("loader", [], None, ask=lambda *_: pytest.fail("a worker was asked"))
 
 
 def test_a_primitive_without_a_backend_here_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "missing", lambda name: f"no {name} here")
-    with pytest.raises(BackendUnavailable, match="chase has no backend on a CPU here: numba: no numba here"):
-        choose("chase", [], "cpu")
+    with pytest.raises(BackendUnavailable, match="loader has no backend on a CPU here: torch: no torch here"):
+        choose("loader", [], "cpu")
