@@ -74,6 +74,7 @@ class _Watch:
         self._recorder: Any = None
         self._step = Step()
         self._optimizers_before = 0
+        self._begun_s: float | None = None
         self._has_optimizer = self.is_done = False
 
     def follow(self) -> list[Any]:
@@ -123,7 +124,7 @@ class _Watch:
         self._depth += 1
         if self._depth == 1 and self._is_inference():
             self._calls += 1
-            if self._calls == self._number:
+            if self._calls == self._number and not self._looks_for_optimizers():
                 self._begin()
             else:
                 _wait()
@@ -131,20 +132,24 @@ class _Watch:
 
     def _end_module(self) -> None:
         self._depth -= 1
-        if self._depth or self._first is not None or not self._calls:
+        if self._depth or self._first is not None:
             return
         if self._recorder is not None:
             self._end(f"step {self._number} of {self._words}, a call of its outermost module")
-        elif self._is_inference():
+        elif self._begun_s is not None:
             _wait()
             self._step.times_s.append(time.perf_counter() - self._begun_s)
+            self._begun_s = None
 
     def _is_inference(self) -> bool:
         import torch
 
-        if not self._has_optimizer and not torch.is_grad_enabled():
-            self._has_optimizer = _optimizers() > self._optimizers_before
-        return not self._has_optimizer and not torch.is_grad_enabled()
+        return self._first is None and not self._has_optimizer and not torch.is_grad_enabled()
+
+    def _looks_for_optimizers(self) -> bool:
+        """Whether the script has made one by now, so that calls before are not what it is for."""
+        self._has_optimizer = _optimizers() > self._optimizers_before
+        return self._has_optimizer
 
     def _begin(self) -> None:
         self._recorder = recorder(self._step)
