@@ -34,7 +34,8 @@ def _show(file: str, **values: Any) -> None:
 SHOWN = [
     grouped("Table", "--only", multiple=True, metavar="PRIMITIVE|FIELD=VALUE",
             help="Records of a primitive, or whose case has such a field, as dtype=float16 or arm=host; repeatable."),
-    grouped("Table", "--sort", metavar="COLUMN", help="By a column, such as device; -device has the longest first."),
+    grouped("Table", "--sort", metavar="COLUMN",
+            help="By a column, such as device; a minus before it has the longest first."),
     grouped("Table", "--columns", type=parsed("list", lambda text: [each.strip() for each in text.split(",")]),
             metavar="LIST", help="These columns alone, as m,n,device,check."),
 ]  # fmt: skip

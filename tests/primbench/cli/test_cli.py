@@ -167,7 +167,7 @@ def test_an_error_of_several_lines_is_told_in_one(refusal: Callable[..., str]) -
 
 COMPLETIONS = {
     "ge": ["gemm"],
-    "run d": ["deepbench"],
+    "run d": ["deepbench", "dit-xl-2"],
     "gemm --sizes sm": ["small"],
     "gemm --backend nump": ["numpy"],
     "gemm --backend al": ["all"],
