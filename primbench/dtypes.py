@@ -42,6 +42,9 @@ UNIT_ROUNDOFF = {
     "int8": 0.0,
 }
 
+# The smallest normal number, below which rounding errors grow no smaller (IEEE 754-2019 table 3.5).
+SMALLEST_NORMAL = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn"}
 
 

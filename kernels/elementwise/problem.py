@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import SMALLEST_NORMAL, UNIT_ROUNDOFF, itemsize_bytes
 from primbench.errors import InvalidField
 from primbench.problem import MEMORY, Bound, Problem, Reference, option, size
 from primbench.random import random_array, sample
@@ -20,7 +20,6 @@ READS = {"copy": 1, "add": 2, "mul": 2, "relu": 1, "gelu": 1, "gelu_tanh": 1, "s
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 ROPE_BASE = 10_000.0  # Su et al. 2021, arXiv 2104.09864, section 3.2.2
 CHECKED = 2**18
-SMALLEST_NORMAL = 2.0**-14  # of float16, below which its rounding errors grow no smaller: IEEE 754-2019 table 3.5
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class Elementwise(Problem, name="elementwise"):
         else:
             of = [array[at].astype(np.float64) for array in inputs]
             expected, terms = _BACKWARD[self.op](*of) if self.direction == "backward" else _FORWARD[self.op](*of)
-        return Reference(at, expected, UNIT_ROUNDOFF[self.dtype] * np.maximum(terms, SMALLEST_NORMAL))
+        return Reference(at, expected, UNIT_ROUNDOFF[self.dtype] * np.maximum(terms, SMALLEST_NORMAL[self.dtype]))
 
     def _rotated(self, at: Array, x: Array, cos: Array, sin: Array) -> tuple[Array, Array]:
         import numpy as np

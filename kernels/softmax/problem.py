@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import SMALLEST_NORMAL, UNIT_ROUNDOFF, itemsize_bytes
 from primbench.problem import MEMORY, Bound, Problem, Reference, option, size
 from primbench.random import random_array, sample
 
@@ -18,7 +18,6 @@ KINDS = ("softmax", "log_softmax", "cross_entropy")
 TARGET_BYTES = 8  # int64, which torch asks for
 FULL_CHECK = 2**22  # elements
 CHECKED_ROWS = 32
-SMALLEST_NORMAL = 2.0**-14  # of float16, below which its rounding errors grow no smaller: IEEE 754-2019 table 3.5
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Softmax(Problem, name="softmax"):
             expected, terms = self._forward(logarithm, target)
         else:
             expected, terms = self._backward(logarithm, target, others[0])
-        return Reference(rows, expected, UNIT_ROUNDOFF[self.dtype] * np.maximum(terms, SMALLEST_NORMAL))
+        return Reference(rows, expected, UNIT_ROUNDOFF[self.dtype] * np.maximum(terms, SMALLEST_NORMAL[self.dtype]))
 
     def _forward(self, logarithm: Array, target: Array | None) -> tuple[Array, Array]:
         import numpy as np

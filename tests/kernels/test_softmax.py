@@ -37,6 +37,13 @@ def test_the_reference_is_what_torch_finds_in_float64(kind: str, direction: str)
     assert problem.output_shape == found.shape == reference.expected.shape
 
 
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_tenth_too_much_of_one_word_in_very_many_is_found(direction: str) -> None:
+    problem = Softmax(1, 128_256, direction=direction, dtype="bfloat16")
+    reference = problem.reference(np.random.default_rng(0), *problem.inputs(np.random.default_rng(0)))
+    assert 0.1 * abs(reference.expected / reference.scale).max() > problem.tolerance()
+
+
 def test_rows_of_a_large_one_are_checked_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "FULL_CHECK", 0)
     problem = Softmax(100, 7, "cross_entropy", "backward")
