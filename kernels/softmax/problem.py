@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ KINDS = ("softmax", "log_softmax", "cross_entropy")
 TARGET_BYTES = 8  # int64, which torch asks for
 FULL_CHECK = 2**22  # elements
 CHECKED_ROWS = 32
+LANES = 64  # of vectors, or threads, among which a row's sum is shared out: its rounding errors are fewer for that
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,16 @@ class Softmax(Problem, name="softmax"):
             expected, terms = self._forward(logarithm, target)
         else:
             expected, terms = self._backward(logarithm, target, others[0])
-        return Reference(rows, expected, UNIT_ROUNDOFF[self.dtype] * np.maximum(terms, SMALLEST_NORMAL[self.dtype]))
+        return Reference(rows, expected, self._roundoff * np.maximum(terms, SMALLEST_NORMAL[self.dtype]))
+
+    @property
+    def _roundoff(self) -> float:
+        """Of what is stored, and of softmax also of what it is divided by: u sqrt(n) of n positive terms, in float32.
+
+        Higham & Mary 2020, SIAM J. Sci. Comput. 42(5) A3427. A logarithm has the sum's errors beside its own size.
+        """
+        of_sum = UNIT_ROUNDOFF["float32"] * math.sqrt(self.classes) / LANES if self.kind == "softmax" else 0.0
+        return UNIT_ROUNDOFF[self.dtype] + of_sum
 
     def _forward(self, logarithm: Array, target: Array | None) -> tuple[Array, Array]:
         import numpy as np

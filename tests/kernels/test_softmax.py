@@ -44,6 +44,19 @@ def test_a_tenth_too_much_of_one_word_in_very_many_is_found(direction: str) -> N
     assert 0.1 * abs(reference.expected / reference.scale).max() > problem.tolerance()
 
 
+def test_a_sum_in_float32_passes_and_one_that_leaves_out_a_word_does_not() -> None:
+    """Eight lanes, as AVX has them."""
+    problem = Softmax(8, 50_256)
+    (x,) = problem.inputs(np.random.default_rng(0))
+    reference = problem.reference(np.random.default_rng(0), x)
+    powers = np.exp(x)
+    lanes = np.add.accumulate(powers.reshape(8, -1, 8), axis=1)[:, -1]
+    for total, is_right in ((lanes.sum(axis=1), True), (powers.astype(np.float64)[:, :-1].sum(axis=1), False)):
+        error = (abs(powers / total[:, None] - reference.expected) / reference.scale).max()
+        assert (error < problem.tolerance()) == is_right, error
+        assert error > 1
+
+
 def test_rows_of_a_large_one_are_checked_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "FULL_CHECK", 0)
     problem = Softmax(100, 7, "cross_entropy", "backward")
