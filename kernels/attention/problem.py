@@ -105,13 +105,19 @@ class Attention(Problem, name="attention"):
         return self.shape(self.kv_len, self.kv_heads)
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
-        """Q, K and V; where there are gradients dO; with a cache K and V of the new tokens, then both caches."""
+        """Q, K and V; where there are gradients dO; with a cache K and V of the new tokens, then both caches.
+
+        The new V is sqrt(kv_len) times as large as the old one: else rounding would hide one token among thousands.
+        """
         shapes = [self.query_shape, self.key_shape, self.key_shape]
         if self.has_gradients:
             shapes.append(self.query_shape)
         elif self.mode in CACHED:
             shapes[1:1] = [self.shape(self.seq_len, self.kv_heads)] * 2
-        return tuple(random_array(rng, each, self.dtype) for each in shapes)
+        arrays = [random_array(rng, each, self.dtype) for each in shapes]
+        if self.mode in CACHED:
+            arrays[2] = (arrays[2] * math.isqrt(self.kv_len)).astype(arrays[2].dtype)
+        return tuple(arrays)
 
     @property
     def _is_checked_in_full(self) -> bool:

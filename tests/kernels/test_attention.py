@@ -126,6 +126,16 @@ def test_a_mask_that_is_off_by_one_is_found(mode: str) -> None:
         check_output(backend, problem, step, reference)
 
 
+@pytest.mark.parametrize(("which", "name"), [(1, "key"), (2, "value")])
+def test_one_new_token_in_a_long_cache_counts(which: int, name: str) -> None:
+    problem = Attention(1, 2, 1, 64, kv_len=8192, mode="decode")
+    inputs = list(problem.inputs(np.random.default_rng(0)))
+    right = problem.reference(np.random.default_rng(1), *inputs)
+    inputs[which] = inputs[which][..., ::-1]
+    wrong = problem.reference(np.random.default_rng(1), *inputs)
+    assert (abs(wrong.expected - right.expected) / right.scale).max() > 2 * problem.tolerance(), name
+
+
 @pytest.mark.wheel
 @pytest.mark.parametrize("algo", ["cudnn", "efficient"])
 def test_what_is_for_gpus_says_so(algo: str) -> None:
