@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from primbench.problem import Array
 
 MOMENTS = {"sgd": 1, "adam": 2, "adamw": 2}  # arrays beside parameters and gradients
-LEARNING_RATE = 0.1  # with which an update is far larger than the rounding of a parameter
-MOMENTUM, BETAS, EPSILON, WEIGHT_DECAY = 0.9, (0.9, 0.999), 1e-8, 0.01  # torch's defaults, and the usual momentum
+LEARNING_RATE, WEIGHT_DECAY = 0.1, 1.0  # with which what they do is far larger than the rounding of a parameter
+MOMENTUM, BETAS, EPSILON = 0.9, (0.9, 0.999), 1e-8  # torch's defaults, and the usual momentum
 STEPS_BEFORE = 10  # by which Adam corrects its moments
 CHECKED = 2**18
 

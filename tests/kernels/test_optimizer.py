@@ -31,7 +31,7 @@ def test_a_step_is_as_the_papers_have_it(method: str) -> None:
         return
     m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
     update = m / (1 - BETAS[0] ** 11) / (np.sqrt(v / (1 - BETAS[1] ** 11)) + 1e-8)
-    decayed = p * (1 - 0.1 * 0.01) if method == "adamw" else p
+    decayed = p * (1 - 0.1) if method == "adamw" else p
     np.testing.assert_allclose([decayed - LEARNING_RATE * update, m, v], found, rtol=1e-12)
 
 
@@ -49,6 +49,14 @@ def test_betas_of_float32_pass_and_a_step_miscounted_does_not() -> None:
 
     rounded = error_of(float(np.float32(0.9)), float(np.float32(0.999)), 11)
     assert 0.01 < rounded < problem.tolerance() < error_of(0.9, 0.999, 10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_weights_that_do_not_decay_are_found(dtype: str) -> None:
+    decaying, kept = (Optimizer(4, 500, method, dtype=dtype) for method in ("adamw", "adam"))
+    inputs = decaying.inputs(np.random.default_rng(0))
+    right, wrong = (each.reference(np.random.default_rng(0), *inputs) for each in (decaying, kept))
+    assert (abs(wrong.expected - right.expected) / right.scale).max() > 2 * decaying.tolerance()
 
 
 def set_up(problem: Optimizer) -> tuple[Any, Any, Any]:
