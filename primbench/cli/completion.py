@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from primbench.cli.config import base
 from primbench.errors import InvalidRequest, OutputError
 
 VARIABLE = "_PRIMBENCH_COMPLETE"
@@ -22,19 +23,13 @@ def script(shell: str) -> str:
 
 def place(shell: str) -> Path:
     """Where the shell, or for bash the package bash-completion, looks for what completes a command of that name."""
-    data = _base("XDG_DATA_HOME", ".local/share")
+    data = base("XDG_DATA_HOME", ".local/share")
     if shell == "bash":
         own = os.environ.get("BASH_COMPLETION_USER_DIR")
         return (Path(own) if own else data / "bash-completion") / "completions/primbench"
     if shell == "zsh":
         return data / "zsh/site-functions/_primbench"
-    return _base("XDG_CONFIG_HOME", ".config") / "fish/completions/primbench.fish"
-
-
-def _base(variable: str, below_home: str) -> Path:
-    """XDG Base Directory Specification 0.8: a relative one does not count."""
-    named = Path(os.environ.get(variable, ""))
-    return named if named.is_absolute() else Path.home() / below_home
+    return base("XDG_CONFIG_HOME", ".config") / "fish/completions/primbench.fish"
 
 
 def _own(shell: str | None) -> str:

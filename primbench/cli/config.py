@@ -23,18 +23,30 @@ def path() -> Path:
     """The file that VARIABLE names, else config.toml below XDG_CONFIG_HOME (XDG Base Directory Specification 0.8)."""
     if named := os.environ.get(VARIABLE):
         return Path(named)
-    home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".config") / "primbench/config.toml"
+    return base("XDG_CONFIG_HOME", ".config") / "primbench/config.toml"
+
+
+def base(variable: str, below_home: str) -> Path:
+    """XDG Base Directory Specification 0.8: a relative one does not count. Raises Homeless."""
+    named = Path(os.environ.get(variable, ""))
+    try:
+        return named if named.is_absolute() else Path.home() / below_home
+    except RuntimeError:
+        raise Homeless(f"user {os.getuid()} has no home here: set HOME or {variable}") from None
+
+
+class Homeless(FileError):
+    """The user has no home, as a number that a container was started with."""
 
 
 def read() -> dict[str, dict[str, Any]]:
     """Its tables; none where there is no file. Raises FileError."""
     try:
         found = tomllib.loads(path().read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (Homeless, FileNotFoundError, NotADirectoryError):  # HOME may be /dev/null
         return {}
     except OSError as error:
-        raise FileError(f"{path()}: cannot be read: {error.strerror}") from None
+        raise FileError(f"{path()}: cannot be read: {error.strerror}: name another by {VARIABLE}") from None
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path()}: not TOML: {str(error)[:300]}") from None
     for name, table in found.items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +69,29 @@ def test_what_no_command_takes_is_one_line(
 
 def test_without_a_file_there_are_none(own: Path, invoke: Callable[..., Result]) -> None:
     assert f"{own}: not there\n" == invoke("config").stdout
+
+
+def test_a_home_that_is_no_folder_holds_none(monkeypatch: pytest.MonkeyPatch, invoke: Callable[..., Result]) -> None:
+    for variable in ("PRIMBENCH_CONFIG", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", "/dev/null")
+    assert "/dev/null/.config/primbench/config.toml: not there\n" == invoke("config").stdout
+
+
+def test_a_user_without_a_home_has_no_defaults(
+    monkeypatch: pytest.MonkeyPatch, invoke: Callable[..., Result], refusal: Callable[..., str]
+) -> None:
+    """As a container's, started with a number that its /etc/passwd has not."""
+
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    for variable in ("PRIMBENCH_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "BASH_COMPLETION_USER_DIR", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    invoke("list", "suites")
+    assert f"user {os.getuid()} has no home here: set HOME or XDG_CONFIG_HOME" == refusal("config")
+    assert f"user {os.getuid()} has no home here: set HOME or XDG_DATA_HOME" == refusal("completion", "install", "bash")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
