@@ -7,6 +7,8 @@ from primbench.errors import InvalidRequest
 
 def process_of(pid: int | None, container: str | None) -> int:
     """Its number, 0 where neither is asked for. Raises InvalidRequest."""
+    if pid == 0:
+        raise InvalidRequest("process 0: numbers of processes begin with 1")
     if container is None:
         return pid or 0
     if pid is not None:

@@ -323,6 +323,7 @@ def test_another_user_s_files_are_unknown_with_the_command_that_shows_them(start
     ("arguments", "words"),
     [
         (("999999999",), "process 999999999: there is none of this number here"),
+        (("0",), "process 0: numbers of processes begin with 1"),
         (("no-such-job",), "container 'no-such-job': docker: "),
         (("1", "--for", "0s"), "more than 0"),
         (("1", "--for", "ten"), "'ten'"),
