@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench import stats
-from primbench.decompose.sums import UNEXPLAINED, Explained, explained
+from primbench.decompose.sums import UNEXPLAINED, Explained, explained, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.compare.sides import Side
+    from primbench.results.record import Record
 
 Interval = tuple[float, float] | None
 
@@ -56,7 +57,10 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_step(baseline: Side, side: Side) -> StepComparison | None:
-    """Pair by pair; None where no pair has the whole step and its parts in both places."""
+    """Pair by pair; None where no pair has the whole step and its parts in both places.
+
+    A part that one place alone measured is in neither: what it takes stays unexplained in both.
+    """
     pairs = _pairs(baseline, side)
     if not pairs:
         return None
@@ -82,16 +86,24 @@ def _parts(pairs: Sequence[tuple[Explained, Explained]]) -> list[str]:
 def _pairs(baseline: Side, side: Side) -> list[tuple[Explained, Explained]]:
     sides = [_by_process(each) for each in (baseline, side)]
     both = sorted(sides[0].keys() & sides[1].keys())
-    return [(sides[0][process], sides[1][process]) for process in both]
+    pairs = [_explained(sides[0][process], sides[1][process]) for process in both]
+    return [(one, other) for one, other in pairs if one and other and one.step_s and other.step_s]
 
 
-def _by_process(side: Side) -> dict[int, Explained]:
-    """Of those that have the whole."""
-    processes = sorted({record.case.process for record in side.records})
-    several = {
-        process: explained(record for record in side.records if record.case.process == process) for process in processes
-    }
-    return {process: found for process, found in several.items() if found is not None and found.step_s}
+def _by_process(side: Side) -> dict[int, list[Record]]:
+    """What was measured."""
+    found: dict[int, list[Record]] = {}
+    for record in side.records:
+        if record.status == "ok":
+            found.setdefault(record.case.process, []).append(record)
+    return found
+
+
+def _explained(one: Sequence[Record], other: Sequence[Record]) -> tuple[Explained | None, Explained | None]:
+    """Of the parts that both have."""
+    shared = {*map(part_of, one)} & {*map(part_of, other)}
+    here, there = (explained(each for each in records if part_of(each) in shared) for records in (one, other))
+    return here, there
 
 
 def _change(name: str, pairs: Sequence[tuple[Explained, Explained]]) -> Change:

@@ -137,9 +137,13 @@ def _by_case(records: Sequence[Record], name: str) -> list[list[Record]]:
     found: dict[object, list[Record]] = {}
     for record in records:
         if record.case.labels.get("set", "") == name:
-            key = (record.case.primitive, str(record.case.parameters), str(record.case.labels))
-            found.setdefault(key, []).append(record)
+            found.setdefault(part_of(record), []).append(record)
     return list(found.values())
+
+
+def part_of(record: Record) -> tuple[str, str, str]:
+    """What tells the cases of one suite apart, wherever they ran."""
+    return record.case.primitive, str(record.case.parameters), str(record.case.labels)
 
 
 def _part(records: Sequence[Record]) -> _Part:

@@ -24,8 +24,11 @@ def samples(seconds: float) -> Samples:
     return Samples(samples_s=[seconds] * 7, calls_per_sample=1, taken_by="host clock", stopped="count")
 
 
-def compared(dearer_s: float, slower_s: float, dice: random.Random) -> tuple[StepComparison, str]:
-    """Of a step with 1089 launches of 5 us and one copy of 1 ms, in an arm where each is so much longer."""
+def compared(dearer_s: float, slower_s: float, dice: random.Random, failing: str = "") -> tuple[StepComparison, str]:
+    """Of a step with 1089 launches of 5 us and one copy of 1 ms, in an arm where each is so much longer.
+
+    failing: the primitive whose case fails there.
+    """
     model: dict[str, Any] = {"network": "mnist_cnn", "batch_size": 1}
     relu: dict[str, Any] = {"operator": "aten.relu.default", "arguments": '["float32[8]"]'}
     parts = {"set": "parts", "phase": "forward"}
@@ -46,6 +49,8 @@ def compared(dearer_s: float, slower_s: float, dice: random.Random) -> tuple[Ste
         enqueue_s, alone_s, stream_s = map(samples, times)
         measurement = Measurement(enqueue_s=enqueue_s, device_s=alone_s, stream_s=stream_s)
         ran = Case(**{name: getattr(case, name) for name in case.__struct_fields__} | {"arm": arm, "process": process})
+        if (case.primitive, arm) == (failing, "other"):
+            return Record(case=ran, status="failed", reason="a crash", started_utc="", duration_s=1.0)
         return Record(case=ran, status="ok", measurement=measurement, started_utc="", duration_s=1.0)
 
     records = [record(case, arm, process) for process in range(PAIRS) for arm in ("host", "other") for case in cases]
@@ -69,6 +74,13 @@ def test_dearer_launches_explain_a_step_that_waits_for_them() -> None:
     assert 1.5e-6 < launches.each_s < 1.7e-6
     assert "launches 1.7 ms [" in text or "launches 1.74 ms [" in text
     assert "within the interval of the whole" in text
+
+
+def test_a_part_that_fails_in_one_place_is_not_quicker_there() -> None:
+    step, _ = compared(1.6e-6, 0.0, random.Random(0), failing="memcpy")
+    assert "memcpy" not in [each.name for each in step.changes]
+    assert ("launches", CALLS) == (step.changes[0].name, step.changes[0].calls)
+    assert abs(step.changes[-1].seconds) < 1e-4
 
 
 def test_equal_places_have_nothing_to_explain() -> None:
