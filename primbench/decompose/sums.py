@@ -23,9 +23,8 @@ OTHERS, VIEWS, LAUNCHES, WAITING, UNEXPLAINED = (
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True):
-    """name: device, host or step. parts_s: what the parts come to. step_s: what was measured of the step, in seconds.
-
-    missing: why one of them is None.
+    """name: device, host or step. parts_s: what the parts come to; None where none of them was measured, or computes.
+    step_s: what was measured of the step, in seconds. missing: why that is None.
     """
 
     name: str
@@ -231,4 +230,4 @@ def _number(name: str, parts_s: float, step_s: float | None, whole: Sequence[Rec
     missing = None
     if step_s is None:
         missing = _why(whole) if whole else "no case of the suite is the whole step"
-    return Number(name=name, parts_s=parts_s, step_s=step_s, missing=missing)
+    return Number(name=name, parts_s=parts_s or None, step_s=step_s, missing=missing)

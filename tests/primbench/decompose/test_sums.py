@@ -81,3 +81,6 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     assert found is not None
     assert (5e-3, 3e-3) == (found.step_s, found.seconds(UNEXPLAINED))
     assert explained([record("model", 0, on_gpu(1e-3, 1e-3))]) is None
+    found = explained([parts[1], record("model", 0, Measurement(batch_s=samples(1e-3)), "cpu")])
+    assert found is not None
+    assert (None, None, 1e-3) == (found.numbers[0].parts_s, found.numbers[0].ratio, found.step_s)
