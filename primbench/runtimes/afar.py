@@ -14,14 +14,13 @@ from msgspec.structs import fields, replace
 import primbench
 from primbench.runtimes import arrival
 from primbench.runtimes.invocation import without_paths
+from primbench.runtimes.order import Order
 from primbench.runtimes.runtime import Refusal
 from primbench.spec.arm import Arm
 from primbench.spec.variables import is_for_libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from primbench.runtimes.order import Order
+    from collections.abc import Collection, Mapping, Sequence
 
 OLDEST_PYTHON = (3, 11)
 # One line without a backslash or an exclamation mark, which some login shells would read even between quotes. The
@@ -51,6 +50,11 @@ def python(arm: Arm) -> str:
 def first_command(arm: Arm) -> list[str]:
     """What is run there, and reads a parcel."""
     return [python(arm), "-c", FIRST]
+
+
+def order_there(arm: Arm, reached_by: Collection[str], command: Sequence[str], *, gpus: bool) -> Order:
+    """What the supervisor there is to start."""
+    return Order(arm=arm_there(arm, reached_by), gpus=gpus, command=[*command], is_from_afar=True)
 
 
 def parcel(order: Order, environ: Mapping[str, str] = os.environ) -> bytes:

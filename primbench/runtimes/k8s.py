@@ -9,7 +9,6 @@ import msgspec
 from primbench.runtimes import afar, host
 from primbench.runtimes.engine import new_name
 from primbench.runtimes.invocation import Invocation, answer, options, version
-from primbench.runtimes.order import Order
 from primbench.runtimes.runtime import Refusal, Runtime
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     """In the pod the arm is a host."""
     name, manifest = new_name(), folder / "pod.json"
     manifest.write_bytes(msgspec.json.encode(pod(arm, name)))
-    order = Order(arm=afar.arm_there(arm, REACHED_BY), gpus=gpus, command=[*command], is_from_afar=True)
+    order = afar.order_there(arm, REACHED_BY, command, gpus=gpus)
     client = ["kubectl", *options([("--context", arm.context), ("--namespace", arm.namespace)])]
     return Invocation(
         before=[

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from primbench.errors import InvalidRequest
 from primbench.runtimes import afar, host
 from primbench.runtimes.invocation import Invocation, answer, version
-from primbench.runtimes.order import Order
 from primbench.runtimes.runtime import Refusal, Runtime
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     """There the arm is a host, or a container of its; with an image alone it is in that, which pyxis starts."""
     if reason := _no_job():
         raise InvalidRequest(f"arm {arm.name}: {reason}")
-    order = Order(arm=afar.arm_there(arm, REACHED_BY), gpus=gpus, command=[*command], is_from_afar=True)
+    order = afar.order_there(arm, REACHED_BY, command, gpus=gpus)
     return Invocation(worker=[*step(arm), *afar.first_command(arm)], first=afar.parcel(order))
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes import afar, host
 from primbench.runtimes.invocation import Invocation, answer, version
-from primbench.runtimes.order import Order
 from primbench.runtimes.runtime import Refusal, Runtime
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def found() -> tuple[str | None, str]:
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """There the arm is a host, or a container of its: its supervisor sees to limits and folders, and leaves nothing."""
-    order = Order(arm=afar.arm_there(arm, REACHED_BY), gpus=gpus, command=[*command], is_from_afar=True)
+    order = afar.order_there(arm, REACHED_BY, command, gpus=gpus)
     shell = shlex.join(afar.first_command(arm))
     return Invocation(worker=[*connect(arm), shell], first=afar.parcel(order))
 
