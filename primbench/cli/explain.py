@@ -23,6 +23,7 @@ LASTING_S = {"min_time": 5e-3, "max_time": 30e-3}
 
 
 def _explain(files: tuple[str, ...], **values: Any) -> None:
+    from primbench.cli.measuring import exit_as
     from primbench.cli.outputs import check_outputs, publish
     from primbench.report import explained as words
     from primbench.report import page
@@ -31,9 +32,10 @@ def _explain(files: tuple[str, ...], **values: Any) -> None:
     recorded = [file.endswith((".jsonl", ".jsonl.xz")) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
-    steps = _of_results(files) if all(recorded) else _of_suites(files, values)
+    steps, fresh = (_of_results(files), []) if all(recorded) else _of_suites(files, values)
     document = words.document(steps, lambda: page.of_steps(steps))
     publish(document, lambda: words.text(steps), values)
+    exit_as(None, fresh)
 
 
 def _of_results(files: Sequence[str]) -> list[tuple[str, Explained]]:
@@ -42,8 +44,8 @@ def _of_results(files: Sequence[str]) -> list[tuple[str, Explained]]:
     return [step for file in files for step in _steps_in(file, results_file.read(file).latest(), {})]
 
 
-def _of_suites(files: Sequence[str], values: dict[str, Any]) -> list[tuple[str, Explained]]:
-    """Parts and wholes of all, measured in one run."""
+def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
+    """Parts and wholes of all, measured in one run, and its records."""
     import primbench.suites as suites
     from primbench.cli.measuring import exit_as, measured
     from primbench.cli.resuming import resuming
@@ -56,7 +58,7 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> list[tuple[str, 
     if ended is not None:
         exit_as(ended, results.records)
     times_s = {titles[file]: each.captured.times_s for file, each in said.items() if each.captured}
-    return _steps_in(", ".join(files), results.records, times_s)
+    return _steps_in(", ".join(files), results.records, times_s), results.records
 
 
 def _defaults(values: Mapping[str, Any], said: Iterable[StudyFile]) -> dict[str, Any]:
