@@ -14,6 +14,7 @@ import runpy
 import sys
 import time
 import traceback
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.recording import recorder
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MOST_TIMED = 10  # steps before the captured one
+_STARTED = "processes that it starts are not looked into: start it by torchrun, as torchrun -m primbench capture"
+_HOOKED = r"Using `torch\.compile\(module\)` when there are global hooks"  # it is ours that are meant
 
 
 class _Done(SystemExit):
@@ -57,7 +60,7 @@ def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
     where = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == script]
     line = f", line {where[-1]}" if where else ""
     words = " ".join(f"{type(error).__name__}: {error}".split())
-    return PrimbenchError(watch.too_few(f"{script}{line} raised {words}"))
+    return PrimbenchError(watch.too_few(f"{script}{line} raised {words}", "see whether it runs by python alone"))
 
 
 class _Watch:
@@ -82,6 +85,7 @@ class _Watch:
         from torch.nn.modules import module
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+        warnings.filterwarnings("ignore", _HOOKED)
         self._optimizers_before = _optimizers()
         return [
             register_optimizer_step_pre_hook(lambda optimizer, *_: self._begin_optimizer(optimizer)),
@@ -90,18 +94,12 @@ class _Watch:
             module.register_module_forward_hook(lambda *_: self._end_module(), always_call=True),
         ]
 
-    def too_few(self, ended: str) -> str:
-        """One line. ended: what became of the script."""
+    def too_few(self, ended: str, without_any: str = _STARTED) -> str:
+        """One line. ended: what became of the script. without_any: what to do where it made no step at all."""
         seen = f"{self._steps} steps of an optimizer"
         if not self._first and self._calls:
             seen = f"{self._calls} calls of a module without gradients"
-        hint = (
-            f"ask for --step {self._steps or self._calls} or less"
-            if self._steps or self._calls
-            else (
-                "processes that it starts are not looked into: start it by torchrun, as torchrun -m primbench capture"
-            )
-        )
+        hint = f"ask for --step {self._steps or self._calls} or less" if self._steps or self._calls else without_any
         return f"{ended} after {seen}, before step {self._number} was captured: {hint}"
 
     def _begin_optimizer(self, optimizer: Any) -> None:

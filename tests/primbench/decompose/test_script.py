@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,23 @@ def test_one_line_where_there_is_no_such_step(tmp_path: Path, at_each: str, said
     assert exit_code == error.exit_code
     assert said in str(error)
     assert "\n" not in str(error)
+
+
+def test_a_script_that_fails_before_its_first_step_is_not_sent_to_torchrun(tmp_path: Path) -> None:
+    said = str(outcome(tmp_path, "import nosuch_module"))
+    assert "line 1 raised ModuleNotFoundError: No module named 'nosuch_module' after 0 steps" in said
+    assert said.endswith("see whether it runs by python alone")
+
+
+def test_a_compiled_module_is_not_told_of_hooks_that_are_not_its_own(tmp_path: Path) -> None:
+    """What torch warns of with hooks on all modules, and only then, is nothing that the script can mend."""
+    text = TRAINING.format(at_each="pass")
+    text = text.replace("torch.nn.Linear(4, 3)", "torch.compile(torch.nn.Linear(4, 3), backend='eager')")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        step = outcome(tmp_path, text, "9", number=4)
+    assert "between the ends of two SGD.step()" in step.of
+    assert not [str(each.message) for each in told if "hooks" in str(each.message)]
 
 
 def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:
