@@ -41,7 +41,9 @@ def _write(output: str, answer: Answer) -> None:
             file.write(answer.suite)
     except OSError as error:
         raise OutputError(f"{output}: {error.strerror}") from None
-    say(f"{answer.step}: {answer.calls} calls, {answer.distinct} of them distinct; primbench explain {output}")
+    missing = f", {answer.left_out} that cannot be made again, as the file says" if answer.left_out else ""
+    counts = f"{answer.calls} calls, {answer.distinct} of them distinct{missing}"
+    say(f"{answer.step}: {counts}; primbench explain {output}")
 
 
 def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:

@@ -59,16 +59,25 @@ class Step:
             raise OutputError(f"{os.fspath(path)}: {error.strerror}") from None
 
 
+def left_out(step: Step) -> Mapping[str, int]:
+    """Calls that cannot be made again: by operator and why, how many."""
+    found: Counter[str] = Counter()
+    for call, count in step.counted():
+        try:
+            parts(call, step.settings)
+        except NotThere as reason:
+            found[f"{call.operator}: {reason}"] += count
+    return found
+
+
 def suite_of(step: Step) -> str:
     """The text; of what cannot be called again, a comment."""
     counted: Counter[tuple[str, str, Phase]] = Counter()
-    left_out: Counter[str] = Counter()
     found: dict[tuple[str, str, Phase], tuple[Part, str]] = {}
     for call, count in step.counted():
         try:
             several = parts(call, step.settings)
-        except NotThere as reason:
-            left_out[f"{call.operator}: {reason}"] += count
+        except NotThere:
             continue
         for each in several:
             key = (each.primitive, json.dumps(each.fields), call.phase)
@@ -80,12 +89,14 @@ def suite_of(step: Step) -> str:
         labels = {"set": PARTS, "phase": key[2], "label": name, "count": counted[key]}
         by_primitive.setdefault(part.primitive, []).append(f"  {_inline(labels | part.fields)},")
         calls[part.primitive] += counted[key]
-    return "\n".join([*_head(step, left_out), *_whole(step), *_entries(by_primitive, calls)]) + "\n"
+    return "\n".join([*_head(step), *_whole(step), *_entries(by_primitive, calls)]) + "\n"
 
 
-def _head(step: Step, left_out: Mapping[str, int]) -> list[str]:
+def _head(step: Step) -> list[str]:
     compiled = [f"# {step.compiled} functions were compiled by torch: seen are the operators that they were made of."]
-    missing = [f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in left_out.items()]
+    missing = [
+        f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in left_out(step).items()
+    ]
     captured = {"step": step.of, "calls": len(step.calls), "torch": step.torch, "times_s": step.times_s}
     return [
         "# count: how often a step makes the call. Entries and counts may be changed, and entries left out.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -87,6 +88,16 @@ def test_one_line_where_there_is_no_such_step(tmp_path: Path, at_each: str, said
     assert exit_code == error.exit_code
     assert said in str(error)
     assert "\n" not in str(error)
+
+
+def test_calls_that_cannot_be_made_again_are_counted_for_whoever_captures(tmp_path: Path) -> None:
+    from primbench.decompose.child import _answered
+
+    text = TRAINING.format(at_each="pass").replace("torch.nn.Linear(4, 3)", "torch.nn.Embedding(9, 3, sparse=True)")
+    text = text.replace("SGD(module.parameters(), 0.1)", "SparseAdam(module.parameters())")
+    answer = _answered(outcome(tmp_path, text.replace("torch.ones(2, 4)", "torch.tensor([1, 2])"), "9", number=4))
+    left_out = [int(each) for each in re.findall(r"# not called again, (\d+) times: .*sparse_coo", answer.suite)]
+    assert 0 < sum(left_out) == answer.left_out < answer.calls
 
 
 def test_a_script_that_fails_before_its_first_step_is_not_sent_to_torchrun(tmp_path: Path) -> None:
