@@ -155,7 +155,7 @@ def parse_arm(text: str, runtimes: Collection[str] = ()) -> Arm:
     runtimes: names of those there are; any will do where none is given. Raises InvalidRequest.
     """
     runtime, colon, settings = text.partition(":")
-    if colon and not settings:
+    if colon and not settings and runtime not in FIRST_KEYS:
         raise InvalidRequest(f"arm {text!r}: after the colon come settings, as in host:cpus=2")
     where = f"arm {hidden(text)!r}"
     if runtimes and runtime not in runtimes:

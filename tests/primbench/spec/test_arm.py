@@ -190,6 +190,7 @@ WRONG = {
     "host:image=x": "the host runs no image",
     "host:threads=one": "threads=one: a whole number",
     "ssh": "of which machine? The words begin with it: ssh:HOST",
+    "ssh:": "of which machine? The words begin with it: ssh:HOST",
     "ssh:cpus=2": "of which machine?",
     "ssh:host=": "host '': NAME or USER@NAME",
     "ssh:-v": "host '-v': NAME or USER@NAME",
