@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.errors import OutputError
+
 if TYPE_CHECKING:
     from primbench.report.document import Document
 
@@ -13,11 +15,17 @@ NEEDS = ("pandas", "pyarrow")
 
 
 def write(document: Document) -> bytes:
-    """The document's rows; a cell is null where its value is unknown."""
+    """The document's rows; a cell is null where its value is unknown.
+
+    Raises OutputError for a whole number that no column has room for.
+    """
     import io
 
     from primbench.results.summary import frame_of
 
     out = io.BytesIO()
-    frame_of(document.rows()).to_parquet(out, engine="pyarrow", index=False)
+    try:
+        frame_of(document.rows()).to_parquet(out, engine="pyarrow", index=False)
+    except OverflowError:
+        raise OutputError("a whole number is longer than Parquet's 64 bits: write CSV or JSON") from None
     return out.getvalue()

@@ -69,7 +69,7 @@ def test_dimensions_given_in_part_name_the_rest(refusal: Callable[..., str]) -> 
 
 @pytest.mark.parametrize("name", ["nosuch", ""])
 def test_unknown_sizes_name_those_there_are(name: str, refusal: Callable[..., str]) -> None:
-    assert refusal("gemm", "--sizes", name).startswith(f"suite {name!r}: there are small, medium, large, deepbench")
+    assert refusal("gemm", "--sizes", name).startswith(f"suite {name!r}: there are small, medium, large, bert-base")
 
 
 def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -> None:

@@ -38,12 +38,12 @@ def test_every_part_of_a_models_step_is_right_by_itself(tmp_path: Path, request:
     assert {"forward", "backward", "optimizer"} == {part.labels["phase"] for part in parts}
     assert {"gemm", "embedding", "softmax", "elementwise", "aten"} <= {part.problem.primitive for part in parts}
     unchecked = Counter[str]()
-    for part in parts[::3]:
+    for part in parts[::6]:
         found = primbench.measure(part.problem, "torch", "cpu", method=Method(dry_run=True))
         unchecked[found.missing.get("verified", "checked")] += 1
         assert found.verified or isinstance(part.problem, Aten)
     assert {"checked", *REASONS} >= set(unchecked)
-    assert unchecked["checked"] > len(parts) / 6
+    assert unchecked["checked"] > len(parts) / 12
 
 
 def test_what_is_compiled_is_seen_as_what_it_was_made_of(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ LOAD = "msgspec.to_builtins(gpu_counters.read_load('cuda:0'))"
 
 # It imports what is asked once, and answers each line in a process of its own.
 ASKED = """
-import ctypes, json, os, subprocess, sys, traceback
+import contextlib, ctypes, json, os, subprocess, sys, traceback
 from pathlib import Path
 import msgspec, pynvml
 from primbench.system import nvml
@@ -501,14 +501,15 @@ def test_absent_driver_is_a_reason(ask: Ask) -> None:
 
 
 def test_a_job_s_gpu_is_one_on_which_it_has_a_context(ask: Ask, stub: str) -> None:
-    use = "msgspec.to_builtins(gpus.read([31, 32]))"
+    use = "msgspec.to_builtins(gpus.read([31, 32], {}, contextlib.ExitStack()))"  # one look
     ((gpu,),) = ask(stub, use, STUB_PIDS="31,40", STUB_REASONS="0x4")
     expected = {
         "busy_fraction": 0.4, "memory_fraction": 0.07, "sm_clock_max_hz": 1.98e9, "held_by": {"sw power cap": 1.0},
-        "pcie_sent_bytes_per_s": 2048, "pcie_received_bytes_per_s": 3072, "missing": {},
+        "pcie_sent_bytes_per_s": None, "pcie_received_bytes_per_s": None,
         "others": [{"pid": 40, "memory_bytes": 40 << 20}],
     }  # fmt: skip
     assert expected == {name: gpu[name] for name in expected}
+    assert {"the counters say nothing of less than 20.0 ms"} == set(gpu["missing"].values())
     assert [[]] == ask(stub, use, STUB_PIDS="40")
     ((gpu,),) = ask(stub, use, STUB_PIDS="31", STUB_FAIL="nvmlDeviceGetUtilizationRates=3")
     assert gpu["busy_fraction"] is None
