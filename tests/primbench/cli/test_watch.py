@@ -191,7 +191,9 @@ def test_more_threads_than_cpus(invoke: Invoke, start: Start) -> None:
     cpus = len(os.sched_getaffinity(0))
     found = first(watched(invoke, start(THREADS, 2 * cpus)))
     assert "threads" == found["cause"]
-    assert f"{2 * cpus} busy threads of its own on {cpus} CPU" in found["summary"]
+    busy = re.search(rf"(\d+) busy threads of its own on {cpus} CPU", found["summary"])
+    assert busy is not None, found["summary"]
+    assert cpus < int(busy[1]) <= 2 * cpus  # one that others kept from a CPU's queue for long is not counted
 
 
 def on_a_disk(folder: Path) -> Path:
