@@ -81,7 +81,8 @@ def swap(tmp_path: Path) -> Iterator[None]:
 def start(group: Group, request: pytest.FixtureRequest) -> Iterator[Start]:
     """``start(program, *arguments, quota, memory, cpus)``: the number of a job that runs until the test ends.
 
-    Of a quiet test it is in a control group of its own where that may be, which goes before others that run here.
+    Of a quiet test it is in a control group of its own where that may be, which goes before others that run here, and
+    leaves some for who watches it.
     quota: in CPUs. cpus: affinity.
     """
     v1 = (cgroup_folders("cpu")[0] / "tasks").exists()
@@ -89,8 +90,8 @@ def start(group: Group, request: pytest.FixtureRequest) -> Iterator[Start]:
     def settings(quota: float | None) -> dict[str, str]:
         if v1:
             limit = {} if quota is None else {"cpu.cfs_quota_us": f"{quota * 1e5:.0f}"}
-            return {"cpu.shares": "262144"} | limit
-        return {"cpu.weight": "10000"} | ({} if quota is None else {"cpu.max": f"{quota * 1e5:.0f} 100000"})
+            return {"cpu.shares": "8192"} | limit
+        return {"cpu.weight": "800"} | ({} if quota is None else {"cpu.max": f"{quota * 1e5:.0f} 100000"})
 
     with ExitStack() as closing:
 
