@@ -32,16 +32,18 @@ def _explain(files: tuple[str, ...], **values: Any) -> None:
     recorded = [file.endswith((".jsonl", ".jsonl.xz")) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
-    steps, fresh = (_of_results(files), []) if all(recorded) else _of_suites(files, values)
+    steps, records = _of_results(files) if all(recorded) else _of_suites(files, values)
     document = words.document(steps, lambda: page.of_steps(steps))
     publish(document, lambda: words.text(steps), values)
-    exit_as(None, fresh)
+    exit_as(None, records)
 
 
-def _of_results(files: Sequence[str]) -> list[tuple[str, Explained]]:
+def _of_results(files: Sequence[str]) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
     from primbench.results import file as results_file
 
-    return [step for file in files for step in _steps_in(file, results_file.read(file).latest(), {})]
+    held = {file: results_file.read(file).latest() for file in files}
+    steps = [step for file, records in held.items() for step in _steps_in(file, records, {})]
+    return steps, [record for records in held.values() for record in records]
 
 
 def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:

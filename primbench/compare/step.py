@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench import stats
-from primbench.decompose.sums import UNEXPLAINED, Explained, explained, part_of
+from primbench.decompose.sums import NOT_MEASURED, PARTS, UNEXPLAINED, Explained, explained, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     """baseline_s, arm_s: of a step, means over pairs. whole: of all of it. changes: they add up to it, the largest
-    first, what is unexplained last. explained_s: of all others together.
+    first, what is unexplained last. explained_s: of all others together. unmeasured: calls of a step that are in none
+    of them, since they were not measured in both places: what they take is unexplained.
     """
 
     pairs: int
@@ -42,6 +43,7 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     whole: Change
     changes: list[Change]
     explained_s: float
+    unmeasured: int = 0
 
     @property
     def differs(self) -> bool:
@@ -64,6 +66,7 @@ def compare_step(baseline: Side, side: Side) -> StepComparison | None:
     pairs = _pairs(baseline, side)
     if not pairs:
         return None
+    calls = _calls([*baseline.records, *side.records])
     changes = [_change(name, pairs) for name in _parts(pairs)]
     steps = [[each.step_s or 0.0 for each in places] for places in zip(*pairs, strict=True)]
     longer = [other - one for one, other in zip(*steps, strict=True)]
@@ -72,15 +75,26 @@ def compare_step(baseline: Side, side: Side) -> StepComparison | None:
         baseline_s=_mean(steps[0]),
         arm_s=_mean(steps[1]),
         whole=Change(name="step", seconds=_mean(longer), interval=stats.mean_interval(longer)),
-        changes=[*sorted(changes, key=lambda change: -abs(change.seconds)), _change(UNEXPLAINED, pairs)],
+        changes=[*sorted(changes, key=lambda change: -abs(change.seconds)), _unexplained(pairs)],
         explained_s=math.fsum(change.seconds for change in changes),
+        unmeasured=calls - min(_measured(each) for pair in pairs for each in pair),
     )
 
 
 def _parts(pairs: Sequence[tuple[Explained, Explained]]) -> list[str]:
     """Names of what explains steps, each once."""
     rows = dict.fromkeys(row.name for pair in pairs for each in pair for row in each.rows)
-    return [name for name in rows if name != UNEXPLAINED]
+    return [name for name in rows if name not in (NOT_MEASURED, UNEXPLAINED)]
+
+
+def _calls(records: Sequence[Record]) -> int:
+    """Of a step, whatever became of them."""
+    labels = {part_of(each): each.case.labels for each in records if each.case.labels.get("set") == PARTS}
+    return sum(int(each.get("count", "1")) for each in labels.values())
+
+
+def _measured(each: Explained) -> int:
+    return each.calls - sum(each.unmeasured.values())
 
 
 def _pairs(baseline: Side, side: Side) -> list[tuple[Explained, Explained]]:
@@ -104,6 +118,12 @@ def _explained(one: Sequence[Record], other: Sequence[Record]) -> tuple[Explaine
     shared = {*map(part_of, one)} & {*map(part_of, other)}
     here, there = (explained(each for each in records if part_of(each) in shared) for records in (one, other))
     return here, there
+
+
+def _unexplained(pairs: Sequence[tuple[Explained, Explained]]) -> Change:
+    """With what was not measured."""
+    longer = [(other.rest_s or 0.0) - (one.rest_s or 0.0) for one, other in pairs]
+    return Change(name=UNEXPLAINED, seconds=_mean(longer), interval=stats.mean_interval(longer))
 
 
 def _change(name: str, pairs: Sequence[tuple[Explained, Explained]]) -> Change:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,20 +18,22 @@ if TYPE_CHECKING:
 
 WHOLE, PARTS = "whole", "parts"
 """Sets of a suite: the step as one case, and what it is made of."""
-OTHERS, VIEWS, LAUNCHES, WAITING, UNEXPLAINED = (
-    "other operators", "views", "launches", "waiting", "unexplained",
+OTHERS, VIEWS, LAUNCHES, WAITING, NOT_MEASURED, UNEXPLAINED = (
+    "other operators", "views", "launches", "waiting", "not measured", "unexplained",
 )  # fmt: skip
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True):
     """name: device, host or step. parts_s: what the parts come to; None where none of them was measured, or computes.
-    step_s: what was measured of the step, in seconds. missing: why that is None.
+    step_s: what was measured of the step, in seconds. missing: why that is None. is_least: whether parts are missing in
+    the sum, so that all come to no less.
     """
 
     name: str
     parts_s: float | None
     step_s: float | None
     missing: str | None = None
+    is_least: bool = False
 
     @property
     def ratio(self) -> float | None:
@@ -39,16 +42,18 @@ class Number(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """seconds: of the step's time, below 0 where parts take longer than what is left of it. calls: that it is of."""
+    """seconds: of the step's time, below 0 where parts take longer than what is left of it; None where that is not
+    known. calls: that it is of.
+    """
 
     name: str
-    seconds: float
+    seconds: float | None
     calls: int = 0
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """rows: they add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
-    launches, waiting and what is unexplained.
+    launches, waiting, what was not measured and what is unexplained, which nobody knows beside that.
 
     launches: what parts take longer to launch than to compute. waiting: how much longer the host takes for the step
     than for its calls, while the GPU waits: Python, autograd, the optimizer's own code. unmeasured: by reason, calls of
@@ -68,15 +73,25 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
     def seconds(self, name: str) -> float:
         """Of the row of that name; 0 where there is none."""
-        return sum(row.seconds for row in self.rows if row.name == name)
+        return sum(row.seconds or 0.0 for row in self.rows if row.name == name)
+
+    @property
+    def rest_s(self) -> float | None:
+        """What is left of the step: unexplained, or taken by what was not measured."""
+        if self.step_s is None:
+            return None
+        return self.step_s - sum(row.seconds or 0.0 for row in self.rows if row.name != UNEXPLAINED)
 
     @property
     def unexplained_fraction(self) -> float | None:
-        return self.seconds(UNEXPLAINED) / self.step_s if self.step_s else None
+        return self.rest_s / self.step_s if self.rest_s is not None and self.step_s and not self.unmeasured else None
 
 
 class _Part(NamedTuple):
-    """row: that it is in. calls: in a step. device_s, host_s: of one; None where it was not measured."""
+    """row: that it is in. calls: in a step. device_s, host_s: of one; None where it was not measured.
+
+    reason: why device_s is not known.
+    """
 
     row: str
     label: str
@@ -147,7 +162,7 @@ def part_of(record: Record) -> tuple[str, str, str]:
 
 def _part(records: Sequence[Record]) -> _Part:
     case = records[0].case
-    host_s = _median(records, lambda found: found.enqueue_s or found.batch_s)
+    host_s = _median(records, lambda found: found.enqueue_s or found.batch_s or found.stream_s)
     is_view = bool(case.parameters.get("host_only"))
     computes_nothing = is_view and case.device != "cpu" and host_s is not None
     device_s = 0.0 if computes_nothing else _median(records, _device)
@@ -157,7 +172,8 @@ def _part(records: Sequence[Record]) -> _Part:
 
 
 def _device(found: Measurement) -> Samples | None:
-    return found.device_s or found.batch_s
+    """Of a call that waits for the GPU itself, such as item(), all that is known is its period."""
+    return found.device_s or found.batch_s or found.stream_s
 
 
 def _why(records: Sequence[Record]) -> str:
@@ -169,7 +185,8 @@ def _why(records: Sequence[Record]) -> str:
 
 def _median(records: Sequence[Record], of: Callable[[Measurement], Samples | None]) -> float | None:
     """Over processes, each by its median."""
-    found = [taken.median_s for each in records if each.measurement and (taken := of(each.measurement))]
+    measured = [each.measurement for each in records if each.measurement and each.status == "ok"]
+    found = [taken.median_s for each in measured if (taken := of(each))]
     return stats.quantile(found, 0.5) if found else None
 
 
@@ -177,57 +194,82 @@ def _total(parts: Sequence[_Part], of: Callable[[_Part], float | None]) -> float
     return sum(part.calls * (of(part) or 0.0) for part in parts)
 
 
+def _device_s(part: _Part) -> float | None:
+    return part.device_s
+
+
+def _host_s(part: _Part) -> float | None:
+    return part.host_s
+
+
+def _lacks(parts: Sequence[_Part], of: Callable[[_Part], float | None]) -> bool:
+    return any(of(part) is None for part in parts)
+
+
 def _by_name(parts: Sequence[_Part]) -> list[Row]:
-    """What a device does, the largest first."""
-    names = dict.fromkeys(part.row for part in parts)
-    several = [[part for part in parts if part.row == name] for name in names]
-    rows = [
-        Row(name=own[0].row, seconds=_total(own, lambda part: part.device_s), calls=sum(part.calls for part in own))
-        for own in several
-    ]
-    return sorted((row for row in rows if row.seconds), key=lambda row: -row.seconds)
+    """What a device does in the calls that were measured, the largest first."""
+    calls: Counter[str] = Counter()
+    for part in parts:
+        if not part.reason:
+            calls[part.row] += part.calls
+    taken = _summed((part.row, part.calls * (part.device_s or 0.0)) for part in parts if not part.reason)
+    largest = sorted((name for name in taken if taken[name]), key=lambda name: -taken[name])
+    return [Row(name=name, seconds=taken[name], calls=calls[name]) for name in largest]
+
+
+def _left(parts: Sequence[_Part], rest_s: float | None) -> list[Row]:
+    """What no part accounts for. rest_s: None where the step's time is not known."""
+    unmeasured = sum(part.calls for part in parts if part.reason)
+    rows = [Row(name=NOT_MEASURED, seconds=None, calls=unmeasured)] if unmeasured else []
+    unexplained = Row(name=UNEXPLAINED, seconds=None if unmeasured else rest_s)
+    return rows if rest_s is None else [*rows, unexplained]
 
 
 def _on_cpu(parts: Sequence[_Part], whole: Sequence[Record], step_s: float | None) -> tuple[list[Number], list[Row]]:
     """A CPU computes in the calls themselves: there is one number."""
     step_s = _median(whole, _device) or step_s
-    parts_s = _total(parts, lambda part: part.device_s)
-    rows = _by_name(parts)
-    if step_s is not None:
-        rows.append(Row(name=UNEXPLAINED, seconds=step_s - parts_s))
-    return [_number("step", parts_s, step_s, whole)], rows
+    parts_s = _total(parts, _device_s)
+    rows = [*_by_name(parts), *_left(parts, None if step_s is None else step_s - parts_s)]
+    return [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))], rows
 
 
 def _on_gpu(parts: Sequence[_Part], whole: Sequence[Record], step_s: float | None) -> tuple[list[Number], list[Row]]:
     """The step's period is what its kernels take, and what the GPU waits beside them: for launches, and for the rest of
     the host's time.
     """
-    device_s, host_s = _total(parts, lambda part: part.device_s), _total(parts, lambda part: part.host_s)
+    device_s, host_s = _total(parts, _device_s), _total(parts, _host_s)
     whole_device_s = _median(whole, lambda found: found.busy_s or found.device_s)
     whole_host_s = _median(whole, lambda found: found.enqueue_s)
     step_s = _median(whole, lambda found: found.stream_s) or step_s
     longer_s = max(device_s, host_s)
+    lacks_device, lacks_host = _lacks(parts, _device_s), _lacks(parts, _host_s)
     numbers = [
-        _number("device", device_s, whole_device_s, whole),
-        _number("host", host_s, whole_host_s, whole),
-        _number("step", longer_s, step_s, whole),
+        _number("device", device_s, whole_device_s, whole, is_least=lacks_device),
+        _number("host", host_s, whole_host_s, whole, is_least=lacks_host),
+        _number("step", longer_s, step_s, whole, is_least=lacks_device or lacks_host),
     ]
-    calls = sum(part.calls for part in parts)
+    calls = sum(part.calls for part in parts if not part.reason)
     if step_s is None:
-        return numbers, [*_by_name(parts), Row(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)]
-    waits_s = max(0.0, step_s - (whole_device_s or device_s))
-    launches_s = min(waits_s, max(0.0, host_s - (whole_device_s or device_s)))
-    waiting_s = min(waits_s - launches_s, max(0.0, (whole_host_s or host_s) - max(host_s, whole_device_s or device_s)))
+        launches = Row(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
+        return numbers, [*_by_name(parts), launches, *_left(parts, None)]
+    launches_s, waiting_s = _idle(step_s, whole_device_s or device_s, host_s, whole_host_s or host_s)
     return numbers, [
         *_by_name(parts),
         Row(name=LAUNCHES, seconds=launches_s, calls=calls),
-        Row(name=WAITING, seconds=waiting_s),
-        Row(name=UNEXPLAINED, seconds=step_s - device_s - launches_s - waiting_s),
+        Row(name=WAITING, seconds=None if lacks_host else waiting_s),
+        *_left(parts, step_s - device_s - launches_s - waiting_s),
     ]
 
 
-def _number(name: str, parts_s: float, step_s: float | None, whole: Sequence[Record]) -> Number:
+def _idle(step_s: float, device_s: float, host_s: float, whole_host_s: float) -> tuple[float, float]:
+    """How long the GPU waits for launches, and for the rest of the host's time. device_s, whole_host_s: of the step."""
+    waits_s = max(0.0, step_s - device_s)
+    launches_s = min(waits_s, max(0.0, host_s - device_s))
+    return launches_s, min(waits_s - launches_s, max(0.0, whole_host_s - max(host_s, device_s)))
+
+
+def _number(name: str, parts_s: float, step_s: float | None, whole: Sequence[Record], *, is_least: bool) -> Number:
     missing = None
     if step_s is None:
         missing = _why(whole) if whole else "no case of the suite is the whole step"
-    return Number(name=name, parts_s=parts_s or None, step_s=step_s, missing=missing)
+    return Number(name=name, parts_s=parts_s or None, step_s=step_s, missing=missing, is_least=is_least)

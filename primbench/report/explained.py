@@ -14,9 +14,9 @@ from primbench.report.table import Table
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.decompose.sums import Explained
+    from primbench.decompose.sums import Explained, Number
     from primbench.report.document import Page
     from primbench.results.record import Record
 
@@ -26,6 +26,7 @@ WHAT = {
     "step": "the larger of the two sums, beside the step as a loop makes it",
 }
 ON_CPU = "counts x times of a call, beside the step's time"
+AT_LEAST = ">= "
 BAR = 40
 MOST_OTHERS = 6
 
@@ -58,19 +59,20 @@ def answer(steps: Sequence[tuple[str, Explained]]) -> str:
 def _most(explained: Explained) -> str:
     if not explained.rows or not explained.step_s:
         return "its time is not known"
-    largest = max(explained.rows, key=lambda row: row.seconds)
-    share, rest = largest.seconds / explained.step_s, explained.unexplained_fraction
-    whole = format_time(explained.step_s)
-    return f"{largest.name} takes {format_percent(share)} of {whole}, {format_percent(rest)} is unexplained"
+    largest = max(explained.rows, key=lambda row: row.seconds or 0.0)
+    share, rest = (largest.seconds or 0.0) / explained.step_s, explained.unexplained_fraction
+    unmeasured = f"{sum(explained.unmeasured.values())} of its calls were not measured"
+    left = unmeasured if rest is None else f"{format_percent(rest)} is unexplained"
+    return f"{largest.name} takes {format_percent(share)} of {format_time(explained.step_s)}, {left}"
 
 
 def numbers(title: str, explained: Explained) -> Table:
     rows = [
         [
             each.name,
-            signed_time(each.parts_s),
+            at_least(each),
             signed_time(each.step_s),
-            UNKNOWN if each.ratio is None else f"{each.ratio:.3f}",
+            UNKNOWN if each.ratio is None else f"{AT_LEAST * each.is_least}{each.ratio:.3f}",
             ON_CPU if explained.device == "cpu" else WHAT[each.name],
         ]
         for each in explained.numbers
@@ -82,23 +84,37 @@ def numbers(title: str, explained: Explained) -> Table:
 
 def _waterfall(explained: Explained) -> Table:
     """Each row's bar begins where the one before it ends."""
-    whole_s = explained.step_s or sum(row.seconds for row in explained.rows) or 1.0
+    whole_s = explained.step_s or sum(row.seconds or 0.0 for row in explained.rows) or 1.0
     rows, begun = [], 0.0
     for row in explained.rows:
-        share = row.seconds / whole_s
-        bar = _bar(begun, share)
-        begun += share
-        rows.append([row.name, str(row.calls or ""), signed_time(row.seconds), format_percent(share), bar])
-    largest = [
-        f"{name} {signed_time(seconds)}" for name, seconds in list(explained.others.items())[:MOST_OTHERS] if seconds
-    ]
-    notes = [f"other operators: {', '.join(largest)}"] if largest else []
-    return Table("where its time goes", ["", "calls", "time", "share", f"{'':<{BAR}}"], rows, notes)
+        share = None if row.seconds is None else row.seconds / whole_s
+        bar = "" if share is None else _bar(begun, share)
+        begun += share or 0.0
+        rows.append([row.name, str(row.calls or ""), signed_time(row.seconds), _percent(share), bar])
+    columns = ["", "calls", "time", "share", f"{'':<{BAR}}"]
+    return Table("where its time goes", columns, rows, [*_notes(explained)])
+
+
+def _notes(explained: Explained) -> Iterator[str]:
+    others = list(explained.others.items())[:MOST_OTHERS]
+    if largest := [f"{name} {signed_time(seconds)}" for name, seconds in others if seconds]:
+        yield f"other operators: {', '.join(largest)}"
+    if explained.unmeasured and explained.rest_s is not None:
+        yield f"what was not measured and what is unexplained take {signed_time(explained.rest_s)} together"
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else format_percent(share)
 
 
 def _bar(begun: float, share: float) -> str:
     first, last = (round(BAR * min(max(each, 0.0), 1.0)) for each in sorted((begun, begun + share)))
     return "." * first + "#" * max(last - first, 1 if share > 0 else 0) + "." * (BAR - max(last, first + 1))
+
+
+def at_least(number: Number) -> str:
+    """What the parts come to, where some are missing in it a lower bound."""
+    return f"{AT_LEAST * (number.is_least and number.parts_s is not None)}{signed_time(number.parts_s)}"
 
 
 def signed_time(seconds: float | None) -> str:
@@ -136,11 +152,11 @@ def _places(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 def _sums(found: Explained) -> list[str]:
     """Of what computes, and of launches, of which a CPU has none of its own."""
-    computing, *launches = [signed_time(each.parts_s) for each in found.numbers]
+    computing, *launches = map(at_least, found.numbers)
     return [computing, launches[0] if launches else UNKNOWN]
 
 
 def _shares(found: Explained) -> str:
     computing = [row for row in found.rows if row.calls and row.name != LAUNCHES]
-    whole_s = sum(row.seconds for row in computing) or 1.0
-    return ", ".join(f"{row.name} {format_percent(row.seconds / whole_s)}" for row in computing)
+    whole_s = sum(row.seconds for row in computing if row.seconds) or 1.0
+    return ", ".join(f"{row.name} {format_percent(row.seconds / whole_s)}" for row in computing if row.seconds)

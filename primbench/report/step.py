@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from primbench.compare.comparison import ArmComparison
-    from primbench.compare.step import Change
+    from primbench.compare.step import Change, StepComparison
 
 LEAST_SHARE = 0.02  # of the difference, below which changes are told together
 
@@ -31,10 +31,15 @@ def step(arm: ArmComparison, baseline: str) -> Iterator[str]:
     rest_s = sum(each.seconds for each in found.changes[:-1] if each not in large)
     words = [f"{each.name} {_signed(each)}{_each(each)}" for each in large]
     words += [f"all others {_time(rest_s)}"] if rest_s else []
-    unexplained = f"{found.changes[-1].name} {_signed(found.changes[-1])}"
     fits = "within" if found.is_explained else "outside"
-    yield f"of {_time(found.whole.seconds)}: {', '.join([*words, unexplained])}"
+    yield f"of {_time(found.whole.seconds)}: {', '.join([*words, _rest(found)])}"
     yield f"the parts explain {_time(found.explained_s)}, which is {fits} the interval of the whole"
+
+
+def _rest(found: StepComparison) -> str:
+    calls = f"{found.unmeasured} call{'s' * (found.unmeasured != 1)}"
+    among = f" (with {calls} not measured in both)" if found.unmeasured else ""
+    return f"{found.changes[-1].name} {_signed(found.changes[-1])}{among}"
 
 
 def _each(change: Change) -> str:

@@ -110,9 +110,9 @@ def _cells(step: dict[str, Any], parts: int) -> list[str]:
     cells = [str(step["calls"]), str(parts - 1)]
     for each in ("device", "host", "step"):
         cells += _pair(numbers.get(each))
-    unexplained_s = sum(row["seconds"] for row in step["rows"] if row["name"] == "unexplained")
+    unexplained_s = next((row["seconds"] for row in step["rows"] if row["name"] == "unexplained"), None)
     step_s = numbers["step"]["step_s"]
-    return [*cells, f"{unexplained_s / step_s:.1%}" if step_s else "-"]
+    return [*cells, "-" if unexplained_s is None else f"{unexplained_s / step_s:.1%}"]
 
 
 def _pair(number: dict[str, Any] | None) -> list[str]:

@@ -30,13 +30,14 @@ def step(title: str, found: Explained) -> Figure | None:
     words = (
         "Bars follow one another from 0 to the time of the step. Launches are what the calls take longer to start than "
         "to compute, waiting is the host's own work beside its calls, and unexplained is what no part accounts for: "
-        "below 0, and drawn backwards, where the parts by themselves take longer."
+        "below 0, and drawn backwards, where the parts by themselves take longer. Of what was not measured no time is "
+        "known, and so no bar is drawn, nor of what is unexplained beside it."
     )
     return Figure(title, words, _picture(found.rows, title, words), _numbers(found), is_folded=False)
 
 
 def _ends(rows: Sequence[Row]) -> list[tuple[float, float]]:
-    ends = [0.0, *itertools.accumulate(row.seconds for row in rows)]
+    ends = [0.0, *itertools.accumulate(row.seconds or 0.0 for row in rows)]
     return list(itertools.pairwise(ends))
 
 
@@ -49,8 +50,9 @@ def _picture(rows: Sequence[Row], title: str, words: str) -> Element:
     for number, (row, (start, end)) in enumerate(zip(rows, _ends(rows), strict=True)):
         top = number * ROW
         add_words(svg, 0, top + LINE - 3, row.name, "strong halo")
-        low, high = sorted((axis.at(start), axis.at(end)))
-        add_bar(svg, (low, high), (top + LINE, top + ROW - 6), LOOKS.get(row.name, "s0"), signed_time(row.seconds))
+        if row.seconds is not None:
+            low, high = sorted((axis.at(start), axis.at(end)))
+            add_bar(svg, (low, high), (top + LINE, top + ROW - 6), LOOKS.get(row.name, "s0"), signed_time(row.seconds))
         add_words(svg, LANE_END + 3, top + ROW - 10, signed_time(row.seconds))
         if number + 1 < len(rows):
             add_rule(svg, (axis.at(end), axis.at(end)), (top + ROW - 6, top + ROW + LINE), "one faint")
@@ -64,6 +66,10 @@ def _numbers(found: Explained) -> Numbers:
         Column("part", [row.name for row in rows]),
         Column("calls", [row.calls or None for row in rows]),
         Column("time", [row.seconds for row in rows], signed_time),
-        Column("of the step", [row.seconds / whole_s if whole_s else None for row in rows], format_percent),
+        Column(
+            "of the step",
+            [row.seconds / whole_s if whole_s and row.seconds is not None else None for row in rows],
+            format_percent,
+        ),
     ]
     return Numbers("", columns)

@@ -42,13 +42,15 @@ def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., 
 
 
 def test_a_part_that_fails_is_told_and_counts(invoke: Callable[..., Result], tmp_path: Path) -> None:
-    """After what was measured has been shown, as `primbench run` has it."""
-    file = tmp_path / "own.toml"
+    """After what was measured has been shown, as `primbench run` has it, and whenever the file is explained."""
+    file, results = tmp_path / "own.toml", tmp_path / "results.jsonl"
     file.write_text(OWN.format(title="own"))
-    found = invoke("explain", file, *SHORT, "--timeout", "1ms", "--json", "-")
-    assert 1 == found.exit_code
-    (step,) = json.loads(found.stdout)
-    assert 0 < sum(step["unmeasured"].values())
+    found = invoke("explain", file, *SHORT, "--timeout", "1ms", "-o", results, "--json", "-")
+    again = invoke("explain", results, "--json", "-")
+    assert (1, 1) == (found.exit_code, again.exit_code)
+    for each in (found, again):
+        (step,) = json.loads(each.stdout)
+        assert 0 < sum(step["unmeasured"].values())
 
 
 def test_requests_that_mean_nothing(refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path) -> None:

@@ -77,10 +77,11 @@ def test_dearer_launches_explain_a_step_that_waits_for_them() -> None:
 
 
 def test_a_part_that_fails_in_one_place_is_not_quicker_there() -> None:
-    step, _ = compared(1.6e-6, 0.0, random.Random(0), failing="memcpy")
+    step, text = compared(1.6e-6, 0.0, random.Random(0), failing="memcpy")
     assert "memcpy" not in [each.name for each in step.changes]
     assert ("launches", CALLS) == (step.changes[0].name, step.changes[0].calls)
     assert abs(step.changes[-1].seconds) < 1e-4
+    assert "(with 1 call not measured in both)" in text
 
 
 def test_equal_places_have_nothing_to_explain() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primbench.decompose.sums import LAUNCHES, OTHERS, UNEXPLAINED, WAITING, explained
+from primbench.decompose.sums import LAUNCHES, NOT_MEASURED, OTHERS, UNEXPLAINED, WAITING, explained
 from primbench.measurement import Measurement, Samples
+from primbench.report import explained as words
 from primbench.results.record import Record
 from primbench.spec.case import Case
 
@@ -49,7 +51,7 @@ def test_a_step_that_waits_for_launches() -> None:
     assert [("device", 100, 110), ("host", 400, 500), ("step", 400, 520)] == [
         (each.name, round(1e6 * (each.parts_s or 0)), round(1e6 * (each.step_s or 0))) for each in found.numbers
     ]
-    rows = [(row.name, round(1e6 * row.seconds), row.calls) for row in found.rows]
+    rows = [(row.name, round(1e6 * (row.seconds or 0)), row.calls) for row in found.rows]
     # 410 us without a kernel: 290 by launches alone, 100 more by all that the host does; 20 of neither.
     expected = [(OTHERS, 60, 6), ("gemm", 40, 4), (LAUNCHES, 290, 30), (WAITING, 100, 0), (UNEXPLAINED, 30, 0)]
     assert expected == rows
@@ -66,8 +68,32 @@ def test_rows_add_up_to_the_step(
     records = [record("gemm", count, on_gpu(*each), m=number) for number, (count, *each) in enumerate(parts)]
     found = explained([*records, record("model", 0, on_gpu(enqueue_s, device_s, stream_s))])
     assert found is not None
-    assert math.isclose(stream_s, sum(row.seconds for row in found.rows), rel_tol=1e-9, abs_tol=1e-12)
+    assert math.isclose(stream_s, sum(row.seconds or 0.0 for row in found.rows), rel_tol=1e-9, abs_tol=1e-12)
     assert found.seconds(LAUNCHES) >= 0 <= found.seconds(WAITING)
+
+
+def test_parts_that_failed_leave_a_lower_bound_and_nothing_to_explain() -> None:
+    """4 of 7 kernels of 10 us launched in 30 us each were measured, and a call that waits for the GPU itself."""
+    waits = Measurement(stream_s=samples(20e-6), missing={"device_s": "it waits for the GPU itself"})
+    parts = [
+        record("gemm", 4, on_gpu(30e-6, 10e-6), m=1),
+        record("gemm", 3, None, m=2),
+        record("aten", 1, waits, **RELU),
+    ]
+    found = explained([*parts, record("model", 0, on_gpu(500e-6, 110e-6, 520e-6))])
+    assert found is not None
+    sums = [(each.name, round(1e6 * (each.parts_s or 0)), each.is_least) for each in found.numbers]
+    assert [("device", 60, True), ("host", 140, True), ("step", 140, True)] == sums
+    rows = [(row.name, None if row.seconds is None else round(1e6 * row.seconds), row.calls) for row in found.rows]
+    unknown = [(WAITING, None, 0), (NOT_MEASURED, None, 3), (UNEXPLAINED, None, 0)]
+    assert [("gemm", 40, 4), (OTHERS, 20, 1), (LAUNCHES, 30, 5), *unknown] == rows
+    assert ({"failed: a crash": 3}, None, 8) == (found.unmeasured, found.unexplained_fraction, found.calls)
+    assert 430 == round(1e6 * (found.rest_s or 0))
+    printed = words.text([("A step", found)])
+    assert re.search(r"device +>= 60.0 us +110 us +>= 0\.545", printed)
+    assert re.search(r"not measured +3 +- +-", printed)
+    assert "what was not measured and what is unexplained take 430 us together" in printed
+    assert words.answer([("A step", found)]).endswith("gemm takes 7.7% of 520 us, 3 of its calls were not measured.")
 
 
 def test_without_a_whole_or_with_parts_that_failed() -> None:
@@ -79,7 +105,10 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     assert {"failed: a crash": 3} == found.unmeasured
     found = explained(parts, [5e-3, 4e-3, 9e-3])
     assert found is not None
-    assert (5e-3, 3e-3) == (found.step_s, found.seconds(UNEXPLAINED))
+    assert (5e-3, 3e-3) == (found.step_s, found.rest_s)
+    assert [("gemm", 2e-3), (NOT_MEASURED, None), (UNEXPLAINED, None)] == [
+        (row.name, row.seconds) for row in found.rows
+    ]
     assert explained([record("model", 0, on_gpu(1e-3, 1e-3))]) is None
     found = explained([parts[1], record("model", 0, Measurement(batch_s=samples(1e-3)), "cpu")])
     assert found is not None
