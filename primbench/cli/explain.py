@@ -78,14 +78,19 @@ def _title(file: str, said: StudyFile, *, is_alone: bool) -> str:
 def _steps_in(
     file: str, records: Sequence[Record], times_s: Mapping[str, Sequence[float]]
 ) -> list[tuple[str, Explained]]:
-    """Each with its title. times_s: of steps that were not captured, by the title. Raises FileError where none is."""
+    """Each in each place, with its title. times_s: of steps that were not captured, by the title.
+
+    Raises FileError where none is.
+    """
     from primbench.decompose.sums import explained
+    from primbench.report.explained import places
 
     found = []
     for title in dict.fromkeys(record.case.labels.get(STEP, file) for record in records):
         own = [record for record in records if record.case.labels.get(STEP, file) == title]
-        if (step := explained(own, times_s.get(title, ()))) is not None:
-            found.append((title, step))
+        for place, several in places(own).items():
+            if (step := explained(several, times_s.get(title, ()))) is not None:
+                found.append((f"{title}, {place}" if place else title, step))
     if not found:
         raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
     return found

@@ -127,7 +127,7 @@ def signed_time(seconds: float | None) -> str:
 def step_totals(records: Sequence[Record]) -> list[Table]:
     """What a step takes, by its set, where cases say how often it makes their calls; none where they do not."""
     rows, notes = [], list[str]()
-    for place, several in _places(records).items():
+    for place, several in places(records).items():
         for name, found in totals(several).items():
             where = " ".join(filter(None, [name, place]))
             rows.append([where, str(found.calls), *_sums(found), _shares(found)])
@@ -136,8 +136,10 @@ def step_totals(records: Sequence[Record]) -> list[Table]:
     return [Table("a step  (counts x times of a call)", columns, rows, notes)] if rows else []
 
 
-def _places(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """By what tells records of one case apart: arm, device, and the backend where a case ran on several."""
+def places(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """By what tells records of one case apart: arm, device, and the backend where a case ran on several; "" where
+    nothing does.
+    """
     cases = [record.case for record in records]
     on = {(case.primitive, str((case.parameters, case.labels)), case.arm, case.device, case.backend) for case in cases}
     has_several = len({each[:-1] for each in on}) < len(on)

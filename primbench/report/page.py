@@ -36,8 +36,9 @@ def of_results(results: Results, yardsticks: Sequence[Yardstick] = (), title: st
 
 def _step(results: Results) -> list[Section]:
     """Where the time of a step goes, where the file has its parts."""
-    found = explained_of(results.records) if results.records else None
-    return [Section("Where the time of the step goes", _drawn("The step", found))] if found else []
+    steps = {place: explained_of(records) for place, records in explained.places(results.records).items()}
+    figures = [each for place, found in steps.items() if found for each in _drawn(f"The step {place}".rstrip(), found)]
+    return [Section("Where the time of the step goes", figures)] if figures else []
 
 
 def of_comparison(

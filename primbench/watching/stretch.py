@@ -88,7 +88,8 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def launches_per_s(self) -> float | None:
-        return None if self.calls is None else sum(a_second(self.calls).values())
+        """None also where no count was due, or the threads that were counted have ended."""
+        return sum(a_second(self.calls).values()) if self.calls else None
 
     @property
     def blocked_fraction(self) -> float:

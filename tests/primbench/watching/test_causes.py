@@ -164,6 +164,7 @@ def test_calls_add_up_by_function_and_thread_and_their_rates_by_function() -> No
     whole = joined([replace(CALM, calls=calls) for calls in (one, one + other, None)])
     assert [(7, 6, 2.0), (8, 3, 1.0)] == [(each.thread, each.count, each.counted_s) for each in whole.calls or []]
     assert (6.0, None) == (whole.launches_per_s, joined([CALM]).launches_per_s)
+    assert replace(CALM, calls=[]).launches_per_s is None  # no count was due: that is no rate of 0
 
 
 def test_gpus_are_averaged_over_the_looks_at_them_however_they_are_joined() -> None:
