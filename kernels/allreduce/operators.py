@@ -14,8 +14,8 @@ def allreduce(call: Call, settings: Settings) -> list[Part]:
     """Summed in place, all tensors of the call."""
     given = call.argument(0)
     tensors = [each for each in given if isinstance(each, Operand)] if isinstance(given, list) else []
-    if settings.ranks == 1 or not tensors or len({each.dtype for each in tensors}) != 1:
-        raise NotThere("nothing between processes")
+    if settings.ranks == 1 or len({each.dtype for each in tensors}) != 1 or any(each.on_host for each in tensors):
+        raise NotThere("nothing of one type between processes, or on the host")
     count = sum(math.prod(each.shape) for each in tensors)
     total_bytes = count * numpy_dtype(tensors[0].dtype).itemsize
     return [Part(Allreduce.primitive, {"bytes": total_bytes, "ranks": settings.ranks, "dtype": tensors[0].dtype})]

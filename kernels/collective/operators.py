@@ -30,8 +30,8 @@ def broadcast(call: Call, settings: Settings) -> list[Part]:
 
 
 def _part(tensors: Sequence[Operand], settings: Settings, **fields: Any) -> list[Part]:
-    if settings.ranks == 1 or len({each.dtype for each in tensors}) != 1:
-        raise NotThere("nothing of one type between processes")
+    if settings.ranks == 1 or len({each.dtype for each in tensors}) != 1 or any(each.on_host for each in tensors):
+        raise NotThere("nothing of one type between processes, or on the host")
     total_bytes = sum(each.elements * numpy_dtype(each.dtype).itemsize for each in tensors)
     common = {"bytes": total_bytes, "ranks": settings.ranks, "dtype": tensors[0].dtype}
     return [Part(Collective.primitive, common | fields)]

@@ -42,7 +42,7 @@ def _named(call: Call) -> str:
 def _part(op: str, *tensors: Operand, direction: str = "forward") -> list[Part]:
     first = tensors[0]
     for each in tensors:
-        alike = (each.shape, each.strides, each.dtype, each.on_host) == (first.shape, first.strides, first.dtype, False)
+        alike = (each.shape, each.strides, each.dtype) == (first.shape, first.strides, first.dtype)
         if not alike or each.extent != each.elements or each.dtype not in DTYPES:
             raise NotThere("not alike, or with gaps")
     fields = {"elements": first.elements, "op": op, "direction": direction, "dtype": first.dtype}

@@ -11,9 +11,10 @@ from primbench.problem.operators import Call, NotThere, Part, Settings, operator
 def copy(call: Call, settings: Settings) -> list[Part]:
     """Copies of whole memory: between host and GPU, or within either."""
     if call.name == "copy_":
-        target, source = call.tensor(0), call.tensor(1)
+        target, source = (call.tensor(number, anywhere=True) for number in range(2))
     else:
-        target, source = _copied(call, call.tensor(0), settings), call.tensor(0)
+        source = call.tensor(0, anywhere=True)
+        target = _copied(call, source, settings)
     is_plain = all(each.strides == contiguous(each.shape) for each in (source, target))
     if not is_plain or target.dtype != source.dtype or target.shape != source.shape:
         raise NotThere("not byte for byte")
@@ -29,8 +30,11 @@ def _way(call: Call, source: Operand, target: Operand, settings: Settings) -> di
 
 
 def _copied(call: Call, source: Operand, settings: Settings) -> Operand:
-    """What clone and _to_copy make of it."""
+    """What clone and _to_copy make of it. Raises NotThere where that is another order in memory."""
     dtype, device = call.named.get("dtype"), call.named.get("device")
+    order = call.named.get("memory_format") or {"memory_format": "preserve_format"}
+    if order["memory_format"] not in ("preserve_format", "contiguous_format"):
+        raise NotThere(f"into {order['memory_format']}")
     found = source._replace(dtype=dtype["dtype"]) if dtype else source
     return found._replace(on_host=settings.on_gpu and device["device"] == "cpu") if device else found
 
@@ -38,7 +42,7 @@ def _copied(call: Call, source: Operand, settings: Settings) -> Operand:
 @operator("_local_scalar_dense")
 def scalar(call: Call, settings: Settings) -> list[Part]:
     """The host waits for one number of a tensor."""
-    source = call.tensor(0)
+    source = call.tensor(0, anywhere=True)
     if not settings.on_gpu or source.on_host:
         raise NotThere("a number that the host has")
     fields = {"bytes": numpy_dtype(source.dtype).itemsize, "direction": "d2h", "memory": "pageable"}

@@ -42,11 +42,14 @@ class Call(NamedTuple):
         """What was given there, or by name."""
         return self.positional[number] if number < len(self.positional) else self.named.get(name, default)
 
-    def tensor(self, number: int, name: str = "") -> Operand:
-        """Raises NotThere where there is no tensor in its place."""
+    def tensor(self, number: int, name: str = "", *, anywhere: bool = False) -> Operand:
+        """Raises NotThere where there is no tensor in its place, or one on the host of a step on a GPU.
+
+        anywhere: that may be there, too; a case of a primitive is on one device.
+        """
         found = self.argument(number, name)
-        if not isinstance(found, Operand):
-            raise NotThere(f"{self.operator}: no tensor as argument {number}")
+        if not isinstance(found, Operand) or (found.on_host and not anywhere):
+            raise NotThere(f"{self.operator}: no tensor on the device as argument {number}")
         return found
 
     def key(self) -> tuple[str, str, str, str]:

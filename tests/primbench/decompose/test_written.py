@@ -129,6 +129,10 @@ def test_which_primitive_an_operator_is() -> None:
     assert {"m": 8, "n": 16, "k": 4, "dtype": "bfloat16", "trans_a": True} == parts(turned, Settings())[0].fields
     moved = Call("aten.copy_.default", [operand("float32[64]"), operand("cpu:float32[64]"), True], {})
     assert [("memcpy", {"bytes": 256, "direction": "h2d", "memory": "pinned"})] == parts(moved, Settings(on_gpu=True))
+    image = operand("float32[2,3,4,5]")
+    for order, primitive in (("preserve_format", "memcpy"), ("channels_last", "aten")):
+        clone = Call("aten.clone.default", [image], {"memory_format": {"memory_format": order}})
+        assert [primitive] == [each.primitive for each in parts(clone, Settings())]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +167,9 @@ RULES = [
     ("bmm", ["float32[12,8,4]", "float32[12,4,9]@36,1,4"], "batched_gemm", {"batch": 12, "m": 8, "trans_b": True}),
     ("relu", ["bfloat16[4,8,2,2]@32,1,16,8"], "elementwise", {"elements": 128, "op": "relu", "dtype": "bfloat16"}),
     ("relu", ["float32[4,8]@16,1"], "aten", {"operator": "aten.relu.default"}),
+    # On the host of a step on a GPU: no case of the GPU.
+    ("mm", ["cpu:float32[8,4]", "cpu:float32[4,16]"], "aten", {"operator": "aten.mm.default"}),
+    ("embedding", ["cpu:float32[1000,64]", "cpu:int64[8,64]:0..999~400"], "aten", {}),
     ("threshold_backward", ["float32[8]", "float32[8]+", 0], "elementwise", {"op": "relu", "direction": "backward"}),
     ("gelu_backward", ["float32[8]", "float32[8]"], "elementwise", {"op": "gelu", "direction": "backward"}),
     ("add", ["float32[8]", "float32[8]"], "elementwise", {"op": "add", "elements": 8}),
