@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from primbench.cli.captured import threads_of
 from primbench.cli.options import GroupedCommand, is_default, measuring_options
 from primbench.errors import FileError, InvalidRequest
 
@@ -53,6 +54,7 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
     from primbench.cli.resuming import resuming
 
     said = {file: suites.study(file) for file in files}
+    values = {**values, "threads": threads_of(values, [each.captured for each in said.values()])}
     titles = {file: _title(file, each, is_alone=len(files) == 1) for file, each in said.items()}
     entries = [(entry.problem, {**entry.labels, STEP: titles[file]}) for file in files for entry in suites.read(file)]
     with resuming(values["resume"]) as begun:

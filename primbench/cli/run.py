@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from primbench.cli.captured import threads_of
 from primbench.cli.completing import complete, complete_set, complete_suite
 from primbench.cli.option_types import dtype
 from primbench.cli.options import (
@@ -27,7 +28,9 @@ def _run(suite: str, **values: Any) -> None:
     overrides = {"dtype": tuple(dict.fromkeys(values["dtype"]))} if values["dtype"] else None
     entries = suites.read(suite, only=values["only"] or None, set=values["set_name"], overrides=overrides)
     if suite.endswith(".toml"):
-        values["backends"] = values["backends"] or suites.study(suite).backends
+        said = suites.study(suite)
+        values["backends"] = values["backends"] or said.backends
+        values["threads"] = threads_of(values, [said.captured])
     measure_or_compare(once(entries), values)
 
 

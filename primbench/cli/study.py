@@ -11,6 +11,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.cli import compare as comparing
+from primbench.cli.captured import threads_of
 from primbench.cli.compare import gate_of, gate_options
 from primbench.cli.completing import complete, complete_arm, complete_suite
 from primbench.cli.consent import check_own
@@ -51,6 +52,7 @@ from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.runtimes.table import check, known
 from primbench.spec.arm import Arm, arm_of
+from primbench.spec.placement import Placement
 from primbench.spec.study import IN_TURN, Pairing
 from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
@@ -150,7 +152,8 @@ def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:
     if neighbour := values["beside"] or _neighbour_of(source, said.beside, values["device"]):
         arms = with_neighbour(arms or [HOST], neighbour)
     entries = once(suites.read(source, only=values["primitives"] or None))
-    return study_of(arms, entries, design_of(values, said), said.title if said.arms else "", said.published)
+    design = design_of(values, said, Placement(threads=threads_of(values, [said.captured])))
+    return study_of(arms, entries, design, said.title if said.arms else "", said.published)
 
 
 def _source(suite: str | None, values: Mapping[str, Any]) -> str:

@@ -78,7 +78,7 @@ def _finish(step: Step) -> None:
 
     import torch
 
-    step.torch = torch.__version__
+    step.torch, step.threads = torch.__version__, torch.get_num_threads()
     on_gpu, ranks = torch.cuda.is_initialized(), 1
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         ranks = torch.distributed.get_world_size()

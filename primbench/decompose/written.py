@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Step:
     """A captured step; ``write()`` makes a suite of it.
 
-    of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version.
+    of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version. threads: of its
+    pool, as many as compute an operator on the CPU; None is not known.
     times_s: of steps like it that were not captured, in seconds; [] where there were none. compiled: how many functions
     torch had compiled, which under capture run as the operators that they were made of.
     whole: a problem that is the step; None where there is none.
@@ -36,6 +37,7 @@ class Step:
     calls: list[Call] = field(default_factory=list)
     settings: Settings = field(default_factory=Settings)
     torch: str = ""
+    threads: int | None = None
     times_s: list[float] = field(default_factory=list)
     compiled: int = 0
     whole: Problem | None = None
@@ -97,7 +99,9 @@ def _head(step: Step) -> list[str]:
     missing = [
         f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in left_out(step).items()
     ]
-    captured = {"step": step.of, "calls": len(step.calls), "torch": step.torch, "times_s": step.times_s}
+    captured = {"step": step.of, "calls": len(step.calls), "torch": step.torch}
+    captured |= {} if step.threads is None else {"threads": step.threads}
+    captured |= {"times_s": step.times_s}
     return [
         "# count: how often a step makes the call. Entries and counts may be changed, and entries left out.",
         *(compiled if step.compiled else []),

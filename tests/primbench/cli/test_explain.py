@@ -8,13 +8,15 @@ from pathlib import Path
 
 from click.testing import Result
 
+from primbench.results.file import read
+
 OWN = """
 title = "{title}"
 gemm = [
   {{ set = "parts", phase = "forward", count = 3, m = 16, n = 16, k = 16 }},
   {{ set = "parts", phase = "backward", count = 2, m = 32, n = 16, k = 16 }},
 ]
-captured = {{ step = "step 2 of {title}.py", times_s = [0.5, 0.25, 1.0] }}
+captured = {{ step = "step 2 of {title}.py", threads = {threads}, times_s = [0.5, 0.25, 1.0] }}
 """
 SHORT = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "-q")
 
@@ -22,10 +24,12 @@ SHORT = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-ti
 def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., Result], tmp_path: Path) -> None:
     files = [tmp_path / f"{name}.toml" for name in ("a", "b")]
     for file in files:
-        file.write_text(OWN.format(title=file.stem))
+        file.write_text(OWN.format(title=file.stem, threads=1))
     results = tmp_path / "results.jsonl"
     first = invoke("explain", *files, *SHORT, "-o", results, "--json", "-")
     assert 0 == first.exit_code
+    assert "with 1 thread of CPU libraries, as it was captured, unless --threads says otherwise" in first.stderr
+    assert {1} == {record.case.placement.threads for record in read(results).records}
     steps = json.loads(first.stdout)
     assert [f"step 2 of {file.stem}.py ({file})" for file in files] == [each["step"] for each in steps]
     for step in steps:
@@ -35,7 +39,9 @@ def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., 
         assert abs(0.5 - sum(row["seconds"] for row in step["rows"])) < 1e-9
     again = json.loads(invoke("explain", results, "--json", "-").stdout)
     assert [each["numbers"][0]["parts_s"] for each in steps] == [each["numbers"][0]["parts_s"] for each in again]
-    totals = invoke("run", files[0], *SHORT).stdout.splitlines()
+    ran = invoke("run", files[0], *SHORT)
+    assert "with 1 thread of CPU libraries" in ran.stderr
+    totals = ran.stdout.splitlines()
     assert ["set", "calls", "time", "enqueue", "by", "primitive"] == totals[-2].split()
     assert ["parts", "5"] == totals[-1].split()[:2]
     assert totals[-1].endswith("gemm 100.0%")
@@ -60,10 +66,12 @@ def test_steps_of_several_backends_are_not_mixed(invoke: Callable[..., Result], 
 def test_a_part_that_fails_is_told_and_counts(invoke: Callable[..., Result], tmp_path: Path) -> None:
     """After what was measured has been shown, as `primbench run` has it, and whenever the file is explained."""
     file, results = tmp_path / "own.toml", tmp_path / "results.jsonl"
-    file.write_text(OWN.format(title="own"))
+    file.write_text(OWN.format(title="own", threads=99_999))
     found = invoke("explain", file, *SHORT, "--timeout", "1ms", "-o", results, "--json", "-")
     again = invoke("explain", results, "--json", "-")
     assert (1, 1) == (found.exit_code, again.exit_code)
+    assert "captured with 99999 threads, more than the" in found.stderr
+    assert {None} == {record.case.placement.threads for record in read(results).records}
     for each in (found, again):
         (step,) = json.loads(each.stdout)
         assert 0 < sum(step["unmeasured"].values())
@@ -73,6 +81,9 @@ def test_requests_that_mean_nothing(refusal: Callable[..., str], measured: tuple
     step, script = tmp_path / "step.toml", tmp_path / "own.py"
     script.write_text("")
     assert "no parts of a step" in refusal("explain", measured[0])
+    for threads in (1, 2):
+        (tmp_path / f"{threads}.toml").write_text(OWN.format(title="own", threads=threads))
+    assert "captured with 1 and 2 threads" in refusal("explain", tmp_path / "1.toml", tmp_path / "2.toml")
     assert "no such script" in refusal("capture", "none.py", "-o", step)
     assert "--batch-size: of model:NAME" in refusal("capture", script, "-o", step, "--batch-size", 2)
     assert "are for scripts" in refusal("capture", "model:mnist_cnn", "-o", step, "--step", 3)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import primbench.suites as suites
-from primbench.backends import missing
+from primbench.backends import missing, threads
 from primbench.errors import PrimbenchError
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
@@ -56,6 +56,7 @@ def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
     assert (1, 1) == (counts["addmm", "forward"], counts["mm", "backward"])
     assert "optimizer" in {phase for _, phase in counts}
     assert 3 == len(step.times_s)  # of steps 2 to 4, the first one makes what is made once
+    assert step.threads == threads()["torch"]
     assert step.of.startswith("step 5 of own.py 100, between the ends of two SGD.step()")
 
 

@@ -1,0 +1,46 @@
+"""What a suite says of the step that it was captured from, and how its cases are measured alike."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from primbench.cli.echo import say
+from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from primbench.spec.captured import Captured
+
+ON_OTHER_CPUS = ("cpus", "numa_node", "cpu_node", "cpu_kind")
+
+
+def threads_of(values: Mapping[str, Any], captured: Iterable[Captured | None]) -> int | None:
+    """``--threads``, else with how many the steps were captured, which is said; None leaves it to the libraries.
+
+    values: without threads where places say that themselves. Raises InvalidRequest where steps had different ones.
+    """
+    counts = {each.threads for each in captured if each is not None and each.threads is not None}
+    asked: int | None = values.get("threads")
+    if asked is not None or not counts:
+        return asked
+    if len(counts) > 1:
+        several = " and ".join(map(str, sorted(counts)))
+        raise InvalidRequest(f"steps captured with {several} threads: name --threads, or measure one after the other")
+    (threads,) = counts
+    words = f"{threads} thread{'s' * (threads != 1)}"
+    option = "--threads" if "threads" in values else "an arm's threads="
+    if reason := _why_not(threads, values):
+        say(f"captured with {words}, {reason}: libraries choose how many, or {option} says it", err=True)
+        return None
+    say(f"with {words} of CPU libraries, as it was captured, unless {option} says otherwise", err=True)
+    return threads
+
+
+def _why_not(threads: int, values: Mapping[str, Any]) -> str | None:
+    """Threads that have no CPU of their own wait for each other, which says nothing of the step."""
+    if any(values.get(name) is not None for name in ON_OTHER_CPUS):
+        return "and placed on other CPUs now"
+    available = len(os.sched_getaffinity(0))
+    return f"more than the {available} CPUs here" if threads > available else None
