@@ -10,7 +10,8 @@ A suite names primitives and lists entries of each::
     n = 16
     k = 1760
     set = "training"                          # labels: set, application, id and label; strings, all optional
-    device = "cuda"                           # on such devices only: "cuda" or "cpu"; on all where not given
+    device = "cuda"                           # on such devices only: "cuda" or "cpu"; on all where not given. Of
+                                              # program and startup: where there is a GPU, or where there is none
     phase = "forward"                         # of a step that is made of the entries: forward, backward or optimizer
     count = 12                                # how often a step makes this call; sums weigh by it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,29 +12,38 @@ BESIDE_WEIGHTS = 4  # of their size: gradients, two moments of an optimiser such
 BUCKETS = 1  # of several ranks: in which gradients are all-reduced
 
 
-def step_bytes(network: Network, batch_size: int, *, is_training: bool, is_reduced: bool = False) -> int:
+def step_bytes(kind: type[Network], batch_size: int, *, is_training: bool, is_reduced: bool = False) -> int:
     """Weights and what training keeps beside them, the batch, and what a backward pass keeps of the forward one.
 
     is_reduced: whether several ranks sum their gradients.
     """
-    import numpy as np
-    import torch
-
-    with torch.device("meta"):
-        module = network.module()
-    weights: int = sum(each.numel() * each.element_size() for each in module.state_dict().values())
-    batch = network.inputs(np.random.default_rng(0), 1)
-    batch_bytes = batch_size * sum(each.nbytes for each in batch)
+    weights, of_example = _weights_bytes(kind), _example_bytes(kind)
     if not is_training:
-        return weights + batch_bytes
+        return weights + batch_size * of_example
     held = 1 + BESIDE_WEIGHTS + (BUCKETS if is_reduced else 0)
-    return held * weights + batch_bytes + batch_size * _kept_bytes(network, module, batch)
+    return held * weights + batch_size * (of_example + _kept_bytes(kind))
 
 
-def _kept_bytes(network: Network, module: Any, batch: Any) -> int:
+# Asked for several times a case, and of the same network by several cases: a forward pass of many small operations,
+# as of seq2seq's unrolled cells, takes half a second.
+
+
+@functools.cache
+def _weights_bytes(kind: type[Network]) -> int:
+    return sum(each.numel() * each.element_size() for each in _module(kind).state_dict().values())
+
+
+@functools.cache
+def _example_bytes(kind: type[Network]) -> int:
+    return sum(each.nbytes for each in _example(kind))
+
+
+@functools.cache
+def _kept_bytes(kind: type[Network]) -> int:
     """Of one example. 0 where torch has no shapes of an operation that the network uses, or that needs more of them."""
     import torch
 
+    module = _module(kind)
     own = {each.untyped_storage()._cdata for each in module.parameters()}  # noqa: SLF001 - no address tells on meta
     kept: dict[int, Any] = {}
 
@@ -45,7 +55,20 @@ def _kept_bytes(network: Network, module: Any, batch: Any) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         try:
-            network.loss(module, *(torch.from_numpy(each).to("meta") for each in batch))
+            kind().loss(module, *(torch.from_numpy(each).to("meta") for each in _example(kind)))
         except (NotImplementedError, RuntimeError, ValueError):
             return 0
     return sum(storage.nbytes() for storage in kept.values())
+
+
+def _module(kind: type[Network]) -> Any:
+    import torch
+
+    with torch.device("meta"):
+        return kind().module()
+
+
+def _example(kind: type[Network]) -> Any:
+    import numpy as np
+
+    return kind().inputs(np.random.default_rng(0), 1)

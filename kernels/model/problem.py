@@ -132,8 +132,8 @@ class Model(Problem, name="model"):
         """Weights, what training keeps beside them and between its passes; for inference the largest two layers."""
         from primbench.kernels.model._memory import step_bytes
 
-        found, is_reduced = network(self.network), self.ranks > 1
-        return step_bytes(found, self.batch_size, is_training=self.is_training, is_reduced=is_reduced)
+        kind, is_reduced = type(network(self.network)), self.ranks > 1
+        return step_bytes(kind, self.batch_size, is_training=self.is_training, is_reduced=is_reduced)
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
         """launch_bound: the share of a step's time in a loop for which the GPU waits for launches.

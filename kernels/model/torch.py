@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from primbench.problem.network import Network
 
 CALLS_BEFORE_CAPTURE = 3
+AT_ONCE_BYTES = 65_536  # of pageable memory, that the driver takes without waiting for what was queued before
 # Field -> its values that are for GPUs, and what a CPU has.
 _OF_GPUS = {
     "data": (("host",), "its inputs in its own memory"),
@@ -54,7 +55,19 @@ def _alone(backend: Any, problem: Model, network: Network, host: Sequence[Any], 
         return from_disk(backend.device, problem, network, made)
     if problem.compile == "graph":
         return described(_as_graph(backend, made), algorithm="one CUDA graph", host_buffers=[])
-    return described(_fed(host, batch, made), host_buffers=_buffers(host))
+    return described(
+        _fed(host, batch, made), host_buffers=_buffers(host), waits=_why_it_waits(host, pinned=problem.pin_memory)
+    )
+
+
+def _why_it_waits(host: Sequence[Any], *, pinned: bool) -> str:
+    """Why the host cannot run ahead of a step that is fed; "" where it can.
+
+    NVIDIA, CUDA Driver API, "API synchronization behavior": pageable memory is copied once the stream is done.
+    """
+    if pinned or all(each.numel() * each.element_size() <= AT_ONCE_BYTES for each in host):
+        return ""
+    return "a copy from pageable memory waits for the GPU before it begins"
 
 
 def _buffers(host: Sequence[Any]) -> list[tuple[Any, None]]:

@@ -76,8 +76,7 @@ class _Pairs:
         reason = self._known_to_be_alone(firsts[0]) or (yield from self._found_to_be_alone(firsts))
         if reason is None:
             for group in zip(*block.by_arm, strict=True):
-                own = problem.why_alone() if (problem := group[0].known_problem()) else None
-                yield from self._in_turn(group) if own is None else self._one_by_one(group, own)
+                yield from self._in_turn(group)
             return
         yield from self._one_by_one((case for cases in block.by_arm for case in cases), reason)
 
@@ -94,7 +93,7 @@ class _Pairs:
             return "the neighbour of an arm would slow the others, too"
         if case.ranks > 1:
             return "several ranks take part in a call"
-        return self.alone.get((case.backend, case.device))
+        return case.why_alone() or self.alone.get((case.backend, case.device))
 
     def _found_to_be_alone(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
         """Start a worker in every arm; why these cannot take turns, None where they can."""

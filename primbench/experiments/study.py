@@ -69,7 +69,7 @@ def check_arms(arms: Sequence[Arm]) -> None:
 
 
 class Block(NamedTuple):
-    """Cases that one process of each arm serves.
+    """Cases that one process of each arm serves, all of which take turns, as far as they tell, or none.
 
     by_arm: of each arm, in the order in which arms begin, the same cases in the same order.
     """
@@ -91,9 +91,10 @@ def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> I
     if pair < 2:
         order.sort(key=lambda arm: arm is not arms[0])
     shuffled = random.Random(f"{seed} cases {pair}").sample(cases, len(cases))
-    served: dict[tuple[str, str, int, bool], list[Case]] = {}
+    served: dict[tuple[str, str, int, bool, str | None], list[Case]] = {}
     for case in shuffled:
-        served.setdefault((case.backend, case.device, case.ranks, case.sees_gpus()), []).append(case)
+        key = (case.backend, case.device, case.ranks, case.sees_gpus(), case.why_alone())
+        served.setdefault(key, []).append(case)
     for together in served.values():
         yield Block([[_in_arm(arm, case, pair) for case in together] for arm in order[:: -1 if pair % 2 else 1]])
 

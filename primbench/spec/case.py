@@ -54,6 +54,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a GPU may be used: the case's own, or by processes that it starts."""
         return self.device != "cpu" or ((problem := self.known_problem()) is not None and problem.sees_gpus)
 
+    def why_alone(self) -> str | None:
+        """Why it takes no turns with the same case in other places; None where it may, as far as the problem tells."""
+        return problem.why_alone() if (problem := self.known_problem()) else None
+
     def fields(self) -> tuple[dataclasses.Field[Any], ...]:
         """The primitive's fields; where it is not installed here, fields that have only the parameters' names."""
         try:

@@ -47,7 +47,8 @@ def plan(
     """Every problem on every backend and device asked for, all of it once a process.
 
     Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
-    ("cpu" or "cuda") is for such devices only, and one on a backend without a kernel for it is skipped when it is run.
+    ("cpu" or "cuda") is for such devices only, or for machines without or with a GPU
+    where it starts processes that see one; an entry on a backend without a kernel for it is skipped when it is run.
     elsewhere: nothing runs on what is installed here, and so a backend need not be that is named. afar: the arm whose
     worker, on another machine, tells what it has, in place of one here.
     Raises InvalidRequest where none is left, or a backend has a kernel for none.
@@ -58,14 +59,21 @@ def plan(
     places_of = _places_by(afar)
     places = {primitive: places_of(primitive, backends, device) for primitive in primitives}
     order = _in_order(places)
+    seen = _seen(device, order)
     once = [
         _case(problem, labels, place, method, placement)
         for place, (problem, labels) in itertools.product(order, listed)
-        if place in places.get(problem.primitive, ()) and _is_for(labels, place[1])
+        if place in places.get(problem.primitive, ()) and _is_for(labels, seen if problem.sees_gpus else place[1])
     ]
     if listed and not once:
         raise InvalidRequest(_why_none(listed, order))
     return [replace(case, process=process) for process in range(processes) for case in once]
+
+
+def _seen(device: str | None, order: Sequence[Place]) -> str:
+    """The kind of device that processes see which cases start."""
+    has_gpu = has_gpu_node() or any(place != "cpu" for _, place in order)
+    return "cuda" if has_gpu and device != "cpu" else "cpu"
 
 
 def _primitives(entries: Sequence[tuple[Problem, Mapping[str, str]]], device: str | None) -> list[str]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -104,6 +105,25 @@ class TestByTorch:
     def test_what_a_cpu_does_not_do_is_refused(self, change: dict[str, Any]) -> None:
         with pytest.raises(UnsupportedCase, match="is for GPUs"):
             self.prepared(Model(SMALL, **change))
+
+    def test_a_step_fed_from_much_pageable_memory_says_that_it_waits(self) -> None:
+        """Which a GPU that was held would tell only after a second in each process."""
+        import torch
+
+        from primbench.kernels.model.torch import _why_it_waits
+
+        labels, images = torch.zeros(64, dtype=torch.int64), torch.zeros(64, 3, 28, 28)
+        assert "waits for the GPU" in _why_it_waits([images, labels], pinned=False)
+        assert ["", "", ""] == [
+            _why_it_waits(host, pinned=pinned) for host, pinned in (([images], True), ([labels], False), ([], False))
+        ]
+
+    def test_what_memory_a_network_takes_is_asked_of_it_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kind = type(networks.network("fathom_autoenc"))
+        loss = Mock(side_effect=kind.loss)
+        monkeypatch.setattr(kind, "loss", lambda self, *given: loss(self, *given))
+        sizes = [Model("fathom_autoenc", batch_size=batch).memory_bytes() for batch in (1, 2, 3)]
+        assert (sizes[1] - sizes[0], 1) == (sizes[2] - sizes[1], loss.call_count)
 
 
 DENSE = '''

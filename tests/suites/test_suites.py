@@ -351,7 +351,8 @@ def test_reference_results_are_found_by_their_device() -> None:
 def test_the_quick_suite_has_cases_of_every_primitive_on_either_kind_of_device() -> None:
     for device in ("cpu", "cuda"):
         entries = [entry for entry in suites.read("quick") if entry.labels.get("device") in (None, device)]
-        wanted = {name for name in everywhere() if device == "cpu" or primitives()[name].on_gpus}
+        kinds = {name: primitives()[name] for name in everywhere()}
+        wanted = {name for name, kind in kinds.items() if device == "cpu" or kind.on_gpus or kind.sees_gpus}
         assert wanted == {entry.problem.primitive for entry in entries}
 
 

@@ -106,6 +106,20 @@ def test_what_starts_processes_on_gpus_has_workers_of_its_own_in_containers_that
     assert [[False, False], [True]] == sorted(sees, key=len, reverse=True)
 
 
+def test_cases_that_take_no_turns_follow_one_another_in_a_process_of_their_own() -> None:
+    """For each of them the processes that take turns would end, and begin again."""
+    loading = Case(
+        primitive="model",
+        parameters={"network": "snn", "data": "disk", "loader_workers": 4},
+        backend="torch",
+        device="cpu",
+    )
+    cases = [gemm(16, "torch"), loading, gemm(32, "torch"), replace(loading, labels={"id": "other"})]
+    for block in plan([HOST, PODMAN], cases, range(4), seed=0):
+        assert 1 == len({case.why_alone() for cases in block.by_arm for case in cases})
+        assert [2, 2] == [len(cases) for cases in block.by_arm]
+
+
 def test_cases_are_shuffled_pair_by_pair() -> None:
     found = one_by_one(plan([HOST, PODMAN], CASES, range(10), seed=0))
     orders = {tuple(case.key() for case in of_pair(found, pair)) for pair in range(10)}

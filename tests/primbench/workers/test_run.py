@@ -17,6 +17,7 @@ from primbench.errors import BackendUnavailable, FileError, InvalidRequest, Outp
 from primbench.kernels.chase import Chase
 from primbench.kernels.files import Files
 from primbench.kernels.gemm import Gemm
+from primbench.kernels.program import Program
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Record
@@ -220,6 +221,19 @@ def planned_for(*devices: str) -> list[Case]:
 
 def test_an_entry_for_another_kind_of_device_is_left_out() -> None:
     assert [None, "cpu"] == [case.labels.get("device") for case in planned_for("", "cuda", "cpu")]
+
+
+@pytest.mark.parametrize(
+    ("has_gpu", "device", "kept"), [(True, None, ["cuda"]), (True, "cpu", ["cpu"]), (False, None, ["cpu"])]
+)
+@pytest.mark.usefixtures("two_backends")
+def test_an_entry_of_programs_is_for_machines_with_such_a_device(
+    has_gpu: bool, device: str | None, kept: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "has_gpu_node", lambda: has_gpu)
+    entries: list[Any] = [(Program("snn", gpu=kind == "cuda"), {"device": kind}) for kind in ("cpu", "cuda")]
+    cases = plan(entries, backends=[], device=device, method=DRY, placement=Placement(), processes=1)
+    assert [(each, "cpu") for each in kept] == [(case.labels["device"], case.device) for case in cases]
 
 
 def test_nothing_left_for_this_device_is_refused() -> None:
