@@ -14,6 +14,7 @@ from primbench.cli.options import option_of
 from primbench.cli.outputs import report
 from primbench.distributed.member import member
 from primbench.distributed.shared_turns import turn
+from primbench.distributed.signs import signs_of_life
 from primbench.errors import FileError, InvalidRequest, PrimbenchError
 from primbench.report import written
 from primbench.workers.process import START_TIMEOUT_S
@@ -44,16 +45,25 @@ def measure_for_fleet(entries: Entries, values: Mapping[str, Any]) -> None:
     own = {**values, "output": str(path), "quiet": values["quiet"] or found.rank > 0}
     try:
         _make(folder, path)
-        meeting = links.come(found, path, values)
-        with _turn(found, path, values):
-            results, ended = measured(entries, own, None, None, found)
+        with signs_of_life(path):
+            results, ended = _measured(entries, found, path, own)
         if ended is not None:
             raise ended
-        if meeting is not None:
-            links.measure_between(meeting, found, values, _patience_s(values))
     except PrimbenchError as error:
         raise type(error)(f"{found.name}: {error}") from None
     _tell(found, results, own)
+
+
+def _measured(
+    entries: Entries, found: Member, path: Path, values: Mapping[str, Any]
+) -> tuple[Results, PrimbenchError | SystemExit | None]:
+    """The node by itself, then, with --links, what lies between it and others."""
+    meeting = links.come(found, path, values)
+    with _turn(found, path, values):
+        results, ended = measured(entries, values, None, None, found)
+    if ended is None and meeting is not None:
+        links.measure_between(meeting, found, values, _patience_s(values))
+    return results, ended
 
 
 def _check(values: Mapping[str, Any]) -> None:

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind")
 
 
+# Of a host that is gone without a word, tcp(7) asks after 10 s of silence, three times: 25 s. So long it waits for an
+# answer to what was sent, too.
+_NETWORK = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 25_000),
+)
+
+
 class Channel:
     """JSON lines over a stream socket. Whatever way the other end is gone, that is an EOFError."""
 
@@ -21,7 +33,8 @@ class Channel:
         self.connection = connection
         self._unread = b""
         if connection.family != socket.AF_UNIX:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for level, option, value in _NETWORK:
+                connection.setsockopt(level, option, value)
 
     @property
     def has_line(self) -> bool:

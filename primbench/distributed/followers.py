@@ -70,7 +70,7 @@ class Leader:
 
     def _accept_all(self, number: int) -> list[Channel]:
         """A connection from every other rank, in their order, made for that number."""
-        return rendezvous.meet(self._listener, self.world.secret, range(1, self.world.size), number)
+        return rendezvous.meet(self._listener, self.world.secret, range(1, self.world.size), number, self.world.come_s)
 
     def __enter__(self) -> Self:
         return self
@@ -181,6 +181,6 @@ def _listen(world: World) -> socket.socket:
 def _connect(world: World, number: int) -> Channel:
     """A connection to the leader, made for that number. Raises WorkerError."""
     try:
-        return rendezvous.join((world.address, world.port), world.secret, world.rank, number)
+        return rendezvous.join((world.address, world.port), world.secret, world.rank, number, world.come_s)
     except rendezvous.NotOurs:
         raise WorkerError(f"{world.address} port {world.port} is another job's: set PRIMBENCH_PORT") from None

@@ -2,8 +2,8 @@
 
 Each node has a file there, which only its own process writes: on the first line its name and that of its results file,
 then a line for each pair that it has come to, the lower one's with where it listens. Who waits looks whether the other
-has come, until neither of its files has grown for so long that it must be gone. Files are opened anew at each look,
-which is when NFS asks its server what they hold, and can be read by their owner alone.
+has come, until it gives no more signs of life, or neither of its files has grown for too long. Files are opened anew at
+each look, and can be read by their owner alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.distributed.channel import listen
+from primbench.distributed.signs import LOST_S, Patience, size_bytes
 from primbench.distributed.world import World, launched
 from primbench.errors import OutputError, WorkerError
 
@@ -129,15 +130,14 @@ class Meeting:
         return Met(_world(theirs, 1), None, self.name_of(other))
 
     def _await(self, other: int, pair: tuple[int, int], patience_s: float) -> Line:
-        seen, changed = (-1, -1), time.monotonic()
+        patience = Patience(patience_s)
         while True:
             lines = self._lines(other)
             for line in lines:
                 if line.pair == pair:
                     return line
-            if (now := (len(lines), self._size_bytes(lines))) != seen:
-                seen, changed = now, time.monotonic()
-            elif time.monotonic() - changed > patience_s:
+            results = self._folder.parent / lines[0].results if lines else None
+            if patience.is_over((len(lines), size_bytes(results) if results else 0), results):
                 raise WorkerError(f"{self.name_of(other)} did not come: it died, or was stopped")
             time.sleep(LOOK_S)
 
@@ -156,13 +156,6 @@ class Meeting:
         except (OSError, msgspec.MsgspecError):
             return []
 
-    def _size_bytes(self, lines: list[Line]) -> int:
-        """Of its results, which grow while it measures itself."""
-        try:
-            return (self._folder.parent / lines[0].results).stat().st_size if lines else 0
-        except OSError:
-            return 0
-
 
 def _world(offer: Offer, rank: int) -> World:
     return World(
@@ -173,6 +166,7 @@ def _world(offer: Offer, rank: int) -> World:
         address=offer.address,
         port=offer.port,
         secret=offer.secret.encode(),
+        come_s=LOST_S,
     )
 
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from primbench.distributed.channel import Channel
+from primbench.distributed.world import COME_S
 from primbench.errors import WorkerError
 from primbench.system.jsonlines import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-COME_TIMEOUT_S = 120.0  # a file system that many hosts load Python from is slow
 ANSWER_TIMEOUT_S = 10.0
 RETRY_S = 0.1
 MOST_BYTES = 1024  # in a message, one line
@@ -59,18 +59,20 @@ class NotOurs(Exception):
     """What answers at the port is of another launch, or no primbench."""
 
 
-def meet(listener: socket.socket, secret: bytes, ranks: Collection[int], number: int) -> list[Channel]:
-    """A connection from each of the ranks, in their order, made for that number.
+def meet(
+    listener: socket.socket, secret: bytes, ranks: Collection[int], number: int, come_s: float = COME_S
+) -> list[Channel]:
+    """A connection from each of the ranks, in their order, made for that number, within ``come_s``.
 
     Another launch with the same secret, and who comes too late, finds it closed. Raises WorkerError where a rank does
     not come.
     """
-    deadline, found = time.monotonic() + COME_TIMEOUT_S, dict[int, Channel]()
+    deadline, found = time.monotonic() + come_s, dict[int, Channel]()
     with contextlib.ExitStack() as unless_all_come:
         with _Guests(listener, secret) as guests:
             while absent := [rank for rank in ranks if rank not in found]:
                 if time.monotonic() > deadline:
-                    raise WorkerError(f"rank {absent[0]} did not come within {COME_TIMEOUT_S:g} s")
+                    raise WorkerError(f"rank {absent[0]} did not come within {come_s:g} s")
                 for hello, channel in guests.known(deadline):
                     if hello.number == number and hello.rank in {*ranks} - found.keys():
                         found[hello.rank] = channel
@@ -165,12 +167,12 @@ class _Guests:
         connection.close()
 
 
-def join(address: tuple[str, int], secret: bytes, rank: int, number: int) -> Channel:
+def join(address: tuple[str, int], secret: bytes, rank: int, number: int, come_s: float = COME_S) -> Channel:
     """A connection to the leader, who may not be there yet, or not hear one among many. number: as in Hello.
 
-    Raises WorkerError where nobody is there in time, NotOurs where somebody else is.
+    Raises WorkerError where nobody is there within ``come_s``, NotOurs where somebody else is.
     """
-    deadline = time.monotonic() + COME_TIMEOUT_S
+    deadline = time.monotonic() + come_s
     while True:
         try:
             return _joined(address, secret, rank, number)

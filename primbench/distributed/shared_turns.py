@@ -1,7 +1,8 @@
 """One process at a time, of several on any hosts that share a folder, first come, first served.
 
 Turns are files 1, 2, 3 and so on. Who makes one has that turn, writes into it which file it grows meanwhile, and adds a
-line at its end. All others wait for that line, or until the file has not grown for so long that its owner must be gone.
+line at its end. All others wait for that line, or until its owner must be gone: it gives no more signs of life, or the
+file has not grown for too long.
 Nothing is removed, so that nobody can take away what another one has just made; and files are opened anew at each look,
 which is when NFS asks its server what they hold.
 """
@@ -14,6 +15,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from primbench.distributed.signs import Patience, size_bytes
 from primbench.errors import OutputError
 
 if TYPE_CHECKING:
@@ -30,8 +32,8 @@ def turn(folder: Path, growing: Path, *, of: int, patience_s: float) -> Iterator
     """Waits for a turn, and has it inside of the block.
 
     folder: of the turns, made where it is missing. growing: what this process grows while it has its turn. of: how many
-    wait at most. patience_s: after so long without growth an owner's turn is over. Raises OutputError where the folder
-    cannot be written to.
+    wait at most. patience_s: after so long without growth the turn of an owner that lives is over. Raises OutputError
+    where the folder cannot be written to.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -61,27 +63,16 @@ def _first_free(folder: Path, growing: Path, look_s: float, patience_s: float) -
 
 def _wait_for(one: Path, look_s: float, patience_s: float) -> None:
     """Returns once that turn is over, and says so in it where its owner did not. Raises OSError."""
-    seen, changed = b"", time.monotonic()
+    patience = Patience(patience_s)
     while True:
         text = one.read_bytes()
         if text.endswith(_OVER):
             return
-        size = _size_bytes(one.parent.parent / os.fsdecode(text.strip()))
-        if (now_seen := text + str(size).encode()) != seen:
-            seen, changed = now_seen, time.monotonic()
-        elif time.monotonic() - changed > patience_s:
+        growing = one.parent.parent / os.fsdecode(text.strip()) if text.strip() else None
+        if patience.is_over((text, size_bytes(growing) if growing else 0), growing):
             _end(one)
             return
         time.sleep(look_s)
-
-
-def _size_bytes(path: Path) -> int:
-    """0 where it is not there yet."""
-    try:
-        with path.open("rb") as file:
-            return os.fstat(file.fileno()).st_size
-    except OSError:
-        return 0
 
 
 def _end(one: Path) -> None:

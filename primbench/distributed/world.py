@@ -31,6 +31,7 @@ _SHARED = (
     "PRIMBENCH_SECRET", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE", "SLURM_JOB_ID",
     "SLURM_STEP_ID",
 )  # fmt: skip
+COME_S = 120.0  # a file system that many hosts load Python from is slow
 _PORTS = range(20_000, 32_000)  # below those that Linux hands out itself
 
 
@@ -49,7 +50,8 @@ class Launched:
 class World:
     """The processes of one launch, of which this is one.
 
-    address, port: where rank 0 waits for the others. secret: what they have in common, to know each other by.
+    address, port: where rank 0 waits for the others. secret: what they have in common, to know each other by. come_s:
+    within which they have to be there.
     """
 
     launcher: str
@@ -59,6 +61,7 @@ class World:
     address: str
     port: int
     secret: bytes
+    come_s: float = COME_S
 
 
 def launched(variables: Mapping[str, str] = os.environ) -> Launched | None:

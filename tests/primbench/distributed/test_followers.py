@@ -120,11 +120,10 @@ def test_a_stranger_is_turned_away_and_a_follower_that_comes_later_is_not(monkey
         assert 0 == follower.result()
 
 
-def test_who_does_not_come_or_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "COME_TIMEOUT_S", NOBODY_S)
+def test_who_does_not_come_or_is_not_there_is_named() -> None:
+    led = replace(world(), come_s=NOBODY_S)
     with pytest.raises(WorkerError, match=r"rank 1 did not come within 0\.3 s"):
-        Leader(world())
-    led = world()
+        Leader(led)
     with pytest.raises(WorkerError, match=f"rank 0 is not at 127.0.0.1 port {led.port}: Connection refused"):
         follow(replace(led, rank=1), verbose=False)
 

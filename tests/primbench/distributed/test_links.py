@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from primbench.distributed import signs
 from primbench.distributed.followers import Leader
 from primbench.distributed.links import Meeting, Met, number_of, own_address, pairs, partners
 from primbench.distributed.rendezvous import join
+from primbench.distributed.signs import Patience, signs_of_life
 from primbench.errors import OutputError, WorkerError
 from primbench.spec.fleet import Member
 
@@ -99,6 +103,38 @@ def test_who_grows_nothing_is_given_up_and_who_still_measures_is_not(tmp_path: P
     assert "n2" == met.name
     assert met.listener is not None
     met.listener.close()
+
+
+MEASURING = """
+import sys, time
+from pathlib import Path
+from primbench.distributed.links import Meeting
+from primbench.distributed.signs import signs_of_life
+folder = Path(sys.argv[1])
+with signs_of_life(folder / "n1.jsonl"):
+    Meeting(folder / "links", 1, name="n1", results="n1.jsonl")
+    print("here", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_who_is_killed_is_given_up_by_its_silence_and_not_by_the_time_that_a_case_may_take(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(signs, "LOST_S", 0.5)
+    monkeypatch.setattr(signs, "EACH_S", 0.05)
+    results = tmp_path / "n0.jsonl"
+    with subprocess.Popen([sys.executable, "-c", MEASURING, tmp_path], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert b"here\n" == other.stdout.readline()
+        other.kill()
+        with signs_of_life(results):
+            patience = Patience(60)
+            assert not patience.is_over("nothing", results)
+            with pytest.raises(WorkerError, match="n1 did not come: it died, or was stopped"):
+                Meeting(tmp_path / "links", 0, name="n0", results=results.name).meet(1, 60)
+            assert not patience.is_over("nothing", results), "who lives and hangs is given its time"
+    assert ["n1.jsonl.alive"] == [each.name for each in tmp_path.glob("*.alive")]
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:

@@ -82,9 +82,8 @@ def test_who_is_silent_past_the_deadline_is_turned_away(
     monkeypatch: pytest.MonkeyPatch, listener: socket.socket
 ) -> None:
     monkeypatch.setattr(rendezvous, "ANSWER_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(rendezvous, "COME_TIMEOUT_S", 0.3)
     with socket.create_connection(listener.getsockname()) as stranger, ThreadPoolExecutor(1) as pool:
-        met = pool.submit(meet, listener, SECRET, [1], 0)
+        met = pool.submit(meet, listener, SECRET, [1], 0, 0.3)
         channel = Channel(stranger)
         channel.receive(Challenge)
         with pytest.raises(EOFError):
@@ -130,7 +129,6 @@ def test_a_leader_that_does_not_know_the_secret_is_none(listener: socket.socket)
 
 
 def test_a_proof_is_of_one_connection_rank_and_number(monkeypatch: pytest.MonkeyPatch, listener: socket.socket) -> None:
-    monkeypatch.setattr(rendezvous, "COME_TIMEOUT_S", 20.0)
     heard: list[Hello] = []
     with ThreadPoolExecutor(2) as pool:
         follower = pool.submit(join, listener.getsockname(), SECRET, 1, 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from primbench.distributed import signs
 from primbench.distributed.shared_turns import turn
 from primbench.errors import OutputError
 
@@ -18,8 +19,9 @@ HOLDING = """
 import sys, time
 from pathlib import Path
 from primbench.distributed.shared_turns import turn
+from primbench.distributed.signs import signs_of_life
 folder = Path(sys.argv[1])
-with turn(folder / "turns", folder / "held.jsonl", of=2, patience_s=60):
+with signs_of_life(folder / "held.jsonl"), turn(folder / "turns", folder / "held.jsonl", of=2, patience_s=60):
     print("mine", flush=True)
     time.sleep(60)
 """
@@ -42,13 +44,16 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_who_dies_or_hangs_in_its_turn_holds_others_for_their_patience(tmp_path: Path, number: int) -> None:
+def test_who_dies_or_is_stopped_in_its_turn_gives_no_more_signs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    monkeypatch.setattr(signs, "LOST_S", 0.3)
     with subprocess.Popen([sys.executable, "-c", HOLDING, tmp_path], stdout=subprocess.PIPE) as holder:
         try:
             assert holder.stdout is not None
             assert b"mine\n" == holder.stdout.readline()
             os.kill(holder.pid, number)
-            with turn(tmp_path / "turns", tmp_path / "own.jsonl", of=2, patience_s=0.3):
+            with turn(tmp_path / "turns", tmp_path / "own.jsonl", of=2, patience_s=60):
                 assert b"held.jsonl\nover\n" == (tmp_path / "turns/1").read_bytes()
         finally:
             holder.kill()
