@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.errors import UnsupportedCase
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from primbench.problem.operands import Operand
 
 OF_TORCH = ("dtype", "layout", "memory_format", "device")
+OF_FILES = re.compile("file|path")  # in the name of an argument
 RESERVED = "uint8"  # what libraries keep between passes, of no known content
 NAN, INFINITE = 1e300, 1e301  # numbers that they are compared as
 
@@ -113,14 +115,18 @@ def _tensors(found: Any) -> list[Any]:
 
 
 def operator_of(name: str) -> Any:
-    """Raises UnsupportedCase where this torch has none of this name."""
+    """Raises UnsupportedCase where this torch has none of this name, or it opens a file, which a suite may not name."""
     import torch
 
     namespace, packet, overload = name.split(".")
     try:
-        return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+        found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+        arguments = found._schema.arguments  # noqa: SLF001 - nothing public tells
     except (AttributeError, RuntimeError):
         raise UnsupportedCase(f"torch {torch.__version__} has no operator {name}") from None
+    if any(str(each.type) == "str" and OF_FILES.search(each.name) for each in arguments):
+        raise UnsupportedCase(f"{name} opens a file, which a suite may not have done")
+    return found
 
 
 def memory(operand: Operand, pool: Any) -> Any:

@@ -67,6 +67,8 @@ def test_what_cannot_be_compared_says_why(monkeypatch: pytest.MonkeyPatch) -> No
         verified("aten.of_another_torch.default", "[]")
     with pytest.raises(UnsupportedCase, match="ProcessGroup, which belongs to its own process"):
         verified("aten.neg.default", '[{"object": "ProcessGroup"}]')
+    with pytest.raises(UnsupportedCase, match="opens a file"):
+        verified("aten.from_file.default", '[{"str": "/dev/null"}, true, 1]')
     monkeypatch.setattr("primbench.kernels.aten._call.wide", lambda operand, array: array)
     import torch
 
