@@ -112,7 +112,7 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else f"primbench {ctx.invoked_subcommand or ''}".rstrip()
             message = " ".join(error.format_message().splitlines())
-            say(f"Error: {message} (see {command} --help)", err=True)
+            say(f"Error: {_file_of(error)}{message} (see {command} --help)", err=True)
             ctx.exit(error.exit_code)
         except PrimbenchError as error:
             say(f"Error: {' '.join(str(error).splitlines())}", err=True)
@@ -135,6 +135,17 @@ def _own_defaults(name: str, command: click.Command) -> dict[str, Any]:
     from primbench.cli.config import defaults_of
 
     return defaults_of(name, command)
+
+
+def _file_of(error: click.UsageError) -> str:
+    """The user's configuration file, where what is wrong was not typed but stands there."""
+    source = click.core.ParameterSource.DEFAULT_MAP
+    option = error.param if isinstance(error, click.BadParameter) else None
+    if not (error.ctx and option and error.ctx.get_parameter_source(str(option.name)) is source):
+        return ""
+    from primbench.cli.config import path
+
+    return f"{path()}: "
 
 
 @contextmanager

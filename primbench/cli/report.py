@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -9,12 +10,12 @@ import click
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, grouped
+from primbench.cli.options import GroupedCommand, grouped, is_default
 from primbench.cli.outputs import check_files, say_unknown, write
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
-from primbench.errors import InvalidRequest
+from primbench.errors import FileError, InvalidRequest
 from primbench.experiments import ablation
 from primbench.report import html, page
 from primbench.report.plain import printable
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 
 def _report(files: tuple[str, ...], baseline: str | None, page_path: str) -> None:
+    if is_default("page_path") and os.path.lexists(page_path):
+        raise FileError(f"{page_path}: exists: name it by -o to write it anew, or another file")
     check_files([page_path], files)
     if baseline is not None and len(files) > 1:
         raise InvalidRequest("--baseline and several files: the first file is the baseline")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from primbench.baselines.yardstick import Yardstick
     from primbench.results.record import Record
 
+MOST_TOLD = 12  # values of a field
 UNITS: tuple[Literal["", "B"], ...] = ("", "B")
 
 
@@ -33,9 +34,19 @@ def kept(records: Sequence[Record], words: Iterable[str]) -> list[Record]:
         asked.setdefault(field if equals else "primitive", set()).add(value if equals else word)
     found = [each for each in records if all(_is_one_of(each, field, values) for field, values in asked.items())]
     if not found:
-        fields = {field: None for each in records for field in _fields(each)}
-        raise InvalidRequest(f"--only {' '.join(words)}: no record is such: fields are {', '.join(fields)}")
+        raise InvalidRequest(f"--only {' '.join(words)}: no record is such: {_there(records, asked)}")
     return found
+
+
+def _there(records: Sequence[Record], asked: Iterable[str]) -> str:
+    """The fields, where one is asked for that no record has; else what those are that are asked for."""
+    values: dict[str, dict[str, None]] = {}
+    for record in records:
+        for field, value in _fields(record).items():
+            values.setdefault(field, {})[str(value)] = None
+    if any(field not in values for field in asked):
+        return f"fields are {', '.join(values)}"
+    return "; ".join(f"{field} is {', '.join([*values[field]][:MOST_TOLD])}" for field in asked)
 
 
 def _fields(record: Record) -> dict[str, object]:
@@ -57,8 +68,12 @@ def _meant(there: object, value: str) -> Sequence[object]:
     """What a word can mean for a field that holds such: 64KiB and 4K, too, are numbers."""
     if isinstance(there, bool):
         return [{"yes": True, "true": True, "no": False, "false": False}.get(value.lower())]
+    if isinstance(there, float):
+        with suppress(ValueError):
+            return [float(value)]
+        return []
     if not isinstance(there, int):
-        return [type(there)(value)] if isinstance(there, float) else [value]
+        return [value]
     for unit in UNITS:
         with suppress(InvalidRequest):
             return parse_counts(value, unit)

@@ -56,6 +56,7 @@ def test_own_defaults_are_taken_shown_and_overridden(own: Path, invoke: Callable
         ("gemm = 1", "gemm", "gemm is not a table: write [defaults] above it, or the name of a command"),
         ("[gemm", "gemm", "not TOML: "),
         ("[gemm]\nsize = 1", "gemm", "[gemm] size: no option of primbench gemm, whose are sizes, m, n, k, dtype, "),
+        ("[gemm]\nmax-time = 5", "gemm", "Invalid value for '--max-time': duration '5': expected "),
         ("[gem]\nm = 1", "config", "[gem]: no command; there are "),
         ("[defaults]\nnosuch = 1", "config", "[defaults] nosuch: no command has such an option"),
     ],

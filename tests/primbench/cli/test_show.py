@@ -119,6 +119,10 @@ def rows(result: Result) -> list[list[str]]:
     return [line.split() for line in result.stdout.splitlines()[1:] if not line.startswith(("!", "*", "h2d", "d2h"))]
 
 
+def test_a_word_in_place_of_a_number_is_none(refusal: Callable[..., str], measured: tuple[Path, Result]) -> None:
+    assert "--only alpha=x: no record is such: alpha is 1.0" == refusal("show", measured[0], "--only", "alpha=x")
+
+
 def test_records_are_chosen_sorted_and_shown_in_some_columns(invoke: Callable[..., Result]) -> None:
     chosen = ("--only", "memcpy", "--only", "direction=h2d", "--only", "direction=d2h", "--only", "bytes=64B,4K")
     shown = rows(invoke("show", RECORDED, *chosen, "--sort", "-device", "--columns", "direction,bytes,device"))
@@ -133,7 +137,8 @@ def test_records_are_chosen_sorted_and_shown_in_some_columns(invoke: Callable[..
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--only", "gem", "--only gem: no record is such: fields are primitive, status, arm, backend, "),
+        ("--only", "gem", "--only gem: no record is such: primitive is memcpy"),
+        ("--only", "nosuch=1", "--only nosuch=1: no record is such: fields are primitive, status, arm, backend, "),
         ("--sort", "devise", "column 'devise': did you mean 'device'?"),
         ("--columns", "bytes,xyz", "column 'xyz': there are B/s, bytes, check, "),
     ],

@@ -264,3 +264,12 @@ def test_what_cannot_be_is_refused(
     name = str(measured[0])
     words = [name if word == "FILE" else word for word in arguments]
     assert said.replace("FILE", name) in refusal("report", name, *words, "-o", tmp_path / "page.html")
+
+
+def test_nothing_is_overwritten_that_was_not_named(
+    measured: tuple[Path, Result], refusal: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "report.html").write_text("somebody's")
+    assert "report.html: exists: name it by -o to write it anew, or another file" == refusal("report", measured[0])
+    assert "somebody's" == (tmp_path / "report.html").read_text()
