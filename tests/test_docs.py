@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,20 +33,6 @@ def test_pages_are_read_in_a_terminal(invoke: Callable[..., Result], refusal: Ca
     assert {page.stem for page in PAGES} - {"index"} == set(re.findall(r"^([a-z-]+) ", listed, re.MULTILINE))
     assert (ROOT / "docs/fleet.md").read_text() == invoke("help", "fleet").stdout
     assert "page 'flet': did you mean fleet?" in refusal("help", "flet")
-
-
-def test_what_a_tutorial_looks_at_is_seen_word_for_word(
-    invoke: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the first tutorial what measures nothing; what measures takes minutes, and is parsed as all others are."""
-    monkeypatch.chdir(tmp_path)
-    shell = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/slower-container.md").read_text(), re.MULTILINE | re.DOTALL)
-    lines = [shlex.split(line, comments=True) for text in shell for line in text.splitlines()]
-    asked = [words[1:] for words in lines if words[1] in ("doctor", "env", "arms")]
-    assert 5 == len(asked)
-    found = [invoke(*words) for words in asked]
-    assert [False] * 5 == [each.exit_code > 1 for each in found], [each.stderr for each in found]
-    assert re.findall("^same (stack|limits|confinement|machine): ", found[3].stdout, re.MULTILINE)
 
 
 def test_the_reference_has_all_that_the_code_has(tmp_path: Path) -> None:

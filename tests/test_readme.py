@@ -36,7 +36,7 @@ def blocks(*languages: str, text: str = SHOWN) -> list[str]:
 def commands() -> list[list[str]]:
     """The arguments of every primbench command in a block for a shell or CI, and of those named whole in the prose."""
     shown = [
-        line.strip().removeprefix("$ ").removeprefix("- run: ")
+        re.sub(r"^\s*(\$ |- run: |srun -N [0-9]+ )?", "", line)
         for text in blocks("sh", "bash", "console", "yaml")
         for line in text.splitlines()
     ]

@@ -9,7 +9,7 @@ import click
 
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, grouped
+from primbench.cli.options import GroupedCommand, grouped, is_typed
 from primbench.errors import FileError, InvalidRequest, OutputError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> 
     from primbench.kernels.model import Model
     from primbench.registry import named_files
 
-    if arguments or values["number"] is not None:
+    if arguments or is_typed("number"):
         raise InvalidRequest(f"{what}: arguments and --step are for scripts")
     given = {name: values[name] for name in OF_MODELS if name != "device" and values[name] is not None}
     problem = Model(network=what.removeprefix(MODEL), **given)
@@ -62,7 +62,7 @@ def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) ->
     from primbench.decompose.child import Request
 
     for name in OF_MODELS:
-        if values[name] is not None:
+        if is_typed(name):
             raise InvalidRequest(f"--{name.replace('_', '-')}: of model:NAME; {what} is run as it is")
     if not os.path.isfile(what):
         raise InvalidRequest(f"{what}: no such script; a model of `primbench list models` is written {MODEL}NAME")

@@ -63,13 +63,21 @@ def defaults_of(name: str, command: click.Command) -> dict[str, Any]:
     if unknown is not None:
         known = ", ".join(options)
         raise FileError(f"{path()}: [{name}] {unknown}: no option of primbench {name}, whose are {known}")
-    there = {key: value for key, value in held.get(OF_ALL, {}).items() if key in options} | own
-    return {str(options[key].name): _typed(value, options[key]) for key, value in there.items()}
+    of_all = {key: value for key, value in held.get(OF_ALL, {}).items() if _takes(options.get(key), value)}
+    several = next((key for key, value in own.items() if not _takes(options[key], value)), None)
+    if several is not None:
+        raise FileError(f"{path()}: [{name}] {several}: takes one value, and this is a list")
+    return {str(options[key].name): _typed(value, options[key]) for key, value in (of_all | own).items()}
 
 
 def _options(command: click.Command) -> dict[str, click.Parameter]:
     """By their flags without dashes."""
     return {flag.lstrip("-"): each for each in command.params for flag in each.opts if flag.startswith("-")}
+
+
+def _takes(option: click.Parameter | None, value: Any) -> bool:
+    """A list is for options that may be given several times: `numa` has one backend, whatever others try."""
+    return option is not None and (getattr(option, "multiple", False) or not isinstance(value, list))
 
 
 def _typed(value: Any, option: click.Parameter) -> Any:

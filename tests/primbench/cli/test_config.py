@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from primbench.cli import config, numa
 from primbench.cli.completion import SHELLS
 
 OWN = """
@@ -57,6 +58,7 @@ def test_own_defaults_are_taken_shown_and_overridden(own: Path, invoke: Callable
         ("[gemm", "gemm", "not TOML: "),
         ("[gemm]\nsize = 1", "gemm", "[gemm] size: no option of primbench gemm, whose are sizes, m, n, k, dtype, "),
         ("[gemm]\nmax-time = 5", "gemm", "Invalid value for '--max-time': duration '5': expected "),
+        ('[numa]\nbackend = ["numpy"]', "numa", "[numa] backend: takes one value, and this is a list"),
         ("[gem]\nm = 1", "config", "[gem]: no command; there are "),
         ("[defaults]\nnosuch = 1", "config", "[defaults] nosuch: no command has such an option"),
     ],
@@ -66,6 +68,13 @@ def test_what_no_command_takes_is_one_line(
 ) -> None:
     own.write_text(text)
     assert refusal(command).startswith(f"{own}: {said}")
+
+
+def test_what_is_of_all_is_no_word_of_one(own: Path, refusal: Callable[..., str]) -> None:
+    """Several backends to try are none for what has one, and a device to measure on is not one of a script."""
+    own.write_text('[defaults]\nbackend = ["numpy"]\ndevice = "cpu"\n')
+    assert {"device": "cpu"} == config.defaults_of("numa", numa.command)
+    assert "nosuch.py: no such script; " in refusal("capture", "nosuch.py", "-o", "step.toml")
 
 
 def test_without_a_file_there_are_none(own: Path, invoke: Callable[..., Result]) -> None:

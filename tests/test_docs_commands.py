@@ -1,0 +1,143 @@
+"""Every command that README and the pages of docs/ show is run word for word, or says behind it what it takes."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from primbench.backends import missing
+
+Invoke = Callable[..., Result]
+ROOT = Path(__file__).parents[1]
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+MARKS = set(re.findall(r"`((?:needs|sized|takes) [^`]+)`", PAGES["use.md"]))
+OTHERS = [". .venv/bin/activate"]  # of README, beside the command that tests all: CI reads it there
+JUDGES = {"compare", "doctor", "fleet"}  # whose exit status is 1 by what they find
+WRITES = {"-o", "--csv", "--json", "--markdown", "--svg"}
+OWN = """
+[defaults]
+backend = "{backend}"
+device = "cpu"
+threads = 1
+min-time = "1ms"
+max-time = "2ms"
+[gemm]
+sizes = "small"
+[memcpy]
+sizes = "small"
+[run]
+only = {only}
+[numa]
+bytes = "1MiB"
+rounds = 1
+"""
+"""A user's own defaults, which leave the commands as they are written."""
+SCRIPT = """
+import torch
+module = torch.nn.Linear(64, 32)
+optimizer = torch.optim.SGD(module.parameters(), 0.1)
+for _ in range(30):
+    module(torch.ones(16, 64)).sum().backward()
+    optimizer.step()
+"""
+STUDY = ROOT / "suites/reference/studies/h200-host-docker-podman-cupy.jsonl.xz"
+
+
+@dataclass(frozen=True)
+class Command:
+    """words: of primbench, whatever starts it. marks: what stands behind it of what it takes."""
+
+    words: list[str]
+    marks: frozenset[str]
+
+    @property
+    def files(self) -> list[str]:
+        """Which it writes."""
+        return [file for option, file in zip(self.words, self.words[1:], strict=False) if option in WRITES]
+
+
+def lines_of(page: str) -> list[str]:
+    """Of its blocks for a shell, and those for a shell in one for CI."""
+    blocks = re.findall(r"^```(sh|yaml)\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL)
+    lines = [(language, line.strip()) for language, text in blocks for line in text.splitlines()]
+    return [line.removeprefix("- run: ") for language, line in lines if language == "sh" or "- run: " in line]
+
+
+def commands_of(page: str) -> list[Command]:
+    found = []
+    for line in lines_of(page):
+        words, marks = shlex.split(line, comments=True), re.search(r"(?:# |; )((?:needs|sized|takes) .*)$", line)
+        names = [Path(word).name for word in words]
+        if "primbench" in names:
+            own = words[1 + names.index("primbench") :]
+            found.append(Command(own, frozenset(marks[1].split(", ") if marks else ())))
+    return found
+
+
+RUN = sorted(page for page in PAGES if any(not each.marks for each in commands_of(page)))
+
+
+@pytest.fixture
+def given(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``given(page, backend, only)`` is in a folder with what the page's commands that are not run would have left."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PRIMBENCH_CONFIG", str(tmp_path / "config.toml"))
+
+    def fleet(*nodes: str, again: tuple[str, ...]) -> None:
+        for node in nodes:  # one by one and by hand
+            monkeypatch.setenv("SLURMD_NODENAME", node)
+            assert 0 == invoke("run", "quick", "--fleet", "fleet").exit_code
+        for folder in again:
+            shutil.copytree("fleet", folder)
+
+    def make(page: str, backend: str, only: list[str]) -> None:
+        Path("config.toml").write_text(OWN.format(backend=backend, only=only))
+        if page in ("own-model.md", "studies.md"):
+            Path("study.jsonl").write_bytes(lzma.decompress(STUDY.read_bytes()))
+            Path("study.jsonl").rename("operators.jsonl" if page == "own-model.md" else "study.jsonl")
+            Path("train.py").write_text(SCRIPT)
+        if page == "fleet.md":
+            fleet("n1", "n2", "n3", again=("earlier",))
+        if page == "which-node.md":
+            fleet("n1", again=("again", "between"))
+
+    return make
+
+
+def run(page: str, invoke: Invoke, *marks: str) -> None:
+    """What needs nothing else than the marks, one command after the other."""
+    for command in commands_of(page):
+        if command.marks <= {*marks}:
+            done = invoke(*command.words)
+            assert done.exit_code <= (command.words[0] in JUDGES), (command.words, done.output)
+            assert done.output, command.words
+            assert [] == [file for file in command.files if not Path(file).stat().st_size]
+
+
+def test_a_command_without_a_mark_is_run_and_marks_are_few() -> None:
+    assert MARKS == {mark for page in PAGES for command in commands_of(page) for mark in command.marks}
+    others = [line for page in PAGES for line in lines_of(page) if "primbench" not in line and "pytest" not in line]
+    assert OTHERS == others
+    shown = {page for page in PAGES if commands_of(page)}
+    assert shown == {*RUN}, "pages of which nothing would be run"
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_commands_are_run_word_for_word(page: str, given: Callable[..., None], invoke: Invoke) -> None:
+    given(page, "numpy", ["launch"])
+    run(page, invoke)
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_a_step_is_taken_apart_word_for_word(given: Callable[..., None], invoke: Invoke) -> None:
+    given("own-model.md", "torch", [])
+    run("own-model.md", invoke, "needs torch")
