@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +121,9 @@ class Model(Problem, name="model"):
 
     def why_alone(self) -> str | None:
         return "its loader_workers load ahead between calls" if self.loader_workers else None
+
+    def unfed(self) -> Model | None:
+        return replace(self, data="device", pin_memory=True) if self.data == "host" else None
 
     def bytes_moved(self) -> None:
         """Each layer reads what the one before it wrote, and how often depends on what is fused."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench import stats
 from primbench.compare.cause import Cause
+from primbench.compare.fed import growths, in_words, named
 from primbench.results.disturbances import WAITED_FRACTION
 from primbench.results.metrics import METRICS
 from primbench.units import format_percent
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
     from primbench.compare.evidence import Seen
+    from primbench.compare.fed import Growth
     from primbench.compare.sides import Side
     from primbench.spec.case import Case
     from primbench.spec.neighbour import Neighbour
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 OF_DIRECTIONS = {"h2d": "copies to the GPU", "d2h": "copies from the GPU"}
 OF_WORK = {"copy": "copies", "kernel": "kernels", "launch": "launches", "collective": "collectives"}
 NOTABLE = 1.05  # a part that takes no longer than this is not the one that a neighbour slows
+ENOUGH = 0.5  # of what the case takes longer: a part that takes so little longer by itself cannot be what slows it
 
 
 def neighbour_of(side: Side) -> Neighbour | None:
@@ -41,7 +44,7 @@ def neighbours(case: CaseComparison, arm: ArmComparison, baseline: Side, side: S
     if found is not None:
         ratios = _of_parts(arm, case.case)
         words = ", ".join(f"{part} {ratio:.2f}" for part, ratio in ratios.items())
-        slowed = _slowed(case, ratios, seen)
+        slowed = _slowed(case, ratios, growths(case.case, baseline, side), seen)
         yield Cause(
             f"the neighbour {found.words}" + (f": beside it {words} times as long" if words else ""),
             title=f"the neighbour {found.name}" + (f" ({slowed})" if slowed else ""),
@@ -67,6 +70,8 @@ def evidence_beside(case: CaseComparison, baseline: Side, side: Side, seen: Seen
     medians = [f"{METRICS[each.metric].heading} {each.ratio:.2f}" for each in case.estimates if _is_told(each)]
     if medians:
         yield f"beside {neighbour.name} {', '.join(medians)} times as long"
+    if grown := growths(case.case, baseline, side):
+        yield in_words(grown)
     if _waits_longer(seen) and (shares := _waited(seen)):
         alone, beside = map(format_percent, shares)
         yield f"a thread of it waited for a CPU for {beside} of the time, {alone} without the neighbour"
@@ -107,16 +112,36 @@ def _part(case: Case) -> str | None:
     return OF_DIRECTIONS.get(str(case.parameters.get("direction"))) or OF_WORK.get(problem.work)
 
 
-def _slowed(case: CaseComparison, ratios: dict[str, float], seen: Seen) -> str | None:
-    """In few words the part of the case that the neighbour slows most."""
+def _slowed(case: CaseComparison, ratios: dict[str, float], grown: Sequence[Growth], seen: Seen) -> str | None:
+    """In few words the part of the case that the neighbour slows, or several; None where that is not certain.
+
+    Best by what the parts of this very step take more, which may be several at once. By primitives of the study there
+    may be several of which any can be it, since how much of the step each is they do not tell.
+    """
     if _waits_longer(seen):
         return "waiting for a CPU"
+    if grown:
+        return " and ".join(named(grown)) or None
+    if ratios:
+        return " or ".join(_able(case, ratios, _part(case.case))) or None
+    return _by_its_metrics(case)
+
+
+def _by_its_metrics(case: CaseComparison) -> str | None:
     own = OF_WORK.get(problem.work) if (problem := case.case.known_problem()) else None
     parts = {"launch": "launches", "clock": own or "kernels"}
     by_kind = {METRICS[each.metric].explains: each.ratio for each in case.estimates}
-    known = ratios or {part: by_kind[kind] for kind, part in parts.items() if kind in by_kind}
+    known = {part: by_kind[kind] for kind, part in parts.items() if kind in by_kind}
     most = max(known, key=lambda part: known[part], default=None)
     return most if most is not None and known[most] > NOTABLE else None
+
+
+def _able(case: CaseComparison, ratios: dict[str, float], own: str | None) -> list[str]:
+    """The parts that take enough longer by themselves to slow the case so, the slowest first. own: all that it is."""
+    found = case.deciding or case.primary
+    least = max(NOTABLE, 1 + ENOUGH * (found.ratio - 1)) if found else NOTABLE
+    able = [part for part, ratio in ratios.items() if ratio > least and own in (None, part)]
+    return sorted(able, key=lambda part: -ratios[part])
 
 
 def _waited(seen: Seen) -> tuple[float, float] | None:

@@ -128,6 +128,10 @@ class Problem(ABC):
         """Why processes that time it cannot take turns: what goes on between calls; None where nothing does."""
         return None
 
+    def unfed(self) -> Problem | None:
+        """The same on data that are there already, where each call copies its own first; None where none does."""
+        return None
+
     def one_launch(self) -> Literal["dispatch", "empty kernel"] | None:
         """What a call launches where that is all it does: by the framework's own way, or nothing but a kernel."""
         return None

@@ -19,6 +19,7 @@ from primbench.spec.case import Case
 from primbench.spec.neighbour import Neighbour
 
 MadeStudy = Callable[..., Results]
+MadeMeasurement = Callable[[str, Case, int], Measurement]
 BESIDE = "host beside model alexnet"
 WORDS = "model alexnet --batch-size 512"
 NEIGHBOUR = Neighbour(words=WORDS, primitive="model", parameters={})
@@ -103,6 +104,75 @@ def test_a_case_by_itself_tells_by_its_own_metrics(
     found = of(compared(made_study, [MODEL], slowed({"model": scales}, waited_s)), "model")
     assert found.explanation is not None
     assert f"the neighbour model alexnet ({part})" == found.explanation.likely
+
+
+FED, UNFED = (case("model", network="alexnet", data=data) for data in ("host", "device"))
+ALONE_S = (0.040, 0.030, 0.029)
+
+
+def step_beside(stream_s: Callable[[int], float], unfed_s: Callable[[int], float], device_s: float) -> MadeMeasurement:
+    """A step that is fed, and the same on data that are there, alone and beside: in a loop, and by its kernels."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        fed, unfed, device = (stream_s(pair), unfed_s(pair), device_s) if arm == BESIDE else ALONE_S
+        drift = 1 + pair / 10_000
+        if case == replace(FED, arm=case.arm, process=case.process):
+            return Measurement(stream_s=samples(fed * drift))
+        return Measurement(stream_s=samples(unfed * drift), device_s=samples(device * drift))
+
+    return measured
+
+
+@pytest.mark.parametrize(
+    ("beside_s", "parts", "words"),
+    [
+        ((0.060, 0.031, 0.030), "copies to the GPU", "copies to the GPU 19.0 ms"),
+        ((0.068, 0.058, 0.057), "kernels", "kernels 28.0 ms"),
+        ((0.084, 0.050, 0.049), "copies to the GPU and kernels", "of 44.0 ms that a step takes longer"),
+        ((0.075, 0.063, 0.030), "launches", "launches 32.0 ms"),
+    ],
+)
+def test_a_step_that_is_fed_is_taken_apart_by_the_same_step_on_data_that_are_there(
+    made_study: MadeStudy, beside_s: tuple[float, float, float], parts: str, words: str
+) -> None:
+    """What the primitives say, here that products take twice as long, does not tell what the step is made of."""
+    fed_s, unfed_s, device_s = beside_s
+    steps = step_beside(lambda pair: fed_s, lambda pair: unfed_s, device_s)
+    products = slowed({"gemm": (1.0, 2.0)})
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        return (products if case.primitive == "gemm" else steps)(arm, case, pair)
+
+    comparison = compared(made_study, [FED, UNFED, GEMM], measured)
+    (found,) = [each for each in comparison.cases if each.case.parameters.get("data") == "host"]
+    assert found.explanation is not None
+    assert f"the neighbour model alexnet ({parts})" == found.explanation.likely
+    assert words in " ".join(found.explanation.evidence)
+
+
+def test_no_part_is_named_where_the_pairs_do_not_agree_which(made_study: MadeStudy) -> None:
+    steps = step_beside(lambda pair: 0.062, lambda pair: 0.045 + (0.025 if pair % 2 else -0.025), 0.029)
+    comparison = compared(made_study, [FED, UNFED], steps)
+    (found,) = [each for each in comparison.cases if each.case.parameters["data"] == "host"]
+    assert found.explanation is not None
+    assert ("slower", "the neighbour model alexnet") == (found.verdict, found.explanation.likely)
+
+
+@pytest.mark.parametrize(
+    ("copies", "kernels", "likely"),
+    [
+        (1.27, 2.14, "the neighbour model alexnet (kernels)"),
+        (1.9, 1.7, "the neighbour model alexnet (copies to the GPU or kernels)"),
+        (1.27, 1.1, "the neighbour model alexnet"),
+    ],
+)
+def test_primitives_name_what_is_slowed_enough_and_not_which_of_several(
+    made_study: MadeStudy, copies: float, kernels: float, likely: str
+) -> None:
+    scales = {"model": (1.0, 1.9), "memcpy": (1.0, copies), "gemm": (1.0, kernels)}
+    found = of(compared(made_study, [MODEL, COPY, GEMM], slowed(scales)), "model")
+    assert found.explanation is not None
+    assert likely == found.explanation.likely
 
 
 @pytest.mark.parametrize(
