@@ -37,7 +37,7 @@ def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) 
 
 def _write(output: str, answer: Answer) -> None:
     try:
-        with open(output, "x", encoding="utf-8") as file:
+        with open(output, "x", encoding="utf-8", errors="backslashreplace") as file:
             file.write(answer.suite)
     except OSError as error:
         raise OutputError(f"{output}: {error.strerror}") from None

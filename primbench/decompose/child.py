@@ -1,7 +1,7 @@
 """The process in which a step is captured: ``python -P -m primbench.decompose.child ANSWER REQUEST``.
 
 A user's script runs in it as ``python SCRIPT`` would have it, so that nothing that it does reaches the process that
-asked. What was captured, or why nothing was, goes through the pipe as JSON.
+asked. What was captured, or why nothing was, is in the file ANSWER as JSON.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from primbench.problem.operators import Call, NotThere, Part, Settings
 from primbench.registry import build, operators
 
 if TYPE_CHECKING:
-    pass
-from primbench.problem.operators import Rule
+    from primbench.problem.operators import Rule
 
 ROUNDED_BY = {
     "mm": "tf32_gemm", "addmm": "tf32_gemm", "bmm": "tf32_gemm", "baddbmm": "tf32_gemm", "convolution": "tf32_conv",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.decompose.recording import recorder
 from primbench.decompose.written import Step
 from primbench.errors import InvalidRequest, PrimbenchError
+from primbench.spec.confidential import hidden_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ def run(script: str, arguments: Sequence[str], number: int, answer: Callable[[St
     """Call ``answer`` once: with the step, or with why there is none."""
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-    watch = _Watch(number, " ".join([os.path.basename(script), *arguments]), answer)
+    watch = _Watch(number, " ".join([os.path.basename(script), *hidden_arguments(arguments)]), answer)
     handles = watch.follow()
     try:
         runpy.run_path(script, run_name="__main__")
@@ -66,7 +67,7 @@ def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
 class _Watch:
     """Counts steps, times those before the one that is asked for, and captures that.
 
-    is_done: whether it has been. words: the script and its arguments.
+    is_done: whether it has been. words: the script and its arguments, secrets hidden, which a suite keeps.
     """
 
     def __init__(self, number: int, words: str, answer: Callable[[Step | PrimbenchError], None]) -> None:
@@ -157,7 +158,7 @@ class _Watch:
         self._recorder.__exit__(None, None, None)
         self._recorder = None
         between = [after - before for before, after in itertools.pairwise(self._ends_s[:-1])]
-        self._step.times_s = (between or self._step.times_s)[-MOST_TIMED:]
+        self._step.times_s = (self._step.times_s if self._first is None else between)[-MOST_TIMED:]
         self._step.of = of
         self.is_done = True
         self._answer(self._step)

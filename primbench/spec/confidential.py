@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _SECRET = re.compile(
     r"TOKEN(?!IZ)|KEY|SECRET|PASS|PWD|CREDENTIAL|AUTH(?!ORS?(?![A-Z]))"
@@ -22,6 +26,16 @@ def is_secret(name: str) -> bool:
 def hidden(text: str) -> str:
     """The text with passwords in addresses, and values of NAME=VALUE with a secret's name, replaced."""
     return _NAMED.sub(_kept, _OF_ADDRESS.sub(HIDDEN, text))
+
+
+def hidden_arguments(words: Iterable[str]) -> list[str]:
+    """The arguments of a program, likewise, and what follows an option with a secret's name, as in --token VALUE."""
+    found, follows = [], False
+    for word in words:
+        is_option = word.startswith("-")
+        found.append(HIDDEN if follows and not is_option else hidden(word))
+        follows = is_option and "=" not in word and is_secret(word)
+    return found
 
 
 def _kept(named: re.Match[str]) -> str:

@@ -71,8 +71,9 @@ def test_inference_is_a_call_of_the_outermost_module_taken_apart(tmp_path: Path)
 def test_a_look_at_other_data_before_training_is_no_step(tmp_path: Path) -> None:
     look = "    torch.no_grad()(module)(torch.ones(2, 4))\n"
     text = TRAINING.format(at_each="pass").replace("for number", f"for _ in range(9):\n{look}for number")
-    step = outcome(tmp_path, text, "9", number=4)
+    step = outcome(tmp_path, text, "9", number=2)
     assert "between the ends of two SGD.step()" in step.of
+    assert not step.times_s  # those looks lasted other times
 
 
 @pytest.mark.parametrize(

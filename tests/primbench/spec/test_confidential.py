@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from primbench.spec.confidential import hidden, is_secret
+from primbench.spec.confidential import hidden, hidden_arguments, is_secret
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,9 @@ def test_names_of_other_things(name: str) -> None:
 )
 def test_values_of_secrets_are_hidden(text: str, expected: str) -> None:
     assert expected == hidden(text)
+
+
+def test_what_follows_an_option_of_a_secret_is_hidden() -> None:
+    words = ["train.py", "--hf-token", "x", "--epochs", "3", "--api-key=y", "--password", "--verbose", "z"]
+    expected = ["train.py", "--hf-token", "***", "--epochs", "3", "--api-key=***", "--password", "--verbose", "z"]
+    assert expected == hidden_arguments(words)
