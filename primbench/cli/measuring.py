@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,7 @@ from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report, save
 from primbench.cli.progress import Progress, progress
-from primbench.cli.resuming import Begun, check_resume, going_on, on_its_machine, resuming, say_what_changed
+from primbench.cli.resuming import Begun, check_machine, check_resume, going_on, resuming, say_what_changed
 from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
@@ -27,7 +28,7 @@ from primbench.results.record import Header, Record, Worker
 from primbench.results.writer import Writer, check_kept, header, left_to_do
 from primbench.spec.defaults import ALL
 from primbench.workers.plan import plan
-from primbench.workers.run import keep_all
+from primbench.workers.run import keep_all, on_its_machine
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def measured(
         say_what_changed(values["resume"], left, found)
 
     def lines(shown: Progress) -> Iterator[Worker | Record]:
-        return on_its_machine(session.run(announced(left, shown)), path=values["resume"], begun=begun_with)
+        return on_its_machine(session.run(announced(left, shown)), begun_with, partial(check_machine, values["resume"]))
 
     if not values["quiet"]:
         say_how_long(left)

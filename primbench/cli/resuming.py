@@ -11,19 +11,19 @@ import click
 from msgspec.structs import asdict, replace
 
 from primbench.environment.difference import machine_changes
-from primbench.environment.fingerprint import Environment, collect
+from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
 from primbench.registry import named_files
 from primbench.report.environment import shown
 from primbench.results import file as results_file
-from primbench.results.record import Record, Worker
 from primbench.results.writer import Writer
 from primbench.spec.method import Method
 from primbench.system.files import utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from primbench.environment.fingerprint import Environment
     from primbench.results.file import Results
     from primbench.spec.case import Case
 
@@ -61,24 +61,13 @@ def resuming(path: str | None) -> Iterator[Begun | None]:
         return
     with closing(Writer(path, None)) as writer:
         held = results_file.read(path)
-        _check_machine(path, held.header.environment, collect(gpus=False))
+        check_machine(path, held.header.environment, collect(gpus=False))
         _check_kernels(path, held.header.kernels)
         yield Begun(writer, held)
 
 
-def on_its_machine(
-    lines: Iterable[Worker | Record], *, path: str | None, begun: Sequence[Worker]
-) -> Iterator[Worker | Record]:
-    """Refuses a worker that sees other GPUs than those of the file did, which this process does not touch."""
-    places = {(each.backend, each.device): each.environment for each in reversed(begun)}
-    for line in lines:
-        if isinstance(line, Worker) and path is not None and (line.backend, line.device) in places:
-            _check_machine(path, places[line.backend, line.device], line.environment)
-        yield line
-
-
-def _check_machine(path: str, begun: Environment, now: Environment) -> None:
-    """Settings of the machine and its kernel count, too: records of one file are of one place."""
+def check_machine(path: str, begun: Environment, now: Environment) -> None:
+    """Raises InvalidRequest. Settings and the kernel count, too: records of one file are of one place."""
     changes = machine_changes(begun, now)
     if changes:
         words = ", ".join(f"{each.field} was {shown(each.field, each.a)}, is {shown(each.field, each.b)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.environment.difference import machine_changes
@@ -11,6 +12,7 @@ from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
 from primbench.results import file as results_file
 from primbench.results.file import Results
+from primbench.results.record import Worker
 from primbench.results.writer import Writer, check_kept, header, keep, left_to_do
 from primbench.spec.defaults import ALL, DEFAULT_TIMEOUT_S
 from primbench.spec.method import Method
@@ -20,10 +22,11 @@ from primbench.workers.progress import Progress, one_line, told
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from primbench.environment.fingerprint import Environment
     from primbench.problem import Problem
-    from primbench.results.record import Record, Worker
+    from primbench.results.record import Record
 
 
 def run(
@@ -69,7 +72,8 @@ def run(
             skip_unavailable=ALL in wanted,
             first_worker=1 + max((worker.worker for worker in found.workers), default=-1),
         )
-        keep_all(session, session.run(told(left_to_do(cases, found), progress)), writer, found)
+        ran = session.run(told(left_to_do(cases, found), progress))
+        keep_all(session, on_its_machine(ran, found.workers, partial(_check_machine, output)), writer, found)
     return found.latest()
 
 
@@ -101,13 +105,30 @@ def _held(path: str | os.PathLike[str]) -> Results:
     held = results_file.read(path)
     if held.header.study is not None:
         raise InvalidRequest(f"{path}: of a study: go on with `primbench study --resume {path}`")
-    changes = machine_changes(held.header.environment, collect(gpus=False))
-    if changes:
+    _check_machine(path, held.header.environment, collect(gpus=False))
+    return held
+
+
+def _check_machine(path: str | os.PathLike[str] | None, begun: Environment, now: Environment) -> None:
+    if changes := machine_changes(begun, now):
         raise InvalidRequest(
             f"{path}: begun on another machine or kernel, or with other settings: {changes[0].field} was "
             f"{changes[0].a}, is {changes[0].b}; measure into a file of its own"
         )
-    return held
+
+
+def on_its_machine(
+    lines: Iterable[Worker | Record], begun: Iterable[Worker], check: Callable[[Environment, Environment], None]
+) -> Iterator[Worker | Record]:
+    """The lines, once ``check(begun, now)`` has let each new worker pass, which sees GPUs that no main process touches.
+
+    begun: workers that a file holds, of which the first of the same backend and device is what it was begun with.
+    """
+    places = {(each.backend, each.device): each.environment for each in reversed([*begun])}
+    for line in lines:
+        if isinstance(line, Worker) and (line.backend, line.device) in places:
+            check(places[line.backend, line.device], line.environment)
+        yield line
 
 
 def keep_all(session: Session, lines: Iterable[Worker | Record], writer: Writer | None, found: Results) -> None:

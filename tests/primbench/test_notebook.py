@@ -92,11 +92,13 @@ def test_files_that_no_run_goes_on_with_are_refused(tmp_path: Path, results: pri
     from primbench.results.file import encode
 
     machine = replace(results.header.environment.machine, cpu_model="another")
-    elsewhere = replace(results.header, environment=replace(results.header.environment, machine=machine))
+    other = replace(results.header.environment, machine=machine)
     path = tmp_path / "elsewhere.jsonl"
-    path.write_bytes(encode(elsewhere))
-    with pytest.raises(primbench.InvalidRequest, match=r"begun on another machine .* machine\.cpu_model was another"):
-        primbench.run([Gemm(8, 8, 8)], backend="numpy", method=DRY, output=path, resume=True)
+    worker = replace(results.workers[0], environment=other)  # which alone sees GPUs
+    for lines in ([encode(replace(results.header, environment=other))], [encode(results.header), encode(worker)]):
+        path.write_bytes(b"".join(lines))
+        with pytest.raises(primbench.InvalidRequest, match=r"begun on another machine .*\.cpu_model was another"):
+            primbench.run([Gemm(8, 8, 8)], backend="numpy", method=DRY, output=path, resume=True)
 
 
 @pytest.mark.wheel
