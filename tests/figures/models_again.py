@@ -1,0 +1,115 @@
+"""Do whole models take as long as when a file of them was kept, and how busy is the GPU in a step of theirs?
+
+The kept cases are measured once more, those first that took the least, each in a line as it ends; at the end, how many
+agree within 1 %, and with --busy, in how many of these the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI
+logs in a process of its own, which sets each step up once more. No case is begun that by then would pass --budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from primbench.results import file as results_file
+from primbench.results.metrics import METRICS, main_of
+from primbench.results.record import Record, model_of
+from primbench.units import format_time
+from primbench.workers.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.measurement import Measurement
+    from primbench.results.record import Worker
+
+KEPT = Path(__file__).parents[2] / "suites/reference/h200-models-torch.jsonl"
+AGREE, BUSY = 0.01, (0.95, 1.02)
+MIN_TIME_S, MAX_TIME_S = 0.05, 0.5
+TRACED = 2.0  # times as long as without: what is traced is set up by another process
+
+
+def chosen(asked: argparse.Namespace) -> list[Record]:
+    """The records that are to be measured again, the quickest first."""
+    kept = [record for record in results_file.read(asked.kept).records if record.measurement]
+    wanted = {"network": asked.names, "mode": asked.mode, "dtype": asked.dtype}
+    fitting = [
+        record
+        for record in kept
+        if all(not values or record.case.parameters[name] in values for name, values in wanted.items())
+        and (not asked.batch or (record.case.parameters["batch_size"] == 1) == (asked.batch == "1"))
+    ]
+    return sorted(fitting, key=lambda record: record.duration_s)
+
+
+def again(kept: Sequence[Record], budget_s: float, *, busy: bool) -> Iterator[tuple[Record, Record]]:
+    """A kept record and the new one, as far as there is time."""
+    end_s = time.monotonic() + budget_s
+    with Session(trace=busy) as session:
+        for record in kept:
+            if time.monotonic() + record.duration_s * (TRACED if busy else 1) > end_s:
+                return
+            method = replace(record.case.method, min_time_s=MIN_TIME_S, max_time_s=MAX_TIME_S)
+            with closing(session.run([replace(record.case, method=method)])) as lines:
+                for line in lines:
+                    if isinstance(line, Record):
+                        yield record, line
+                    else:
+                        _say_where(line)
+
+
+def _say_where(worker: Worker) -> None:
+    print(f"on {model_of(worker) or worker.device}, torch {worker.versions.get('torch')}", flush=True)
+
+
+def line(kept: Record, new: Record) -> tuple[str, float | None, float | None]:
+    """What is printed of a case, its time over the kept one, and for how much of it the GPU is busy."""
+    parameters = kept.case.parameters
+    name = " ".join(str(parameters[each]) for each in ("network", "mode", "batch_size", "dtype"))
+    before, now = kept.measurement, new.measurement
+    metric = main_of(before)
+    found = metric.samples(now) if metric else None
+    if metric is None or found is None or before is None or now is None or (held := metric.samples(before)) is None:
+        return f"{name}: {new.status}: {new.reason or 'no such time'}", None, None
+    ratio, busy = found.median_s / held.median_s, _busy(now)
+    words = f"{METRICS[metric.name].heading} {format_time(found.median_s)}, kept {format_time(held.median_s)}"
+    share = "" if busy is None else f", busy / device {busy:.3f}"
+    return f"{name}: {words}, {ratio:.4f}{'' if abs(ratio - 1) <= AGREE else ' !'}{share}", ratio, busy
+
+
+def _busy(found: Measurement) -> float | None:
+    return found.trace.busy_s.median_s / found.device_s.median_s if found.trace and found.device_s else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="of models; all, where none is named")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="a results file of primbench model")
+    parser.add_argument("--budget", type=float, default=280.0, help="seconds")
+    parser.add_argument("--busy", action="store_true", help="trace each as well")
+    parser.add_argument("--mode", action="append", choices=("train", "inference"))
+    parser.add_argument("--dtype", action="append", choices=("float32", "bfloat16"))
+    parser.add_argument("--batch", choices=("original", "1"))
+    asked = parser.parse_args()
+    kept, found = chosen(asked), list[tuple[float | None, float | None]]()
+    for before, now in again(kept, asked.budget, busy=asked.busy):
+        words, ratio, share = line(before, now)
+        print(words, flush=True)
+        found.append((ratio, share))
+    ratios = [ratio for ratio, _ in found if ratio is not None]
+    shares = [share for _, share in found if share is not None]
+    within = sum(abs(ratio - 1) <= AGREE for ratio in ratios)
+    left = len(kept) - len(found)
+    print(f"{within} of {len(ratios)} within {AGREE:.0%} of what was kept; {left} of {len(kept)} not run")
+    if shares:
+        fitting = sum(BUSY[0] <= share <= BUSY[1] for share in shares)
+        print(f"busy / device from {BUSY[0]} to {BUSY[1]} in {fitting} of {len(shares)}")
+
+
+if __name__ == "__main__":
+    main()
