@@ -11,7 +11,7 @@ from primbench.results.metrics import METRICS
 from primbench.units import format_frequency, format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
     from primbench.measurement import Measurement
@@ -49,9 +49,13 @@ def evidence(case: CaseComparison, arm: ArmComparison, seen: Seen) -> list[str]:
     return [*_launches(case, arm, seen), *_quota(seen), *_clock(case, seen), *_algorithm(seen), *_pages(seen)]
 
 
-def noise(seen: Seen) -> list[str]:
-    """What others on the machine may have done, which is no doing of the places."""
-    return [*([] if _quota(seen) else _waits(seen)), *_cpu(seen)]
+def noise(case: CaseComparison, seen: Seen) -> list[str]:
+    """What others on the machine may have done, which is no doing of the places: to the place that took longer.
+
+    Where nothing moved for certain, to either.
+    """
+    slower = {each.ratio > 1 for each in case.estimates if each.has_moved} or {True, False}
+    return [*([] if _quota(seen) else _waits(seen, slower)), *_cpu(seen, slower)]
 
 
 def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[str]:
@@ -122,11 +126,14 @@ def waiting(seen: Seen) -> bool:
     return bool(_quota(seen) or _waits(seen))
 
 
-def _waits(seen: Seen) -> list[str]:
-    """How much longer one side waited, by the first of the kernel's counters in which they differ."""
+def _waits(seen: Seen, slower: Collection[bool] = (True, False)) -> list[str]:
+    """How much longer one side waited, by the first of the kernel's counters in which they differ.
+
+    slower: whether the arm is, or the baseline, or, with both, either.
+    """
     for words, field, notable in _READINGS:
         shares = seen.medians(_share(field))
-        if shares is not None and abs(shares[1] - shares[0]) > notable:
+        if shares is not None and abs(shares[1] - shares[0]) > notable and (shares[1] > shares[0]) in slower:
             ours, theirs = format_percent(shares[1]), format_percent(shares[0])
             return [f"{words} for {ours} of its time in {seen.other}, {theirs} in {seen.one}"]
     return []
@@ -178,15 +185,19 @@ def _host_readings(records: Sequence[Record]) -> list[HostReading]:
     return [each.measurement.host for each in records if each.measurement and each.measurement.host]
 
 
-def _cpu(seen: Seen) -> Iterator[str]:
+def _cpu(seen: Seen, slower: Collection[bool]) -> Iterator[str]:
     """Whether the CPU itself was slower on one side, by the loop of Python that is timed between samples."""
     one, other = seen.speeds
     if one is None or other is None:
         return
     if abs(other.full_s / one.full_s - 1) > NOTABLE_CPU:
         longer = f"{other.full_s / one.full_s:.2f} times as long in {seen.other} as in {seen.one}"
-        yield f"at its fastest the CPU takes for the same loop of Python {longer}: other CPUs, a load that never stops"
-    elif not seen.may_be_slowed_alike:
+        if (other.full_s > one.full_s) in slower:
+            yield (
+                f"at its fastest the CPU takes for the same loop of Python {longer}: other CPUs, a load that never "
+                "stops, or what slows Python itself"
+            )
+    elif not seen.may_be_slowed_alike and (other.slowed_fraction > one.slowed_fraction) in slower:
         shares = [format_percent(each.slowed_fraction) for each in (other, one)]
         yield f"the CPU was slow beside {shares[0]} of the samples in {seen.other}, {shares[1]} in {seen.one}"
 

@@ -96,7 +96,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     return Explanation(
         parts=parts,
         evidence=[*evidence_beside(case, baseline, side, seen), *evidence(case, arm, seen)],
-        noise=noise_beside(noise(seen), baseline, side),
+        noise=noise_beside(noise(case, seen), baseline, side),
         causes=found,
         likely=likely,
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),

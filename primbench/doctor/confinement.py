@@ -17,7 +17,7 @@ RANK = 6
 
 # The kernel from which a seccomp filter alone no longer switches this mitigation on: Linux 5.16, spec_store_bypass.
 FREE_OF_SECCOMP = (5, 16)
-SLOW_SYSTEM_CALL_S = 1e-6  # getppid through ctypes takes 0.2 to 0.5 us on a bare host
+SLOW_SYSTEM_CALL_S = 1e-6  # getppid takes 0.05 to 0.2 us on a bare host
 IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
 
 
@@ -92,6 +92,21 @@ def system_calls(place: Place) -> Iterator[Finding]:
                 "see whether a tracer (strace, proot) or a sandboxed kernel is at work",
                 engine="--security-opt seccomp=unconfined",
             ),
+        )
+
+
+def tracer(place: Place) -> Iterator[Finding]:
+    """Whether another process traces this one, as debuggers and strace do, which stop it at each system call."""
+    confinement = place.environment.confinement
+    yield from unseen("tracer", confinement, "tracer")
+    if confinement.tracer not in (None, "none"):
+        yield Finding(
+            check="tracer",
+            severity="warning",
+            summary=f"process {confinement.tracer} traces this one: strace stops it twice at each system call",
+            evidence=["/proc/self/status TracerPid"],
+            distorts=["start-up", "data loading", "launch", "copy", "everything on the CPU"],
+            advice="let it go: end strace, or detach the debugger",
         )
 
 

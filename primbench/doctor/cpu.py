@@ -206,7 +206,7 @@ def clock(place: Place) -> Iterator[Finding]:
     """Whether reading the clock costs about nothing."""
     machine = place.environment.machine
     yield from unseen("clock", machine, "clocksource", "clock_s", "clock_resolution_s")
-    bad = _exceeds(machine.clock_s, SLOW_CLOCK_S) or _exceeds(machine.clock_resolution_s, COARSE_CLOCK_S)
+    bad = _is_slow_clock(place)
     unusual = machine.architecture == "x86_64" and machine.clocksource not in (None, "tsc")
     if not (bad or unusual):
         return
@@ -227,6 +227,13 @@ def clock(place: Place) -> Iterator[Finding]:
         else "on the host, see why the kernel left the tsc (dmesg | grep -i clocksource), or boot with tsc=reliable "
         "where its maker vouches for it",
     )
+
+
+def _is_slow_clock(place: Place) -> bool:
+    """Under a profiler or its like it is Python that takes so long."""
+    machine = place.environment.machine
+    slow = _exceeds(machine.clock_s, SLOW_CLOCK_S) or _exceeds(machine.clock_resolution_s, COARSE_CLOCK_S)
+    return slow and not place.environment.software.hooks
 
 
 def _exceeds(reading_s: float | None, limit_s: float) -> bool:

@@ -114,6 +114,21 @@ def python_build(place: Place) -> Iterator[Finding]:
         )
 
 
+def python_hooks(place: Place) -> Iterator[Finding]:
+    """Whether a profiler, a debugger or a measure of coverage looks at what Python does."""
+    software = place.environment.software
+    yield from unseen("python-hooks", software, "hooks")
+    if software.hooks:
+        yield Finding(
+            check="python-hooks",
+            severity="warning",
+            summary=f"a profiler or its like looks at each step of Python: {listed(software.hooks)}",
+            evidence=["sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()"],
+            distorts=["launch", "everything on the CPU", "data loading", "start-up"],
+            advice="start it without the profiler: see PYTHONPATH, sitecustomize.py and *.pth files of site-packages",
+        )
+
+
 def caches(place: Place) -> Iterator[Finding]:
     """Whether what is compiled once can be kept."""
     yield from unseen("caches", place.environment.software, "caches")

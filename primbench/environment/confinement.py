@@ -20,7 +20,7 @@ from primbench.system.capabilities import capabilities
 from primbench.system.files import labelled_value, read_mounts, utf8, whole_number
 from primbench.system.meaning import Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
-from primbench.system.processes import folder_of
+from primbench.system.processes import folder_of, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     transparent_hugepage_disabled: for this process alone, by prctl.
     far_mounts: what else is mounted over a network or by a program, such as "/models" -> "nfs4".
     set_mempolicy, mbind, move_pages, io_uring: "allowed" or the name of the error, by a call that changes nothing.
-    system_call_s: cost of a cheap one (getppid through ctypes), which a filter makes dearer.
+    system_call_s: cost of a cheap one (getppid), which a filter makes dearer, without what Python adds.
+    tracer: number and name of the process that traces this one, such as "4242 (strace)"; "none".
     """
 
     runtime: Annotated[Runtime | None, Meaning("confinement", "runtime")] = None
@@ -80,6 +81,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     move_pages: Annotated[str | None, Meaning("confinement")] = None
     io_uring: Annotated[str | None, Meaning("confinement", "files", set_by="seccomp")] = None
     system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
+    tracer: Annotated[str | None, Meaning("confinement", varies=True, by_doctor=True)] = None
     missing: dict[str, str] = {}
 
 
@@ -185,15 +187,27 @@ def _io_uring(root: Path) -> str:
 
 
 def _system_call_s(root: Path) -> float:
-    """Seconds of a getppid() by ctypes, in the quickest of several rounds: slower ones were interrupted."""
-    getppid = ctypes.CDLL(None).getppid
+    """Seconds that getppid() takes longer than getpagesize(), which asks the kernel nothing: what Python itself takes,
+    be it traced or short of its lock, is in both.
+    """
+    libc = ctypes.CDLL(None)
+    return max(0.0, _call_s(libc.getppid) - _call_s(libc.getpagesize))
+
+
+def _call_s(call: Callable[[], object]) -> float:
+    """In the quickest of several rounds: slower ones were interrupted."""
     taken_s = []
     for _ in range(_ROUNDS):
         begun = time.perf_counter()
         for _ in range(_CALLS):
-            getppid()
+            call()
         taken_s.append(time.perf_counter() - begun)
     return min(taken_s) / _CALLS
+
+
+def _tracer(root: Path, pid: int) -> str:
+    number = _status_number("TracerPid")(root, pid)
+    return named(root, number) if number else "none"
 
 
 _STATUS = "/proc/self/status"
@@ -219,5 +233,6 @@ READERS = {
     "mbind": Reader("mbind(), refused before it changes anything", _permission("mbind")),
     "move_pages": Reader("move_pages() of one page, asking only", _permission("move_pages")),
     "io_uring": Reader("io_uring_setup(), without a place for its rings", _io_uring),
-    "system_call_s": Reader("getppid(), measured", _system_call_s),
+    "system_call_s": Reader("getppid() beside getpagesize(), measured", _system_call_s),
+    "tracer": of_process(f"{_STATUS} TracerPid", _tracer),
 }

@@ -132,7 +132,7 @@ def _quota_of(folder: Path) -> tuple[float, float] | None:
 
 
 def _cpu_weight(root: Path, pid: int) -> int | None:
-    shares = (round(_USUAL_WEIGHT * each / _USUAL_SHARES) for each in _limits(root, pid, "cpu", "cpu.shares"))
+    shares = (max(1, round(_USUAL_WEIGHT * each / _USUAL_SHARES)) for each in _limits(root, pid, "cpu", "cpu.shares"))
     weights = [*_limits(root, pid, "cpu", "cpu.weight"), *shares]
     return min((each for each in weights if each < _USUAL_WEIGHT), default=None)
 

@@ -8,6 +8,7 @@ import platform
 import re
 import sys
 import sysconfig
+import tracemalloc
 import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,7 +82,8 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     threads: pool of threads, such as "openblas" -> how many compute. variables: those that libraries read. files:
     configuration files found, such as /etc/nccl.conf, with the SHA-256 of each. caches: variable that names, or would
     name, the folder of a cache -> "writable", or why not. uncompiled: package whose modules have no .pyc files that are
-    up to date -> whether the next one is kept. nccl_plugins: network plugin of NCCL -> where it is found, if it is.
+    up to date -> whether the next one is kept. hooks: what Python calls at each function, line or allocation, such as
+    "sys.setprofile". nccl_plugins: network plugin of NCCL -> where it is found, if it is.
     """
 
     python_version: Annotated[str | None, Meaning("stack", "python")] = None
@@ -102,6 +104,7 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     files: Annotated[dict[str, str] | None, Meaning("stack", entry=of_file)] = {}
     caches: Annotated[dict[str, str] | None, Meaning("stack", entry=Meaning("stack", varies=True))] = {}
     uncompiled: Annotated[dict[str, str] | None, Meaning("confinement", "files", by_doctor=True)] = None
+    hooks: Annotated[list[str] | None, Meaning("stack", by_doctor=True)] = None
     nccl_plugins: Annotated[dict[str, str] | None, Meaning("stack", "nccl", varies=True, by_doctor=True)] = None
     missing: dict[str, str] = {}
 
@@ -203,6 +206,18 @@ def _files(root: Path, pid: int) -> dict[str, str]:
     return configuration_files(root_of(root, pid), environ_of(root, pid))
 
 
+def _hooks(root: Path) -> list[str]:
+    """Of profilers, debuggers and measures of coverage; those of sys.monitoring (Python 3.12) by the tool's name."""
+    monitoring = getattr(sys, "monitoring", None)
+    tools = [monitoring.get_tool(number) for number in range(6)] if monitoring else []
+    there = [
+        ("sys.settrace", sys.gettrace() is not None),
+        ("sys.setprofile", sys.getprofile() is not None),
+        ("tracemalloc", tracemalloc.is_tracing()),
+    ]
+    return [*(name for name, is_there in there if is_there), *(f"sys.monitoring: {tool}" for tool in tools if tool)]
+
+
 def _nccl_plugins(root: Path, pid: int) -> dict[str, str]:
     return rdma.plugins(root_of(root, pid), environ_of(root, pid))
 
@@ -224,5 +239,6 @@ READERS = {
     "files": of_process("/etc/nccl.conf, ~/.nccl.conf, files named by variables", _files),
     "caches": Reader("access() of the folders that variables name", cache_folders),
     "uncompiled": Reader("__pycache__ of packages on sys.path", bytecode.uncompiled),
+    "hooks": Reader("sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()", _hooks),
     "nccl_plugins": of_process("LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", _nccl_plugins),
 }

@@ -79,7 +79,8 @@ HEALTHY = Place(
             set_mempolicy="allowed",
             mbind="allowed",
             io_uring="allowed",
-            system_call_s=0.3e-6,
+            system_call_s=0.1e-6,
+            tracer="none",
         ),
         software=Software(
             python_version="3.12.3",
@@ -98,6 +99,7 @@ HEALTHY = Place(
             threads={"openblas": 4},
             caches={"CUDA_CACHE_PATH": "writable"},
             uncompiled={},
+            hooks=[],
             nccl_plugins={"libnccl-net.so": "not found"},
         ),
         devices=Devices(

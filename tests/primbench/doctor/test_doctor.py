@@ -175,6 +175,8 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         ["for this process alone"],
     ),
     ({"confinement.system_call_s": 2.5e-6}, "system-calls", "warning", ["2.50 us"]),
+    ({"confinement.tracer": "4242 (strace)"}, "tracer", "warning", ["process 4242 (strace)"]),
+    ({"software.hooks": ["sys.setprofile"]}, "python-hooks", "warning", ["sys.setprofile"]),
     ({"confinement.lsm_profile": "docker-default (enforce)"}, "security-profile", "note", ["docker-default"]),
     ({"machine.virtualization": "KVM"}, "machine-kind", "note", ["KVM"]),
     ({"machine.virtualization": "gVisor"}, "machine-kind", "warning", ["stands in for the kernel"]),
@@ -494,6 +496,7 @@ UNKNOWN = {
     "runtime": ("confinement", "runtime"),
     "speculation": ("confinement", "seccomp"),
     "system-calls": ("confinement", "system_call_s"),
+    "tracer": ("confinement", "tracer"),
     "security-profile": ("confinement", "lsm_profile"),
     "machine-kind": ("machine", "virtualization"),
     "kernel-parameters": ("machine", "kernel_parameters"),
@@ -507,6 +510,7 @@ UNKNOWN = {
     "iommu": ("machine", "iommu"),
     "library-copies": ("software", "libraries"),
     "python-build": ("software", "python_build"),
+    "python-hooks": ("software", "hooks"),
 }
 
 

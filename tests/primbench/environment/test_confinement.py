@@ -28,6 +28,7 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
         "user_map": ["0 1000 1", "1 100000 65536"],
         "root_filesystem": "overlay",
         "far_mounts": {"/models": "nfs4"},
+        "tracer": "none",
     }
     assert expected == {name: getattr(found, name) for name in expected}
     assert {} == found.missing

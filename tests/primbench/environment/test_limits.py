@@ -49,6 +49,11 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
     assert set(found.__struct_fields__) == {*expected, *by_process, "shm_free_bytes", "missing"}
 
 
+def test_the_least_weight_of_v1_is_one(look: Look, v1: dict[str, str]) -> None:
+    """As that of a pod that requests no CPU, of 2 shares."""
+    assert 1 == look(v1 | {"sys/fs/cgroup/cpu/job/cpu.shares": "2\n"}).limits.cpu_weight
+
+
 @pytest.mark.parametrize(
     ("extra", "version"), [("", "v1"), ("38 31 0:35 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n", "hybrid")]
 )

@@ -286,3 +286,12 @@ def test_cache_on_what_cannot_be_written_is_said(clean: pytest.MonkeyPatch) -> N
     clean.setenv("CUDA_CACHE_PATH", "/sys/kernel/cache" if os.geteuid() else "/proc/self/cache")
     found = (fingerprint.collect(gpus=False).software.caches or {})["CUDA_CACHE_PATH"]
     assert "writable" == found if os.access("/proc/self", os.W_OK) else "may not be written to" in found
+
+
+def test_what_looks_at_each_step_of_python_is_named() -> None:
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: None)
+    try:
+        assert "sys.setprofile" in software.READERS["hooks"].value(Path("/"))
+    finally:
+        sys.setprofile(before)
