@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from primbench.decompose.sums import Explained
+    from primbench.results.file import Results
     from primbench.results.record import Record
     from primbench.suites import StudyFile
 
@@ -42,9 +44,9 @@ def _explain(files: tuple[str, ...], **values: Any) -> None:
 def _of_results(files: Sequence[str]) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
     from primbench.results import file as results_file
 
-    held = {file: results_file.read(file).latest() for file in files}
-    steps = [step for file, records in held.items() for step in _steps_in(file, records, {})]
-    return steps, [record for records in held.values() for record in records]
+    held = {file: results_file.read(file) for file in files}
+    steps = [step for file, results in held.items() for step in _steps_in(file, results)]
+    return steps, [record for results in held.values() for record in results.latest()]
 
 
 def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
@@ -52,17 +54,19 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
     import primbench.suites as suites
     from primbench.cli.measuring import exit_as, measured
     from primbench.cli.resuming import resuming
+    from primbench.results.writer import header
 
     said = {file: suites.study(file) for file in files}
     values = {**values, "threads": threads_of(values, [each.captured for each in said.values()])}
     titles = {file: _title(file, each, is_alone=len(files) == 1) for file, each in said.items()}
     entries = [(entry.problem, {**entry.labels, STEP: titles[file]}) for file in files for entry in suites.read(file)]
     with resuming(values["resume"]) as begun:
-        results, ended = measured(entries, {**values, **_defaults(values, said.values())}, None, begun)
+        captured = {titles[file]: each.captured for file, each in said.items() if each.captured}
+        first = header(sys.argv, dict(values["labels"]), captured=captured)
+        results, ended = measured(entries, {**values, **_defaults(values, said.values())}, None, begun, first)
     if ended is not None:
         exit_as(ended, results.records)
-    times_s = {titles[file]: each.captured.times_s for file, each in said.items() if each.captured}
-    return _steps_in(", ".join(files), results.records, times_s), results.records
+    return _steps_in(", ".join(files), results), results.records
 
 
 def _defaults(values: Mapping[str, Any], said: Iterable[StudyFile]) -> dict[str, Any]:
@@ -77,21 +81,18 @@ def _title(file: str, said: StudyFile, *, is_alone: bool) -> str:
     return words if is_alone else f"{words} ({file})"
 
 
-def _steps_in(
-    file: str, records: Sequence[Record], times_s: Mapping[str, Sequence[float]]
-) -> list[tuple[str, Explained]]:
-    """Each in each place, with its title. times_s: of steps that were not captured, by the title.
-
-    Raises FileError where none is.
-    """
+def _steps_in(file: str, results: Results) -> list[tuple[str, Explained]]:
+    """Each in each place, with its title. Raises FileError where none is."""
+    from primbench.decompose.place import as_it_ran
     from primbench.decompose.sums import explained
     from primbench.report.explained import places
 
-    found = []
+    found, records = [], results.latest()
     for title in dict.fromkeys(record.case.labels.get(STEP, file) for record in records):
         own = [record for record in records if record.case.labels.get(STEP, file) == title]
         for place, several in places(own).items():
-            if (step := explained(several, times_s.get(title, ()))) is not None:
+            whole = as_it_ran(results.header.captured.get(title), results.workers, several)
+            if (step := explained(several, whole)) is not None:
                 found.append((f"{title}, {place}" if place else title, step))
     if not found:
         raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
@@ -108,6 +109,6 @@ command = GroupedCommand(
     help="Measure steps that were captured, their parts and the whole, and show where the time goes: by primitive, by "
          "other operators, launches, waiting, and what is left unexplained.\n\n"
          "Three numbers are set beside the step's own: the sum of its parts' device times, the sum of their launches, "
-         "and the larger of these two. The whole of a script's step is the time of steps before it, which were not "
-         "recorded.",
+         "and the larger of these two. The whole of a script's step are steps like it, timed as they ran when it was "
+         "captured, of which the wait for the data loader is told apart.",
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,8 @@ def _measure(met: Met, link: Member, values: Mapping[str, Any]) -> None:
         follow(met.world, verbose=values["verbose"])
         return
     with Leader(met.world, met.listener) as leader:
-        _, ended = measured(_entries(), values, leader, None, link)
+        first = header(sys.argv, dict(values["labels"]), link)
+        _, ended = measured(_entries(), values, leader, None, first)
     if ended is not None:
         raise ended
 

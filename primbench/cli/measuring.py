@@ -33,7 +33,6 @@ from primbench.workers.session import Session
 
 if TYPE_CHECKING:
     from primbench.spec.case import Case
-    from primbench.spec.fleet import Member
 
 SIGNALLED = 128  # and the number of the signal, as a shell would say it
 
@@ -81,9 +80,9 @@ def measured(
     values: Mapping[str, Any],
     leader: Leader | None,
     begun: Begun | None,
-    member: Member | None = None,
+    first: Header | None = None,
 ) -> tuple[Results, PrimbenchError | SystemExit | None]:
-    """What became of the entries, and what ended it early."""
+    """What became of the entries, and what ended it early. first: the header of a new results file, if it says more."""
     cases = plan(
         entries,
         backends=values["backends"],
@@ -94,7 +93,7 @@ def measured(
     )
     if values["roof"]:
         cases = [*_roof_cases(cases, values), *cases]
-    fresh = Results(header=header(sys.argv, dict(values["labels"]), member), workers=[], records=[])
+    fresh = Results(header=first or header(sys.argv, dict(values["labels"])), workers=[], records=[])
     found = begun.held if begun else fresh
     session = Session(
         timeout_s=values["timeout"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from primbench.distributed.shared_turns import turn
 from primbench.distributed.signs import signs_of_life
 from primbench.errors import FileError, InvalidRequest, PrimbenchError
 from primbench.report import written
+from primbench.results.writer import header
 from primbench.workers.process import START_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -60,7 +62,8 @@ def _measured(
     """The node by itself, then, with --links, what lies between it and others."""
     meeting = links.come(found, path, values)
     with _turn(found, path, values):
-        results, ended = measured(entries, values, None, None, found)
+        first = header(sys.argv, dict(values["labels"]), found)
+        results, ended = measured(entries, values, None, None, first)
     if ended is None and meeting is not None:
         links.measure_between(meeting, found, values, _patience_s(values))
     return results, ended

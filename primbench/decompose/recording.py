@@ -15,7 +15,7 @@ from primbench.problem.operands import DTYPES, WHOLE, Operand, contiguous
 from primbench.problem.operators import Call, Phase, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FEW = 128  # whole numbers that are kept one by one, as where groups of tokens begin
 ALLOCATIONS = (
@@ -37,8 +37,8 @@ def capture() -> Iterator[Step]:
         yield step
 
 
-def recorder(step: Step) -> contextlib.AbstractContextManager[object]:
-    """A context in which calls are added to the step."""
+def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contextlib.AbstractContextManager[object]:
+    """A context in which calls are added to the step. is_apart: whether those of that moment are none of its own."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -58,7 +58,7 @@ def recorder(step: Step) -> contextlib.AbstractContextManager[object]:
             kwargs = kwargs or {}
             if any(each not in (torch.Tensor, torch.nn.Parameter) for each in types):
                 return NotImplemented  # tensors of a kind of their own call operators on what they are made of
-            if func.namespace in UNSEEN:
+            if func.namespace in UNSEEN or is_apart():
                 return func(*args, **kwargs)
             with self:
                 whole = func.decompose(*args, **kwargs)
@@ -78,7 +78,7 @@ def _finish(step: Step) -> None:
 
     import torch
 
-    step.torch, step.threads = torch.__version__, torch.get_num_threads()
+    step.torch, step.threads = str(torch.__version__), torch.get_num_threads()
     on_gpu, ranks = torch.cuda.is_initialized(), 1
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         ranks = torch.distributed.get_world_size()
@@ -104,20 +104,19 @@ class _Phases:
     """Which part of a step is under way: by autograd, the optimizer's hooks, and modules that are called."""
 
     def __init__(self) -> None:
-        self._is_over = self._is_stepping = False  # autograd's part; in an optimizer
+        self._is_over = False  # autograd's part, or that of an optimizer that goes without
         self._handles: list[Any] = []
         self._depth = 0
 
     def follow(self) -> None:
         from torch.nn.modules.module import register_module_forward_pre_hook
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         self._depth += 1
         if self._depth == 1:  # a mode is entered again where an operator is taken apart
             self._handles = [
                 register_module_forward_pre_hook(lambda *_: self._begin()),
-                register_optimizer_step_pre_hook(lambda *_: self._step(is_stepping=True)),
-                register_optimizer_step_post_hook(lambda *_: self._step(is_stepping=False)),
+                register_optimizer_step_pre_hook(lambda *_: self._step()),
             ]
 
     def leave(self) -> None:
@@ -129,8 +128,8 @@ class _Phases:
     def _begin(self) -> None:
         self._is_over = False
 
-    def _step(self, *, is_stepping: bool) -> None:
-        self._is_stepping = is_stepping
+    def _step(self) -> None:
+        self._is_over = True
 
     def now(self) -> Phase:
         import torch
@@ -138,7 +137,7 @@ class _Phases:
         if torch._C._current_graph_task_id() != -1:  # noqa: SLF001 - as torch.autograd.graph finds it
             self._is_over = True
             return "backward"
-        return "optimizer" if self._is_stepping or self._is_over else "forward"
+        return "optimizer" if self._is_over else "forward"
 
 
 def _described(func: Any, args: Any, kwargs: Any, phase: Phase) -> Call:

@@ -8,15 +8,15 @@ call of an outermost module that keeps no gradients.
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import runpy
 import sys
-import time
 import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from primbench.decompose.laps import Laps
+from primbench.decompose.place import here
 from primbench.decompose.recording import recorder
 from primbench.decompose.written import Step
 from primbench.errors import InvalidRequest, PrimbenchError
@@ -25,7 +25,7 @@ from primbench.spec.confidential import hidden_arguments
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MOST_TIMED = 10  # steps before the captured one
+LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
 _STARTED = "processes that it starts are not looked into: start it by torchrun, as torchrun -m primbench capture"
 _HOOKED = r"Using `torch\.compile\(module\)` when there are global hooks"  # it is ours that are meant
 
@@ -35,13 +35,14 @@ class _Done(SystemExit):
 
 
 def run(script: str, arguments: Sequence[str], number: int, answer: Callable[[Step | PrimbenchError], None]) -> None:
-    """Call ``answer`` once: with the step, or with why there is none."""
+    """Call ``answer`` with the step, once more where steps after it were timed, or with why there is none."""
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     watch = _Watch(number, " ".join([os.path.basename(script), *hidden_arguments(arguments)]), answer)
     handles = watch.follow()
     try:
-        runpy.run_path(script, run_name="__main__")
+        with watch.laps.following_loaders():
+            runpy.run_path(script, run_name="__main__")
     except _Done:
         pass
     except BaseException as error:  # whatever the script raises is what is to be told
@@ -53,6 +54,8 @@ def run(script: str, arguments: Sequence[str], number: int, answer: Callable[[St
     finally:
         for handle in handles:
             handle.remove()
+        if watch.is_done:
+            watch.tell()
 
 
 def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
@@ -65,20 +68,20 @@ def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
 
 
 class _Watch:
-    """Counts steps, times those before the one that is asked for, and captures that.
+    """Counts steps, captures the one that is asked for, and times others.
 
-    is_done: whether it has been. words: the script and its arguments, secrets hidden, which a suite keeps.
+    is_done: whether it is captured. words: the script and its arguments, secrets hidden, which a suite keeps.
     """
 
     def __init__(self, number: int, words: str, answer: Callable[[Step | PrimbenchError], None]) -> None:
         self._number, self._words, self._answer = number, words, answer
         self._first: Any = None  # optimizer that makes a step
         self._steps = self._calls = self._depth = 0
-        self._ends_s: list[float] = []
+        self._told = -1  # steps that had been timed when it was told
+        self.laps = Laps()
         self._recorder: Any = None
         self._step = Step()
         self._optimizers_before = 0
-        self._begun_s: float | None = None
         self._has_optimizer = self.is_done = False
 
     def follow(self) -> list[Any]:
@@ -106,18 +109,20 @@ class _Watch:
     def _begin_optimizer(self, optimizer: Any) -> None:
         if self._first is None:
             self._first = optimizer
+            self.laps.forget()
 
     def _end_optimizer(self, optimizer: Any) -> None:
         if optimizer is not self._first:
             return
         self._steps += 1
-        self._ends_s.append(time.perf_counter())
+        self.laps.end(is_timed=self._recorder is None)
         if self._recorder is not None:
             self._end(
                 f"step {self._number} of {self._words}, between the ends of two {type(optimizer).__name__}.step()"
             )
         elif self._steps == self._number - 1:
             self._begin()
+        self._leave_if_enough()
 
     def _begin_module(self) -> None:
         self._depth += 1
@@ -125,20 +130,18 @@ class _Watch:
             self._calls += 1
             if self._calls == self._number and not self._looks_for_optimizers():
                 self._begin()
-            else:
-                _wait()
-                self._begun_s = time.perf_counter()
+            _wait()
+            self.laps.end(is_timed=False)
 
     def _end_module(self) -> None:
         self._depth -= 1
-        if self._depth or self._first is not None:
+        if self._depth or not (self._recorder or self._is_inference()) or self._first is not None:
             return
+        _wait()
+        self.laps.end(is_timed=self._recorder is None)
         if self._recorder is not None:
             self._end(f"step {self._number} of {self._words}, a call of its outermost module")
-        elif self._begun_s is not None:
-            _wait()
-            self._step.times_s.append(time.perf_counter() - self._begun_s)
-            self._begun_s = None
+        self._leave_if_enough()
 
     def _is_inference(self) -> bool:
         import torch
@@ -151,18 +154,27 @@ class _Watch:
         return self._has_optimizer
 
     def _begin(self) -> None:
-        self._recorder = recorder(self._step)
+        self._recorder = recorder(self._step, lambda: self.laps.is_loading)
         self._recorder.__enter__()
 
     def _end(self, of: str) -> None:
         self._recorder.__exit__(None, None, None)
         self._recorder = None
-        between = [after - before for before, after in itertools.pairwise(self._ends_s[:-1])]
-        self._step.times_s = (self._step.times_s if self._first is None else between)[-MOST_TIMED:]
-        self._step.of = of
+        self._step.of, self._step.place = of, here()
         self.is_done = True
-        self._answer(self._step)
-        raise _Done(0)
+        self.tell()
+        self.laps.end(is_timed=False)
+
+    def _leave_if_enough(self) -> None:
+        if self.is_done and len(self.laps) >= LEAST_TIMED:
+            raise _Done(0)
+
+    def tell(self) -> None:
+        """The step, with those that were timed by now, where that is news."""
+        if len(self.laps) > self._told:
+            self._told = len(self.laps)
+            self._step.laps = self.laps.last()
+            self._answer(self._step)
 
 
 def _optimizers() -> int:

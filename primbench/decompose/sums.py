@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from primbench import stats
 from primbench.kernels.aten.problem import Aten
@@ -13,13 +14,14 @@ from primbench.kernels.aten.problem import Aten
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from primbench.decompose.timed import Timed
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
 
 WHOLE, PARTS = "whole", "parts"
 """Sets of a suite: the step as one case, and what it is made of."""
-OTHERS, VIEWS, LAUNCHES, WAITING, NOT_MEASURED, UNEXPLAINED = (
-    "other operators", "views", "launches", "waiting", "not measured", "unexplained",
+OTHERS, VIEWS, LAUNCHES, WAITING, LOADING, NOT_MEASURED, UNEXPLAINED = (
+    "other operators", "views", "launches", "waiting", "data loader", "not measured", "unexplained",
 )  # fmt: skip
 
 
@@ -53,11 +55,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """rows: they add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
-    launches, waiting, what was not measured and what is unexplained, which nobody knows beside that.
+    launches, waiting, the data loader, what was not measured and what is unexplained, which nobody knows beside that.
 
     launches: what parts take longer to launch than to compute. waiting: how much longer the host takes for the step
     than for its calls, while the GPU waits: Python, autograd, the optimizer's own code. unmeasured: by reason, calls of
-    parts that were not. others: seconds of other operators, by name, the largest first. device: of its cases.
+    parts that were not. others: seconds of other operators, by name, the largest first. device: of its cases. timed:
+    what the step's time is of, where it was not measured as a case.
     """
 
     device: str
@@ -66,6 +69,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     others: dict[str, float] = {}
     unmeasured: dict[str, int] = {}
+    timed: Timed | None = None
 
     @property
     def step_s(self) -> float | None:
@@ -109,11 +113,10 @@ def totals(records: Iterable[Record]) -> dict[str, Explained]:
     return {name: each for name, each in several.items() if each is not None}
 
 
-def explained(records: Iterable[Record], times_s: Sequence[float] = (), *, parts: str = PARTS) -> Explained | None:
+def explained(records: Iterable[Record], steps: Timed | None = None, *, parts: str = PARTS) -> Explained | None:
     """Of the records of one suite in one place; several of a case, of several processes, count by their median.
 
-    times_s: of steps that were timed elsewhere, where no case is the whole. parts: the set that they are. None where
-    there are none.
+    steps: as they ran, where no case is the whole. parts: the set that they are. None where there are none.
     """
     found = list(records)
     calls = [_part(each) for each in _by_case(found, parts)]
@@ -122,8 +125,8 @@ def explained(records: Iterable[Record], times_s: Sequence[float] = (), *, parts
     device = found[0].case.device
     whole = next(iter(_by_case(found, WHOLE)), [])
     taken = _on_cpu if device == "cpu" else _on_gpu
-    numbers, rows = taken(calls, whole, stats.quantile(list(times_s), 0.5) if times_s else None)
-    return _explained(device, calls, numbers, rows)
+    numbers, rows = taken(calls, whole, None if whole else steps)
+    return replace(_explained(device, calls, numbers, rows), timed=None if whole else steps)
 
 
 def _explained(device: str, parts: Sequence[_Part], numbers: list[Number], rows: list[Row]) -> Explained:
@@ -217,30 +220,37 @@ def _by_name(parts: Sequence[_Part]) -> list[Row]:
     return [Row(name=name, seconds=taken[name], calls=calls[name]) for name in largest]
 
 
-def _left(parts: Sequence[_Part], rest_s: float | None) -> list[Row]:
-    """What no part accounts for. rest_s: None where the step's time is not known."""
+def _left(parts: Sequence[_Part], rest_s: float | None, loading_s: float = 0.0) -> list[Row]:
+    """What no part accounts for. rest_s: None where the step's time is not known; loading_s: of that."""
     unmeasured = sum(part.calls for part in parts if part.reason)
     rows = [Row(name=NOT_MEASURED, seconds=None, calls=unmeasured)] if unmeasured else []
-    unexplained = Row(name=UNEXPLAINED, seconds=None if unmeasured else rest_s)
-    return rows if rest_s is None else [*rows, unexplained]
+    if rest_s is None:
+        return rows
+    loading = [Row(name=LOADING, seconds=loading_s)] if loading_s else []
+    return [*loading, *rows, Row(name=UNEXPLAINED, seconds=None if unmeasured else rest_s - loading_s)]
 
 
-def _on_cpu(parts: Sequence[_Part], whole: Sequence[Record], step_s: float | None) -> tuple[list[Number], list[Row]]:
+def _loading_s(timed: Timed | None) -> float:
+    return timed.waits_s if timed else 0.0
+
+
+def _on_cpu(parts: Sequence[_Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
     """A CPU computes in the calls themselves: there is one number."""
-    step_s = _median(whole, _device) or step_s
+    step_s = timed.median_s if timed else _median(whole, _device)
     parts_s = _total(parts, _device_s)
-    rows = [*_by_name(parts), *_left(parts, None if step_s is None else step_s - parts_s)]
+    rest_s = None if step_s is None else step_s - parts_s
+    rows = [*_by_name(parts), *_left(parts, rest_s, _loading_s(timed))]
     return [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))], rows
 
 
-def _on_gpu(parts: Sequence[_Part], whole: Sequence[Record], step_s: float | None) -> tuple[list[Number], list[Row]]:
+def _on_gpu(parts: Sequence[_Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
     """The step's period is what its kernels take, and what the GPU waits beside them: for launches, and for the rest of
     the host's time.
     """
     device_s, host_s = _total(parts, _device_s), _total(parts, _host_s)
     whole_device_s = _median(whole, lambda found: found.busy_s or found.device_s)
     whole_host_s = _median(whole, lambda found: found.enqueue_s)
-    step_s = _median(whole, lambda found: found.stream_s) or step_s
+    step_s = timed.median_s if timed else _median(whole, lambda found: found.stream_s)
     longer_s = max(device_s, host_s)
     lacks_device, lacks_host = _lacks(parts, _device_s), _lacks(parts, _host_s)
     numbers = [
@@ -253,11 +263,13 @@ def _on_gpu(parts: Sequence[_Part], whole: Sequence[Record], step_s: float | Non
         launches = Row(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
         return numbers, [*_by_name(parts), launches, *_left(parts, None)]
     launches_s, waiting_s = _idle(step_s, whole_device_s or device_s, host_s, whole_host_s or host_s)
+    rest_s = step_s - device_s - launches_s - waiting_s
+    loading_s = min(_loading_s(timed), max(0.0, rest_s))  # it may compute meanwhile
     return numbers, [
         *_by_name(parts),
         Row(name=LAUNCHES, seconds=launches_s, calls=calls),
         Row(name=WAITING, seconds=None if lacks_host else waiting_s),
-        *_left(parts, step_s - device_s - launches_s - waiting_s),
+        *_left(parts, rest_s, loading_s),
     ]
 
 

@@ -8,16 +8,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from primbench.decompose.mapping import parts
 from primbench.decompose.sums import PARTS, WHOLE
 from primbench.errors import OutputError
 from primbench.problem import fields_of
 from primbench.problem.operators import NotThere, Part, Phase, Settings
+from primbench.spec.captured import Captured, Place
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from primbench.decompose.laps import Lap
     from primbench.problem import Problem
     from primbench.problem.operators import Call
 
@@ -27,9 +31,9 @@ class Step:
     """A captured step; ``write()`` makes a suite of it.
 
     of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version. threads: of its
-    pool, as many as compute an operator on the CPU; None is not known.
-    times_s: of steps like it that were not captured, in seconds; [] where there were none. compiled: how many functions
-    torch had compiled, which under capture run as the operators that they were made of.
+    pool, as many as compute an operator on the CPU; None is not known. laps: steps like it that were not captured, as
+    they ran; place: where. compiled: how many functions torch had compiled, which under capture run as the operators
+    that they were made of.
     whole: a problem that is the step; None where there is none.
     """
 
@@ -38,7 +42,8 @@ class Step:
     settings: Settings = field(default_factory=Settings)
     torch: str = ""
     threads: int | None = None
-    times_s: list[float] = field(default_factory=list)
+    laps: list[Lap] = field(default_factory=list)
+    place: Place = field(default_factory=Place)
     compiled: int = 0
     whole: Problem | None = None
 
@@ -99,16 +104,23 @@ def _head(step: Step) -> list[str]:
     missing = [
         f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in left_out(step).items()
     ]
-    captured = {"step": step.of, "calls": len(step.calls), "torch": step.torch}
-    captured |= {} if step.threads is None else {"threads": step.threads}
-    captured |= {"times_s": step.times_s}
+    captured = Captured(
+        step=step.of,
+        calls=len(step.calls),
+        torch=step.torch,
+        threads=step.threads,
+        times_s=[round(each.seconds, 9) for each in step.laps],
+        waits_s=[round(each.waited_s, 9) for each in step.laps],
+        place=step.place,
+    )
+    known = {name: value for name, value in msgspec.to_builtins(captured).items() if value not in (None, {}, [])}
     return [
         "# count: how often a step makes the call. Entries and counts may be changed, and entries left out.",
         *(compiled if step.compiled else []),
         *missing,
         f"title = {_value(f'Parts of {step.of}')}",
         "",
-        f"captured = {_inline(captured)}",
+        f"captured = {_inline(known)}",
     ]
 
 
@@ -136,6 +148,8 @@ def _inline(fields: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     """In TOML, whose escapes are those of JSON but for the one of DEL."""
+    if isinstance(value, dict):
+        return _inline(value)
     if isinstance(value, str) and "'" not in value and value.isprintable():
         return f"'{value}'" if '"' in value or "\\" in value else f'"{value}"'
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

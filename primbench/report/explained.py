@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from primbench.decompose.sums import Explained, Number
+    from primbench.decompose.timed import Timed
     from primbench.report.document import Page
     from primbench.results.record import Record
 
@@ -78,8 +79,19 @@ def numbers(title: str, explained: Explained) -> Table:
         for each in explained.numbers
     ]
     notes = [f"the step's {each.name} is not known: {each.missing}" for each in explained.numbers if each.missing]
+    notes += _as_it_ran(explained.timed) if explained.timed else []
     notes += [f"{count} calls not measured: {reason}" for reason, count in explained.unmeasured.items()]
     return Table(f"{title}  {explained.device}", ["", "parts", "step", "ratio", "what is added up"], rows, notes)
+
+
+def _as_it_ran(timed: Timed) -> Iterator[str]:
+    scatter = f"{format_time(timed.least_s)} to {format_time(timed.most_s)}"
+    if timed.interval:
+        scatter += f", 95 % interval of the median {' to '.join(map(format_time, timed.interval))}"
+    waits = f"; {format_time(timed.waits_s)} of it for the data loader" if timed.waits_s else ""
+    yield f"the step is the median of {timed.steps} as they ran, not recorded: {scatter}{waits}"
+    if timed.elsewhere:
+        yield f"the step is of another place than its parts: {'; '.join(timed.elsewhere)}"
 
 
 def _waterfall(explained: Explained) -> Table:

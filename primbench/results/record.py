@@ -24,6 +24,7 @@ from primbench.numa.placement import EffectivePlacement
 from primbench.quantities import Time, Whole
 from primbench.results.disturbances import disturbances
 from primbench.spec.arm import Arm
+from primbench.spec.captured import Captured
 from primbench.spec.case import Case
 from primbench.spec.fleet import Member
 from primbench.spec.naming import name_of
@@ -96,7 +97,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     """The first line of a results file. The environment is that of the process the user started.
 
     kernels: path -> SHA-256 of the files named by ``--kernels``, which define primitives or kernels beside primbench's.
-    member: of the fleet that this process measured a node of; None of others.
+    member: of the fleet that this process measured a node of; None of others. captured: of cases that are parts of
+    steps what their suites say of those, by their label "step".
     """
 
     schema_version: int
@@ -107,6 +109,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     study: Study | None = None
     kernels: dict[str, str] = {}
     member: Member | None = None
+    captured: dict[str, Captured] = {}
 
 
 Line = Header | Worker | Record

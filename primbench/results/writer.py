@@ -23,6 +23,7 @@ from primbench.system.locks import holder, lock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from primbench.spec.captured import Captured
     from primbench.spec.case import Case
     from primbench.spec.fleet import Member
 
@@ -120,7 +121,12 @@ class Writer:
         os.close(self._file)
 
 
-def header(command: list[str], labels: Mapping[str, str], member: Member | None = None) -> Header:
+def header(
+    command: list[str],
+    labels: Mapping[str, str],
+    member: Member | None = None,
+    captured: Mapping[str, Captured] | None = None,
+) -> Header:
     """The header of a new results file: this process's environment, secrets hidden, the time now."""
     return Header(
         schema_version=SCHEMA_VERSION,
@@ -130,6 +136,7 @@ def header(command: list[str], labels: Mapping[str, str], member: Member | None 
         environment=fingerprint.collect(gpus=False),
         kernels={utf8(path): sha256 for path, sha256 in named_files().items()},
         member=member,
+        captured={utf8(title): each for title, each in (captured or {}).items()},
     )
 
 

@@ -8,11 +8,27 @@ from typing import Annotated
 import msgspec
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where a step ran, by what its time hangs on; None is not known, or none.
+
+    boot_id: of the kernel, which tells machines apart. cpus: that it might run on. cpu_quota: CPUs that its control
+    group was granted. runtime: of its container, "host" outside. gpu: by name.
+    """
+
+    boot_id: str | None = None
+    cpu_model: str | None = None
+    cpus: int | None = None
+    cpu_quota: float | None = None
+    runtime: str | None = None
+    gpu: str | None = None
+
+
 class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """step: whose it is, and where it begins and ends. calls: of operators, views included. torch: its version.
 
     threads: of torch's pool, by which an operator on the CPU computes; None is not known. times_s: of steps like it
-    that were not captured, in seconds; [] where there were none.
+    that were not captured, in seconds; [] where there were none. waits_s: of each of these, for its data loader.
+    place: where all that was.
     """
 
     step: str
@@ -20,8 +36,14 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     torch: str = ""
     threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
     times_s: list[float] = []
+    waits_s: list[float] = []
+    place: Place = Place()
 
     def __post_init__(self) -> None:
         """Raises ValueError, which makes a suite that is not so be refused."""
         if not all(each > 0 and math.isfinite(each) for each in self.times_s):
             raise ValueError("times_s: finite numbers above 0")
+        if not all(each >= 0 and math.isfinite(each) for each in self.waits_s):
+            raise ValueError("waits_s: finite numbers of at least 0")
+        if len(self.waits_s) not in (0, len(self.times_s)):
+            raise ValueError("waits_s: one for each of times_s")

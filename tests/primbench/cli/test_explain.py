@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ gemm = [
   {{ set = "parts", phase = "forward", count = 3, m = 16, n = 16, k = 16 }},
   {{ set = "parts", phase = "backward", count = 2, m = 32, n = 16, k = 16 }},
 ]
-captured = {{ step = "step 2 of {title}.py", threads = {threads}, times_s = [0.5, 0.25, 1.0] }}
+captured = {{ step = "step 2 of {title}.py", threads = {threads}, times_s = [0.5, 0.25, 1.0], place = {{ cpus = 99 }} }}
 """
 SHORT = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "-q")
 
@@ -37,7 +38,9 @@ def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., 
         assert (5, 0.5) == (step["calls"], number["step_s"])
         assert ["gemm", "unexplained"] == [row["name"] for row in step["rows"]]
         assert abs(0.5 - sum(row["seconds"] for row in step["rows"])) < 1e-9
+    assert [f"cpus 99 there, {len(os.sched_getaffinity(0))} here"] == steps[0]["timed"]["elsewhere"]
     again = json.loads(invoke("explain", results, "--json", "-").stdout)
+    assert [each["timed"] for each in steps] == [each["timed"] for each in again]
     assert [each["numbers"][0]["parts_s"] for each in steps] == [each["numbers"][0]["parts_s"] for each in again]
     ran = invoke("run", files[0], *SHORT)
     assert "with 1 thread of CPU libraries" in ran.stderr
@@ -50,7 +53,7 @@ def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., 
 def test_steps_of_several_backends_are_not_mixed(invoke: Callable[..., Result], tmp_path: Path) -> None:
     """A results file may hold several of each case, as of a study's arms: each place is a step of its own."""
     file, results = tmp_path / "own.toml", tmp_path / "results.jsonl"
-    file.write_text(OWN.format(title="own"))
+    file.write_text(OWN.format(title="own", threads=1))
     assert 0 == invoke("explain", file, *SHORT, "-o", results).exit_code
     lines = results.read_text().splitlines()
     elsewhere = [line.replace('"backend":"numpy"', '"backend":"torch"') for line in lines if '"kind":"record"' in line]

@@ -9,10 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primbench.decompose.sums import LAUNCHES, NOT_MEASURED, OTHERS, UNEXPLAINED, WAITING, explained
+from primbench.decompose.sums import LAUNCHES, LOADING, NOT_MEASURED, OTHERS, UNEXPLAINED, WAITING, explained
+from primbench.decompose.timed import timed
 from primbench.measurement import Measurement, Samples
 from primbench.report import explained as words
 from primbench.results.record import Record
+from primbench.spec.captured import Captured
 from primbench.spec.case import Case
 
 VIEW: dict[str, Any] = {"operator": "aten.view.default", "host_only": True}
@@ -103,12 +105,24 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     (number,) = found.numbers
     assert (2e-3, None, "no case of the suite is the whole step") == (number.parts_s, number.step_s, number.missing)
     assert {"failed: a crash": 3} == found.unmeasured
-    found = explained(parts, [5e-3, 4e-3, 9e-3])
+    found = explained(parts, timed(Captured(step="a step", times_s=[5e-3, 4e-3, 9e-3])))
     assert found is not None
     assert (5e-3, 3e-3) == (found.step_s, found.rest_s)
     assert [("gemm", 2e-3), (NOT_MEASURED, None), (UNEXPLAINED, None)] == [
         (row.name, row.seconds) for row in found.rows
     ]
+    loading = timed(Captured(step="a step", times_s=[5e-3, 4e-3, 9e-3], waits_s=[1e-3, 5e-4, 6e-3]), ["gpu A, B"])
+    found = explained(parts[:1], loading)
+    assert found is not None
+    assert [("gemm", 2), (LOADING, 1), (UNEXPLAINED, 2)] == [
+        (row.name, round(1e3 * (row.seconds or 0))) for row in found.rows
+    ]
+    printed = words.text([("A step", found)])
+    assert "the median of 3 as they ran, not recorded: 4.00 ms to 9.00 ms; 1.00 ms of it for the data loader" in printed
+    assert "the step is of another place than its parts: gpu A, B" in printed
+    found = explained([record("gemm", 1, on_gpu(1e-3, 4.5e-3))], loading)  # which a GPU computes beside the loader
+    assert found is not None
+    assert [4.5, 0.5, 0] == [round(1e3 * found.seconds(name), 6) for name in ("gemm", LOADING, UNEXPLAINED)]
     assert explained([record("model", 0, on_gpu(1e-3, 1e-3))]) is None
     found = explained([parts[1], record("model", 0, Measurement(batch_s=samples(1e-3)), "cpu")])
     assert found is not None

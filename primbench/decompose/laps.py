@@ -1,0 +1,102 @@
+"""Steps of a script as they run: how long each takes, and how long of that the script waits for its data loader."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MOST = 10  # steps that are kept, the last ones before the captured one
+
+
+class Lap(NamedTuple):
+    """A step. waited_s: for its data, while it is loaded by this process or by others."""
+
+    seconds: float
+    waited_s: float
+
+
+class Laps:
+    """Moments at which steps end, and what lies between them. is_loading: whether the data loader is at work."""
+
+    def __init__(self) -> None:
+        self._laps: list[tuple[Any, Any, float]] = []
+        self._begun: Any = None
+        self._waited_s = 0.0
+        self._thread = threading.get_ident()
+        self.is_loading = False
+
+    def __len__(self) -> int:
+        return len(self._laps)
+
+    def forget(self) -> None:
+        """What has run up to now was no step."""
+        self._laps.clear()
+        self._begun = None
+
+    def end(self, *, is_timed: bool = True) -> None:
+        """A step ends, and the next one begins. is_timed: whether it ran as it does by itself."""
+        now = _moment()
+        if self._begun is not None and is_timed:
+            self._laps.append((self._begun, now, self._waited_s))
+        self._begun, self._waited_s = now, 0.0
+
+    def last(self) -> list[Lap]:
+        """At most MOST of them; in training on a GPU by its own clock, of whose work calls do not wait for the end."""
+        found = [(_between_s(begun, ended), waited_s) for begun, ended, waited_s in self._laps[-MOST:]]
+        return [Lap(seconds, waited_s) for seconds, waited_s in found if seconds is not None]
+
+    @contextlib.contextmanager
+    def following_loaders(self) -> Iterator[None]:
+        """Inside, torch's DataLoader is timed, its start and each batch."""
+        from torch.utils.data import dataloader
+
+        places = [(dataloader.DataLoader, "__iter__"), (dataloader._BaseDataLoaderIter, "__next__")]  # noqa: SLF001
+        originals = [(kind, name, getattr(kind, name)) for kind, name in places]
+        for kind, name, original in originals:
+            setattr(kind, name, self._timed(original))
+        try:
+            yield
+        finally:
+            for kind, name, original in originals:
+                setattr(kind, name, original)
+
+    def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(original)
+        def timed(loader: Any) -> Any:
+            if self.is_loading or threading.get_ident() != self._thread:
+                return original(loader)
+            self.is_loading, begun_s = True, time.perf_counter()
+            try:
+                return original(loader)
+            finally:
+                self.is_loading = False
+                self._waited_s += time.perf_counter() - begun_s
+
+        return timed
+
+
+def _moment() -> Any:
+    """An event in the GPU's stream where one is used, else the host's time in seconds."""
+    import torch
+
+    if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between_s(begun: Any, ended: Any) -> float | None:
+    """None between an event and a time of the host."""
+    if isinstance(begun, float) and isinstance(ended, float):
+        return ended - begun
+    if isinstance(begun, float) or isinstance(ended, float):
+        return None
+    ended.synchronize()
+    return float(begun.elapsed_time(ended)) * 1e-3  # of milliseconds

@@ -1,0 +1,60 @@
+"""Where a step was captured, and in what the place that its parts were measured in is another one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from primbench.decompose.timed import timed
+from primbench.environment import container, limits, machine
+from primbench.results.record import model_of
+from primbench.spec.captured import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from primbench.decompose.timed import Timed
+    from primbench.environment.limits import Limits
+    from primbench.environment.machine import Machine
+    from primbench.results.record import Record, Worker
+    from primbench.spec.captured import Captured
+
+
+def here() -> Place:
+    """Of this process, once its step has run."""
+    root = Path("/")
+    torch = sys.modules.get("torch")
+    gpu = torch.cuda.get_device_name() if torch is not None and torch.cuda.is_initialized() else None
+    return _place(machine.collect(root), limits.collect(root), container.detect(root).name, gpu)
+
+
+def as_it_ran(captured: Captured | None, workers: Iterable[Worker], records: Iterable[Record]) -> Timed | None:
+    """The step as a whole, and in what the place of its parts is another. records: of the parts."""
+    used = {record.worker for record in records}
+    words = [each for worker in workers if captured and worker.worker in used for each in _elsewhere(captured, worker)]
+    return timed(captured, list(dict.fromkeys(words)))
+
+
+def _elsewhere(captured: Captured, worker: Worker) -> list[str]:
+    """What is known to differ, in words, of where a step was captured and where a worker was."""
+    environment = worker.environment
+    runtime = environment.confinement.runtime
+    gpu = None if worker.device == "cpu" else model_of(worker)
+    now = _place(environment.machine, environment.limits, runtime.name if runtime else None, gpu)
+    values = [(name, value, asdict(now)[name]) for name, value in asdict(captured.place).items()]
+    values.append(("torch", captured.torch or None, worker.versions.get("torch")))
+    return [f"{name} {was} there, {now} here" for name, was, now in values if None not in (was, now) and was != now]
+
+
+def _place(machine: Machine, limits: Limits, runtime: str | None, gpu: str | None) -> Place:
+    return Place(
+        boot_id=machine.boot_id,
+        cpu_model=machine.cpu_model,
+        cpus=len(limits.cpus_allowed) if limits.cpus_allowed else None,
+        cpu_quota=limits.cpu_quota,
+        runtime=runtime,
+        gpu=gpu,
+    )
