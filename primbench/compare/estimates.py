@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from primbench import stats
 from primbench.compare import moments
 from primbench.compare.busy import are_too_busy, waited
-from primbench.compare.comparison import CaseComparison, Estimate, LeftOut, Mean, Slowed
+from primbench.compare.comparison import CaseComparison, Mean
 from primbench.compare.criteria import margins_of
 from primbench.compare.matching import paired
 from primbench.compare.neighbour import neighbour_of
+from primbench.compare.ratio import Estimate, LeftOut, Slowed
 from primbench.compare.sides import identity
 from primbench.compare.slowing import held_up, slowed
 from primbench.results.metrics import METRICS

@@ -13,7 +13,8 @@ from primbench.units import format_frequency, format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+    from primbench.compare.comparison import ArmComparison, CaseComparison
+    from primbench.compare.ratio import Estimate
     from primbench.measurement import Measurement
     from primbench.measurement.readings import HostReading
     from primbench.results.cpu_speed import Speed

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from primbench.compare.comparison import DIFFERENT
+from primbench.compare.ratio import DIFFERENT
 
 if TYPE_CHECKING:
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
+    from primbench.compare.ratio import Estimate
 
 FailOn = Literal["slower", "different", "inconclusive", "never"]
 

@@ -11,7 +11,8 @@ from primbench import stats
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate, Verdict
+    from primbench.compare.comparison import ArmComparison, CaseComparison
+    from primbench.compare.ratio import Estimate, Verdict
 
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"

@@ -15,9 +15,10 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+    from primbench.compare.comparison import ArmComparison, CaseComparison
     from primbench.compare.evidence import Seen
     from primbench.compare.fed import Growth
+    from primbench.compare.ratio import Estimate
     from primbench.compare.sides import Side
     from primbench.spec.case import Case
     from primbench.spec.neighbour import Neighbour

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.compare.comparison import WITHIN_MARGIN
+from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.sides import identity
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench.compare.comparison import Slowed
+from primbench.compare.ratio import Slowed
 from primbench.results import cpu_speed
 from primbench.results.cpu_speed import SLOWED
 from primbench.results.metrics import SAMPLED

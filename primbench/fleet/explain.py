@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+from primbench.compare.comparison import ArmComparison, CaseComparison
 from primbench.compare.effects import differences
 from primbench.compare.explain import explained
+from primbench.compare.ratio import Estimate
 from primbench.compare.runs import side_of
 from primbench.compare.sides import Side, identity
 from primbench.results.file import read_in_part

@@ -22,7 +22,8 @@ from primbench.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate, Mean
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Mean
+    from primbench.compare.ratio import Estimate
     from primbench.experiments.ablation import Step, Waterfall
     from primbench.report.document import Page
 

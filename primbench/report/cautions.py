@@ -13,7 +13,8 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import CaseComparison, Comparison, Estimate, Mixed
+    from primbench.compare.comparison import CaseComparison, Comparison, Mixed
+    from primbench.compare.ratio import Estimate
 
 MOST_CHANGES = 8
 

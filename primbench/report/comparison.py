@@ -27,7 +27,8 @@ from primbench.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Explanation
+    from primbench.compare.ratio import Estimate
     from primbench.report.document import Page
 
 MOST_EXPLAINED = 5

@@ -13,7 +13,8 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import CaseComparison, Comparison, Decided, Estimate, Verdict
+    from primbench.compare.comparison import CaseComparison, Comparison, Decided
+    from primbench.compare.ratio import Estimate, Verdict
     from primbench.doctor.finding import Part
 
 DOUBLE = 2.0  # from here on a ratio says more than a percentage

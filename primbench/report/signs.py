@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from primbench.compare.comparison import Verdict
+    from primbench.compare.ratio import Verdict
 
 SIGNS: dict[Verdict, str] = {
     "slower": ">",

@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from primbench.compare.comparison import WITHIN_MARGIN, CaseComparison
+from primbench.compare.comparison import CaseComparison
 from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
+from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.settled import is_settled
 from primbench.compare.sides import Side, Values, identity, sides_of
 from primbench.compare.verdicts import verdicts

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from xml.etree.ElementTree import Element
 
-    from primbench.compare.comparison import ArmComparison, Estimate, Verdict
+    from primbench.compare.comparison import ArmComparison
+    from primbench.compare.ratio import Estimate, Verdict
 
 LOOKS: dict[Verdict, tuple[str, str]] = {
     "slower": ("right", "slower"),

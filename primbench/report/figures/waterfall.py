@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from xml.etree.ElementTree import Element
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Estimate
+    from primbench.compare.comparison import ArmComparison, CaseComparison
+    from primbench.compare.ratio import Estimate
     from primbench.experiments.ablation import Waterfall
 
 LINE, BAR = 15, 14  # pixels down

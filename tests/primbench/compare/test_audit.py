@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primbench.compare.comparison import WITHIN_MARGIN
+from primbench.compare.ratio import WITHIN_MARGIN
 
 
 def _audit() -> Any:

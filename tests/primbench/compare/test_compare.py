@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from primbench import stats
-from primbench.compare.comparison import ArmComparison, Comparison, Estimate
+from primbench.compare.comparison import ArmComparison, Comparison
 from primbench.compare.criteria import OF_HOST, margins_of
 from primbench.compare.judgement import ITSELF, ONE_RUN, SINGLE, TOO_BUSY, judged
 from primbench.compare.pairs import compare, compare_runs
+from primbench.compare.ratio import Estimate
 from primbench.compare.settled import unsettled
 from primbench.environment import fingerprint
 from primbench.environment.container import Runtime

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from primbench.compare.comparison import WITHIN_MARGIN
 from primbench.compare.matching import Matching, paired
+from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.sides import Side
 from primbench.compare.verdicts import verdicts
 from primbench.measurement import Measurement, Samples

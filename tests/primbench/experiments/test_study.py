@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate
+from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
 from primbench.compare.judgement import decided
+from primbench.compare.ratio import Estimate
 from primbench.compare.settled import unsettled
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.experiments.study import LEAST_PAIRS, Block, check_arms, check_build, plan, to_run, whole_pairs

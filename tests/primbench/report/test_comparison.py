@@ -11,20 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.compare.comparison import (
-    ArmComparison,
-    CaseComparison,
-    Comparison,
-    Differing,
-    Estimate,
-    Explanation,
-    LeftOut,
-    Mean,
-    Mixed,
-    Slowed,
-    Verdict,
-)
+from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Differing, Explanation, Mean, Mixed
 from primbench.compare.judgement import SINGLE, TOO_BUSY, decided
+from primbench.compare.ratio import Estimate, LeftOut, Slowed, Verdict
 from primbench.environment import fingerprint
 from primbench.environment.difference import Change, difference
 from primbench.registry import build

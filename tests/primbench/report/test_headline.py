@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Estimate, Explanation
+from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Explanation
 from primbench.compare.judgement import SINGLE, TOO_BUSY, decided
+from primbench.compare.ratio import Estimate
 from primbench.registry import build
 from primbench.report import comparison as report
 from primbench.report.headline import headline

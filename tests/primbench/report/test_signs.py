@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from primbench.compare.comparison import Verdict
+from primbench.compare.ratio import Verdict
 from primbench.report.signs import SIGNS
 
 STUDY = Path(__file__).parents[1] / "fixtures/launches-one-after-the-other.jsonl.xz"

@@ -1,0 +1,129 @@
+"""What one metric of a case says of two places, as data: the ratio, its interval, and what is certain of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+Verdict = Literal[
+    "slower", "faster", "different-about-the-margin", "different-but-small", "equivalent", "equivalent-at-full-speed",
+    "inconclusive",
+]  # fmt: skip
+DIFFERENT: tuple[Verdict, ...] = ("slower", "faster", "different-about-the-margin", "different-but-small")
+WITHIN_MARGIN: tuple[Verdict, ...] = ("different-but-small", "equivalent", "equivalent-at-full-speed")
+
+FALSE_DISCOVERIES = 0.05
+FALSE_DISCOVERIES_BESIDE = 0.01
+"""How many of the differences that are called some may be none, Benjamini and Hochberg's q, among the metrics that
+judge, and among all others: of studies of equal arms, 2 to 5 % call one so; with 5 % of both, up to 7.
+"""
+
+FAR = 0.1
+"""From here on a mean that is not told yet is worth a row of its own: a quota of 0.9 CPUs puts it there."""
+
+
+class Slowed(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the CPU was slow beside a case, or, in LeftOut of processes in turn, one of its threads waited for one:
+    shares of the loops timed between samples, means over processes.
+
+    may_be_alike: the speeds are, and so are the shares as far as Student's t tells at 1 %; else it may be a place's own
+    doing, which is not to be left out. are_alike: the shares are shown to be.
+    """
+
+    baseline: float
+    arm: float
+    may_be_alike: bool
+    are_alike: bool
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """What a median at full CPU speed leaves out. ratio, interval: 95 %, of all samples, those left out included."""
+
+    slowed: Slowed
+    ratio: float
+    interval: tuple[float, float] | None
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """How many times as long one metric of a case takes as on the baseline, and what is certain of it.
+
+    metric: "device_s", a median; "wall_p99_s" of a tail, "wall_mean_s" with all that comes between. primary: the one
+    that comes first. judges: the case is judged by it before others: by the primary one and by the mean of the same
+    samples, in which a quota shows that stops every tenth of them, and no median. pairs: of processes; where they are
+    not paired, processes of the side that has fewer.
+    baseline_s, arm_s: seconds, medians over processes. interval, interval90: 95 % and 90 %, of the ratio; None for
+    one pair, which has none. margin: below it a difference does not matter; is_equivalent: it is shown to be below.
+    q: the least rate of false discoveries at which this is one, among all that judge or all others.
+    outcome: what this metric says by itself; the verdict is the case's.
+    minimum_detectable: the ratio that as many pairs with this scatter find in four of five tries.
+    pairs_needed: about so many would settle it; None where it is settled, where so many there were already, and where
+    it is not the scatter of the pairs that keeps it open.
+    noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
+    at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed; where processes
+    took turns, beside which none of their threads waited for a CPU. left_out: what the others say.
+    is_one_run: the places were not interleaved, and one of them once, so that no difference is certain.
+    is_too_busy: both places waited for a CPU for so long that nothing is told.
+    """
+
+    metric: str
+    primary: bool
+    judges: bool
+    pairs: int
+    baseline_s: float
+    arm_s: float
+    ratio: float
+    interval: tuple[float, float] | None = None
+    interval90: tuple[float, float] | None = None
+    margin: float
+    is_equivalent: bool = False
+    q: float | None = None
+    outcome: Verdict = "inconclusive"
+    minimum_detectable: float | None = None
+    pairs_needed: int | None = None
+    noise: tuple[float, float] | None = None
+    reason: str | None = None
+    at_full_speed: bool = False
+    left_out: LeftOut | None = None
+    is_one_run: bool = False
+    is_too_busy: bool = False
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is but one process on a side, which tells of no scatter."""
+        return self.interval is None
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is not 1 for certain, among all that are looked at."""
+        if self.interval is None or self.q is None or self.is_one_run:
+            return False
+        most = FALSE_DISCOVERIES if self.judges else FALSE_DISCOVERIES_BESIDE
+        return not self.interval[0] <= 1 <= self.interval[1] and self.q <= most
+
+    @property
+    def is_beyond_margin(self) -> bool:
+        """Whether the ratio itself, whatever its interval, is further from 1 than the margin."""
+        return abs(math.log(self.ratio)) > math.log1p(self.margin)
+
+    @property
+    def holds_at_full_speed_alone(self) -> bool:
+        """Whether one of the places may be slow more often, and the samples do not show it."""
+        return self.left_out is not None and not self.left_out.slowed.are_alike
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the interval is no wider than the margin: a ratio of 1 would have been shown to be within it."""
+        return self.interval is not None and self.interval[1] <= (1 + self.margin) * self.interval[0]
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it is slower or faster for certain."""
+        return self.outcome in ("slower", "faster")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it judges beside the primary one, is as far from 1 as a quota may put it, and is not told yet."""
+        beside = self.judges and not self.primary
+        return beside and self.outcome == "inconclusive" and abs(math.log(self.ratio)) > math.log1p(FAR)
