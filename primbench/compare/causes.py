@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from primbench.doctor.finding import Part
     from primbench.environment.difference import Difference
     from primbench.numa.placement import EffectivePlacement
-    from primbench.system.nvml import Gpu
+    from primbench.system.gpu import Gpu
 
 _LOOKED_THROUGH = {"LD_LIBRARY_PATH"}  # for each library of each program that starts, whatever is found in the end
 _NETWORKS = {

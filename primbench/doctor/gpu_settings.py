@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from primbench.doctor.place import Place
-    from primbench.system.nvml import Gpu
+    from primbench.system.gpu import Gpu
 
 RANK = 2
 

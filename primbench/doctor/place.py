@@ -23,7 +23,7 @@ from primbench.system.jsonlines import UNREADABLE, opened
 from primbench.system.processes import named, started
 
 if TYPE_CHECKING:
-    from primbench.system.nvml import Gpu
+    from primbench.system.gpu import Gpu
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

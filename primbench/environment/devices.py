@@ -11,11 +11,11 @@ import msgspec
 
 from primbench.environment import rdma
 from primbench.environment.reading import of_process, read_all
-from primbench.system import nvml
+from primbench.system import gpu
 from primbench.system.files import utf8
+from primbench.system.gpu import Gpu
 from primbench.system.gpu_processes import devices_of
 from primbench.system.meaning import Meaning
-from primbench.system.nvml import Gpu
 from primbench.system.processes import environ_of, folder_of, root_of
 
 _GPUS = Meaning("machine", entry=Meaning("limits"), inside=Meaning("machine", "gpu"))  # handed in or not
@@ -50,7 +50,7 @@ def _not_asked(root: Path, pid: int) -> None:
 
 
 def _gpus(root: Path, pid: int) -> list[Gpu]:
-    return [nvml.described(gpu) for gpu in devices_of(root, pid)]
+    return [gpu.described(device) for device in devices_of(root, pid)]
 
 
 def _gpu_files(root: Path, pid: int) -> list[str]:

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from primbench.measurement.readings import GpuProcess, GpuReading
 from primbench.system.files import attempt
+from primbench.system.gpu import ecc_errors_uncorrected, pcie_replays
 from primbench.system.gpu_processes import processes_on
 from primbench.system.namespaces import FIRST_NAMESPACES
-from primbench.system.nvml import Device, ask, ecc_errors_uncorrected, find, library, pcie_replays, read_fields
+from primbench.system.nvml import Device, ask, find, library, read_fields
 from primbench.system.processes import ancestors, parent
 
 if TYPE_CHECKING:

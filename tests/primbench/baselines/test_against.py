@@ -27,7 +27,7 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.study import Study
 from primbench.suites import deepbench
-from primbench.system.nvml import Gpu
+from primbench.system.gpu import Gpu
 
 HERE = replace(
     fingerprint.collect(gpus=False),

@@ -18,7 +18,7 @@ from primbench.report.table import tables
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
 from primbench.spec.case import Case
-from primbench.system.nvml import Gpu
+from primbench.system.gpu import Gpu
 
 HERE = replace(
     fingerprint.collect(gpus=False), devices=Devices(gpus=[Gpu(name="NVIDIA H200"), Gpu(name="NVIDIA Unheard-of")])

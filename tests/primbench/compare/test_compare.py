@@ -32,7 +32,7 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.system.cores import CpuKind
-from primbench.system.nvml import Gpu
+from primbench.system.gpu import Gpu
 
 MadeStudy = Callable[..., Results]
 HERE = fingerprint.collect(gpus=False)

@@ -20,7 +20,7 @@ from primbench.environment.machine import Machine
 from primbench.environment.software import Blas, Software
 from primbench.numa.topology import GpuPlace, Link, Node, Topology
 from primbench.system.cores import Package
-from primbench.system.nvml import Gpu
+from primbench.system.gpu import Gpu
 
 PCI = ("0000:17:00.0", "0000:ca:00.0")
 

@@ -10,7 +10,7 @@ from primbench.environment import devices, fingerprint
 from primbench.environment.devices import has_gpu_node
 from primbench.environment.fingerprint import Environment
 from primbench.errors import PlacementError
-from primbench.system import nvml
+from primbench.system import gpu, nvml
 
 Look = Callable[..., Environment]
 
@@ -52,9 +52,9 @@ def test_service_of_another_user(place: Callable[..., Path], monkeypatch: pytest
 
 def test_gpus_are_listed_in_the_order_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(devices, "devices_of", lambda root, pid: ("cuda:0", "cuda:1"))  # no GPU is needed to see it
-    monkeypatch.setattr(nvml, "described", lambda device: nvml.Gpu(name=f"GPU of {device}"))
+    monkeypatch.setattr(gpu, "described", lambda device: gpu.Gpu(name=f"GPU of {device}"))
     gpus = fingerprint.collect(gpus=True, root=tmp_path).devices.gpus or []
-    assert ["GPU of cuda:0", "GPU of cuda:1"] == [gpu.name for gpu in gpus]
+    assert ["GPU of cuda:0", "GPU of cuda:1"] == [each.name for each in gpus]
 
 
 def test_gpus_that_cannot_be_listed_have_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

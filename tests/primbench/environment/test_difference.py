@@ -11,7 +11,7 @@ from primbench.environment.difference import Difference, LayerDifference, differ
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
 from primbench.environment.software import Blas
-from primbench.system.nvml import Gpu
+from primbench.system.gpu import Gpu
 
 Look = Callable[..., Environment]
 PARTS = ("stack", "limits", "confinement", "machine")

@@ -11,7 +11,7 @@ from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
 from primbench.report.environment import comparison, listing, shown
 from primbench.system.cores import Cache
-from primbench.system.nvml import Gpu
+from primbench.system.gpu import Gpu
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from primbench.results.record import Record, Worker
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
-from primbench.system.nvml import Gpu
+from primbench.system.gpu import Gpu
 
 PLACED = EffectivePlacement(cpus=[0], memory_policy="bind", memory_nodes=[1], rung="bind", threads=8)
 

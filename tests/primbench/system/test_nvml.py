@@ -14,7 +14,7 @@ import pytest
 
 Ask = Callable[..., list[Any]]
 SOURCE = Path(__file__).parents[1] / "fixtures" / "nvml_stub.c"
-IDENTITY = "msgspec.to_builtins(nvml.identity('cuda:0'))"
+IDENTITY = "msgspec.to_builtins(gpu.identity('cuda:0'))"
 LOAD = "msgspec.to_builtins(gpu_counters.read_load('cuda:0'))"
 
 # It imports what is asked once, and answers each line in a process of its own.
@@ -22,7 +22,7 @@ ASKED = """
 import contextlib, ctypes, json, os, subprocess, sys, traceback
 from pathlib import Path
 import msgspec, pynvml
-from primbench.system import nvml
+from primbench.system import gpu, nvml
 from primbench.system import gpu_processes
 from primbench.system.files import attempt
 from primbench.timing import gpu_counters
@@ -125,17 +125,17 @@ def test_modes_that_are_off_are_no_and_newer_ones_a_number(ask: Ask, stub: str) 
 
 
 def test_gpu_without_row_remapping_tells_of_its_retired_pages(ask: Ask, stub: str) -> None:
-    assert ask(stub, "nvml.identity('cuda:0').repair_pending", STUB_FAIL="nvmlDeviceGetRemappedRows=3") == [True]
+    assert ask(stub, "gpu.identity('cuda:0').repair_pending", STUB_FAIL="nvmlDeviceGetRemappedRows=3") == [True]
 
 
 def test_function_that_the_python_module_lacks_is_a_reason(ask: Ask, stub: str) -> None:
     older = "delattr(nvml.library(), 'nvmlDeviceGetAddressingMode')"
-    _, missing = ask(stub, older, "nvml.identity('cuda:0').missing")
+    _, missing = ask(stub, older, "gpu.identity('cuda:0').missing")
     assert missing == {"addressing_mode": "nvmlDeviceGetAddressingMode: this version of nvidia-ml-py does not have it"}
 
 
 def test_function_that_the_driver_lacks_is_a_reason(ask: Ask, stub: str) -> None:
-    (missing,) = ask(stub, "nvml.identity('cuda:0').missing", STUB_FAIL="nvmlDeviceGetMPSComputeRunningProcesses_v3=13")
+    (missing,) = ask(stub, "gpu.identity('cuda:0').missing", STUB_FAIL="nvmlDeviceGetMPSComputeRunningProcesses_v3=13")
     assert missing == {"mps": "nvmlDeviceGetMPSComputeRunningProcesses: this driver does not have it"}
 
 
@@ -221,7 +221,7 @@ def test_each_field_fails_alone_and_names_the_error(ask: Ask, stub: str, field: 
 
 def test_both_clocks_fail_with_their_call(ask: Ask, stub: str) -> None:
     fail = "nvmlDeviceGetClockInfo=15,nvmlDeviceGetMaxClockInfo=15"
-    reads = ("gpu_counters.read_load('cuda:0').missing", "nvml.identity('cuda:0').missing")
+    reads = ("gpu_counters.read_load('cuda:0').missing", "gpu.identity('cuda:0').missing")
     now, at_most = ask(stub, *reads, STUB_FAIL=fail)
     reason = "nvmlDeviceGetClockInfo: NVMLError_GpuIsLost (15)"
     assert {"sm_clock_hz": reason, "memory_clock_hz": reason} == now
@@ -231,7 +231,7 @@ def test_both_clocks_fail_with_their_call(ask: Ask, stub: str) -> None:
 
 def test_pending_repairs_are_unknown_where_neither_kind_is_told(ask: Ask, stub: str) -> None:
     fail = "nvmlDeviceGetRemappedRows=3,nvmlDeviceGetRetiredPagesPendingStatus=3"
-    (missing,) = ask(stub, "nvml.identity('cuda:0').missing", STUB_FAIL=fail)
+    (missing,) = ask(stub, "gpu.identity('cuda:0').missing", STUB_FAIL=fail)
     assert missing == {"repair_pending": "nvmlDeviceGetRetiredPagesPendingStatus: NVMLError_NotSupported (3)"}
 
 
@@ -395,7 +395,7 @@ def test_board_without_counters_of_policies_says_so(ask: Ask, stub: str, outside
     assert "no counter of policies: NVML error 3" in reading["missing"]["held_back_s"]
 
 
-UUIDS = "[nvml.identity(f'cuda:{index}').uuid for index in range(nvml.device_count())]"
+UUIDS = "[gpu.identity(f'cuda:{index}').uuid for index in range(nvml.device_count())]"
 
 
 @pytest.mark.parametrize(
@@ -478,7 +478,7 @@ def test_pci_address_that_nvml_refuses_is_said(ask: Ask, stub: str) -> None:
 def test_driver_that_does_not_answer_is_a_reason_everywhere(ask: Ask, stub: str, failing: str) -> None:
     questions = [
         "nvml.device_count()",
-        "nvml.identity('cuda:0').missing['device']",
+        "gpu.identity('cuda:0').missing['device']",
         "gpu_counters.read_load('cuda:0').missing['device']",
         "gpu_counters.energy_j('cuda:0')[1]",
         "gpu_counters.since(gpu_counters.start('cuda:0'), GpuReading()).missing['device']",
@@ -496,7 +496,7 @@ def test_absent_python_module_is_a_reason(ask: Ask) -> None:
 def test_absent_driver_is_a_reason(ask: Ask) -> None:
     if any(Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has an NVIDIA driver")
-    (answer,) = ask("", "nvml.identity('cuda:0').missing['device']")
+    (answer,) = ask("", "gpu.identity('cuda:0').missing['device']")
     assert answer.startswith("GPUs cannot be found: nvmlInit: NVMLError_")
 
 
