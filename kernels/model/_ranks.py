@@ -12,7 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from primbench.kernels.model._step import Training, autocast
 from primbench.kernels.model._values import gradients
-from primbench.timing.sampling import Calls, Pace, collect, main_rule
+from primbench.timing.calls import Calls
+from primbench.timing.sampling import Pace, collect, main_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,12 +15,13 @@ from primbench.problem import Problem, Step, description_of
 from primbench.registry import backends_of, setup_of
 from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
+from primbench.timing.calls import Calls
 from primbench.timing.collective import Together
 from primbench.timing.cpu import CpuTimer
 from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import elsewhere, first_calls, set_up
 from primbench.timing.phases import Phases
-from primbench.timing.sampling import CLOCK, Calls, Clock, Pace, garbage_kept, secondary_rule, tail_rule
+from primbench.timing.sampling import CLOCK, Clock, Pace, garbage_kept, secondary_rule, tail_rule
 from primbench.timing.verify import check_output, error_of, on_host, rewritten
 from primbench.timing.watcher import watched
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from primbench.measurement import Measurement
-from primbench.timing.sampling import Calls, Pace, StoppingRule, collect, main_rule, nothing, warm_up
+from primbench.timing.sampling import Pace, StoppingRule, collect, main_rule, nothing, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.spec.method import Method
+    from primbench.timing.calls import Calls
 
 Result = TypeVar("Result")
 

@@ -13,13 +13,14 @@ from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading
 from primbench.timing import gpu_counters
 from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair
-from primbench.timing.sampling import MIN_TURNS, Calls, Pace, StoppingRule, collect, main_rule, nothing, warm_up
+from primbench.timing.sampling import MIN_TURNS, Pace, StoppingRule, collect, main_rule, nothing, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from primbench.backends import CudaBackend
     from primbench.spec.method import Method
+    from primbench.timing.calls import Calls
     from primbench.timing.sampling import Take
 
 Result = TypeVar("Result")

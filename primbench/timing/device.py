@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from primbench.backends import CudaBackend, Graph
-    from primbench.timing.sampling import Calls, Pace, Take
+    from primbench.timing.calls import Calls
+    from primbench.timing.sampling import Pace, Take
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
 ROUND_S = 10e-3  # work queued at once between two looks at the clock

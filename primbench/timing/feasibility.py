@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from primbench.errors import UnsupportedCase
 from primbench.registry import setup_of
 from primbench.system import memory
-from primbench.timing.sampling import Calls, Clock, host_timed
+from primbench.timing.calls import Calls
+from primbench.timing.sampling import Clock, host_timed
 
 if TYPE_CHECKING:
     from primbench.backends import Backend

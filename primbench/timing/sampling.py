@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from primbench import stats
 from primbench.measurement import Samples
-from primbench.problem import Step, description_of
 from primbench.timing.cpu_probe import Beside, Loop, Queue
 
 if TYPE_CHECKING:
     from primbench.measurement.readings import Turns
     from primbench.spec.method import Method
+    from primbench.timing.calls import Calls
 
 Stopped = Literal["noise", "max time", "count"]
 
@@ -141,41 +141,6 @@ def tail_rule(method: Method) -> StoppingRule:
 
 def _hard_s(method: Method) -> float:
     return method.max_time_s if method.unit == "process" else math.inf
-
-
-class Calls:
-    """Makes ``count`` calls, going round the closures of the input sets.
-
-    sets: how many input sets there are. stream_only, waits, launches_nothing, are_processes: as the steps' Description
-    has them. is_prepared: whether something is done before each call.
-    """
-
-    def __init__(self, steps: list[Step]) -> None:
-        self._steps = steps
-        self._next = 0
-        self.sets = len(steps)
-        first = description_of(steps[0])
-        self.stream_only, self.waits, self.are_processes = first.stream_only, first.waits, first.is_process
-        self.launches_nothing = first.launches_nothing
-        self._before = [description_of(step).before for step in steps]
-        self.is_prepared = self._before[0] is not None
-
-    def prepare(self) -> None:
-        """Do what is to be done before the next call."""
-        if before := self._before[self._next]:
-            before()
-
-    def __call__(self, count: int) -> None:
-        steps = self._steps
-        if len(steps) == 1:
-            step = steps[0]
-            for _ in range(count):
-                step()
-            return
-        first = self._next
-        self._next = (first + count) % len(steps)
-        for step in [steps[(first + i) % len(steps)] for i in range(count)]:
-            step()
 
 
 def warm_up(

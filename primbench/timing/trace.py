@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from primbench.errors import UnsupportedCase
 from primbench.measurement import Samples, Trace
+from primbench.timing.calls import Calls
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import set_up
-from primbench.timing.sampling import CLOCK, Calls
+from primbench.timing.sampling import CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

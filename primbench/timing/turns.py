@@ -22,7 +22,8 @@ from primbench.timing.sampling import CLOCK, MIN_TURNS, Clock, Pace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from primbench.timing.sampling import Calls, Stopped, StoppingRule
+    from primbench.timing.calls import Calls
+    from primbench.timing.sampling import Stopped, StoppingRule
 
 GiveAway = Callable[[bool], bool]
 """Gives the turn away, and returns at the next one. Told whether this process is done, it tells whether all are."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from primbench.registry import build
 from primbench.spec.method import Method
+from primbench.timing.calls import Calls
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import first_calls, set_up
-from primbench.timing.sampling import Calls
 from primbench.workers.protocol import Called, Outcome
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from primbench.measurement import Measurement, Samples
 from primbench.problem import Step, described
 from primbench.spec.method import Method
 from primbench.system import memory
+from primbench.timing.calls import Calls
 from primbench.timing.case import measure, setup
 from primbench.timing.cpu import calls_per_batch
 from primbench.timing.feasibility import check_affordable
-from primbench.timing.sampling import Calls, Pace
+from primbench.timing.sampling import Pace
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 

@@ -11,7 +11,8 @@ from primbench.cuda import driver
 from primbench.problem import described
 from primbench.spec.method import Method
 from primbench.timing import cuda, device
-from primbench.timing.sampling import CLOCK, Calls, Pace
+from primbench.timing.calls import Calls
+from primbench.timing.sampling import CLOCK, Pace
 
 
 class Uncapturable:

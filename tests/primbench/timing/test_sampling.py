@@ -10,10 +10,10 @@ import pytest
 
 from primbench.problem import described
 from primbench.spec.method import Method
+from primbench.timing.calls import Calls
 from primbench.timing.cpu_probe import Loop
 from primbench.timing.sampling import (
     MIN_SAMPLES,
-    Calls,
     Pace,
     StoppingRule,
     collect,

@@ -11,7 +11,8 @@ import pytest
 
 from primbench.measurement import Samples
 from primbench.timing import cpu_probe, host_counters
-from primbench.timing.sampling import MIN_SAMPLES, MIN_TURNS, Calls, StoppingRule, collect, warm_up
+from primbench.timing.calls import Calls
+from primbench.timing.sampling import MIN_SAMPLES, MIN_TURNS, StoppingRule, collect, warm_up
 from primbench.timing.turns import LONG_NS, TURN_NS, UNCOUNTED_NS, InTurn
 
 OTHERS_NS = 7_000_000  # what a turn of the others takes

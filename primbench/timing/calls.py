@@ -1,0 +1,45 @@
+"""What is timed: so many calls of a step, in turn on each of its input sets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.problem import description_of
+
+if TYPE_CHECKING:
+    from primbench.problem import Step
+
+
+class Calls:
+    """Makes ``count`` calls, going round the closures of the input sets.
+
+    sets: how many input sets there are. stream_only, waits, launches_nothing, are_processes: as the steps' Description
+    has them. is_prepared: whether something is done before each call.
+    """
+
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
+        self._next = 0
+        self.sets = len(steps)
+        first = description_of(steps[0])
+        self.stream_only, self.waits, self.are_processes = first.stream_only, first.waits, first.is_process
+        self.launches_nothing = first.launches_nothing
+        self._before = [description_of(step).before for step in steps]
+        self.is_prepared = self._before[0] is not None
+
+    def prepare(self) -> None:
+        """Do what is to be done before the next call."""
+        if before := self._before[self._next]:
+            before()
+
+    def __call__(self, count: int) -> None:
+        steps = self._steps
+        if len(steps) == 1:
+            step = steps[0]
+            for _ in range(count):
+                step()
+            return
+        first = self._next
+        self._next = (first + count) % len(steps)
+        for step in [steps[(first + i) % len(steps)] for i in range(count)]:
+            step()
