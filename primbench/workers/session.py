@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec.structs import replace
 
-from primbench.distributed import networks
 from primbench.distributed.ranks import LocalRanks, Ranks
-from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError, PrimbenchError
 from primbench.numa.placement import check_cpus
-from primbench.registry import named_files
 from primbench.results.record import Record, Worker
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
 from primbench.workers.fitting import too_many_or_few
-from primbench.workers.neighbour import NeighbourGone, start_of, timed_beside
+from primbench.workers.neighbour import NeighbourGone, timed_beside
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Outcome, Purpose, Start
+from primbench.workers.starts import start_of
 from primbench.workers.turns import take_turns
 
 if TYPE_CHECKING:
@@ -227,30 +225,8 @@ class Session:
         return replace(measurement, trace=traced.trace, missing=missing)
 
     def _start_of(self, case: Case, purpose: Purpose) -> Start:
-        neighbour = self._arms[case.arm].neighbour if purpose == "neighbour" else None
-        if neighbour is not None:
-            return start_of(neighbour, case)
-        world = self._leader.world if self._leader and not case.arm else None
-        network = self._network_of(case)
-        return Start(
-            backend=case.backend,
-            device=case.device,
-            placement=case.placement,
-            purpose=purpose,
-            ranks=case.ranks,
-            sharing=1 if world else case.ranks,
-            address=world.address if world else networks.address(network, 0) if network else "127.0.0.1",
-            network=network,
-            hands_in_gpus=case.sees_gpus() and has_gpu_node(),
-            kernels=named_files(),
-        )
-
-    def _network_of(self, case: Case) -> networks.Network | None:
-        """That the ranks of the case make, in an arm of this machine; containers have theirs from who starts them."""
         arm = self._arms[case.arm] if case.arm else None
-        if arm is None or arm.runtime != "host" or arm.network not in ("private", "overlay"):
-            return None
-        return arm.network
+        return start_of(case, purpose, arm, self._leader.world if self._leader else None)
 
     def _running_for(self, case: Case, purpose: Purpose) -> _Running | None:
         """The worker of the case's arm that runs already and may serve it; another one is ended."""
