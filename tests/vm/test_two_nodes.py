@@ -5,7 +5,6 @@ Only places, errors and shapes: no times.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -149,16 +148,6 @@ def test_the_node_of_the_control_group_is_granted(copied: Callable[..., tuple[An
     assert ["1"] == list(pages["by_node"])
 
 
-@pytest.fixture(scope="session")
-def without_numba(on_two_nodes: Run) -> None:
-    """Numba goes from the machine, not from here: under emulation it would compile for minutes."""
-    numba = importlib.util.find_spec("numba")
-    if numba is not None:
-        ended = on_two_nodes("rm", "-r", *(numba.submodule_search_locations or []))
-        assert 0 == ended.returncode, ended
-
-
-@pytest.mark.usefixtures("without_numba")
 def test_every_pair_of_nodes_is_measured_on_the_nodes_it_names(primbench: Run, on_two_nodes: Run) -> None:
     said = json_of(primbench("numa", *NUMPY, "--rounds", 1, "--quiet", "--json", "-", "-o", "/run/numa.jsonl"))
     pairs = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
