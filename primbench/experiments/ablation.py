@@ -160,14 +160,21 @@ def build_up(
         added = [each for each in added if "cgroup" not in each.changes]
         if reason := refusal(base):
             raise BackendUnavailable(reason)
+    whole = [*itertools.accumulate(added, _with, initial=base)]
+    if added and refusal(whole[-1]) is None:  # as a rule: then each ingredient can be had
+        return [HOST, *whole], left_out
     arms = [HOST, base]
-    for name, changes in added:
-        arm = replace(arms[-1], name=name, **changes)
+    for ingredient in added:
+        arm = _with(arms[-1], ingredient)
         if reason := refusal(arm):
-            left_out[name] = reason
+            left_out[ingredient.name] = reason
         else:
             arms.append(arm)
     return arms, left_out
+
+
+def _with(arm: Arm, ingredient: Ingredient) -> Arm:
+    return replace(arm, name=ingredient.name, **ingredient.changes)
 
 
 def refusal_of(arm: Arm, start: Start) -> str | None:

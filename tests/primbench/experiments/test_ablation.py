@@ -137,7 +137,16 @@ def test_an_ingredient_that_cannot_be_had_is_left_out_of_all_that_follow() -> No
         arm.name for arm in arms
     ]
     assert ("host", "bind", "none", 2.0) == (arms[-1].ipc, arms[-1].root, arms[-1].network, arms[-1].cpus)
-    assert [*NAMES, "CPU quota"] == tried
+    first, *others = [*NAMES, "CPU quota"]
+    assert [first, "CPU quota", *others] == tried
+
+
+def test_where_the_whole_can_be_had_its_ingredients_are_not_tried_one_by_one() -> None:
+    tried: list[str] = []
+    arms, left_out = build_up(bare("runc"), ingredients("docker"), lambda arm: tried.append(arm.name))
+    assert {} == left_out
+    assert ["host", *NAMES] == [arm.name for arm in arms]
+    assert [NAMES[0], NAMES[-1]] == tried
 
 
 def test_namespaces_come_with_a_control_group_where_they_cannot_be_had_alone() -> None:
