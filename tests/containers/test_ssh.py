@@ -137,13 +137,13 @@ def test_where_primbench_is_not_there_it_is_sent_and_kept(
         assert str(without_primbench) == worker.environment.software.python_executable
 
 
-def study(folder: Path, *arms: Arm, pairs: int) -> tuple[subprocess.CompletedProcess[str], list[Record]]:
-    """Arms beside the host, in one small product."""
+def study(folder: Path, *arms: Arm) -> tuple[subprocess.CompletedProcess[str], list[Record]]:
+    """A pair of arms beside the host, in one small product."""
     (folder / "one.toml").write_text(ONE_GEMM)
     words = [word for arm in arms for word in ("--arm", format_arm(arm))]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "primbench", "study", folder / "one.toml", "--arm", "host", *words,
-         "--pairs", str(pairs), "--backend", "numpy", *QUICK, "-o", folder / "study.jsonl"],
+         "--pairs", "1", "--backend", "numpy", *QUICK, "-o", folder / "study.jsonl"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     return done, results_file.read(folder / "study.jsonl").records
@@ -154,7 +154,7 @@ def test_this_machine_by_ssh_is_no_other_one_and_those_that_are_not_reached_hold
 ) -> None:
     absent = [replace(far(host=host), name=host) for host in REFUSED]
     absent.append(replace(far(python="/nowhere/python3"), name="without"))
-    done, records = study(tmp_path_factory.mktemp("study"), far(), *absent, pairs=2)
+    done, records = study(tmp_path_factory.mktemp("study"), far(), *absent)
     assert "a difference is a place effect: the libraries are of the same builds" in done.stdout, done.stderr
     told = [line.split(" runs nothing")[0] for line in done.stderr.splitlines() if "runs nothing" in line]
     assert sorted(arm.name for arm in absent) == sorted(told), "a line each"
@@ -179,7 +179,7 @@ def test_another_machine_has_no_turns_and_is_the_effect(
     (folder / "boot").write_text("1b4e28ba-2fa1-11d2-883f-0016d3cca427\n")
     (folder / "python").write_text(OTHER_MACHINE.format(boot=folder / "boot", python=sys.executable))
     (folder / "python").chmod(0o755)
-    done, records = study(folder, far(python=folder / "python"), pairs=1)
+    done, records = study(folder, far(python=folder / "python"))
     assert "a difference is a machine effect, none of the place alone; host | far: two that are alike" in done.stdout
     reasons = {record.measurement.missing["turns"] for record in records if record.measurement}
     assert {"the arms are on different machines"} == reasons
@@ -283,11 +283,15 @@ def test_what_is_killed_ends_its_arm_alone(
 def test_a_machine_that_is_cut_off_ends_its_arm_and_itself_what_it_had_begun(
     far: Callable[..., Arm], served: Server
 ) -> None:
-    """Neither server nor client is told: here ssh gives up after 15 s, there what supervises the worker after 20 s."""
+    """Neither server nor client is told: here ssh gives up after 15 s, there what supervises the worker after 20 s.
+
+    The worker is stopped, so that its case takes no CPU until then.
+    """
     if served.cable is None:
         pytest.skip("needs root, who may lay and cut a cable")
     worker = WorkerProcess(START, arm=far())
     assert worker.ready
+    os.kill(worker_inside().pid, signal.SIGSTOP)
     cut = threading.Timer(0.5, subprocess.run, [["ip", "link", "set", served.cable, "down"]])
     cut.start()
     try:
