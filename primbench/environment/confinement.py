@@ -205,7 +205,7 @@ def _call_s(call: Callable[[], object]) -> float:
     return min(taken_s) / _CALLS
 
 
-def _tracer(root: Path, pid: int) -> str:
+def tracer_of(root: Path, pid: int) -> str:
     number = _status_number("TracerPid")(root, pid)
     return named(root, number) if number else "none"
 
@@ -234,5 +234,5 @@ READERS = {
     "move_pages": Reader("move_pages() of one page, asking only", _permission("move_pages")),
     "io_uring": Reader("io_uring_setup(), without a place for its rings", _io_uring),
     "system_call_s": Reader("getppid() beside getpagesize(), measured", _system_call_s),
-    "tracer": of_process(f"{_STATUS} TracerPid", _tracer),
+    "tracer": of_process(f"{_STATUS} TracerPid", tracer_of),
 }

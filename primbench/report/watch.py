@@ -12,6 +12,7 @@ from primbench.report.terminal import width
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_percent, format_time
 from primbench.watching.calls import NO_DRIVER, a_second
+from primbench.watching.causes import FEW_BYTES_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,10 +42,17 @@ def to_text(job: Job, whole: Stretch | None, found: Sequence[Hindrance], cost: C
         lines += [*_numbers(whole, job), ""]
         for number, hindrance in enumerate(found, 1):
             lines += [*_shown(number, hindrance), ""]
-        lines += [] if found else ["Nothing that can be seen from outside held it back.", ""]
+        lines += [] if found else [_nothing(whole), ""]
         lines += _refused(job, whole)
     lines.append(_cost(cost))
     return "\n".join(lines) + "\n"
+
+
+def _nothing(whole: Stretch) -> str:
+    """Who wants no CPU is held back all the same: by what only the job knows."""
+    if whole.busiest is None:
+        return "Nothing that can be seen from outside held it back: it waited for a lock, input or time."
+    return "Nothing that can be seen from outside held it back."
 
 
 def _refused(job: Job, whole: Stretch) -> list[str]:
@@ -73,9 +81,12 @@ def _cpus(whole: Stretch, job: Job) -> str:
     used = whole.cpu_time_s / whole.duration_s
     allowed = format_cpu_list(job.limits.cpus_allowed)
     quota = f", quota {job.limits.cpu_quota:g}" if job.limits.cpu_quota is not None else ""
+    kernel = whole.kernel_time_s
+    share = f" ({format_percent(min(1.0, kernel / whole.cpu_time_s))} in the kernel)" if kernel and used else ""
     return (
-        f"{used:.2f} used of CPUs {allowed}{quota}; processes {whole.process_count}, threads {whole.thread_count}; "
-        f"{_a_second(whole.switches, whole)} switches, {_a_second(whole.migrations, whole)} migrations a second"
+        f"{used:.2f} used{share} of CPUs {allowed}{quota}; processes {whole.process_count}, "
+        f"threads {whole.thread_count}; {_a_second(whole.switches, whole)} switches, "
+        f"{_a_second(whole.migrations, whole)} migrations a second"
     )
 
 
@@ -103,8 +114,10 @@ def _waiting(whole: Stretch) -> str:
 
 
 def _memory(whole: Stretch) -> str:
+    grown = (whole.memory_grown_bytes or 0) / whole.duration_s
+    growing = f", {format_bytes(round(grown))} more a second" if grown >= FEW_BYTES_PER_S else ""
     return (
-        f"{format_bytes(whole.memory_bytes)} resident, {format_bytes(whole.swapped_bytes)} swapped out; "
+        f"{format_bytes(whole.memory_bytes)} resident{growing}, {format_bytes(whole.swapped_bytes)} swapped out; "
         f"{_a_second(whole.minor_faults, whole)} minor and {_a_second(whole.major_faults, whole)} major faults a second"
     )
 

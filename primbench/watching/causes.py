@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.05  # of the time; a cause that costs less is not told
 BUSY = 0.5  # of the time, in which a busy thread wants a CPU
 FEW_BYTES_PER_S, FEW_FAULTS_PER_S = 2**20, 20.0
+MANY_FAULTS_PER_S = 1e5  # of 0.3 us and more each, as of the kernel's fresh pages
+_STARTING = {"kernel_clone", "_do_fork", "do_fork"}  # Linux: kernel/fork.c
 EXPLAINED = 0.5  # of what is read from disks, which a memory limit had taken out of the cache
 _ON_CPU: list[Part] = ["launch", "copy", "everything on the CPU", "data loading"]
 _ON_FILES: list[Part] = ["data loading", "start-up"]
 
 
 def hindrances(whole: Stretch, job: Job) -> list[Hindrance]:
-    """whole: all that was watched; [] where nothing in it held the job back."""
+    """whole: all that was watched; [] where nothing in it held the job back. What it does itself comes last."""
     if not whole.duration_s:
         return []
     found = [
@@ -35,21 +37,48 @@ def hindrances(whole: Stretch, job: Job) -> list[Hindrance]:
         if each.share >= LEAST_SHARE
     ]
     found += [each for each in on_gpus(whole, job, cpu_is_held_back=bool(found)) if each.share >= LEAST_SHARE]
-    return sorted(found, key=lambda each: -each.share)
+    return [*sorted(found, key=lambda each: -each.share), *_in_kernel(whole)]
 
 
 def _stopped(whole: Stretch) -> Iterator[Hindrance]:
     if whole.stopped:
         share = whole.stopped / whole.looks
+        tracer = None if whole.tracer == "none" else whole.tracer
+        goes_on = "it goes on by `kill -CONT` or its debugger" if tracer is None else f"process {tracer} traces it"
         yield Hindrance(
-            cause="stopped",
+            cause="stopped" if tracer is None else "traced",
             share=share,
-            summary=f"stopped for {format_percent(share)} of the time: it goes on by `kill -CONT` or its debugger",
+            summary=f"stopped for {format_percent(share)} of the time: {goes_on}",
             evidence=[f"its state was T in {whole.stopped} of {whole.looks} looks"],
             distorts=_ON_CPU,
-            effect="nothing of it runs meanwhile",
+            effect="nothing of it runs meanwhile" + (", as with strace at each system call" if tracer else ""),
             study=None,
         )
+
+
+def _in_kernel(whole: Stretch) -> Iterator[Hindrance]:
+    """What the job has the kernel do, where that is most of what its busiest thread does."""
+    share = (whole.busiest.ran_s if whole.busiest else 0.0) / whole.duration_s * _kernel_fraction(whole)
+    if share >= BUSY / 2 and _kernel_fraction(whole) >= BUSY:
+        faults = whole.minor_faults / whole.duration_s
+        yield Hindrance(
+            cause="kernel",
+            share=share,
+            summary=f"{format_percent(_kernel_fraction(whole))} of its CPU time is the kernel's: system calls, faults",
+            evidence=[
+                "/proc/PID/stat utime, stime",
+                f"page faults: {faults:,.0f} a second"
+                + (", as of memory that is taken and given back over and over" if faults >= MANY_FAULTS_PER_S else ""),
+            ],
+            distorts=["everything on the CPU", "data loading"],
+            effect=f"what it computes itself takes {_times(share)}; filters and sandboxes make each call dearer",
+            study=None,
+        )
+
+
+def _kernel_fraction(whole: Stretch) -> float:
+    """Of the CPU time; 0 where that is not known."""
+    return (whole.kernel_time_s or 0.0) / whole.cpu_time_s if whole.cpu_time_s else 0.0
 
 
 def _on_cpus(whole: Stretch, job: Job) -> Iterator[Hindrance]:
@@ -223,11 +252,18 @@ def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
 
 
 def _blocked(whole: Stretch) -> Hindrance:
+    most = max(whole.blocked_in, key=whole.blocked_in.__getitem__, default=None)
+    starts = most in _STARTING
     return Hindrance(
         cause="blocked",
         share=whole.blocked_fraction,
-        summary="a thread was blocked in the kernel, though little was read from disks or written to them",
-        evidence=[*_blocked_in(whole), "as by a file system over a network, or by a driver"],
+        summary="a thread was blocked in the kernel, "
+        + ("where it starts processes" if starts else "though little was read from disks or written to them"),
+        evidence=[
+            *_blocked_in(whole),
+            *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items()),
+            "until each of them runs a program" if starts else "as by a file system over a network, or by a driver",
+        ],
         distorts=_ON_FILES,
         effect=f"what that thread does takes {_times(whole.blocked_fraction)}",
         study=None,

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Of /proc/PID/stat, indices after the name: proc_pid_stat(5), fields 10, 12, 14, 15.
-_MINOR, _MAJOR, _IN_USER, _IN_KERNEL = 7, 9, 11, 12
+# Of /proc/PID/stat, indices after the name: proc_pid_stat(5), fields 3, 10, 12, 14 to 17.
+_STATE = 0
+_MINOR, _MAJOR, _IN_USER, _IN_KERNEL, _ENDED_IN_USER, _ENDED_IN_KERNEL = 7, 9, 11, 12, 13, 14
 _SCHEDULED = re.compile(r"^(\S+)\s*:\s*([0-9]+)$", re.MULTILINE)
 
 On = Literal["cpu", "memory", "io"]
@@ -40,9 +41,16 @@ class ThreadAt(NamedTuple):
 
 
 class ProcessAt(NamedTuple):
-    """Counted since it was started. swapped_bytes: of it, now. read_bytes, written_bytes: from and to disks."""
+    """Counted since it was started. swapped_bytes: of it, now. read_bytes, written_bytes: from and to disks.
+
+    kernel_time_s: of cpu_time_s, system calls and page faults. ended_*: the same of those that it started and that have
+    ended, and of what these had started.
+    """
 
     cpu_time_s: float
+    kernel_time_s: float
+    ended_cpu_time_s: float
+    ended_kernel_time_s: float
     minor_faults: int
     major_faults: int
     memory_bytes: int | None
@@ -96,9 +104,10 @@ def _process(root: Path, pid: int, missing: dict[str, str]) -> ProcessAt | None:
     folder = folder_of(root, pid)
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         stat = fields_of_stat(folder / "stat")
+        is_over = stat[_STATE] == "Z"  # holds nothing any more, but is to be waited for
         readers: dict[str, Callable[[], Any]] = {
-            "memory_bytes": lambda: _status_bytes(folder, "VmRSS"),
-            "swapped_bytes": lambda: _status_bytes(folder, "VmSwap"),
+            "memory_bytes": lambda: 0 if is_over else _status_bytes(folder, "VmRSS"),
+            "swapped_bytes": lambda: 0 if is_over else _status_bytes(folder, "VmSwap"),
             "read_bytes": lambda: _disk_bytes(folder, "read_bytes"),
             "written_bytes": lambda: _disk_bytes(folder, "write_bytes"),
             "threads": lambda: _threads(root, pid),
@@ -106,6 +115,9 @@ def _process(root: Path, pid: int, missing: dict[str, str]) -> ProcessAt | None:
         found = {name: attempt(missing, name, read) for name, read in readers.items()}
         return ProcessAt(
             cpu_time_s=(int(stat[_IN_USER]) + int(stat[_IN_KERNEL])) / _TICKS_PER_S,
+            kernel_time_s=int(stat[_IN_KERNEL]) / _TICKS_PER_S,
+            ended_cpu_time_s=(int(stat[_ENDED_IN_USER]) + int(stat[_ENDED_IN_KERNEL])) / _TICKS_PER_S,
+            ended_kernel_time_s=int(stat[_ENDED_IN_KERNEL]) / _TICKS_PER_S,
             minor_faults=int(stat[_MINOR]),
             major_faults=int(stat[_MAJOR]),
             **found | {"threads": found["threads"] or {}},

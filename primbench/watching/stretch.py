@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,15 +41,17 @@ class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing``; what processes did that ended meanwhile is not in it.
+    """None is unknown, with the reason in ``missing``; of processes that ended meanwhile nothing but CPU time is in it.
 
     time_s: when it ends, since watching began. threads: the 16 that wanted a CPU most, if for 1 % of the time;
     thread_count: all. looks: how often the states of threads were looked at; blocked: thread -> in how many of these it
-    was blocked in the kernel (state D), as on a disk; stopped: in how many the first process was, by a signal or a
-    debugger. calls: of the driver's entry points, as far as they were counted. read_bytes, written_bytes: from and to
-    disks; reread_bytes, swapped_in_bytes: after a memory limit of the control groups had them taken out. *_waiting_s:
-    in which some task of the control group, or of the machine, waited. periods, throttled_*: of the group that its
-    quota held back longest.
+    was blocked in the kernel (state D), as on a disk, and blocked_in: function of the kernel -> in how many, where that
+    may be asked; stopped: in how many the first process was, by a signal or a debugger; tracer: of it, at the end, such
+    as "4242 (strace)"; "none". kernel_time_s: of cpu_time_s. memory_grown_bytes: by which those grew
+    that were there all the time. calls: of the driver's entry points, as far as they were counted. read_bytes,
+    written_bytes: from and to disks; reread_bytes, swapped_in_bytes: after a memory limit of the control groups had
+    them taken out. *_waiting_s: in which some task of the control group, or of the machine, waited. periods,
+    throttled_*: of the group that its quota held back longest.
     """
 
     time_s: Seconds
@@ -62,7 +64,11 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     threads: list[ThreadUse]
     looks: Whole = 0
     blocked: dict[Whole, Whole] = {}
+    blocked_in: dict[str, Whole] = {}
     stopped: Whole = 0
+    tracer: str | None = None
+    kernel_time_s: Seconds | None = None
+    memory_grown_bytes: Whole | None = None
     calls: list[Calls] | None = None
     migrations: Whole | None = None
     switches: Whole | None = None
@@ -122,7 +128,30 @@ def _of_processes(before: Moment, after: Moment) -> dict[str, Any]:
     counted = {
         name: _sum(_difference(getattr(then, name), getattr(now, name)) for then, now in pairs) for name in _COUNTED
     }
-    return counted | {name: _sum(getattr(each, name) for each in after.processes.values()) for name in _HELD}
+    grown = {"memory_grown_bytes": _sum(_grown(then.memory_bytes, now.memory_bytes) for then, now in pairs)}
+    held = {name: _sum(getattr(each, name) for each in after.processes.values()) for name in _HELD}
+    return counted | grown | held | {name: _with_ended(before, after, name) for name in _TIMES}
+
+
+def _grown(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _with_ended(before: Moment, after: Moment, name: str) -> Any:
+    """A time of those that began or ended meanwhile, too; who ended counts once its parent has waited for it.
+
+    That adds its whole time to its parent's: what was counted of it before is taken off again.
+    """
+    there, earlier = (
+        {pid: (getattr(each, name), getattr(each, f"ended_{name}")) for pid, each in moment.processes.items()}
+        for moment in (after, before)
+    )
+    both = [(earlier[pid], there[pid]) for pid in there.keys() & earlier.keys()]
+    own_s: float = sum(max(0.0, now[0] - then[0]) for then, now in both)
+    ended_s = sum(now[1] - then[1] for then, now in both)
+    new_s = sum(sum(there[pid]) for pid in there.keys() - earlier.keys())
+    gone_s = sum(sum(earlier[pid]) for pid in earlier.keys() - there.keys())
+    return own_s + new_s + max(0.0, ended_s - gone_s)
 
 
 def _of_groups(before: Moment, after: Moment) -> dict[str, Any]:
@@ -131,11 +160,13 @@ def _of_groups(before: Moment, after: Moment) -> dict[str, Any]:
     return waited | counted | _throttled(before, after)
 
 
-_COUNTED = ("cpu_time_s", "minor_faults", "major_faults", "read_bytes", "written_bytes")
+_TIMES = ("cpu_time_s", "kernel_time_s")
+_COUNTED = ("minor_faults", "major_faults", "read_bytes", "written_bytes")
 _HELD = ("memory_bytes", "swapped_bytes")
 _OF_GROUPS = ("reread_bytes", "swapped_in_bytes")
 _SUMMED = (
-    *(*_COUNTED, *_OF_GROUPS, "duration_s", "migrations", "switches", "periods", "throttled_periods", "throttled_s"),
+    *(*_TIMES, *_COUNTED, *_OF_GROUPS, "memory_grown_bytes", "duration_s", "migrations", "switches"),
+    *("periods", "throttled_periods", "throttled_s"),
     *("cpu_waiting_s", "memory_waiting_s", "io_waiting_s", "looks", "stopped"),
 )
 
@@ -190,15 +221,16 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
     """One stretch of all, which follow one another; there is at least one. What is held is as at the end."""
     last = stretches[-1]
     summed = {name: _sum(getattr(each, name) for each in stretches) for name in _SUMMED}
-    blocked: defaultdict[int, int] = defaultdict(int)
+    blocked, blocked_in = Counter[int](), Counter[str]()
     for each in stretches:
-        for thread, looks in each.blocked.items():
-            blocked[thread] += looks
+        blocked.update(each.blocked)
+        blocked_in.update(each.blocked_in)
     return replace(
         last,
         **summed,
         threads=_threads_of(stretches),
         blocked=dict(blocked),
+        blocked_in=dict(blocked_in),
         calls=_calls_of(stretches),
         gpus=together([each.gpus for each in stretches]),
         missing={name: reason for each in stretches for name, reason in each.missing.items()},

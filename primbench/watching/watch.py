@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from primbench.environment.confinement import tracer_of
 from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
-from primbench.system.processes import fields_of_stat, folder_of, started
+from primbench.system.files import attempt
+from primbench.system.processes import fields_of_stat, folder_of, quick_text, started
 from primbench.watching import gpus
 from primbench.watching.calls import Calls, Counters, summed
 from primbench.watching.job import look
@@ -131,17 +133,20 @@ class Watch:
         files = self._stat_files(before)
         self._counters.find(before)
         counted: list[Calls] = []
-        blocked: Counter[int] = Counter()
+        blocked, blocked_in = Counter[int](), Counter[str]()
         looks = stopped = 0
         while self.job.pid in files and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(LOOK_EVERY_S, left_s))
             looks += 1
             states = {number: _state(file) for number, file in files.items()}
-            blocked.update(number for number, state in states.items() if state == _BLOCKED)
+            now = [number for number, state in states.items() if state == _BLOCKED]
+            blocked.update(now)
+            blocked_in.update(filter(None, (_function(files[number].with_name("stack")) for number in now)))
             stopped += states[self.job.pid] in _STOPPED
             files = {number: file for number, file in files.items() if states[number] not in _GONE}
             counted += self._counters.next()
-        seen = {"looks": looks, "blocked": dict(blocked), "stopped": stopped}
+        tracer = attempt({}, "", lambda: tracer_of(self._root, self.job.pid))
+        seen = {"looks": looks, "blocked": blocked, "blocked_in": blocked_in, "stopped": stopped, "tracer": tracer}
         return seen | self._of_calls(counted)
 
     def _of_calls(self, counted: list[Calls]) -> dict[str, Any]:
@@ -158,6 +163,14 @@ class Watch:
             int(number): folder_of(self._root, pid) / "task" / number / "stat"
             for pid, number in [*dict.fromkeys(threads)][:MOST_LOOKED_AT]
         }
+
+
+def _function(stack: Path) -> str | None:
+    """The function of the kernel that a thread is in, such as "kernel_clone"; None for who may not ask, or too late."""
+    try:
+        return quick_text(stack).partition("] ")[2].partition("+")[0] or None
+    except OSError:
+        return None
 
 
 def _state(file: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +61,9 @@ CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "memory": ({"swapped_in_bytes": 2**30, "blocked": {7: 60}}, "swapping in: 102 MiB a second", "memory=1GiB"),
     "stopped": ({"stopped": 50}, "stopped for 50.0% of the time: it goes on by `kill -CONT`", ""),
-    "blocked": ({"blocked": {7: 30}}, "blocked in the kernel", ""),
+    "traced": ({"stopped": 50, "tracer": "31 (strace)"}, "process 31 (strace) traces it", ""),
+    "blocked": ({"blocked": {7: 30}, "blocked_in": {"kernel_clone": 30}}, "where it starts processes", ""),
+    "kernel": ({"kernel_time_s": 8.0}, "88.9% of its CPU time is the kernel's", ""),
     "gpu-clocks": (
         {"gpus": [replace(GPU, held_by={"sw power cap": 0.5, "gpu idle": 0.9}, sm_clock_hz=1.1e9)]},
         "held down: sw power cap in 50.0% of the looks",
@@ -179,6 +182,19 @@ def test_gpus_are_averaged_over_the_looks_at_them_however_they_are_joined() -> N
     assert 3 == gpu.looks
     assert pytest.approx(0.5) == gpu.busy_fraction
     assert pytest.approx({"sw power cap": 2 / 3}) == gpu.held_by
+
+
+def test_who_began_and_ended_meanwhile_counts_once(tmp_path: Path) -> None:
+    """Process 7 has waited for 8, of which 2 s were counted before, and for one that came and went, of 1 s."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    moments = []
+    for seconds in ({7: (1, 0), 8: (2, 0)}, {7: (2, 4), 9: (5, 0)}):  # 8 had run for 3 s when it ended
+        for pid, (own_s, ended_s) in seconds.items():
+            (tmp_path / f"proc/{pid}/task").mkdir(parents=True, exist_ok=True)
+            fields = ["S", "1", *["0"] * 9, str(own_s * ticks), "0", str(ended_s * ticks), *["0"] * 30]
+            (tmp_path / f"proc/{pid}/stat").write_text(f"{pid} (train) {' '.join(fields)}\n")
+        moments.append(read(tmp_path, [*seconds]))
+    assert 1 + 5 + (4 - 2) == between(moments[0], moments[1], moments[0].time_s).cpu_time_s
 
 
 def test_a_process_in_a_tree_of_files(tmp_path: Path) -> None:
