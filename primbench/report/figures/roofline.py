@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING
 from primbench.baselines.roof import ceilings_of
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
-from primbench.report.svg_plot import (
-    Axis,
-    add_curve,
-    add_legend,
-    add_mark,
-    add_ticks_below,
-    add_ticks_left,
-    add_words,
-    below_legend,
-    picture,
-    rate_ticks,
-    series,
-    shown_rate,
-    spread,
-)
+from primbench.report.svg_plot import add_words, rate_ticks, shown_rate, spread
+from primbench.report.xy_plot import XyPlot, xy_plot
 from primbench.spec.naming import name_of
 from primbench.units import format_percent
 
@@ -95,46 +82,40 @@ def _thinned(points: Sequence[Point]) -> Sequence[Point]:
 
 
 def _picture(points: Sequence[Point], ceilings: Sequence[Ceiling], title: str, words: str) -> Element:
-    legend = [*series(dict.fromkeys(point.record.case.primitive for point in points))]
-    top = below_legend(legend)
-    bottom = top + HEIGHT
-    svg = picture(bottom + 38, title, words)
-    across, down = _axes(points, ceilings, top, bottom)
-    add_ticks_below(svg, across, [(tick, f"{tick:g}") for tick in across.ticks()], top, bottom)
-    add_words(svg, 98, bottom + 31, "operations a byte", "tick", anchor="end")
-    add_ticks_left(svg, down, rate_ticks(down, 5, "FLOP/s"), (0, 100))
+    names = dict.fromkeys(point.record.case.primitive for point in points)
+    plot, legend = xy_plot((title, words), names, *_ends(points, ceilings), height=HEIGHT, below=38)
+    plot.ticks([(tick, f"{tick:g}") for tick in plot.across.ticks()], rate_ticks(plot.down, 5, "FLOP/s"))
+    add_words(plot.svg, 98, plot.bottom + 31, "operations a byte", "tick", anchor="end")
     for ceiling in ceilings:
-        _draw_ceiling(svg, ceiling, across, down)
+        _draw_ceiling(plot, ceiling)
     looks = {name: (shape, look) for shape, look, name in legend}
     for point in points:
         shape, look = looks[point.record.case.primitive]
         tip = f"{name_of(point.record.case, with_place=False)}: {shown_rate(point.flop_per_s, 'FLOP/s')}"
-        place = across.at(point.intensity), down.at(point.flop_per_s)
-        add_mark(svg, *place, shape, f"{look} faint", tip=tip)
-    add_legend(svg, legend)
-    return svg
+        plot.mark(point.intensity, point.flop_per_s, shape, f"{look} faint", tip=tip)
+    return plot.svg
 
 
-def _axes(points: Sequence[Point], ceilings: Sequence[Ceiling], top: float, bottom: float) -> tuple[Axis, Axis]:
-    """Both show all points, and where slope and flat line of every ceiling meet."""
+def _ends(points: Sequence[Point], ceilings: Sequence[Ceiling]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Of both axes, which show all points, and where slope and flat line of every ceiling meet."""
     turns = [each.flop_per_s / each.bytes_per_s for each in ceilings if each.flop_per_s and each.bytes_per_s]
     most = [each.flop_per_s for each in ceilings if each.flop_per_s]
     across = spread([*(point.intensity for point in points), *turns], log=True)
-    down = spread([*(point.flop_per_s for point in points), *most], log=True)
-    return Axis(*across, 6, 98, log=True), Axis(*down, bottom, top, log=True)
+    return across, spread([*(point.flop_per_s for point in points), *most], log=True)
 
 
-def _draw_ceiling(svg: Element, ceiling: Ceiling, across: Axis, down: Axis) -> None:
+def _draw_ceiling(plot: XyPlot, ceiling: Ceiling) -> None:
     """The lower of slope and flat line, as far as each is known, from where it comes into the picture."""
+    across, down = plot.across, plot.down
     turn = across.high
     if ceiling.flop_per_s and ceiling.bytes_per_s:
         turn = ceiling.flop_per_s / ceiling.bytes_per_s
     start = max(across.low, down.low / ceiling.bytes_per_s) if ceiling.bytes_per_s else across.low
     places = [start, min(max(turn, start), across.high), across.high]
-    points = [(across.at(x), down.at(most)) for x in places if (most := ceiling.at(x))]
-    add_curve(svg, points, "one dashed" if ceiling.is_printed else "one", height=down.start)
+    points = [(x, most) for x in places if (most := ceiling.at(x))]
+    plot.curve(points, "one dashed" if ceiling.is_printed else "one")
     if ceiling.flop_per_s:
-        add_words(svg, 98, down.at(ceiling.flop_per_s) - 5, _said(ceiling), "quiet halo", anchor="end")
+        add_words(plot.svg, 98, down.at(ceiling.flop_per_s) - 5, _said(ceiling), "quiet halo", anchor="end")
 
 
 def _said(ceiling: Ceiling) -> str:

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.line import sweeps
-from primbench.report.svg_plot import (
-    Axis,
-    add_curve,
-    add_legend,
-    add_mark,
-    add_ticks_below,
-    add_ticks_left,
-    below_legend,
-    picture,
-    rate_ticks,
-    series,
-    shown_rate,
-    spread,
-)
+from primbench.report.svg_plot import rate_ticks, shown_rate, spread
+from primbench.report.xy_plot import xy_plot
 from primbench.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -50,39 +38,32 @@ def rates(records: Sequence[Record]) -> Figure | None:
 
 
 def _picture(found: Sequence[Sweep], title: str, words: str) -> Element:
-    legend = [*series(sweep.name for sweep in found)]
-    top = below_legend(legend)
-    bottom = top + HEIGHT
-    svg = picture(bottom + 22, title, words)
-    low, high = spread([size for sweep in found for size, _ in sweep.points], log=True)
-    across = Axis(low, high, 6, 98, log=True)
-    every = [_rate(sweep, size, time_s) for sweep in found for size, time_s in sweep.points]
-    down = Axis(*spread(every, log=True), bottom, top, log=True)
-    add_ticks_below(svg, across, [(size, format_bytes(size)) for size in _sizes(low, high)], top, bottom)
-    add_ticks_left(svg, down, rate_ticks(down, 5, "B/s"), (0, 100))
+    sizes = spread([size for sweep in found for size, _ in sweep.points], log=True)
+    every = spread([_rate(sweep, size, time_s) for sweep in found for size, time_s in sweep.points], log=True)
+    plot, legend = xy_plot((title, words), [sweep.name for sweep in found], sizes, every, height=HEIGHT)
+    plot.ticks([(size, format_bytes(size)) for size in _sizes(*sizes)], rate_ticks(plot.down, 5, "B/s"))
     for (shape, look, _), sweep in zip(legend, found, strict=True):
-        add_curve(svg, _curve(sweep, across, down), look, height=bottom)
+        plot.curve(_curve(sweep), look)
         for size, time_s in sweep.points:
             rate = _rate(sweep, size, time_s)
             tip = f"{format_bytes(size)}: {shown_rate(rate, 'B/s')}"
-            add_mark(svg, across.at(size), down.at(rate), shape, look, tip=tip)
-    add_legend(svg, legend)
-    return svg
+            plot.mark(size, rate, shape, look, tip=tip)
+    return plot.svg
 
 
 def _rate(sweep: Sweep, size: float, time_s: float) -> float:
     return sweep.moved * size / time_s
 
 
-def _curve(sweep: Sweep, across: Axis, down: Axis) -> list[tuple[float, float]]:
-    """What the fitted line gives between the smallest and the largest size; nothing where no line fits."""
+def _curve(sweep: Sweep) -> list[tuple[float, float]]:
+    """Rates that the fitted line gives between the smallest and the largest size; nothing where no line fits."""
     line = sweep.line
     if line is None:
         return []
     low, high = min(sweep.points)[0], max(sweep.points)[0]
     sizes = [low * (high / low) ** (step / STEPS) for step in range(STEPS + 1)]
     times = [line.latency_s + size / line.size_bytes_per_s for size in sizes]
-    return [(across.at(size), down.at(_rate(sweep, size, time_s))) for size, time_s in zip(sizes, times, strict=True)]
+    return [(size, _rate(sweep, size, time_s)) for size, time_s in zip(sizes, times, strict=True)]
 
 
 def _sizes(low: float, high: float) -> list[int]:

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING
 from primbench import stats
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
-from primbench.report.svg_plot import (
-    Axis,
-    add_curve,
-    add_legend,
-    add_mark,
-    add_ticks_below,
-    add_ticks_left,
-    below_legend,
-    picture,
-    series,
-    spread,
-    time_ticks,
-)
+from primbench.report.svg_plot import spread, time_ticks
+from primbench.report.xy_plot import xy_plot
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -66,22 +55,16 @@ def curve(samples: Sequence[float]) -> Curve:
 
 
 def _picture(curves: Mapping[str, Curve], title: str, words: str) -> Element:
-    legend = [*series(curves)]
-    top = below_legend(legend)
-    bottom = top + HEIGHT
-    svg = picture(bottom + 22, title, words)
-    across = Axis(*spread(itertools.chain(*(found.values() for found in curves.values())), log=True), 4, 98, log=True)
+    times = spread(itertools.chain(*(found.values() for found in curves.values())), log=True)
     least = min(map(min, curves.values()))
-    down = Axis(least, 1, bottom, top, log=True)
-    add_ticks_below(svg, across, time_ticks(across, 6), top, bottom)
-    add_ticks_left(svg, down, [(share, word) for share, word in NAMED.items() if share >= least], (0, 100))
+    plot, legend = xy_plot((title, words), curves, times, (least, 1), height=HEIGHT)
+    plot.ticks(time_ticks(plot.across, 6), [(share, word) for share, word in NAMED.items() if share >= least])
     for (shape, look, name), found in zip(legend, curves.values(), strict=True):
-        add_curve(svg, [(across.at(value), down.at(share)) for share, value in found.items()], look, height=bottom)
+        plot.curve([(value, share) for share, value in found.items()], look)
         for share in NAMED.keys() & found.keys():
             tip = f"{name}: {format_time(found[share])}"
-            add_mark(svg, across.at(found[share]), down.at(share), shape, look, tip=tip)
-    add_legend(svg, legend)
-    return svg
+            plot.mark(found[share], share, shape, look, tip=tip)
+    return plot.svg
 
 
 def _numbers(curves: Mapping[str, Curve]) -> Numbers:
