@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from primbench.cuda import libraries
+from primbench.cuda.product import Sizes
 from primbench.errors import PrimbenchError, UnsupportedCase
 
 if TYPE_CHECKING:
@@ -32,19 +33,11 @@ _ALGORITHM = {
 _STATUS_NOT_SUPPORTED = 10
 
 
-class Product(Protocol):
+class Product(Sizes, Protocol):
     """C[m,n] = A[m,k] B[k,n]; A in CSR with 32-bit indices, B and C row-major and contiguous."""
 
     @property
-    def m(self) -> int: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def k(self) -> int: ...
-    @property
     def nonzeros(self) -> int: ...
-    @property
-    def dtype(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Protocol
 ALIGNMENT_BYTES = 256  # of what is allocated by itself
 
 
-class Product(Protocol):
-    """C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta D[m,n], row-major and contiguous."""
+class Sizes(Protocol):
+    """C[m,n] is the product of A[m,k] and B[k,n] of a dtype."""
 
     @property
     def m(self) -> int: ...
@@ -19,6 +19,11 @@ class Product(Protocol):
     def k(self) -> int: ...
     @property
     def dtype(self) -> str: ...
+
+
+class Product(Sizes, Protocol):
+    """C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta D[m,n], row-major and contiguous."""
+
     @property
     def out_dtype(self) -> str: ...
     @property

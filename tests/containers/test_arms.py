@@ -200,18 +200,7 @@ def test_the_ranks_of_a_collective_are_inside_together(runtime: str, traces: Cal
     assert "ok" == record.status, record.reason
 
 
-NEVER_ENDS = """\
-import sys, msgspec
-from primbench.spec.arm import Arm
-from primbench.workers.protocol import Start
-from primbench.results.record import Case
-from primbench.workers.process import WorkerProcess
-arm, case = msgspec.json.decode(sys.argv[1], type=Arm), msgspec.json.decode(sys.argv[2], type=Case)
-worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm)
-assert worker.ready
-print("begun", flush=True)
-worker.run(case, 600)
-"""
+NEVER_ENDS = Path(__file__).with_name("never_ends.py")
 
 
 @pytest.mark.parametrize("runtime", ["host"], indirect=True)
@@ -223,7 +212,9 @@ def test_nothing_is_left_when_the_front_is_killed_in_the_middle_of_a_case(
     case = replace(here(), method=Method(min_time_s=300, max_time_s=300))
     words = [msgspec.json.encode(each).decode() for each in (arm(runtime, "cpus=2"), case)]
     front = subprocess.Popen(
-        [sys.executable, "-P", "-c", NEVER_ENDS, *words], stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-P", NEVER_ENDS, *words],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     with front:
         assert front.stdout is not None

@@ -309,18 +309,7 @@ def test_a_machine_that_is_cut_off_ends_its_arm_and_itself_what_it_had_begun(
         subprocess.run(["ip", "link", "set", served.cable, "up"], check=True)
 
 
-NEVER_ENDS = """\
-import sys, msgspec
-from primbench.spec.arm import Arm
-from primbench.spec.case import Case
-from primbench.workers.process import WorkerProcess
-from primbench.workers.protocol import Start
-arm, case = msgspec.json.decode(sys.argv[1], type=Arm), msgspec.json.decode(sys.argv[2], type=Case)
-worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm)
-assert worker.ready
-print("begun", flush=True)
-worker.run(case, 600)
-"""
+NEVER_ENDS = Path(__file__).with_name("never_ends.py")
 
 
 @pytest.mark.parametrize("runtime", ["host", "podman"], indirect=True)
@@ -329,7 +318,7 @@ def test_nothing_is_left_when_the_front_is_killed_in_the_middle_of_a_case(
 ) -> None:
     asked = far(f"runtime={runtime}", python=python_there)
     words = [msgspec.json.encode(each).decode() for each in (asked, replace(ENDLESS, arm=""))]
-    front = subprocess.Popen([sys.executable, "-P", "-c", NEVER_ENDS, *words], stdout=subprocess.PIPE)
+    front = subprocess.Popen([sys.executable, "-P", NEVER_ENDS, *words], stdout=subprocess.PIPE)
     with front:
         assert front.stdout is not None
         assert b"begun\n" == front.stdout.readline()

@@ -39,6 +39,21 @@ def built_stub(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str
     return build
 
 
+@pytest.fixture
+def launching(tmp_path: Path) -> str:
+    """A program that launches without end once it has printed a line.
+
+    No driver is here without a GPU: it calls a library of its name, which uprobes really count. Skips without cc.
+    """
+    if shutil.which("cc") is None:
+        pytest.skip("cc is missing: apt-get install gcc")
+    driver = tmp_path / "libcuda.so.1"
+    source = "int cuLaunchKernel(void) { return 0; } int cuGraphLaunch(void) { return 1; }"
+    subprocess.run(["cc", "-shared", "-o", driver, "-xc", "-"], input=source, text=True, check=True)
+    loaded = f"import ctypes; driver = ctypes.CDLL({str(driver)!r}); print(flush=True)"
+    return f"{loaded}\nwhile True: driver.cuLaunchKernel()"
+
+
 @pytest.fixture(scope="session")
 def made_study() -> MadeStudy:
     """``made_study(arms, cases, measured)``: what a study leaves that saw ``measured(arm, case, pair)``.
