@@ -21,8 +21,7 @@ def command() -> None:
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from tabulate import tabulate
-
+    from primbench.report import terminal
     from primbench.runtimes.table import known
     from primbench.spec.arm import PLACEMENT_KEYS, SETTING_KEYS
     from primbench.workers.trial import works_here
@@ -33,9 +32,7 @@ def command() -> None:
     for (name, runtime), (words, version) in zip(known().items(), found, strict=True):
         able = [key for field, key in SETTING_KEYS.items() if field in runtime.settings]
         rows.append([name, version or "-", words, ", ".join(able)])
-    say(
-        tabulate(
-            rows, ["runtime", "version", "works here", "sets"], tablefmt="simple", maxcolwidths=[None, None, 40, 40]
-        )
-    )
-    say(f"\nIn all of them: name, {', '.join(PLACEMENT_KEYS)}. image=host, the default, is the host's own root.")
+    headings = ["runtime", "version", "works here", "sets"]
+    say("\n".join(terminal.grid([headings, *rows], terminal.room() or terminal.WIDTH)))
+    more = f"In all of them: name, {', '.join(PLACEMENT_KEYS)}. image=host, the default, is the host's own root."
+    say(terminal.said(f"\n{more}"))

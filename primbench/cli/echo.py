@@ -11,7 +11,12 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print what may hold words of a file or of another program: they steer no terminal, whatever they are."""
     from primbench.report.plain import lines
 
-    click.echo(lines(text), err=err, nl=nl)
+    shown = lines(text)
+    if err and sys.stderr.isatty():
+        from primbench.report import fitting, terminal
+
+        shown = fitting.wrapped(shown, terminal.room(sys.stderr) or terminal.WIDTH)
+    click.echo(shown, err=err, nl=nl)
 
 
 def say_in_colour(text: str, *, nl: bool = True) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
+from primbench.cli.echo import say
 from primbench.units import minutes
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def say_how_long(cases: Sequence[Case], times: int = 1) -> None:
     least_s, most_s = sampling_s(cases) if cases and not cases[0].method.dry_run else (0.0, 0.0)
     if times * most_s > LONG_S:
         between = f"{minutes(times * least_s)} to {minutes(times * most_s)}"
-        click.echo(f"{len(cases) * times} cases: {between} of sampling, and what it takes to set them up", err=True)
+        say(f"{len(cases) * times} cases: {between} of sampling, and what it takes to set them up", err=True)
 
 
 def say_how_long_it_would_take(records: Sequence[Record]) -> None:
@@ -40,4 +39,4 @@ def say_how_long_it_would_take(records: Sequence[Record]) -> None:
     set_up_s = sum(record.duration_s for record in ok)
     if set_up_s + most_s > LONG_S:
         between = f"{minutes(set_up_s + least_s)} to {minutes(set_up_s + most_s)}"
-        click.echo(f"timing these {len(ok)} cases would take {between}", err=True)
+        say(f"timing these {len(ok)} cases would take {between}", err=True)

@@ -14,6 +14,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.baselines import roof
+from primbench.cli.echo import say
 from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
 from primbench.cli.options import method_of, placement_of
 from primbench.cli.outputs import check_outputs, report, save
@@ -122,7 +123,7 @@ def measured(
 def say_of_trace(cases: Iterable[Case], *, asked: bool) -> None:
     """On stderr, where there is nothing that --trace could log."""
     if asked and all(case.device == "cpu" for case in cases):
-        click.echo("--trace: the log is a GPU's, and nothing here runs on one: nothing is traced", err=True)
+        say("--trace: the log is a GPU's, and nothing here runs on one: nothing is traced", err=True)
 
 
 def next_worker(found: Results) -> int:
@@ -224,7 +225,7 @@ def run_cases(
             )
             check_kept(writer, found)
             if writer is not None and not node and (command := going_on(found, values)):
-                click.echo(f"Go on with: {command}", err=True)
+                say(f"Go on with: {command}", err=True)
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return error

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
+from primbench.cli.echo import say
+from primbench.report import fitting
 from primbench.report.plain import printable
 from primbench.results.metrics import COLUMNS
+from primbench.spec.naming import name_of
 from primbench.units import format_time, minutes, rate_column
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from primbench.spec.case import Case
 
 PERIOD_S = 120.0
+BAR = 16  # characters
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def progress(total: int, *, quiet: bool, verbose: bool, node: str = "") -> Itera
     before = f"{node}: " if node else ""
 
     def tell(sentence: str) -> None:
-        click.echo(_one_line(before + sentence), err=True)
+        say(_one_line(before + sentence), err=True)
 
     if verbose and not quiet:
         yield Progress(lambda case: tell(_name(case)), lambda record: None, tell)
@@ -93,7 +96,7 @@ def _bar(total: int, before: str) -> Iterator[Progress]:
     from rich.text import Text
 
     with columns.Progress(
-        columns.BarColumn(),
+        columns.BarColumn(bar_width=BAR),
         columns.MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=len(f"{total}/{total}"))),
         columns.TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
         columns.TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"), markup=False),
@@ -106,12 +109,14 @@ def _bar(total: int, before: str) -> Iterator[Progress]:
 
         def announce(case: Case) -> None:
             nonlocal started
-            bar.update(task, completed=started, description=before + _name(case))
+            fits = bar.console.width - BAR - len(f"{total}/{total}") - len("0:00:00") - 3
+            shown = textwrap.shorten(before + _name(case), max(BAR, fits), placeholder=" ...")
+            bar.update(task, completed=started, description=shown)
             started += 1
             bar.update(task, total=max(total, started), refresh=True)
 
         def tell(sentence: str) -> None:
-            bar.console.print(Text(_one_line(before + sentence)), soft_wrap=True)
+            bar.console.print(Text(fitting.wrapped(_one_line(before + sentence), bar.console.width)), soft_wrap=True)
 
         yield Progress(announce, lambda record: tell(f"{_name(record.case)}: {_outcome(record)}"), tell)
 
@@ -121,6 +126,4 @@ def _one_line(sentence: str) -> str:
 
 
 def _name(case: Case) -> str:
-    shown = (str(value) for value in case.parameters.values() if not isinstance(value, bool | float) and value != "")
-    where = f"pair {case.process + 1}, {case.arm}: " if case.arm else ""
-    return printable(f"{where}{case.primitive} {' '.join(shown)} on {case.backend} {case.device}")
+    return printable((f"pair {case.process + 1}, {case.arm}: " if case.arm else "") + name_of(case))

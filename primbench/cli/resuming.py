@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from msgspec.structs import asdict, replace
 
+from primbench.cli.echo import say
 from primbench.environment.difference import machine_changes
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
@@ -92,7 +93,7 @@ def say_what_changed(path: str, left: Sequence[Case], held: Results) -> None:
     if anew and anew[0][0] != anew[0][1]:
         now, then = map(asdict, anew[0])
         changes = [f"{name} {value}, there {then[name]}" for name, value in now.items() if value != then[name]]
-        click.echo(f"--resume {path}: {len(anew)} of its cases measured anew: {'; '.join(changes)}", err=True)
+        say(f"--resume {path}: {len(anew)} of its cases measured anew: {'; '.join(changes)}", err=True)
 
 
 def _but_for_method(case: Case) -> bytes:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 import click
 
 from primbench.report.plain import json_of, printable
-from primbench.report.terminal import width
+from primbench.report.terminal import paragraph, said
 from primbench.system.files import format_cpu_list
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ LABEL = "  {:<9}"  # evidence, distorts, advice
 
 def to_text(place: Place, findings: Sequence[Finding], *, fix: bool) -> str:
     """fix: with the commands at the end. Colours are there for click.echo, which drops them off a terminal."""
-    lines = [printable(_where(place)), ""]
+    lines = [said(printable(_where(place))), ""]
     for severity in SHOWN:
         for finding in findings:
             if finding.severity == severity:
@@ -62,18 +61,12 @@ def _where(place: Place) -> str:
 
 
 def _shown(finding: Finding) -> Iterator[str]:
-    word = click.style(finding.severity, fg=COLOURS[finding.severity], bold=True)
-    yield f"{word}: {click.style(printable(finding.check), bold=True)}: {printable(finding.summary)}"
-    yield from _paragraph("seen in", "; ".join(finding.evidence))
-    yield from _paragraph("distorts", ", ".join(finding.distorts))
-    yield from _paragraph("advice", finding.advice or "")
-
-
-def _paragraph(label: str, words: str) -> list[str]:
-    indent = " " * len(LABEL.format(""))
-    return textwrap.wrap(
-        printable(words), width(), initial_indent=LABEL.format(label), subsequent_indent=indent, break_on_hyphens=False
-    )
+    severity, check = finding.severity, printable(finding.check)
+    words = said(f"{severity}: {check}: {printable(finding.summary)}").removeprefix(f"{severity}: {check}")
+    yield f"{click.style(severity, fg=COLOURS[severity], bold=True)}: {click.style(check, bold=True)}{words}"
+    yield from paragraph("; ".join(finding.evidence), LABEL.format("seen in"))
+    yield from paragraph(", ".join(finding.distorts), LABEL.format("distorts"))
+    yield from paragraph(finding.advice or "", LABEL.format("advice"))
 
 
 def _unseen(findings: Sequence[Finding]) -> list[str]:
@@ -89,7 +82,7 @@ def _unseen(findings: Sequence[Finding]) -> list[str]:
         return []
     shown_by = dict.fromkeys(each for finding in findings if finding.severity == "unknown" for each in finding.fix)
     words = f"could not be seen: {words}" + "".join(f"; `{command}` shows what was refused" for command in shown_by)
-    return [*textwrap.wrap(printable(words), width(), subsequent_indent="  ", break_on_hyphens=False), ""]
+    return [*paragraph(words, then="  "), ""]
 
 
 def _counts(findings: Sequence[Finding]) -> str:
@@ -102,9 +95,9 @@ def _commands(findings: Sequence[Finding]) -> list[str]:
     with_fix = [finding for finding in findings if finding.fix and finding.severity != "unknown"]
     if not with_fix:
         return ["# no command would change any of this"]
-    lines = ["# Commands that change what was found. Read them first; primbench runs none of them."]
+    lines = paragraph("Commands that change what was found. Read them first; primbench runs none of them.", "# ", "# ")
     for finding in with_fix:
         comment = f"{finding.check}: {finding.advice or finding.summary}"
-        lines += textwrap.wrap(printable(comment), width(), initial_indent="# ", subsequent_indent="# ")
+        lines += paragraph(comment, "# ", "# ")
         lines += map(printable, finding.fix)
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ GAP = "  "
 INDENT = "  "
 NARROWEST_TEXT = 16  # characters that a last column of words is given before columns go on below
 LONGEST_BESIDE = 20  # characters of a name that is repeated with the columns that go on below
+COMMANDS = ("next: ", "Go on with: ")
 ROW = "row"
 """Heading of the numbers by which notes cite rows."""
 
@@ -27,8 +29,10 @@ def wrapped(text: str, most: int) -> str:
 def _wrapped(line: str, most: int) -> str:
     if len(line) <= most:
         return line
-    goes_on = f" \\\n{INDENT}" if line.startswith("next: ") else f"\n{INDENT}"
-    return goes_on.join(_parts(line, most - len(goes_on) + 1))
+    if line.startswith(COMMANDS):
+        whole = re.sub("'[^']*'|\"[^\"]*\"", lambda quoted: quoted[0].replace(" ", "\0"), line)
+        return f" \\\n{INDENT}".join(_parts(whole, most - len(INDENT) - len(" \\"))).replace("\0", " ")
+    return f"\n{INDENT}".join(_parts(line, most - len(INDENT)))
 
 
 def _parts(text: str, most: int) -> list[str]:

@@ -34,7 +34,7 @@ def text(affinity: Affinity, topology: Topology) -> str:
     names = {gpu.device: gpu.name for gpu in topology.gpus or [] if gpu.name}
     tables = itertools.chain.from_iterable(_tables(affinity, device, names.get(device)) for device in devices)
     missing = [f"{kind} was not measured: {reason}\n" for kind, reason in affinity.missing.items()]
-    return "\n".join(["".join(f"{line}\n" for line in headlines(affinity)), *map(table.text, tables), *missing])
+    return table.texts(["".join(f"{line}\n" for line in headlines(affinity)), *tables, *missing])
 
 
 def headlines(affinity: Affinity) -> list[str]:

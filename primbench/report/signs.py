@@ -18,11 +18,12 @@ SIGNS: dict[Verdict, str] = {
     "equivalent-at-full-speed": "=",
     "inconclusive": "?",
 }
+_CELL = r" .+(\n {10,}\S+( \S+)*$)*"  # the last one of a row, with what goes on in the next lines
 _STYLES = {
-    r"(?<=  )> .+$": "bold red",  # the last cell of a row
-    r"(?<=  )< .+$": "bold blue",
-    r"(?<=  )= .+$": "green",
-    r"(?<=  )([~?]|not compared) .+$": "yellow",
+    rf"(?<=  )>{_CELL}": "bold red",
+    rf"(?<=  )<{_CELL}": "bold blue",
+    rf"(?<=  )={_CELL}": "green",
+    rf"(?<=  )([~?]|not compared){_CELL}": "yellow",
     r"\A(Slower|Fails) .+(\n  .+)*": "bold red",  # with what goes on in the next lines
     r"\ANothing is slower.+(\n  .+)*": "bold green",
     r"\A(Nothing (is told|was)|ONE) .+(\n  .+)*": "bold yellow",

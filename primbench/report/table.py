@@ -58,21 +58,14 @@ def text(table: Table) -> str:
     """The table for a terminal, no wider than that is."""
     rows, most = [[*map(plain.printable, row)] for row in (table.columns, *table.rows)], terminal.room()
     # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
+    words = [terminal.said(plain.printable(each)) for each in (table.title, *table.notes)]
     grid = "\n".join(fitting.fitted(rows, most)) if most else _grid(rows, "plain")
-    return "\n".join([_said(table.title, most), grid, *(_said(note, most) for note in table.notes)]) + "\n"
+    return "\n".join([*words[:1], grid, *words[1:]]) + "\n"
 
 
 def texts(parts: Iterable[Table | str]) -> str:
     """Tables and the words around them for a terminal."""
-    most = terminal.room()
-    return "\n".join(
-        text(part) if isinstance(part, Table) else fitting.wrapped(part, most) if most else part for part in parts
-    )
-
-
-def _said(words: str, most: int | None) -> str:
-    shown = plain.printable(words)
-    return fitting.wrapped(shown, most) if most else shown
+    return "\n".join(text(part) if isinstance(part, Table) else terminal.said(part) for part in parts)
 
 
 def markdown(table: Table) -> str:

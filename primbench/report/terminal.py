@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import re
 import shutil
 import sys
 import textwrap
 from typing import TYPE_CHECKING
 
+from primbench.report import fitting, plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import TextIO
 
 WIDTH = 120  # at most, and where there is no terminal
 NARROWEST = 8  # characters in a column, at least
@@ -22,24 +24,68 @@ def width() -> int:
     return max(WIDTH // 3, min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns))
 
 
-def room() -> int | None:
-    """Characters in a line of the terminal that stdout is; None in files and pipes, which nothing limits."""
-    return max(WIDTH // 3, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+def room(stream: TextIO | None = None) -> int | None:
+    """Characters in a line of the terminal that a stream is, stdout if none is named; None in files and pipes, which
+    nothing limits.
+    """
+    is_terminal = (stream or sys.stdout).isatty()
+    return max(WIDTH // 3, shutil.get_terminal_size().columns) if is_terminal else None
 
 
-def grid(rows: Sequence[Sequence[str]], most: int) -> Iterator[str]:
-    """Lines of at most ``most`` characters, in which the cells of a column stand below each other.
+def said(words: str) -> str:
+    """In lines of the terminal that stdout is, each after the first one indented; in files and pipes as it is."""
+    most = room()
+    return fitting.wrapped(words, most) if most else words
+
+
+def paragraph(words: str, first: str = "", then: str | None = None) -> list[str]:
+    """Lines of at most width() characters, unless a word is longer.
+
+    first: what the first line begins with. then: what the others do; as much room, if None.
+    """
+    indent = " " * len(first) if then is None else then
+    return textwrap.wrap(
+        plain.printable(words), width(), initial_indent=first, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def grid(rows: Sequence[Sequence[str]], most: int | None) -> Iterator[str]:
+    """Lines in which the cells of a column stand below each other, of at most ``most`` characters, unless a word is
+    longer; None limits nothing.
 
     The widest columns give way, their cells going on in the lines below. A cell with nothing to its right has the rest
-    of the line for itself.
+    of the line for itself; what stands to the right of a word that is longer than its column begins below it.
     """
     count = max(map(len, rows), default=0)
     padded = [[*row, *[""] * (count - len(row))] for row in rows]
-    widths = _fitted([max(map(len, column)) for column in zip(*padded, strict=True)], most)
+    natural = [max(map(len, column)) for column in zip(*padded, strict=True)]
+    most = sum(natural) + len(GAP) * len(natural) if most is None else most
+    widths = _fitted(natural, most)
     for row in padded:
         cells = [_wrapped(cell, each) for cell, each in zip(row, _room_of(row, widths, most), strict=True)]
-        for line in itertools.zip_longest(*cells, fillvalue=""):
-            yield GAP.join(part.ljust(each) for part, each in zip(line, widths, strict=True)).rstrip()
+        yield from _placed(cells, widths, most)
+
+
+def _placed(cells: Sequence[Sequence[str]], widths: Sequence[int], most: int) -> list[str]:
+    """The lines of a row: each cell in its column, farther left only where a word does not fit otherwise."""
+    lines = [""]
+    column = 0
+    for cell, width in zip(cells, widths, strict=True):
+        if any(cell):
+            start = max(min(column, most - max(map(len, cell))), 0)
+            first = next(n for n in itertools.count() if _is_free(lines[n:], start))
+            lines += [""] * (first + len(cell) - len(lines))
+            lines[first : first + len(cell)] = [
+                line.ljust(start) + part for line, part in zip(lines[first:], cell, strict=False)
+            ]
+        column += width + len(GAP)
+    return [line.rstrip() for line in lines]
+
+
+def _is_free(lines: Sequence[str], start: int) -> bool:
+    """Whether nothing stands there, from a column on and right before it."""
+    return all(not line or len(line) + len(GAP) <= start for line in lines)
 
 
 def _room_of(row: Sequence[str], widths: Sequence[int], most: int) -> list[int]:
@@ -52,22 +98,15 @@ def _room_of(row: Sequence[str], widths: Sequence[int], most: int) -> list[int]:
 def _fitted(natural: Sequence[int], most: int) -> list[int]:
     """Column widths that fit ``most`` characters; the first column, of names, is narrowed last."""
     room = most - len(GAP) * (len(natural) - 1)
-    names = min(natural[0], room - NARROWEST * (len(natural) - 1)) if natural else 0
+    names = min(natural[0], room - sum(min(each, NARROWEST) for each in natural[1:])) if natural else 0
     limit = max(natural, default=0)
     while limit > NARROWEST and names + sum(min(each, limit) for each in natural[1:]) > room:
         limit -= 1
     return [names, *(min(each, limit) for each in natural[1:])]
 
 
-class _Wrapper(textwrap.TextWrapper):
-    """Breaks lines at spaces, and behind the slashes of a path and the commas of a list."""
-
-    wordsep_simple_re = re.compile(r"(\s+)|(?<=\S[/,])(?=\S)")
-
-    def _split(self, text: str) -> list[str]:
-        return list(filter(None, self.wordsep_simple_re.split(text)))
-
-
 def _wrapped(cell: str, most: int) -> list[str]:
     indent = " " * (len(cell) - len(cell.lstrip()))
-    return _Wrapper(max(most, NARROWEST), subsequent_indent=indent, break_on_hyphens=False).wrap(cell) or [""]
+    return textwrap.wrap(
+        cell, max(most, NARROWEST), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.report import terminal
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency
 
@@ -21,8 +22,13 @@ _MEMORY, _CPUS = "memory", "CPUs"  # all of a node's
 
 def text(found: Topology) -> str:
     """The topology as text for a terminal."""
-    parts = ["\n".join(summary(found)), _nodes(found), _gpus(found.gpus or []), _links(found.gpus or [])]
-    parts.append("\n".join([*disagreements(found), *unknowns(found)]))
+    parts = [
+        "\n".join(map(terminal.said, summary(found))),
+        _nodes(found),
+        _gpus(found.gpus or []),
+        _links(found.gpus or []),
+    ]
+    parts.append("\n".join(map(terminal.said, [*disagreements(found), *unknowns(found)])))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -208,14 +214,11 @@ def spoken_link(gpu: GpuPlace, peer: GpuPlace) -> str:
 
 def _grid(headings: list[str], rows: list[list[str]]) -> str:
     """Aligned columns, those that would be empty left out; "" without rows."""
-    from tabulate import tabulate
-
     kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
     if not kept:
         return ""
     grid = [[row[place] for place in kept] for row in [headings, *rows]]
-    lines = tabulate(grid, tablefmt="plain", disable_numparse=True).splitlines()
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(terminal.grid(grid, terminal.room()))
 
 
 def _numbered(word: str, numbers: Sequence[int]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench.report.plain import json_line, printable
-from primbench.report.terminal import width
+from primbench.report.terminal import paragraph, said
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_percent, format_time
 from primbench.watching.calls import NO_DRIVER, a_second
@@ -35,7 +34,7 @@ def line_of(kind: str, value: object) -> str:
 def to_text(job: Job, whole: Stretch | None, found: Sequence[Hindrance], cost: Cost, *, ended: bool) -> str:
     """whole: None where the job ended before a second look at it."""
     lines = [
-        printable(f"Process {job.name}, watched for {format_time(cost.duration_s)}{', when it ended' * ended}"),
+        said(printable(f"Process {job.name}, watched for {format_time(cost.duration_s)}{', when it ended' * ended}")),
         "",
     ]
     if whole is not None:
@@ -59,7 +58,7 @@ def _refused(job: Job, whole: Stretch) -> list[str]:
     """What takes rights that are lacking here, and the command that would show it."""
     fields = [field for field, reason in whole.missing.items() if reason.endswith((": EACCES", ": EPERM"))]
     words = f"could not be seen: {', '.join(fields)}; `sudo primbench watch {job.pid}` shows what was refused"
-    return [*textwrap.wrap(words, width(), subsequent_indent="  "), ""] if fields else []
+    return [*paragraph(words, then="  "), ""] if fields else []
 
 
 def _numbers(whole: Stretch, job: Job) -> Iterator[str]:
@@ -71,10 +70,7 @@ def _numbers(whole: Stretch, job: Job) -> Iterator[str]:
         *_launches(whole),
         *((f"GPU {index}", _gpu(gpu)) for index, gpu in enumerate(whole.gpus or [])),
     ):
-        indent = " " * len(NUMBERS.format(""))
-        yield from textwrap.wrap(
-            printable(words), width(), initial_indent=NUMBERS.format(label), subsequent_indent=indent
-        )
+        yield from paragraph(words, NUMBERS.format(label))
 
 
 def _cpus(whole: Stretch, job: Job) -> str:
@@ -160,19 +156,12 @@ def _rate(bytes_per_s: float | None) -> str:
 
 
 def _shown(number: int, hindrance: Hindrance) -> Iterator[str]:
-    yield f"{number}. {printable(hindrance.cause)}: {printable(hindrance.summary)}"
-    yield from _paragraph("seen in", "; ".join(hindrance.evidence))
-    yield from _paragraph("distorts", ", ".join(hindrance.distorts))
-    yield from _paragraph("effect", hindrance.effect)
+    yield said(printable(f"{number}. {hindrance.cause}: {hindrance.summary}"))
+    yield from paragraph("; ".join(hindrance.evidence), LABEL.format("seen in"))
+    yield from paragraph(", ".join(hindrance.distorts), LABEL.format("distorts"))
+    yield from paragraph(hindrance.effect, LABEL.format("effect"))
     if hindrance.study is not None:
         yield LABEL.format("proof") + printable(hindrance.study)  # on one line, to be copied
-
-
-def _paragraph(label: str, words: str) -> list[str]:
-    indent = " " * len(LABEL.format(""))
-    return textwrap.wrap(
-        printable(words), width(), initial_indent=LABEL.format(label), subsequent_indent=indent, break_on_hyphens=False
-    )
 
 
 def _cost(cost: Cost) -> str:

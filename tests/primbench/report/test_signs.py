@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from primbench.compare.ratio import Verdict
-from primbench.report.signs import SIGNS
+from primbench.report.signs import SIGNS, painted
 
 STUDY = Path(__file__).parents[1] / "fixtures/launches-one-after-the-other.jsonl.xz"
 COMMAND = [sys.executable, "-m", "primbench", "compare", str(STUDY)]
@@ -40,6 +40,13 @@ def test_every_verdict_has_a_sign() -> None:
     assert set(get_args(Verdict)) == set(SIGNS)
     worse, better = SIGNS["slower"], SIGNS["faster"]
     assert 1 == list(SIGNS.values()).count(worse) == list(SIGNS.values()).count(better)
+
+
+def test_colour_goes_on_with_a_verdict_and_no_further() -> None:
+    verdict = "> slower, by\n              the mean"
+    found = painted(f"a  batch  1 ms  {verdict}\n   wall   2 ms  takes longer\nb  batch  1 ms  = equivalent\n")
+    shown = [(found.plain[span.start : span.end], span.style) for span in found.spans]
+    assert [(verdict, "bold red"), ("= equivalent", "green")] == shown
 
 
 def test_colour_is_for_terminals_alone_and_adds_nothing_else() -> None:

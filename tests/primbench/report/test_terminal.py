@@ -1,7 +1,12 @@
 from __future__ import annotations
 
-import pytest
+import re
+from collections.abc import Callable
 
+import pytest
+from click.testing import Result
+
+from primbench.report import terminal
 from primbench.report.terminal import grid, width
 
 
@@ -20,12 +25,22 @@ def test_cell_with_nothing_to_its_right_has_the_rest_of_the_line() -> None:
     assert ["a  one two     some words", "a  one two three four", "   five"] == list(grid(rows, 25))
 
 
-def test_paths_and_lists_are_broken_behind_their_slashes_and_commas() -> None:
-    assert ["x  /aaaa/bbbb/", "   cccc dd,ee,", "   ffffff"] == list(grid([("x", "/aaaa/bbbb/cccc dd,ee,ffffff")], 14))
+def test_no_word_is_broken() -> None:
+    assert ["x  /aaaa/bbbb", "   cc-cc,dd"] == list(grid([("x", "/aaaa/bbbb cc-cc,dd")], 14))
+    assert ["a", "b" * 30] == list(grid([("a", "b" * 30)], 20))
 
 
-def test_words_too_long_for_their_column_are_cut() -> None:
-    assert ["a  " + "b" * 17, "   bbb"] == list(grid([("a", "b" * 20)], 20))
+def test_what_is_right_of_a_word_too_long_for_its_column_begins_below() -> None:
+    rows = [("one", "b" * 20, "two words"), ("two", "b", "c" * 24), ("three", "b", "c")]
+    expected = [
+        "one    " + "b" * 20,
+        "                   two words",
+        "two    b",
+        "      " + "c" * 24,
+        "three  b           c",
+    ]
+    assert expected == list(grid(rows, 30))
+    assert ["one    " + "b" * 20 + "  two words"] == list(grid(rows, None))[:1]
 
 
 def test_indentation_is_kept_in_the_lines_below() -> None:
@@ -42,3 +57,18 @@ def test_width_is_that_of_the_terminal_within_bounds(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert expected == width()
+
+
+@pytest.mark.parametrize("command", ["doctor", "env", "topo"])
+def test_a_place_fits_80_columns_with_all_its_words(
+    command: str, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = []
+    for columns in (80, 1000):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setattr(terminal, "room", lambda stream=None, columns=columns: columns)
+        shown.append(invoke(command).stdout)
+    assert [] == [line for line in shown[0].splitlines() if len(line) > 80 and len(line.split()) > 1]
+    changing = re.compile(r"[\d.:TZ+-]+")  # times, and what is free
+    narrow, wide = ({word for word in text.split() if not changing.fullmatch(word)} for text in shown)
+    assert narrow == wide
