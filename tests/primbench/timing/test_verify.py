@@ -10,7 +10,7 @@ from primbench.backends import open_backend
 from primbench.backends.numpy import Numpy
 from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
-from primbench.problem import Step
+from primbench.problem import Step, described
 from primbench.registry import setup_of
 from primbench.timing.verify import check_output, count_unwritten
 
@@ -59,6 +59,20 @@ def test_a_result_computed_once_and_not_again_is_found() -> None:
     output = INPUTS[0] @ INPUTS[1]
     with pytest.raises(VerificationError, match="600 of 600"):
         check(lambda: output)
+
+
+def test_a_call_that_is_a_process_of_its_own_is_made_once() -> None:
+    """It may take as long as all that is timed, and finds nothing that an earlier one has left."""
+    right, calls = right_step(), list[int]()
+
+    def step() -> Any:
+        calls.append(1)
+        return right()
+
+    check(described(step, is_process=True))
+    assert [1] == calls
+    check(described(step, is_process=False))
+    assert 3 == len(calls)
 
 
 def test_an_output_of_another_shape_is_found() -> None:
