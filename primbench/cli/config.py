@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tomllib
 from pathlib import Path
@@ -46,6 +47,8 @@ def read() -> dict[str, dict[str, Any]]:
     except (Homeless, FileNotFoundError, NotADirectoryError):  # HOME may be /dev/null
         return {}
     except OSError as error:
+        if error.errno == errno.EACCES and not os.environ.get(VARIABLE):  # HOME may be another user's
+            return {}
         raise FileError(f"{path()}: cannot be read: {error.strerror}: name another by {VARIABLE}") from None
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path()}: not TOML: {str(error)[:300]}") from None
@@ -102,7 +105,7 @@ def command() -> None:
     dtype = "bf16"
     """
     where, shown = path(), list(_lines(read()))
-    click.echo("\n".join([str(where) if where.exists() else f"{where}: not there", *shown]))
+    click.echo("\n".join([str(where) if os.path.exists(where) else f"{where}: not there", *shown]))
 
 
 def _lines(held: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import select
@@ -146,7 +147,9 @@ def starting(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WorkerError(f"{name} cannot be started: {error.strerror}: see the limits of `ulimit -a`") from None
+        is_of_file = error.errno in (errno.EACCES, errno.ENOENT) and error.filename
+        where = f"see {error.filename} and its folders" if is_of_file else "see the limits of `ulimit -a`"
+        raise WorkerError(f"{name} cannot be started: {error.strerror}: {where}") from None
 
 
 def _signal_name(number: int) -> str:

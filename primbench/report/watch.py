@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LABEL = "  {:<9}"
 NUMBERS = "{:<10}"
+NOTABLE_IN_KERNEL = 0.05  # of CPU time
 
 
 def line_of(kind: str, value: object) -> str:
@@ -77,8 +78,8 @@ def _cpus(whole: Stretch, job: Job) -> str:
     used = whole.cpu_time_s / whole.duration_s
     allowed = format_cpu_list(job.limits.cpus_allowed)
     quota = f", quota {job.limits.cpu_quota:g}" if job.limits.cpu_quota is not None else ""
-    kernel = whole.kernel_time_s
-    share = f" ({format_percent(min(1.0, kernel / whole.cpu_time_s))} in the kernel)" if kernel and used else ""
+    in_kernel = min(1.0, (whole.kernel_time_s or 0.0) / whole.cpu_time_s) if used else 0.0
+    share = f" ({format_percent(in_kernel)} in the kernel)" if in_kernel >= NOTABLE_IN_KERNEL else ""
     return (
         f"{used:.2f} used{share} of CPUs {allowed}{quota}; processes {whole.process_count}, "
         f"threads {whole.thread_count}; {_a_second(whole.switches, whole)} switches, "

@@ -122,6 +122,8 @@ def read_in_part(path: str | os.PathLike[str]) -> tuple[Results, FileError | Non
 
 
 def _header(path: str | os.PathLike[str], text: bytes) -> Header:
+    if not text:
+        raise FileError(f"{path}: not a primbench results file: it is empty")
     try:
         version = _decode_version(text).schema_version
     except _UNREADABLE:

@@ -40,7 +40,7 @@ class Writer:
         """
         self.path = Path(path)
         if header is None and is_compressed(self.path):
-            raise FileError(f"{path}: is compressed, and cannot be added to: {decompress(path)}, and resume that")
+            raise FileError(f"{path}: is compressed, and cannot be added to: {decompress(self.path)}, and resume that")
         flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if header else 0)
         try:
             self._file = os.open(path, flags, 0o666)

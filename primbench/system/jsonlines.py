@@ -1,9 +1,11 @@
-"""Files of JSON Lines, as they are or compressed by xz: whole lines, and why there are none."""
+"""Files of JSON Lines, as they are or compressed by xz or gzip: whole lines, and why there are none."""
 
 from __future__ import annotations
 
+import importlib
 import io
 import shlex
+import zlib
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -11,7 +13,6 @@ import msgspec
 from primbench.errors import FileError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
     from pathlib import Path
     from types import ModuleType
@@ -22,8 +23,10 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for what is no JSON, or not of the kind that is due."""
 
 MAX_LINE_BYTES = 64 * 2**20
-MAX_UNPACKED_BYTES = 256 * 2**20  # a small file of xz can hold more than there is memory
-XZ = b"\xfd7zXZ\0"  # The .xz File Format, 2.1.1.1
+MAX_UNPACKED_BYTES = 256 * 2**20  # a small compressed file can hold more than there is memory
+# By a file's first bytes: The .xz File Format, 2.1.1.1, and RFC 1952, 2.3.1. The program, and Python's module.
+FORMATS = {b"\xfd7zXZ\0": ("xz", "lzma"), b"\x1f\x8b\x08": ("gzip", "gzip")}
+MARK = b"\xef\xbb\xbf"  # of byte order, which editors put before UTF-8
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
@@ -33,6 +36,7 @@ def whole_lines(path: Path) -> Iterator[bytes]:
             number = 0
             while text := file.readline(MAX_LINE_BYTES):
                 number += 1
+                text = text.removeprefix(MARK) if number == 1 else text
                 if not text.endswith(b"\n"):
                     raise FileError(f"{path}:{number}: {_no_end(path, number, text)}")
                 yield text
@@ -42,23 +46,25 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 def opened(path: Path) -> IO[bytes]:
     """Raises OSError; FileError, also when it is read, where it is compressed and cannot be."""
-    if not is_compressed(path):
+    found = _format(path)
+    if found is None:
         return path.open("rb")
+    program, module = found
     try:
-        import lzma
+        return io.BufferedReader(_Unpacked(path, program, importlib.import_module(module)))
     except ImportError:
-        raise FileError(f"{path}: this Python was built without lzma: {decompress(path)}") from None
-    return io.BufferedReader(_Unpacked(path, lzma))
+        raise FileError(f"{path}: this Python was built without {module}: {decompress(path)}") from None
 
 
 class _Unpacked(io.RawIOBase):
-    """What a file of xz holds, as it is asked for."""
+    """What a compressed file holds, as it is asked for."""
 
-    def __init__(self, path: Path, lzma: ModuleType) -> None:
-        """lzma: the module. Raises OSError."""
-        self._path = path
-        self._file = lzma.open(path)
-        self._damaged = (lzma.LZMAError, EOFError, MemoryError)
+    def __init__(self, path: Path, program: str, module: ModuleType) -> None:
+        """program: that made it. module: of Python, that reads it. Raises OSError."""
+        self._path, self._program = path, program
+        self._file = module.open(path)
+        own = [getattr(module, name) for name in ("LZMAError", "BadGzipFile") if hasattr(module, name)]
+        self._damaged = (*own, zlib.error, EOFError, MemoryError)
         self._left_bytes = MAX_UNPACKED_BYTES
 
     def readable(self) -> bool:
@@ -70,7 +76,8 @@ class _Unpacked(io.RawIOBase):
             try:
                 piece = self._file.read1(room.nbytes)
             except self._damaged as error:
-                raise FileError(f"{self._path}: not a whole file of xz: {error or type(error).__name__}") from None
+                words = f"not a whole file of {self._program}: {error or type(error).__name__}"
+                raise FileError(f"{self._path}: {words}") from None
             room[: len(piece)] = piece
         self._left_bytes -= len(piece)
         if self._left_bytes < 0:
@@ -85,17 +92,23 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def decompress(path: str | os.PathLike[str]) -> str:
+def decompress(path: Path) -> str:
     """The command that does it."""
-    return f"xz --decompress {shlex.quote(str(path))}"
+    program, _ = _format(path) or ("xz", "lzma")
+    return f"{program} --decompress {shlex.quote(str(path))}"
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is xz, by its first bytes; False for a pipe, which is not read. Raises OSError."""
+    """Whether a file is xz or gzip, by its first bytes; False for a pipe, which is not read. Raises OSError."""
+    return _format(path) is not None
+
+
+def _format(path: Path) -> tuple[str, str] | None:
     if not path.is_file():
-        return False
+        return None
     with path.open("rb") as file:
-        return file.read(len(XZ)) == XZ
+        first = file.read(max(map(len, FORMATS)))
+    return next((found for mark, found in FORMATS.items() if first.startswith(mark)), None)
 
 
 def _no_end(path: Path, number: int, text: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -14,6 +15,7 @@ from click.testing import Result
 
 from primbench.cli import config, numa
 from primbench.cli.completion import SHELLS
+from primbench.errors import FileError
 
 OWN = """
 [defaults]
@@ -86,6 +88,19 @@ def test_a_home_that_is_no_folder_holds_none(monkeypatch: pytest.MonkeyPatch, in
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", "/dev/null")
     assert "/dev/null/.config/primbench/config.toml: not there\n" == invoke("config").stdout
+
+
+def test_the_home_of_another_user_holds_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of who became another user and kept HOME; root, who may read all, is refused by hand."""
+
+    def refused(path: Path, **_: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(FileError, match="cannot be read: Permission denied"):
+        config.read()
+    monkeypatch.delenv("PRIMBENCH_CONFIG")
+    assert {} == config.read()
 
 
 def test_a_user_without_a_home_has_no_defaults(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import codecs
 import contextlib
+import gzip
 import lzma
 import os
 import resource
@@ -207,7 +209,7 @@ HEAD, LINE = encode(HEADER), encode(RECORD)
 DEEP = b"[" * 100_000 + b"]" * 100_000
 NO_RESULTS = "not a primbench results file: its first line is no header"
 HOSTILE = {
-    "empty": (b"", NO_RESULTS),
+    "empty": (b"", "not a primbench results file: it is empty"),
     "a blank line": (b"\n", NO_RESULTS),
     "binary": (bytes(range(256)) * 8, NO_RESULTS),
     "UTF-16": (WHOLE.decode().encode("utf-16"), "no header|cut off"),
@@ -274,16 +276,19 @@ def test_damage_anywhere_is_read_or_refused_but_never_another_exception(at: int,
         read(path).latest()
 
 
-def test_a_compressed_file_is_read_and_half_of_one_refused(tmp_path: Path) -> None:
-    compressed = lzma.compress(WHOLE)
+@pytest.mark.parametrize(("program", "compress"), [("xz", lzma.compress), ("gzip", gzip.compress)])
+def test_a_compressed_file_is_read_and_half_of_one_refused(
+    tmp_path: Path, program: str, compress: Callable[[bytes], bytes]
+) -> None:
+    compressed = compress(WHOLE)
     (tmp_path / "kept.jsonl.xz").write_bytes(compressed)
     (tmp_path / "half.jsonl.xz").write_bytes(compressed[: len(compressed) // 2])
     (tmp_path / "plain.jsonl.xz").write_bytes(WHOLE)
-    (tmp_path / "plain.jsonl").write_bytes(WHOLE)
+    (tmp_path / "plain.jsonl").write_bytes(codecs.BOM_UTF8 + WHOLE)
     assert read(tmp_path / "plain.jsonl") == read(tmp_path / "kept.jsonl.xz") == read(tmp_path / "plain.jsonl.xz")
-    with pytest.raises(FileError, match=r"not a whole file of xz: "):
+    with pytest.raises(FileError, match=rf"not a whole file of {program}: "):
         read(tmp_path / "half.jsonl.xz")
-    with pytest.raises(FileError, match=r"is compressed, and cannot be added to: xz --decompress "):
+    with pytest.raises(FileError, match=rf"is compressed, and cannot be added to: {program} --decompress "):
         Writer(tmp_path / "kept.jsonl.xz", None)
 
 
