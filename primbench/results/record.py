@@ -2,13 +2,7 @@
 
 One that is compressed by xz, as the kept ones are, is read all the same.
 
-Schema history
-1: first version. Added since: Measurement.others, Measurement.refused_calls, Case.arm, Worker.arm, Header.study,
-Study.other_builds, Samples.loops_s, HostReading.quota_periods, HostReading.throttled_periods, HostReading.slow_cpus,
-Node.initiators, Placement.cpu_kind, Machine.cpu_kinds, Machine.last_level_caches, Arm.passed, Header.kernels,
-Measurement.turns, Measurement.places, Study.pairing, Samples.queued_s, Arm.neighbour,
-Measurement.neighbour, Method.over_time, Measurement.over_time, Measurement.counts, Study.published, Measurement.data,
-Measurement.learnt, Header.member.
+Schema 1 is the first one. Every field that came later has a default: what older files hold is read as it was.
 """
 
 from __future__ import annotations
