@@ -17,11 +17,11 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 @operator("convolution")
 def conv(call: Call, settings: Settings) -> list[Part]:
-    """A bias is added by a kernel of its own."""
+    """A bias is added by a kernel of its own on a GPU; oneDNN on a CPU adds it as it writes."""
     x, w, bias = call.tensor(0), call.tensor(1), call.argument(2)
     fields = _conv_fields(x, w, call.positional[3:9], settings)
     found = [Part(Conv.primitive, fields | {"direction": "forward"})]
-    if isinstance(bias, Operand):
+    if isinstance(bias, Operand) and settings.on_gpu:
         y = _response(x, w, call.positional[3:6])
         if fields.get("layout") == "nhwc":
             y = y._replace(strides=_channels_last(y.shape))
@@ -39,7 +39,7 @@ def conv_backward(call: Call, settings: Settings) -> list[Part]:
         raise NotThere("a gradient with strides of its own")
     mask = call.argument(10)
     directions = [name for name, wanted in zip(("bwd_data", "bwd_weights"), mask[:2], strict=True) if wanted]
-    sums = [again("aten.sum.dim_IntList", [dy, [0, 2, 3]])] if mask[2] else []
+    sums = [again("aten.sum.dim_IntList", [dy, [0, 2, 3]])] if mask[2] and settings.on_gpu else []
     return [*(Part(Conv.primitive, fields | {"direction": each}) for each in directions), *sums]
 
 
