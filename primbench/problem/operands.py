@@ -34,11 +34,14 @@ WHOLE = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64
 DTYPES = (*FLOATS, *COMPLEX, *WHOLE, "bool")
 ITEMSIZE_BYTES = {"bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "bool": 1}
 TAGS = ("str", "dtype", "layout", "memory_format", "device", "float", "complex", "same", "object")
+_NUMBERS = r"(?:\d{1,20}(?:,\d{1,20})*)?"  # int() refuses thousands of digits
 _TEXT = re.compile(
-    r"(?P<host>cpu:)?(?P<dtype>[a-z0-9_]+)\[(?P<shape>[\d,]*)\](?:@(?P<strides>[\d,]*))?(?P<values>\+|[=:][-\d.,~e]+)?"
+    rf"(?P<host>cpu:)?(?P<dtype>[a-z0-9_]+)\[(?P<shape>{_NUMBERS})\](?:@(?P<strides>{_NUMBERS}))?"
+    r"(?P<values>\+|[=:][-\d.,~e]+)?",
+    re.ASCII,
 )
 _LIST = re.compile(r"=-?\d{1,20}(,-?\d{1,20})*")
-_RANGE = re.compile(r":(-?\d+)\.\.(-?\d+)~(\d+)")
+_RANGE = re.compile(r":(-?\d{1,20})\.\.(-?\d{1,20})~(\d{1,20})")
 MOST_ELEMENTS = 2**40
 
 
@@ -158,13 +161,23 @@ def _suits(tensor: Operand) -> bool:
 
 
 def _are_whole(tensor: Operand) -> bool:
+    lowest, highest = _limits(tensor.dtype)
     if tensor.values.startswith("="):
-        return bool(_LIST.fullmatch(tensor.values)) and tensor.values.count(",") + 1 == tensor.elements
+        if not _LIST.fullmatch(tensor.values):
+            return False
+        listed = _numbers(tensor.values[1:])
+        return len(listed) == tensor.elements and lowest <= min(listed) <= max(listed) <= highest
     found = _RANGE.fullmatch(tensor.values)
     if found is None:
         return False
     least, most, kinds = map(int, found.groups())
-    return least <= most < 2**63 and kinds >= 1
+    return lowest <= least <= most <= min(highest, 2**63 - 1) and kinds >= 1
+
+
+def _limits(dtype: str) -> tuple[int, int]:
+    """The least and the most that a type of whole numbers holds."""
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
+    return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def read(text: str, kind: type) -> Any:

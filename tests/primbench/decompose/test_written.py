@@ -110,7 +110,9 @@ def test_what_lies_in_memory_of_a_tensor_is_alike(tensor: Operand) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "float32", "float99[2]", "float32[2]@1,2", "float32[2]@", "int64[2]=1", "float32[2]=1,2", "bool[2]:x",
-     "int64[9]:5..1~3", "float32[99999999,99999999]", "float32[2]@999999999999999", "Float32[2]"],
+     "int64[9]:5..1~3", "float32[99999999,99999999]", "float32[2]@999999999999999", "Float32[2]",
+     pytest.param(f"float32[{'9' * 5000}]", id="long"), pytest.param(f"int8[2]:0..{'9' * 5000}~3", id="far"),
+     "int8[2]=1,128", "uint8[2]:-1..9~3"],
 )  # fmt: skip
 def test_a_text_that_is_no_tensor(text: str) -> None:
     with pytest.raises(InvalidField, match="tensor "):
