@@ -21,6 +21,7 @@ from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.compare.step import compare_step
 from primbench.compare.verdicts import against, verdicts
+from primbench.decompose.sums import WHOLE
 from primbench.errors import InvalidField, InvalidRequest
 from primbench.results.cpu_speed import SLOWED
 from primbench.spec.study import AGAIN
@@ -65,7 +66,16 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
 
 def _with_steps(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:
     """The arms, with what a step's difference is made of where its parts were measured. sides: those of the arms."""
-    return [replace(arm, step=compare_step(baseline, side)) for arm, side in zip(arms, sides, strict=True)]
+    return [
+        replace(arm, step=compare_step(baseline, side, alone=_is_of_quiet(arm)))
+        for arm, side in zip(arms, sides, strict=True)
+    ]
+
+
+def _is_of_quiet(arm: ArmComparison) -> bool:
+    """Whether the verdict on a whole step is by samples that no other program made longer."""
+    wholes = [case.deciding for case in arm.cases if case.case.labels.get("set") == WHOLE]
+    return any(each is not None and each.left_out is not None for each in wholes)
 
 
 def _beside_published(results: Results, sides: Sequence[Side]) -> PublishedBeside | None:

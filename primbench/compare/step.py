@@ -6,9 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from primbench import stats
-from primbench.decompose.sums import NOT_MEASURED, PARTS, UNEXPLAINED, Explained, explained, part_of
+from primbench.decompose.sums import NOT_MEASURED, PARTS, UNEXPLAINED, WHOLE, Explained, explained, part_of
+from primbench.measurement import Samples
+from primbench.results.cpu_speed import not_held_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,12 +61,13 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
         return low <= self.explained_s <= high
 
 
-def compare_step(baseline: Side, side: Side) -> StepComparison | None:
+def compare_step(baseline: Side, side: Side, *, alone: bool = False) -> StepComparison | None:
     """Pair by pair; None where no pair has the whole step and its parts in both places.
 
+    alone: of the step by samples while which no thread waited for a CPU, as the verdict on it is.
     A part that one place alone measured is in neither: what it takes stays unexplained in both.
     """
-    pairs = _pairs(baseline, side)
+    pairs = _pairs(baseline, side, alone=alone)
     if not pairs:
         return None
     calls = _calls([*baseline.records, *side.records])
@@ -97,20 +101,36 @@ def _measured(each: Explained) -> int:
     return each.calls - sum(each.unmeasured.values())
 
 
-def _pairs(baseline: Side, side: Side) -> list[tuple[Explained, Explained]]:
-    sides = [_by_process(each) for each in (baseline, side)]
+def _pairs(baseline: Side, side: Side, *, alone: bool) -> list[tuple[Explained, Explained]]:
+    sides = [_by_process(each, alone=alone) for each in (baseline, side)]
     both = sorted(sides[0].keys() & sides[1].keys())
     pairs = [_explained(sides[0][process], sides[1][process]) for process in both]
     return [(one, other) for one, other in pairs if one and other and one.step_s and other.step_s]
 
 
-def _by_process(side: Side) -> dict[int, list[Record]]:
+def _by_process(side: Side, *, alone: bool) -> dict[int, list[Record]]:
     """What was measured."""
     found: dict[int, list[Record]] = {}
     for record in side.records:
+        kept = _alone(record) if alone and record.case.labels.get("set") == WHOLE else record
         if record.status == "ok":
-            found.setdefault(record.case.process, []).append(record)
+            found.setdefault(record.case.process, []).append(kept)
     return found
+
+
+def _alone(record: Record) -> Record:
+    """Of its samples those while which no thread waited; a pair in which a step has none is left out."""
+    measurement = record.measurement
+    if measurement is None:
+        return record
+    every = {name: getattr(measurement, name) for name in measurement.__struct_fields__}
+    kept = {name: _of_quiet(found) for name, found in every.items() if isinstance(found, Samples)}
+    return replace(record, measurement=replace(measurement, **kept))
+
+
+def _of_quiet(samples: Samples) -> Samples | None:
+    quiet = [each for each in not_held_up(samples) if not math.isnan(each)]
+    return replace(samples, samples_s=quiet, loops_s=[], queued_s=[]) if quiet else None
 
 
 def _explained(one: Sequence[Record], other: Sequence[Record]) -> tuple[Explained | None, Explained | None]:

@@ -6,8 +6,11 @@ import math
 import random
 from typing import Any
 
+from msgspec.structs import replace
+
 from primbench.compare.pairs import compare
-from primbench.compare.step import StepComparison
+from primbench.compare.sides import sides_of
+from primbench.compare.step import StepComparison, compare_step
 from primbench.environment import fingerprint
 from primbench.measurement import Measurement, Samples
 from primbench.report import comparison as words
@@ -24,10 +27,19 @@ def samples(seconds: float) -> Samples:
     return Samples(samples_s=[seconds] * 7, calls_per_sample=1, taken_by="host clock", stopped="count")
 
 
-def compared(dearer_s: float, slower_s: float, dice: random.Random, failing: str = "") -> tuple[StepComparison, str]:
+def held_up(seconds: float, times: float) -> Samples:
+    """Most of them took so many times as long, while a thread waited for a CPU."""
+    taken_s = [times * seconds] * 4 + [seconds] * 3
+    loops_s, queued_s = [(number, 1e-5) for number in range(7)], [(times - 1) * seconds] * 4 + [0.0] * 3
+    return replace(samples(seconds), samples_s=taken_s, loops_s=loops_s, queued_s=queued_s)
+
+
+def results_of(
+    dearer_s: float, slower_s: float, dice: random.Random, failing: str = "", *, is_busy: bool = False
+) -> Results:
     """Of a step with 1089 launches of 5 us and one copy of 1 ms, in an arm where each is so much longer.
 
-    failing: the primitive whose case fails there.
+    failing: the primitive whose case fails there. is_busy: whether another program takes the CPU in one process.
     """
     model: dict[str, Any] = {"network": "mnist_cnn", "batch_size": 1}
     relu: dict[str, Any] = {"operator": "aten.relu.default", "arguments": '["float32[8]"]'}
@@ -47,6 +59,8 @@ def compared(dearer_s: float, slower_s: float, dice: random.Random, failing: str
             "aten": (launch_s, 1e-6, launch_s), "memcpy": (1e-6, copy_s, copy_s), "model": (host_s, device_s, host_s),
         }[case.primitive]  # fmt: skip
         enqueue_s, alone_s, stream_s = map(samples, times)
+        if is_busy and (case.primitive, process) == ("model", 1):
+            enqueue_s, alone_s, stream_s = (held_up(each, 5.0 if arm == "other" else 1.0) for each in times)
         measurement = Measurement(enqueue_s=enqueue_s, device_s=alone_s, stream_s=stream_s)
         ran = Case(**{name: getattr(case, name) for name in case.__struct_fields__} | {"arm": arm, "process": process})
         if (case.primitive, arm) == (failing, "other"):
@@ -57,10 +71,25 @@ def compared(dearer_s: float, slower_s: float, dice: random.Random, failing: str
     study = Study(arms=[Arm(name="host"), Arm(name="other")], cases=cases, pairs=PAIRS, seed=0)
     here = fingerprint.collect(gpus=False)
     head = Header(schema_version=1, command=[], started_utc="", labels={}, environment=here, study=study)
-    found = compare(Results(header=head, workers=[], records=records))
+    return Results(header=head, workers=[], records=records)
+
+
+def compared(dearer_s: float, slower_s: float, dice: random.Random, failing: str = "") -> tuple[StepComparison, str]:
+    found = compare(results_of(dearer_s, slower_s, dice, failing))
     (arm,) = found.arms
     assert arm.step is not None
     return arm.step, words.text(found)
+
+
+def test_a_step_is_of_the_samples_that_its_verdict_is_of() -> None:
+    """Of one process most samples are of moments when another program had the CPU; of the others that is not known."""
+    sides = sides_of(results_of(1.6e-6, 0.0, random.Random(0), is_busy=True))
+    of_all = compare_step(sides["host"], sides["other"])
+    alone = compare_step(sides["host"], sides["other"], alone=True)
+    assert of_all is not None
+    assert alone is not None
+    assert of_all.whole.seconds > 3e-3 > alone.whole.seconds > 1.5e-3
+    assert (PAIRS, 1) == (of_all.pairs, alone.pairs)
 
 
 def test_dearer_launches_explain_a_step_that_waits_for_them() -> None:

@@ -1,0 +1,118 @@
+"""Whether a study of a captured step explains it where one place makes launches dearer, and nothing else.
+
+A model's step of many small operators is captured, and measured with its parts on the host and on the host again, where
+each launch waits for some microseconds. Nothing of primbench is told: that arm preloads a library of one function. On a
+GPU it stands before cudaLaunchKernel, by which torch starts its own kernels; on a CPU, which launches nothing, before
+each loop over elements that torch prepares, which are kernels of most operators there but products and views. Printed
+are what was injected, what `primbench study` says of the step, and whether what it explains lies within the interval.
+Needs gcc and torch; five pairs of the default take two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from primbench.compare.pairs import compare
+from primbench.compare.step import StepComparison
+from primbench.results import file as results_file
+from primbench.units import format_time
+
+WAITING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+
+static void wait_us(double us) {
+    struct timespec begun, now;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - begun.tv_sec) * 1e6 + (now.tv_nsec - begun.tv_nsec) * 1e-3 < us);
+}
+
+static void *in(const char *name, const char *const *libraries) { /* Python loads extensions where RTLD_NEXT is blind */
+    void *found = dlsym(RTLD_NEXT, name), *library;
+    for (; !found && *libraries; libraries++)
+        if ((library = dlopen(*libraries, RTLD_LAZY | RTLD_NOLOAD))) found = dlsym(library, name);
+    return found;
+}
+"""
+# void at::TensorIteratorBase::build(TensorIteratorConfig&), in aten/src/ATen/TensorIterator.h
+BY_LOOP = """
+#define NAME "_ZN2at18TensorIteratorBase5buildERNS_20TensorIteratorConfigE"
+static const char *const libraries[] = {"libtorch_cpu.so", 0};
+void _ZN2at18TensorIteratorBase5buildERNS_20TensorIteratorConfigE(void *iterator, void *config) {
+    static void (*next)(void *, void *);
+    if (!next) next = (void (*)(void *, void *))in(NAME, libraries);
+    wait_us(%s);
+    next(iterator, config);
+}
+"""
+BY_KERNEL = """
+typedef struct { unsigned x, y, z; } dim3;
+static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12", 0};
+int cudaLaunchKernel(const void *code, dim3 grid, dim3 block, void **arguments, size_t shared, void *stream) {
+    static int (*next)(const void *, dim3, dim3, void **, size_t, void *);
+    if (!next) next = (int (*)(const void *, dim3, dim3, void **, size_t, void *))in("cudaLaunchKernel", libraries);
+    wait_us(%s);
+    return next(code, grid, block, arguments, shared, stream);
+}
+"""
+
+
+def built(folder: Path, device: str, cost_us: float) -> Path:
+    """The library that is preloaded."""
+    source, library = folder / "dearer.c", folder / "dearer.so"
+    source.write_text(WAITING + (BY_LOOP if device == "cpu" else BY_KERNEL) % cost_us)
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def run(*words: object) -> None:
+    subprocess.run([sys.executable, "-P", "-m", "primbench", *map(str, words)], check=True)
+
+
+def study(folder: Path, asked: argparse.Namespace) -> Path:
+    step, path = folder / "step.toml", asked.output or folder / "study.jsonl"
+    library = built(folder, asked.device, asked.cost)
+    run("capture", f"model:{asked.model}", "-o", step, "--device", asked.device, "--batch-size", asked.batch_size)
+    threads = "threads=1" if asked.device == "cpu" else ""
+    arms = [f"host:{threads}".rstrip(":"), f"host:{threads},name=dearer,preload={library}".replace(":,", ":")]
+    brief = ("--min-time", "5ms", "--max-time", "40ms", "--no-check", "--fail-on", "never", "-q", "-o", path)
+    run("study", step, "--arm", arms[0], "--arm", arms[1], "--device", asked.device, "--pairs", asked.pairs, *brief)
+    return path
+
+
+def found(step: StepComparison, cost_us: float) -> str:
+    low, high = step.whole.interval or (float("nan"), float("nan"))
+    lines = [
+        f"injected: {cost_us:g} us a launch",
+        f"longer: {step.whole.seconds * 1e3:.3f} ms [{low * 1e3:.3f}, {high * 1e3:.3f}], {step.pairs} pairs",
+        f"explained: {step.explained_s * 1e3:.3f} ms, within the interval: {'yes' if step.is_explained else 'no'}",
+    ]
+    for change in step.changes:
+        each = f", {change.calls} x {format_time(change.each_s)}" if change.each_s and change.each_s > 0 else ""
+        lines.append(f"  {change.name:16} {change.seconds * 1e3:8.3f} ms{each}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:0")
+    parser.add_argument("--model", default="fathom_autoenc")
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--cost", type=float, default=20.0, help="microseconds a launch")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--output", type=Path, help="keep the study's results file")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        arms = compare(results_file.read(study(Path(folder), asked))).arms
+    steps = [arm.step for arm in arms if arm.step]
+    print(*[found(step, asked.cost) for step in steps] or ["no pair has the whole step and its parts"], sep="\n")
+
+
+if __name__ == "__main__":
+    main()
