@@ -53,7 +53,7 @@ def fitted(rows: Rows, most: int) -> Iterator[str]:
 
 
 def _apart(rows: Rows, most: int) -> tuple[list[str], Rows]:
-    """A line of what all rows share, if they share any, and the other columns.
+    """Lines of what all rows share, if they share any, and the other columns.
 
     What the last column says is among it where it is a word and its room is needed.
     """
@@ -65,7 +65,7 @@ def _apart(rows: Rows, most: int) -> tuple[list[str], Rows]:
         shared |= {len(rows[0]) - 1: rows[1][-1]}
         left = [[*row[:-1], ""] for row in left]
     words = ", ".join(f"{rows[0][number]} {cell}" for number, cell in shared.items())
-    return [wrapped(f"all rows: {words}", most)], left
+    return wrapped(f"all rows: {words}", most).split("\n"), left
 
 
 def _is_one_word(cells: Sequence[str]) -> bool:
