@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -202,6 +201,8 @@ def pairs_needed(deviation: float, margin: float, log_ratio: float = 0.0, level:
     deviation: s, of the logarithms of ratios of pairs. log_ratio: the true one, as it is taken to be. None where it is
     on the margin itself, of which no number of pairs could tell the side.
     """
+    from statistics import NormalDist
+
     room = abs(math.log1p(margin) - abs(log_ratio))
     z = NormalDist().inv_cdf(1 - level) + NormalDist().inv_cdf(0.9)
     return math.ceil(z**2 * (deviation / room) ** 2) + 2 if room else None

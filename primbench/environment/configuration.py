@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from typing import TYPE_CHECKING
@@ -122,6 +121,12 @@ def homely(text: str) -> str:
     return utf8(short)
 
 
+def _sha256(path: Path) -> str:
+    import hashlib  # every worker looks for these files, and few machines have one
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def configuration_files(root: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """File -> SHA-256 of what is in it, or why that cannot be read, of those that there are."""
     named = [environ[name] for name in _NAMING_FILES if environ.get(name)]
@@ -130,7 +135,7 @@ def configuration_files(root: Path, environ: Mapping[str, str] = os.environ) -> 
         path = _under(root, name, environ)
         try:
             if path.is_file():
-                found[homely(name)] = hashlib.sha256(path.read_bytes()).hexdigest()
+                found[homely(name)] = _sha256(path)
         except OSError as error:
             found[homely(name)] = f"{error.strerror}"
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +71,8 @@ def parcel(order: Order, environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 def _packed(code: Mapping[str, bytes]) -> bytes:
+    import zipfile
+
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name, held in code.items():

@@ -1,18 +1,17 @@
 """What runs first on another machine, sent there as text: it looks for primbench or unpacks it, and becomes that.
 
-The Python there runs it before anything is known of what is installed: it imports the standard library alone.
+The Python there runs it before anything is known of what is installed: it imports the standard library alone. Here each
+worker imports this file among those of runtimes, and waits for nothing that only an arrival needs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import io
 import os
 import shutil
 import sys
 import tempfile
-import zipfile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ def _is_installed(digest: str) -> bool:
 
 def _unpacked(code: bytes, digest: str) -> str:
     """A folder with it in this user's cache. It gets its name once it is whole: others may be about the same."""
+    import zipfile
+
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "primbench")
     folder = os.path.join(cache, digest)
     if os.path.isdir(folder):
@@ -81,6 +82,8 @@ def code_in(package: str) -> dict[str, bytes]:
 
 
 def digest_of(code: Mapping[str, bytes]) -> str:
+    import hashlib
+
     whole = hashlib.sha256()
     for name, held in code.items():
         whole.update(f"{name} {len(held)}\n".encode() + held)
