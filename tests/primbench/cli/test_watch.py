@@ -256,14 +256,16 @@ def test_what_a_job_started_is_followed_too(invoke: Invoke, start: Start) -> Non
 
 def test_lines_are_the_job_its_samples_and_what_was_found(invoke: Invoke, start: Start, tmp_path: Path) -> None:
     pid, lines, counters = start(SPIN), tmp_path / "w.jsonl", tmp_path / "w.prom"
-    shown = invoke("watch", pid, "--for", "1.2s", "-o", lines, "--prometheus", counters)
+    shown = invoke("watch", pid, "--for", "2.2s", "-o", lines, "--prometheus", counters)
     assert shown.stdout.startswith(f"Process {pid} (python")
     read = [json.loads(line) for line in lines.read_text().splitlines()]
     kinds = [line["kind"] for line in read]
-    assert ["job", "sample", "sample"] == kinds[:3]
+    samples = [line for line in read if line["kind"] == "sample"]
+    assert len(samples) > 1  # three, unless the watcher itself waits long for a CPU
+    assert ["job", *["sample"] * len(samples)] == kinds[: 1 + len(samples)]
     assert ["watched"] == kinds[-1:]
-    assert {"hindrance"} >= set(kinds[3:-1])
-    samples, whole = read[1:3], read[-1]["whole"]
+    assert {"hindrance"} >= set(kinds[1 + len(samples) : -1])
+    whole = read[-1]["whole"]
     assert pytest.approx(whole["duration_s"]) == sum(sample["duration_s"] for sample in samples)
     assert pytest.approx(whole["cpu_time_s"]) == sum(sample["cpu_time_s"] for sample in samples)
     assert [lines, counters] == sorted(tmp_path.iterdir()), "nothing is left of what is written beside it"
