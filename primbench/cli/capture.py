@@ -60,13 +60,19 @@ def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> 
 
 def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:
     from primbench.decompose.child import Request
+    from primbench.registry import named_files
 
     for name in OF_MODELS:
         if is_typed(name):
             raise InvalidRequest(f"--{name.replace('_', '-')}: of model:NAME; {what} is run as it is")
     if not os.path.isfile(what):
         raise InvalidRequest(f"{what}: no such script; a model of `primbench list models` is written {MODEL}NAME")
-    return Request(script=what, arguments=list(arguments), number=values["number"] or DEFAULT_STEP)
+    return Request(
+        script=what,
+        arguments=list(arguments),
+        number=values["number"] or DEFAULT_STEP,
+        kernels=list(named_files()),
+    )
 
 
 DEFAULT_STEP = 20

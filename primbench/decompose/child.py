@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from primbench.errors import PrimbenchError
+from primbench.registry import add_file
 
 if TYPE_CHECKING:
     from primbench.decompose.written import Step
@@ -50,6 +51,12 @@ def main() -> None:
         with open(path, "wb") as file:
             file.write(msgspec.json.encode(_answered(found)))
 
+    try:
+        for each in request.kernels:
+            add_file(each)
+    except PrimbenchError as error:
+        answer(error)
+        return
     if request.script:
         from primbench.decompose.script import run
 
@@ -70,11 +77,8 @@ def _answered(found: Step | PrimbenchError) -> Answer:
 
 def _of_model(request: Request) -> Step | PrimbenchError:
     from primbench.decompose.model import captured
-    from primbench.registry import add_file
 
     try:
-        for path in request.kernels:
-            add_file(path)
         return captured(request.model, request.device)
     except PrimbenchError as error:
         return error

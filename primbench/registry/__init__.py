@@ -175,6 +175,7 @@ def operators() -> Mapping[str, Rule]:
     """Operator of torch, by its name without overload -> the rule by which it is a case of a primitive."""
     from primbench.problem.operators import OPERATORS
 
+    _load_others()
     for primitive in sources.folders():
         for name in sources.modules_in(primitive):
             if name.endswith(".operators"):
