@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
-_STARTED = "processes that it starts are not looked into: start it by torchrun, as torchrun -m primbench capture"
+_STARTED = (
+    "a step without torch.optim is captured by `with primbench.capture() as step:` in the script; processes that it "
+    "starts are not looked into: start it by torchrun, as torchrun -m primbench capture"
+)
+_FAILED = "see whether it runs by python alone"
 _HOOKED = r"Using `torch\.compile\(module\)` when there are global hooks"  # it is ours that are meant
 
 
@@ -60,11 +64,11 @@ def run(script: str, arguments: Sequence[str], number: int, answer: Callable[[St
 
 def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
     if isinstance(error, SystemExit):
-        return PrimbenchError(watch.too_few(f"{script} exited with status {error.code}"))
+        return PrimbenchError(watch.too_few(f"{script} exited with status {error.code}", _FAILED))
     where = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == script]
     line = f", line {where[-1]}" if where else ""
     words = " ".join(f"{type(error).__name__}: {error}".split())
-    return PrimbenchError(watch.too_few(f"{script}{line} raised {words}", "see whether it runs by python alone"))
+    return PrimbenchError(watch.too_few(f"{script}{line} raised {words}", _FAILED))
 
 
 class _Watch:
