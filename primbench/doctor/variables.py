@@ -85,6 +85,7 @@ VARIABLES: dict[str, VariableRule] = {
     "CUDA_INJECTION32_PATH": _TOOL,
     "LD_AUDIT": (_any, "warning", [*_CPU, "start-up"], "a library is asked at each symbol that is looked up"),
     "LD_BIND_NOW": (_any, "note", ["start-up"], "all functions of a library are looked up when it is loaded"),
+    "LD_DEBUG": (_any, "warning", [*_CPU, "start-up"], "the loader writes down each library and symbol"),
     "GLIBC_TUNABLES": _OTHER_MALLOC,
     "MALLOC_ARENA_MAX": _OTHER_MALLOC,
     "MALLOC_MMAP_THRESHOLD_": _OTHER_MALLOC,

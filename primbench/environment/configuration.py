@@ -35,7 +35,7 @@ _CACHES = {
 _OF_LIMITS = re.compile(r".+_(NUM_THREADS|AFFINITY)|OMP_(PLACES|PROC_BIND)|CUDA_VISIBLE_DEVICES")
 # Names of what is compared itself, such as libraries and GPUs, and what changes no speed.
 _VARIES = re.compile(
-    r"CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|(?!TORCH_DISTRIBUTED_|.+_INJECTION).+_(DEBUG|DIR|HOME|PATH)|LD_(AUDIT|LIBRARY_PATH|PRELOAD)|PYTHONPATH"
+    r"CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|(?!LD_DEBUG|TORCH_DISTRIBUTED_|.+_INJECTION).+_(DEBUG|DIR|HOME|PATH)|LD_(AUDIT|LIBRARY_PATH|PRELOAD)|PYTHONPATH"
     r"|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)"
 )
 # Of rules, by the names of the variables that come under them; the first that matches.
