@@ -9,7 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench import stats
-from primbench.decompose.sums import NOT_MEASURED, PARTS, UNEXPLAINED, WHOLE, Explained, explained, part_of
+from primbench.decompose.parts import part_of
+from primbench.decompose.sums import NOT_MEASURED, PARTS, UNEXPLAINED, WHOLE, Explained, explained
 from primbench.measurement import Samples
 from primbench.results.cpu_speed import not_held_up
 

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from primbench import stats
-from primbench.kernels.aten.problem import Aten
+from primbench.decompose.parts import (
+    OTHERS,
+    Part,
+    by_case,
+    device_time,
+    disturbances,
+    measured_part,
+    median_s,
+    why_unknown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from primbench.decompose.timed import Timed
-    from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
 
 WHOLE, PARTS = "whole", "parts"
 """Sets of a suite: the step as one case, and what it is made of."""
-OTHERS, VIEWS, LAUNCHES, WAITING, LOADING, NOT_MEASURED, UNEXPLAINED = (
-    "other operators", "views", "launches", "waiting", "data loader", "not measured", "unexplained",
+LAUNCHES, WAITING, LOADING, NOT_MEASURED, UNEXPLAINED = (
+    "launches", "waiting", "data loader", "not measured", "unexplained",
 )  # fmt: skip
+"""Rows of what is no part."""
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +67,9 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
     launches: what parts take longer to launch than to compute. waiting: how much longer the host takes for the step
     than for its calls, while the GPU waits: Python, autograd, the optimizer's own code. unmeasured: by reason, calls of
-    parts that were not. others: seconds of other operators, by name, the largest first. device: of its cases. timed:
-    what the step's time is of, where it was not measured as a case.
+    parts that were not. others: seconds of other operators, by name, the largest first. disturbed_s: of what parts
+    take, in calls that something disturbed; disturbances: what it was, of the step and of the part that takes most of
+    it. device: of its cases. timed: what the step's time is of, where it was not measured as a case.
     """
 
     device: str
@@ -69,6 +78,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     others: dict[str, float] = {}
     unmeasured: dict[str, int] = {}
+    disturbed_s: float = 0.0
+    disturbances: dict[str, list[str]] = {}
     timed: Timed | None = None
 
     @property
@@ -91,20 +102,6 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
         return self.rest_s / self.step_s if self.rest_s is not None and self.step_s and not self.unmeasured else None
 
 
-class _Part(NamedTuple):
-    """row: that it is in. calls: in a step. device_s, host_s: of one; None where it was not measured.
-
-    reason: why device_s is not known.
-    """
-
-    row: str
-    label: str
-    calls: int
-    device_s: float | None
-    host_s: float | None
-    reason: str
-
-
 def totals(records: Iterable[Record]) -> dict[str, Explained]:
     """Of each set of cases that say how often a step makes their calls. records: of one place."""
     found = list(records)
@@ -119,18 +116,20 @@ def explained(records: Iterable[Record], steps: Timed | None = None, *, parts: s
     steps: as they ran, where no case is the whole. parts: the set that they are. None where there are none.
     """
     found = list(records)
-    calls = [_part(each) for each in _by_case(found, parts)]
+    calls = [measured_part(each) for each in by_case(found, parts)]
     if not calls:
         return None
     device = found[0].case.device
-    whole = next(iter(_by_case(found, WHOLE)), [])
+    whole = next(iter(by_case(found, WHOLE)), [])
     taken = _on_cpu if device == "cpu" else _on_gpu
     numbers, rows = taken(calls, whole, None if whole else steps)
-    return replace(_explained(device, calls, numbers, rows), timed=None if whole else steps)
+    return replace(_explained(device, calls, whole, numbers, rows), timed=None if whole else steps)
 
 
-def _explained(device: str, parts: Sequence[_Part], numbers: list[Number], rows: list[Row]) -> Explained:
-    others = [(part.label, part.calls * (part.device_s or 0.0)) for part in parts if part.row == OTHERS]
+def _explained(
+    device: str, parts: Sequence[Part], whole: Sequence[Record], numbers: list[Number], rows: list[Row]
+) -> Explained:
+    others = [(part.label, part.all_s) for part in parts if part.row == OTHERS]
     unmeasured = [(part.reason, part.calls) for part in parts if part.reason]
     return Explained(
         device=device,
@@ -139,7 +138,15 @@ def _explained(device: str, parts: Sequence[_Part], numbers: list[Number], rows:
         calls=sum(part.calls for part in parts),
         others=dict(sorted(_summed(others).items(), key=lambda item: -item[1])),
         unmeasured={reason: round(calls) for reason, calls in _summed(unmeasured).items()},
+        disturbed_s=sum(part.all_s for part in parts if part.disturbances),
+        disturbances=_disturbed_by(parts, whole),
     )
+
+
+def _disturbed_by(parts: Sequence[Part], whole: Sequence[Record]) -> dict[str, list[str]]:
+    largest = max((part for part in parts if part.disturbances), key=lambda part: part.all_s, default=None)
+    found = {"the step": disturbances(whole), **({largest.label: largest.disturbances} if largest else {})}
+    return {name: words for name, words in found.items() if words}
 
 
 def _summed(amounts: Iterable[tuple[str, float]]) -> dict[str, float]:
@@ -150,77 +157,34 @@ def _summed(amounts: Iterable[tuple[str, float]]) -> dict[str, float]:
     return found
 
 
-def _by_case(records: Sequence[Record], name: str) -> list[list[Record]]:
-    found: dict[object, list[Record]] = {}
-    for record in records:
-        if record.case.labels.get("set", "") == name:
-            found.setdefault(part_of(record), []).append(record)
-    return list(found.values())
-
-
-def part_of(record: Record) -> tuple[str, str, str]:
-    """What tells the cases of one suite apart, wherever they ran."""
-    return record.case.primitive, str(record.case.parameters), str(record.case.labels)
-
-
-def _part(records: Sequence[Record]) -> _Part:
-    case = records[0].case
-    host_s = _median(records, lambda found: found.enqueue_s or found.batch_s or found.stream_s)
-    is_view = bool(case.parameters.get("host_only"))
-    computes_nothing = is_view and case.device != "cpu" and host_s is not None
-    device_s = 0.0 if computes_nothing else _median(records, _device)
-    row = VIEWS if is_view else OTHERS if case.primitive == Aten.primitive else case.primitive
-    label, calls = case.labels.get("label", case.primitive), int(case.labels.get("count", "1"))
-    return _Part(row, label, calls, device_s, host_s, "" if device_s is not None else _why(records))
-
-
-def _device(found: Measurement) -> Samples | None:
-    """Of a call that waits for the GPU itself, such as item(), all that is known is its period."""
-    return found.device_s or found.batch_s or found.stream_s
-
-
-def _why(records: Sequence[Record]) -> str:
-    record = next((each for each in records if each.status != "ok"), records[0])
-    if record.measurement is None or record.status != "ok":
-        return f"{record.status}: {record.reason}"
-    return next((why for name, why in record.measurement.missing.items() if name.startswith("device")), "not timed")
-
-
-def _median(records: Sequence[Record], of: Callable[[Measurement], Samples | None]) -> float | None:
-    """Over processes, each by its median."""
-    measured = [each.measurement for each in records if each.measurement and each.status == "ok"]
-    found = [taken.median_s for each in measured if (taken := of(each))]
-    return stats.quantile(found, 0.5) if found else None
-
-
-def _total(parts: Sequence[_Part], of: Callable[[_Part], float | None]) -> float:
+def _total(parts: Sequence[Part], of: Callable[[Part], float | None]) -> float:
     return sum(part.calls * (of(part) or 0.0) for part in parts)
 
 
-def _device_s(part: _Part) -> float | None:
+def _device_s(part: Part) -> float | None:
     return part.device_s
 
 
-def _host_s(part: _Part) -> float | None:
+def _host_s(part: Part) -> float | None:
     return part.host_s
 
 
-def _lacks(parts: Sequence[_Part], of: Callable[[_Part], float | None]) -> bool:
+def _lacks(parts: Sequence[Part], of: Callable[[Part], float | None]) -> bool:
     return any(of(part) is None for part in parts)
 
 
-def _by_name(parts: Sequence[_Part]) -> list[Row]:
+def _by_name(parts: Sequence[Part]) -> list[Row]:
     """What a device does in the calls that were measured, the largest first."""
     calls: Counter[str] = Counter()
     for part in parts:
         if not part.reason:
             calls[part.row] += part.calls
-    taken = _summed((part.row, part.calls * (part.device_s or 0.0)) for part in parts if not part.reason)
+    taken = _summed((part.row, part.all_s) for part in parts if not part.reason)
     largest = sorted((name for name in taken if taken[name]), key=lambda name: -taken[name])
     return [Row(name=name, seconds=taken[name], calls=calls[name]) for name in largest]
 
 
-def _left(parts: Sequence[_Part], rest_s: float | None, loading_s: float = 0.0) -> list[Row]:
+def _left(parts: Sequence[Part], rest_s: float | None, loading_s: float = 0.0) -> list[Row]:
     """What no part accounts for. rest_s: None where the step's time is not known; loading_s: of that."""
     unmeasured = sum(part.calls for part in parts if part.reason)
     rows = [Row(name=NOT_MEASURED, seconds=None, calls=unmeasured)] if unmeasured else []
@@ -234,23 +198,23 @@ def _loading_s(timed: Timed | None) -> float:
     return timed.waits_s if timed else 0.0
 
 
-def _on_cpu(parts: Sequence[_Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
+def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
     """A CPU computes in the calls themselves: there is one number."""
-    step_s = timed.median_s if timed else _median(whole, _device)
+    step_s = timed.median_s if timed else median_s(whole, device_time)
     parts_s = _total(parts, _device_s)
     rest_s = None if step_s is None else step_s - parts_s
     rows = [*_by_name(parts), *_left(parts, rest_s, _loading_s(timed))]
     return [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))], rows
 
 
-def _on_gpu(parts: Sequence[_Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
+def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
     """The step's period is what its kernels take, and what the GPU waits beside them: for launches, and for the rest of
     the host's time.
     """
     device_s, host_s = _total(parts, _device_s), _total(parts, _host_s)
-    whole_device_s = _median(whole, lambda found: found.busy_s or found.device_s)
-    whole_host_s = _median(whole, lambda found: found.enqueue_s)
-    step_s = timed.median_s if timed else _median(whole, lambda found: found.stream_s)
+    whole_device_s = median_s(whole, lambda found: found.busy_s or found.device_s)
+    whole_host_s = median_s(whole, lambda found: found.enqueue_s)
+    step_s = timed.median_s if timed else median_s(whole, lambda found: found.stream_s)
     longer_s = max(device_s, host_s)
     lacks_device, lacks_host = _lacks(parts, _device_s), _lacks(parts, _host_s)
     numbers = [
@@ -283,5 +247,5 @@ def _idle(step_s: float, device_s: float, host_s: float, whole_host_s: float) ->
 def _number(name: str, parts_s: float, step_s: float | None, whole: Sequence[Record], *, is_least: bool) -> Number:
     missing = None
     if step_s is None:
-        missing = _why(whole) if whole else "no case of the suite is the whole step"
+        missing = why_unknown(whole) if whole else "no case of the suite is the whole step"
     return Number(name=name, parts_s=parts_s or None, step_s=step_s, missing=missing, is_least=is_least)

@@ -113,6 +113,15 @@ def _notes(explained: Explained) -> Iterator[str]:
         yield f"other operators: {', '.join(largest)}"
     if explained.unmeasured and explained.rest_s is not None:
         yield f"what was not measured and what is unexplained take {signed_time(explained.rest_s)} together"
+    yield from _disturbances(explained)
+
+
+def _disturbances(explained: Explained) -> Iterator[str]:
+    """Sums of disturbed calls can come to any multiple of a step that was not."""
+    for name, words in explained.disturbances.items():
+        yield f"! {name}: {'; '.join(words)}"
+    if explained.disturbed_s:
+        yield f"! {format_time(explained.disturbed_s)} of what parts take are of calls that something disturbed"
 
 
 def _percent(share: float | None) -> str:

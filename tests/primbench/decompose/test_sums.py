@@ -8,10 +8,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from primbench.decompose.sums import LAUNCHES, LOADING, NOT_MEASURED, OTHERS, UNEXPLAINED, WAITING, explained
+from primbench.decompose.parts import OTHERS
+from primbench.decompose.sums import LAUNCHES, LOADING, NOT_MEASURED, UNEXPLAINED, WAITING, explained
 from primbench.decompose.timed import timed
 from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
 from primbench.results.record import Record
 from primbench.spec.captured import Captured
@@ -96,6 +99,19 @@ def test_parts_that_failed_leave_a_lower_bound_and_nothing_to_explain() -> None:
     assert re.search(r"not measured +3 +- +-", printed)
     assert "what was not measured and what is unexplained take 430 us together" in printed
     assert words.answer([("A step", found)]).endswith("gemm takes 7.7% of 520 us, 3 of its calls were not measured.")
+
+
+def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
+    """Or sums that come to many times the step would stand there as if they were the step's."""
+    host = HostReading(duration_s=1.0, cpu_time_s=0.5, waited_s=0.4, involuntary_switches=0, voluntary_switches=0)
+    held_up = replace(Measurement(batch_s=samples(3e-3)), host=host)
+    parts = [record("gemm", 2, Measurement(batch_s=samples(1e-3)), "cpu"), record("gemm", 1, held_up, "cpu", m=2)]
+    found = explained([*parts, record("model", 0, held_up, "cpu")])
+    assert found is not None
+    assert (3e-3, {"the step", "relu"}) == (found.disturbed_s, set(found.disturbances))
+    printed = words.text([("A step", found)])
+    assert "! the step: it waited for a CPU during 40.0% of its time" in printed
+    assert "! 3.00 ms of what parts take are of calls that something disturbed" in printed
 
 
 def test_without_a_whole_or_with_parts_that_failed() -> None:
