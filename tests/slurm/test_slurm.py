@@ -85,7 +85,7 @@ def test_a_node_that_is_lost_is_named(invoke: Callable[..., Result], slurm: Path
         while not list(tmp_path.glob("n3-*.jsonl")):
             assert time.monotonic() < deadline, launched.poll()
             time.sleep(0.05)
-        for process in of_node("n3"):
+        for process in of_node("n3", tmp_path):
             os.kill(process, signal.SIGKILL)
         launched.communicate(timeout=120)
     result = invoke("fleet", tmp_path)
@@ -94,14 +94,14 @@ def test_a_node_that_is_lost_is_named(invoke: Callable[..., Result], slurm: Path
     assert "2 nodes: missing: n3." == invoke("fleet", tmp_path).stdout.splitlines()[0]
 
 
-def of_node(name: str) -> list[int]:
-    """The processes of primbench that Slurm started on that node."""
+def of_node(name: str, fleet: Path) -> list[int]:
+    """What Slurm started on that node of this fleet: tests beside this one have nodes of the same names."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             variables, words = (folder / "environ").read_bytes(), (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if f"SLURMD_NODENAME={name}".encode() in variables.split(b"\0") and b"primbench" in words:
+        if f"SLURMD_NODENAME={name}".encode() in variables.split(b"\0") and os.fsencode(fleet) in words.split(b"\0"):
             found.append(int(folder.name))
     return found
