@@ -55,13 +55,15 @@ class Queue:
         self.close()
         own, ran_ns = str(threading.get_native_id()), {}
         for thread in _threads():
-            with contextlib.suppress(OSError):  # it has just ended
+            with contextlib.suppress(OSError), contextlib.ExitStack() as opened:  # it has just ended
                 file = os.open(f"{TASKS}/{thread}/schedstat", os.O_RDONLY)
+                opened.callback(os.close, file)
                 ran_ns[thread], _ = _counted_ns(file)
                 if thread == own or ran_ns[thread] != self._ran_ns.get(thread):
                     self._files[thread] = file
-                else:
-                    os.close(file)
+                    opened.pop_all()
+        if not ran_ns.get(own):  # a kernel that does not count writes zeros
+            self.close()
         self._ran_ns, self._lap_ns = ran_ns, 0
         start_ns = time.perf_counter_ns()
         self.resume()
@@ -83,11 +85,6 @@ class Queue:
         self.pause()
         lap_ns, self._lap_ns = self._lap_ns, 0
         return lap_ns / 1e9 if self._files else None
-
-    @property
-    def looked_at(self) -> int:
-        """So many threads."""
-        return len(self._files)
 
     def close(self) -> None:
         for file in self._files.values():

@@ -21,14 +21,11 @@ from primbench.system.files import attempt, whole_number
 from primbench.system.pressure import cpu_pressure
 from primbench.system.processes import fields_of_stat, folder_of, quick_text
 
-_THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # cpu.stat of control groups v2, v1
-
-
-_PERIODS = ("nr_periods", "nr_throttled")
-
-
-_PROCESSOR = 36  # index after the name: field 39 of /proc/PID/stat
 _Number = TypeVar("_Number", int, float)
+
+_THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # cpu.stat of control groups v2, v1
+_PERIODS = ("nr_periods", "nr_throttled")
+_PROCESSOR = 36  # index after the name: field 39 of /proc/PID/stat
 BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where it last woke, whichever
 
 
@@ -145,9 +142,10 @@ def _longest_wait_s(before: dict[str, Thread], now: dict[str, Thread], turns: Tu
 def queued_s() -> float:
     """How long this thread has waited for a CPU so far; nan where the kernel does not count it."""
     try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) * 1e-9
-    except (OSError, ValueError, IndexError):
+        ran_ns, waited_ns, _ = map(int, Path("/proc/thread-self/schedstat").read_text().split())
+    except (OSError, ValueError):
         return math.nan
+    return waited_ns * 1e-9 if ran_ns else math.nan
 
 
 def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, str]) -> Throttling | None:
@@ -164,7 +162,8 @@ def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, 
 def threads_of(root: Path, pid: int = 0) -> dict[str, Thread]:
     """Time that each thread of a process, 0 this one, ran and waited for a CPU.
 
-    Source: Linux, scheduler/sched-stats.rst, schedstat. Raises OSError, and ValueError where the kernel counts none.
+    Source: Linux, scheduler/sched-stats.rst, schedstat. Raises OSError, and ValueError where the kernel counts none: it
+    has no such files then, or writes zeros (kernel/sched/stats.h, sched_info_on).
     """
     found = {}
     folder = folder_of(root, pid) / "task"
@@ -175,8 +174,10 @@ def threads_of(root: Path, pid: int = 0) -> dict[str, Thread]:
             ran_ns, waited_ns, _ = quick_text(path).split()
             cpu = _cpu_of(folder / thread) if kinds else None
             found[thread] = Thread(whole_number(ran_ns, path) * 1e-9, whole_number(waited_ns, path) * 1e-9, cpu)
-    if not found:
-        raise ValueError(f"{folder}: no thread has schedstat: this kernel does not count how long they wait")
+    if not any(thread.ran_s for thread in found.values()):
+        raise ValueError(
+            f"{folder}/*/schedstat: no thread has run by it: this kernel does not count how long they wait"
+        )
     return found
 
 

@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from primbench.measurement import Samples
 from primbench.results.cpu_speed import held_up, not_held_up, speed, undisturbed
+from primbench.timing import cpu_probe
 from primbench.timing.cpu_probe import EVERY_S, Loop, Queue
 
 
@@ -125,14 +127,37 @@ def test_threads_that_are_asleep_are_not_looked_at_again() -> None:
     for each in sleepers:
         each.start()
     time.sleep(0.05)  # until they sleep
+    before = open_files()
     queue = Queue()
     queue.watch()
     if queue.lap_s() is None:
         pytest.skip("this kernel does not count how long threads wait")
-    assert 1 <= queue.looked_at <= threading.active_count() - len(sleepers)
+    assert 1 <= open_files() - before <= threading.active_count() - len(sleepers)
     is_over.set()
     queue.close()
     assert queue.lap_s() is None
+    assert before == open_files()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(("counted", "lap_s"), [("0 0 0", None), ("5 7 1", 0.0)])
+def test_a_kernel_that_counts_nothing_writes_zeros_and_no_file_of_an_ended_thread_stays_open(
+    counted: str, lap_s: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / str(threading.get_native_id())
+    own.mkdir()
+    (own / "schedstat").write_text(counted)
+    (tmp_path / "1/schedstat").mkdir(parents=True)  # which can be opened, and not be read
+    monkeypatch.setattr(cpu_probe, "TASKS", str(tmp_path))
+    before = open_files()
+    queue = Queue()
+    queue.watch()
+    assert lap_s == queue.lap_s()
+    queue.close()
+    assert before == open_files()
 
 
 @pytest.mark.parametrize(

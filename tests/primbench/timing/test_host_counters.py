@@ -74,8 +74,10 @@ def test_thread_that_came_since_counts_with_all_its_waiting(tmp_path: Path) -> N
     assert pytest.approx(4.0) == host_counters.since(before).waited_s
 
 
-def test_kernel_that_does_not_count_waiting_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", [{}, {"proc/self/task/7/schedstat": "0 0 0\n"}])
+def test_kernel_that_does_not_count_waiting_says_so(files: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "proc/self/task/7").mkdir(parents=True)
+    write(tmp_path, files)
     reading = host_counters.since(host_counters.start(tmp_path))
     assert None is reading.waited_s
     assert "does not count" in reading.missing["waited_s"]
