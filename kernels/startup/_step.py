@@ -94,13 +94,17 @@ def _library(what: str) -> str | None:
 def _cooling(process: Process) -> tuple[Callable[[], None], str]:
     """What makes the files cold that such a process opens, and in words how many of their pages stay.
 
-    Raises UnsupportedCase where these are too many.
+    Raises UnsupportedCase where these are too many, or not to be seen.
     """
     paths = [path for path in process.opened() if os.path.getsize(path)]
     process.end()
-    warm = held_share(paths)
-    drop(paths)
-    kept = held_share(paths) / warm
+    try:
+        warm = held_share(paths)
+        drop(paths)
+        kept = held_share(paths) / warm
+    except OSError as error:  # as of files of the system, which are root's
+        unseen = f"what is in the page cache of {error.filename} cannot be seen: {error.strerror}"
+        raise UnsupportedCase(f"{unseen}: ask for page_cache=warm") from None
     words = f"{format_percent(kept)} of what is read of {len(paths)} files stays in the page cache"
     if kept > COLD:
         raise UnsupportedCase(f"{words}, where processes have them mapped: ask for page_cache=warm")

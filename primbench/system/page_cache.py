@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 COLD = 0.01  # share of pages that may be there all the same
+_UNMAPPED = 65_534  # as whom a user namespace shows owners that it does not know: user_namespaces(7)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -36,7 +38,11 @@ def drop(paths: Iterable[str]) -> None:
 
 
 def held_share(paths: Iterable[str]) -> float:
-    """The share of the files' pages that are in memory, by mincore(2). Raises OSError."""
+    """The share of the files' pages that are in memory, by mincore(2). Raises OSError.
+
+    Of a file that this process neither owns nor may write to, Linux says that all of it is there, so that nobody learns
+    what others read (mm/mincore.c, can_do_mincore): that is a PermissionError.
+    """
     held = pages = 0
     for path in paths:
         found = _held(path)
@@ -48,6 +54,8 @@ def _held(path: str) -> bytes:
     """1 for each page that is in memory, 0 for each other one."""
     import numpy as np
 
+    if not _is_told(path):
+        raise PermissionError(errno.EACCES, "only who owns a file, or may write to it, is told", path)
     opened = os.open(path, os.O_RDONLY)
     try:
         mapped = mmap.mmap(opened, 0, prot=mmap.PROT_READ)
@@ -60,3 +68,8 @@ def _held(path: str) -> bytes:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
     return (found & 1).tobytes()
+
+
+def _is_told(path: str) -> bool:
+    owner, user = os.stat(path).st_uid, os.geteuid()
+    return owner == user or (user == 0 and owner != _UNMAPPED) or os.access(path, os.W_OK, effective_ids=True)
