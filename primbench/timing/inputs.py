@@ -73,7 +73,13 @@ def first_calls(backend: Backend, steps: Sequence[Step]) -> list[Extent]:
 
 def input_sets(backend: Backend, problem: Problem, method: Method) -> int:
     """One when hot, enough to exceed twice the last-level cache when cold. Raises UnsupportedCase for too many."""
-    sets = 1 if method.cache == "hot" else cold_sets(problem.memory_bytes(), last_level_cache_bytes(backend))
+    if method.cache == "hot":
+        return 1
+    if not (set_bytes := problem.memory_bytes()):
+        raise UnsupportedCase(
+            f"a cold cache: {problem.primitive} has no inputs that a cache could hold: ask for a hot one"
+        )
+    sets = cold_sets(set_bytes, last_level_cache_bytes(backend))
     if sets > MAX_SETS:
         raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
     return sets
@@ -85,7 +91,7 @@ def cold_sets(set_bytes: int, cache_bytes: int) -> int:
 
 
 def last_level_cache_bytes(backend: Backend) -> int:
-    """Size of the cache nearest to memory: a GPU's L2, or the largest cache that sysfs names for the host."""
+    """Size of the cache nearest to memory: a GPU's L2, or those of the CPUs that this process may use, together."""
     if backend.device == "cpu":
         return memory.last_level_cache_bytes()
     from primbench.cuda import driver

@@ -4,6 +4,7 @@ import pytest
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm import Gemm
+from primbench.kernels.startup import Startup
 from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.case import measure
@@ -18,6 +19,11 @@ def test_cold_sets_exceed_twice_the_cache() -> None:
 def test_a_cold_run_that_would_need_too_many_sets_is_refused() -> None:
     with pytest.raises(UnsupportedCase, match=r"\d+ sets of inputs, 4096 are the limit"):
         measure(Gemm(4, 4, 4), backend="numpy", device="cpu", method=Method(cache="cold"))
+
+
+def test_what_has_no_inputs_has_no_cold_cache() -> None:
+    with pytest.raises(UnsupportedCase, match="startup has no inputs that a cache could hold"):
+        measure(Startup(what="thread"), device="cpu", method=Method(cache="cold"))
 
 
 def test_a_cold_run_rotates_its_sets() -> None:
