@@ -147,8 +147,8 @@ def attempt(missing: dict[str, str], field: str, read: Callable[[], T]) -> T | N
     try:
         return read()
     except OSError as error:
-        name = errno.errorcode.get(error.errno or 0, type(error).__name__)
-        missing[field] = f"{error.filename or error.strerror}: {name}"
+        code = errno.errorcode.get(error.errno or 0)
+        missing[field] = f"{error.filename or error.strerror}: {code}" if code else f"{error}"
     except (ValueError, ArithmeticError, LookupError, PrimbenchError) as error:
         missing[field] = f"{error}"
     return None

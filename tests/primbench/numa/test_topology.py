@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -265,7 +266,10 @@ def test_attempt_keeps_the_value_or_the_reason(tmp_path: Path) -> None:
     missing: dict[str, str] = {}
     assert attempt(missing, "five", lambda: 5) == 5
     assert None is attempt(missing, "file", lambda: read_number(tmp_path / "absent"))
-    assert {"file": f"{tmp_path}/absent: ENOENT"} == missing
+    assert None is attempt(missing, "library", lambda: ctypes.CDLL("libabsent.so"))  # of which C gives no number
+    assert {"file", "library"} == missing.keys()
+    assert f"{tmp_path}/absent: ENOENT" == missing["file"]
+    assert missing["library"].startswith("libabsent.so: cannot open")
 
 
 def unexplained(found: Topology) -> list[str]:
