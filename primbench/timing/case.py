@@ -156,13 +156,13 @@ def _measured(
     timer = timer_on(backend, calls, method, pace, copies)
     error = timer.settle(compare) if timer else compare()
     phases.end("check")
-    watched = pages.watch(steps, extents, page_nodes)
+    host_pages = pages.watch(steps, extents, page_nodes)
     before = host_counters.start()
     with garbage_kept(), pace.in_place(calls, backend.device):
         timed = timed_by(timer, problem, steps[0], method, pace) if timer else Measurement()
     turned = pace.turns()
     host = host_counters.since(before, turned)
-    seen, why_no_pages = pages.pages_since(watched)
+    seen, why_no_pages = pages.pages_since(host_pages)
     phases.end("timing")
     if error is not None and not method.dry_run and (again := case.check_again(steps[0])) is not None:
         error = max(error, again)

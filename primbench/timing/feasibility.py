@@ -25,8 +25,8 @@ def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
     """Raise UnsupportedCase where the arrays cannot fit, before anything is allocated."""
     from primbench.units import format_bytes
 
-    def check(need: int, free: int | None, where: str) -> None:
-        if free is not None and need > free:
+    def check(need: int, free: int, where: str) -> None:
+        if need > free:
             raise UnsupportedCase(f"needs {format_bytes(need)}, {format_bytes(free)} free on {where}")
 
     if backend.device == "cpu":

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Phases:
-    """What a case spent its time on."""
+    """ended_s: phase -> seconds by the clock, in the order in which they ended."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self._last = clock, clock()

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from primbench.spec.method import Method
 
 
+TRACED_S = 20e-3
+MIN_TRACED, MAX_TRACED = 10, 200  # calls
+_BUFFER_BYTES = 8 * 2**20
+_FLUSH_FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, cupti_activity.h
+
+
 class Activity(NamedTuple):
     """One kernel, copy or fill, by one clock. correlation: what it has in common with the call that launched it."""
 
@@ -52,10 +58,6 @@ class Log(NamedTuple):
 class Recorder(Protocol):
     def __call__(self, run: Callable[[], None], *, calls: bool = False) -> Log:
         """Run a function that ends with a synchronize. calls: log the calls of CUDA, too."""
-
-
-_BUFFER_BYTES = 8 * 2**20
-_FLUSH_FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, cupti_activity.h
 
 
 class _Synchronizable(Protocol):
@@ -246,12 +248,6 @@ def _demangler() -> Callable[[str], str]:
             free(text)
 
     return readable
-
-
-TRACED_S = 20e-3
-
-
-MIN_TRACED, MAX_TRACED = 10, 200
 
 
 def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
