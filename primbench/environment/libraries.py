@@ -16,7 +16,7 @@ import msgspec
 
 from primbench.environment import elf
 from primbench.environment.configuration import homely
-from primbench.system.files import attempt
+from primbench.system.files import attempt, utf8
 from primbench.system.meaning import Meaning
 from primbench.system.processes import environ_of, folder_of, root_of
 
@@ -109,7 +109,7 @@ def libraries(root: Path, pid: int = 0) -> dict[str, list[Library]]:
     found: dict[str, set[str]] = {}
     for path in _mapped(root, pid):
         if _OF_THE_STANDARD_LIBRARY not in path:
-            found.setdefault(_name_of(path), set()).add(path)
+            found.setdefault(utf8(_name_of(path)), set()).add(path)
     return {
         name: [_library(path, root_of(root, pid)) for path in sorted(paths)] for name, paths in sorted(found.items())
     }
@@ -118,7 +118,7 @@ def libraries(root: Path, pid: int = 0) -> dict[str, list[Library]]:
 def _mapped(root: Path, pid: int) -> list[str]:
     """Files of code, of whatever names, by their paths in the process's own root."""
     found: dict[str, bool] = {}
-    for line in (folder_of(root, pid) / "maps").read_text().splitlines():
+    for line in filter(None, os.fsdecode((folder_of(root, pid) / "maps").read_bytes()).split("\n")):
         _, permissions, _, _, _, *path = line.split(maxsplit=5)
         if path and path[0].startswith("/"):
             found[path[0]] = found.get(path[0], False) or "x" in permissions

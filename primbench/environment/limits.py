@@ -245,8 +245,10 @@ def _soft_limit(kind: int, label: str) -> Callable[[Path, int], int | None]:
             limit, _ = resource.getrlimit(kind)
             return None if limit == resource.RLIM_INFINITY else limit
         path = folder_of(root, pid) / "limits"
-        soft = next(line.removeprefix(label).split()[0] for line in lines_of(path) if line.startswith(label))
-        return None if soft == "unlimited" else whole_number(soft, path)
+        found = [line.removeprefix(label).split()[0] for line in lines_of(path) if line.startswith(label)]
+        if not found:
+            raise ValueError(f"{path} has no {label}")
+        return None if found[0] == "unlimited" else whole_number(found[0], path)
 
     return read
 

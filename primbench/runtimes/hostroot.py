@@ -52,7 +52,7 @@ def mounted_below(folders: Iterable[Path], root: Path = Path("/")) -> list[Path]
     """
     within, found = {*folders}, dict[Path, None]()
     for mount in read_mounts(root):
-        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), mount.point))
+        point = Path(mount.point)
         if within & {*point.parents} and mount.kind != "autofs" and os.path.lexists(point):
             found[point] = None
     return sorted(found, key=lambda point: len(point.parts))

@@ -22,7 +22,7 @@ from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.spec.arm import Arm, settings_of
 from primbench.system.capabilities import capabilities
-from primbench.system.files import format_cpu_list, holding, read_mounts
+from primbench.system.files import format_cpu_list, holding, read_mounts, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,8 +189,17 @@ def _mounts(arm: Arm, folder: Path) -> list[dict[str, Any]]:
 def _of_the_host(arm: Arm, folder: Path) -> list[dict[str, Any]]:
     """Mounts of a container on the host's root: its folders and what is mounted in them, and a writable cache."""
     folders = bound_folders()
+    below = mounted_below(folders)
+    _check_names(arm, [*folders, *below])
     shown = _overlays(folder, folders) if arm.root == "overlay" else [_bind(str(each), "ro") for each in folders]
-    return [*shown, *(_bind(str(each), "ro") for each in mounted_below(folders)), _bind(str(caches(folder)), "rw")]
+    return [*shown, *(_bind(str(each), "ro") for each in below), _bind(str(caches(folder)), "rw")]
+
+
+def _check_names(arm: Arm, points: Sequence[Path]) -> None:
+    """JSON has no place for bytes that are no UTF-8."""
+    for point in map(str, points):
+        if utf8(point) != point:
+            raise InvalidRequest(f"arm {arm.name}: {arm.runtime} cannot bind {utf8(point)}, for its name: unmount it")
 
 
 def _overlays(folder: Path, lower: Sequence[Path]) -> list[dict[str, Any]]:

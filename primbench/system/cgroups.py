@@ -75,7 +75,7 @@ def cgroup_version(root: Path = Path("/")) -> str:
 def _cgroup_paths(root: Path, pid: int) -> dict[str, str]:
     """Controller -> path from its /proc/PID/cgroup; the v2 path under the empty name."""
     paths = {}
-    for line in (folder_of(root, pid) / "cgroup").read_text().splitlines():
+    for line in (folder_of(root, pid) / "cgroup").read_text(errors="backslashreplace").splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
     return paths

@@ -7,6 +7,7 @@ these into None and a reason.
 from __future__ import annotations
 
 import errno
+import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -108,7 +109,7 @@ def labelled_value(path: Path, label: str) -> str:
     Reads up to that line only: the rest of /proc/cpuinfo costs milliseconds on a large machine.
     Raises ValueError where there is no such line.
     """
-    with path.open() as lines:
+    with path.open(errors="backslashreplace") as lines:  # a process may have any bytes for a name
         for line in lines:
             name, colon, value = line.partition(":")
             if colon and name.strip() == label:
@@ -124,12 +125,17 @@ def labelled_bytes(path: Path, label: str) -> int:
 def read_mounts(root: Path, pid: int = 0) -> list[Mount]:
     """Mounts of a process, 0 this one, in the order made: the last at a point hides those before it."""
     mounts = []
-    for line in (folder_of(root, pid) / "mountinfo").read_text(errors="backslashreplace").splitlines():
-        before, _, after = line.partition(" - ")
-        source, point = before.split(" ")[3:5]
-        kind, _, options = after.split(" ", 2)
+    for line in (folder_of(root, pid) / "mountinfo").read_bytes().split(b"\n")[:-1]:
+        before, _, after = line.partition(b" - ")
+        source, point = map(_path, before.split(b" ")[3:5])
+        kind, _, options = after.decode(errors="backslashreplace").split(" ", 2)
         mounts.append(Mount(source, point, kind, options))
     return mounts
+
+
+def _path(written: bytes) -> str:
+    """Spaces, tabs, line ends and backslashes are in octal digits there: proc_pid_mountinfo(5)."""
+    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda digits: bytes([int(digits[1], 8)]), written))
 
 
 def holding(mounts: Sequence[Mount], path: str) -> Mount | None:

@@ -76,6 +76,6 @@ def words_for(pid: int) -> str:
 def named(root: Path, pid: int) -> str:
     """Its number and name, such as "4242 (python3)"; the number alone where it has ended."""
     try:
-        return f"{pid} ({(folder_of(root, pid) / 'comm').read_text().strip()})"
+        return f"{pid} ({quick_text(folder_of(root, pid) / 'comm').strip()})"
     except OSError:
         return str(pid)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from primbench.environment import fingerprint
+from primbench.environment import fingerprint, limits
 from primbench.environment.fingerprint import Environment
 
 Look = Callable[..., Environment]
@@ -103,6 +103,11 @@ def test_group_that_can_have_no_quota_counts_nothing(look: Look) -> None:
 def test_limits_of_a_hidden_group_are_unknown_not_absent(look: Look) -> None:
     found = look({"proc/self/cgroup": "0::/elsewhere\n"}).limits
     assert CGROUPS == set(found.missing)
+
+
+def test_of_a_process_that_is_gone_nothing_is_known_but_what_system_calls_tell(tmp_path: Path) -> None:
+    found = limits.collect(tmp_path, os.getpid())
+    assert f"{tmp_path}/proc/{os.getpid()}/limits has no Max open files" == found.missing["open_files"]
 
 
 def test_no_groups_at_all_are_unknown(look: Look) -> None:

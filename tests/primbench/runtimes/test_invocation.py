@@ -23,7 +23,7 @@ from primbench.spec.arm import arm_of, parse_arm
 from primbench.spec.settings import FIRST_KEYS
 from primbench.system.capabilities import capabilities
 from primbench.system.disks import Disk
-from primbench.system.files import Mount
+from primbench.system.files import Mount, read_mounts
 
 NAME = "primbench-0123"
 LIMITS = "cpus=1.5,cpuset=0-3+8,mems=0,memory=1GiB,seccomp=/p.json,cap-add=SYS_NICE,cap-drop=MKNOD+CHOWN"
@@ -280,12 +280,18 @@ def test_an_overlay_has_each_folder_of_the_host_and_what_is_mounted_in_it(
 def test_what_is_mounted_in_a_bound_folder_is_read_only_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Outer ones first; a space in a name is an octal number to the kernel."""
-    spaced = tmp_path / "a b"
+    """Outer ones first; a space in a name is an octal number to the kernel, and other bytes are as they are."""
+    spaced = tmp_path / "a b\udcff"
     spaced.mkdir()
-    points = ["/", "/usr", "/usr/lib/x86", "/usr/lib", "/usr/absent", str(spaced).replace(" ", r"\040"), "/etc/hosts"]
+    written = os.fsencode(spaced).replace(b" ", rb"\040")
+    points = [b"/", b"/usr", b"/usr/lib/x86", b"/usr/lib", b"/usr/absent", written, b"/etc/hosts"]
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_bytes(
+        b"".join(b"1 0 0:1 / %s rw - tmpfs t rw\n" % each for each in points)
+    )
+    mounts = read_mounts(tmp_path)
     monkeypatch.setattr(os.path, "lexists", lambda path: str(path) != "/usr/absent")
-    monkeypatch.setattr(hostroot, "read_mounts", lambda root: [Mount("/", point, "tmpfs", "rw") for point in points])
+    monkeypatch.setattr(hostroot, "read_mounts", lambda root: mounts)
     monkeypatch.setattr(hostroot, "bound_folders", lambda: [Path("/etc"), Path("/usr"), tmp_path])
     below = [Path("/etc/hosts"), Path("/usr/lib"), Path("/usr/lib/x86"), spaced]
     assert sorted(below) == sorted(mounted_below([Path("/etc"), Path("/usr"), tmp_path]))
@@ -301,9 +307,13 @@ def test_a_mount_that_cannot_be_named_is_refused(tmp_path: Path, monkeypatch: py
     strange = tmp_path / "a:b"
     strange.mkdir()
     monkeypatch.setattr(hostroot, "read_mounts", lambda root: [Mount("/", str(strange), "tmpfs", "rw")])
-    monkeypatch.setattr(hostroot, "bound_folders", lambda: [tmp_path])
+    for module in (hostroot, oci):
+        monkeypatch.setattr(module, "bound_folders", lambda: [tmp_path])
     with pytest.raises(InvalidRequest, match=r"podman cannot bind .*/a:b read-only, for its name"):
         launched("podman", tmp_path)
+    strange.rename(strange := tmp_path / "a\udcff")
+    with pytest.raises(InvalidRequest, match=r"runc cannot bind .*/a\\xff, for its name"):
+        launched("runc", tmp_path)
 
 
 def configuration(text: str, folder: Path) -> Any:
