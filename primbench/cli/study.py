@@ -232,7 +232,7 @@ def study_options() -> list[click.Option]:
                 help="Begin no pair that would end later than this."),
         grouped("Compare", "--pairing", type=click.Choice(get_args(Pairing)), default=IN_TURN, show_default=True,
                 help="in-turn: the processes of a pair take turns sample by sample, so that what the machine does "
-                     "falls on all alike; where they cannot (several ranks, a CPU quota, no CPU or not "
+                     "falls on all alike; where they cannot (several GPUs, a CPU quota, no CPU or not "
                      "memory enough for all) they follow one another, and the record says why."),
         grouped("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
                 shell_complete=complete(primitives), help="This primitive only; repeatable."),

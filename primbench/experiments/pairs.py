@@ -56,7 +56,7 @@ def run(
 class _Pairs:
     """A place is an arm with a backend and device. workers: the last one of each place. absent: why nothing runs there.
 
-    alone: why the processes of a pair cannot take turns, by backend and device.
+    alone: why the processes of a pair cannot take turns, by backend, device and ranks.
     """
 
     session: Session
@@ -67,13 +67,13 @@ class _Pairs:
     share: Callable[[Case], Shares]
     workers: dict[tuple[str, str, str], Worker] = field(default_factory=dict)
     absent: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    alone: dict[tuple[str, str], str] = field(default_factory=dict)
+    alone: dict[tuple[str, str, int], str] = field(default_factory=dict)
     told: set[tuple[str, str]] = field(default_factory=set)
 
     def block(self, block: Block) -> Iterator[Worker | Record]:
         self.session.end_all()  # of the arm that came last the process would go on, and of others begin
         firsts = [cases[0] for cases in block.by_arm]
-        reason = self._known_to_be_alone(firsts[0]) or (yield from self._found_to_be_alone(firsts))
+        reason = self._known_to_be_alone(firsts) or (yield from self._found_to_be_alone(firsts))
         if reason is None:
             for group in zip(*block.by_arm, strict=True):
                 yield from self._in_turn(group)
@@ -85,24 +85,26 @@ class _Pairs:
             self.announce(case)
             yield from self._alone(case, reason)
 
-    def _known_to_be_alone(self, case: Case) -> str | None:
+    def _known_to_be_alone(self, cases: Sequence[Case]) -> str | None:
         """Why processes do not take turns, as far as that is known before any runs."""
+        case = cases[0]
         if self.study.pairing != IN_TURN:
             return f"the study's --pairing is {self.study.pairing}"
         if any(arm.neighbour for arm in self.study.arms):
             return "the neighbour of an arm would slow the others, too"
-        if case.ranks > 1:
-            return "several ranks take part in a call"
-        return case.why_alone() or self.alone.get((case.backend, case.device))
+        if case.ranks > 1 and case.device != "cpu":
+            return "several ranks take part in a call, each with a GPU"
+        refused = next(filter(None, map(self.session.too_many_or_few, cases)), None)
+        return refused or case.why_alone() or self.alone.get(_shared(case))
 
     def _found_to_be_alone(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
         """Start a worker in every arm; why these cannot take turns, None where they can."""
         reason = (yield from self._not_beside(cases)) or self._not_these(
-            [self.workers[place] for case in cases if (place := _place(case)) in self.workers]
+            [self.workers[place] for case in cases if (place := _place(case)) in self.workers], cases[0].ranks
         )
         if reason is not None:
             self.session.end_all()
-            self.alone[cases[0].backend, cases[0].device] = reason
+            self.alone[_shared(cases[0])] = reason
         return reason
 
     def _not_beside(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
@@ -120,13 +122,14 @@ class _Pairs:
             self._is_absent(case, alone)
         return None
 
-    def _not_these(self, workers: Sequence[Worker]) -> str | None:
+    def _not_these(self, workers: Sequence[Worker], ranks: int) -> str | None:
+        """ranks: processes of each that work at the same time."""
         if any(are_apart(workers[:1], [worker]) for worker in workers[1:]):
             return "the arms are on different machines"
         if workers and not _shared_cpus(workers):
             return "there is no CPU that all arms may use"
         for worker in workers:
-            if (quota := _too_small_quota(worker)) is not None:
+            if (quota := _too_small_quota(worker, ranks)) is not None:
                 name = worker.arm.name if worker.arm else ""
                 return f"{name} has a quota of {quota:g} CPUs, which processes that wait for others would not use up"
         return None
@@ -177,8 +180,10 @@ class _Pairs:
             else:
                 yield record
 
-    def _cpu(self, cases: Sequence[Case]) -> int:
-        """The CPU on which the processes of a pair call, drawn for each pair anew."""
+    def _cpu(self, cases: Sequence[Case]) -> int | None:
+        """The CPU on which the processes of a pair call, drawn for each pair anew; ranks have any."""
+        if cases[0].ranks > 1:
+            return None
         workers = [self.workers[_place(case)] for case in cases]
         return random.Random(f"{self.study.seed} cpu {cases[0].process}").choice(_shared_cpus(workers))
 
@@ -207,13 +212,18 @@ def _place(case: Case) -> tuple[str, str, str]:
     return case.arm, case.backend, case.device
 
 
+def _shared(case: Case) -> tuple[str, str, int]:
+    """What cases have in common that take turns, or do not, all alike."""
+    return case.backend, case.device, case.ranks
+
+
 def _shared_cpus(workers: Sequence[Worker]) -> list[int]:
     return sorted(set[int].intersection(*(set(worker.placement.cpus) for worker in workers)))
 
 
-def _too_small_quota(worker: Worker) -> float | None:
+def _too_small_quota(worker: Worker, ranks: int) -> float | None:
     quota = worker.environment.limits.cpu_quota
-    return None if quota is None or quota >= _cpus_used(worker) else quota
+    return None if quota is None or quota >= ranks * _cpus_used(worker) else quota
 
 
 def _cpus_used(worker: Worker) -> float:

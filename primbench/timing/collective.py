@@ -10,10 +10,11 @@ from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import input_sets
 from primbench.timing.pages import extents_of
 from primbench.timing.sampling import CLOCK, Clock, Pace
+from primbench.timing.turns import InTurn
 from primbench.timing.verify import on_host, rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from primbench.backends import Backend
     from primbench.distributed.group import Group
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from primbench.problem import Array, Problem, Step
     from primbench.spec.method import Method
     from primbench.timing.phases import Phases
+    from primbench.timing.turns import GiveAway
 
 NOTICE_NS = 200_000  # from rank 0's word to a common start: for the word to reach all, one after the other
 
@@ -65,6 +67,39 @@ class Lockstep(Pace):
         if self._one_clock:
             while self.clock() < start:
                 pass
+
+
+class LockstepInTurn(InTurn):
+    """Ranks that take turns, all of them together, with those of other arms: while rank 0 waits for the next one, so do
+    they, for its word. They call from any CPU; on one they would wait for each other.
+    """
+
+    def __init__(
+        self, group: Group, give_away: GiveAway | None, clock: Clock = CLOCK, *, shares_s: Mapping[str, float]
+    ) -> None:
+        """give_away: of rank 0."""
+        super().__init__(self._all_give_away, None, clock, shares_s=shares_s)
+        self.loop = None
+        self._group, self._lockstep, self._give_away_alone = group, Lockstep(group, clock), give_away
+
+    def now(self) -> int:
+        return int(self._group.agree(self.own()))
+
+    def moment(self) -> int:
+        return self._lockstep.now()
+
+    def slowest(self, values: list[float]) -> list[float]:
+        return self._lockstep.slowest(values)
+
+    def begin(self) -> None:
+        self._lockstep.begin()
+
+    def others_are_awake(self) -> bool:
+        return bool(self._group.agree(super().others_are_awake(), any))
+
+    def _all_give_away(self, done: bool) -> bool:  # noqa: FBT001 - as GiveAway has it
+        self._group.agree()  # threads of all ranks sleep now
+        return bool(self._group.agree(self._give_away_alone(done) if self._give_away_alone else None))
 
 
 class Together:

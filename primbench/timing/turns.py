@@ -64,6 +64,14 @@ class InTurn(Pace):
     def own(self) -> int:
         return self.clock() - self._waited_ns - self._uncounted_ns
 
+    def moment(self) -> int:
+        """The clock's, by which turns begin and end."""
+        return self.clock()
+
+    def others_are_awake(self) -> bool:
+        """Whether other threads of this process have worked in this turn."""
+        return _cpu_of_others_ns() - self._others_ns > BUSY * (self.clock() - self._began_ns)
+
     def shared(self, metric: str, rule: StoppingRule) -> StoppingRule:
         if (share_s := self._shares_s.get(metric)) is None:
             return rule
@@ -75,15 +83,15 @@ class InTurn(Pace):
             pass
         self._turn_ns, self._of_metric, self._least_turns = TURN_NS, 1, least_turns
         self._call_uncounted(uncounted)
-        self._hard_ns = self.own() + hard_s * 1e9
+        self._hard_ns = self.now() + hard_s * 1e9
 
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
-        now = self.clock()
+        now = self.moment()
         sample_ns, self._last_ns = now - self._last_ns, now
         if now - self._began_ns < self._turn_ns:
             return False
         self.queue.pause()
-        is_long_enough = self._of_metric >= self._least_turns or self.own() >= self._hard_ns
+        is_long_enough = self._of_metric >= self._least_turns or self.now() >= self._hard_ns
         is_over = self._wait(done=stopped is not None and is_long_enough)
         if not is_over and sample_ns < LONG_NS:
             self._call_uncounted(uncounted)
@@ -117,14 +125,14 @@ class InTurn(Pace):
         )
 
     def _wait(self, *, done: bool) -> bool:
-        start, queued_s = self.clock(), host_counters.queued_s()
+        start, queued_s = self.moment(), host_counters.queued_s()
         self._turn_ns = TURN_NS
-        if _cpu_of_others_ns() - self._others_ns > BUSY * (start - self._began_ns):
+        if self.others_are_awake():
             self._turn_ns = THREADED_TURN_NS
             _fall_asleep()
         all_done = self._give_away(done)
         self._queued_s += host_counters.queued_s() - queued_s
-        self._began_ns = self._last_ns = self.clock()
+        self._began_ns = self._last_ns = self.moment()
         self._waited_ns += self._began_ns - start
         self._others_ns = _cpu_of_others_ns()
         self._turns += 1
@@ -132,10 +140,10 @@ class InTurn(Pace):
         return all_done
 
     def _call_uncounted(self, uncounted: Callable[[], object]) -> None:
-        start = now = self.clock()
+        start = now = self.moment()
         while now - start < UNCOUNTED_NS:
             uncounted()
-            now = self.clock()
+            now = self.moment()
         self._uncounted_ns += now - start
         self._began_ns = self._last_ns = now
 

@@ -21,12 +21,11 @@ from msgspec.structs import replace
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import Group, Refused
 from primbench.errors import BackendUnavailable, VerificationError
-from primbench.spec.case import Case
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
 from primbench.workers.calling import one_line
-from primbench.workers.protocol import Enlist
-from primbench.workers.worker import begin, come_together, die_with_parent, own_streams
+from primbench.workers.protocol import Enlist, Task
+from primbench.workers.worker import begin, come_together, die_with_parent, own_streams, turns_of
 
 
 def main() -> None:
@@ -57,13 +56,14 @@ def serve(channel: Channel, local_rank: int) -> NoReturn:
             backend, _ = begin(start)
         group.agree()
     except Refused:  # rank 0 reports it for every case
-        channel.receive(Case)
+        channel.receive(Task)
     gc.collect()
     gc.freeze()
     while True:
-        case = channel.receive(Case)
+        task = channel.receive(Task)
         with suppress(Refused, VerificationError):  # all ranks know of these
-            measure_on(backend, case.problem(), case.method, group)
+            turns = turns_of(task, group, None)
+            measure_on(backend, task.case.problem(), task.case.method, group, turns=turns)
         gc.collect()
         backend.release()
 

@@ -137,10 +137,15 @@ class Session:
             for (each, case), (outcome, active_s) in zip(running, ended, strict=True)
         ]
 
+    def too_many_or_few(self, case: Case) -> str | None:
+        """Why a case cannot have the ranks that it asks for, by which run() leaves it out; None where it can."""
+        arm = self._arms[case.arm] if case.arm else None
+        return too_many_or_few(case, self._leader.world if self._leader else None, arm, self._gpus)
+
     def _outcome(self, case: Case) -> Generator[Worker, None, tuple[int | None, Outcome]]:
         """The number of the worker that ran a case, None where none did, and what became of it."""
         arm = self._arms[case.arm] if case.arm else None
-        if reason := too_many_or_few(case, self._leader.world if self._leader else None, arm, self._gpus):
+        if reason := self.too_many_or_few(case):
             return None, Outcome(status="skipped", reason=reason)
         try:
             yield from self._started(case)

@@ -32,6 +32,7 @@ from primbench.registry import add_file
 from primbench.system import nvml
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
+from primbench.timing.collective import LockstepInTurn
 from primbench.timing.trace import trace_on
 from primbench.timing.turns import InTurn
 from primbench.workers import protocol
@@ -214,6 +215,15 @@ def _refused(agree: Callable[[], object]) -> Outcome | None:
     return None
 
 
+def turns_of(task: Task, group: Group, give_away: GiveAway | None) -> InTurn | None:
+    """give_away: of rank 0, as InTurn has it. None for a task that is not in turn."""
+    if not task.in_turn:
+        return None
+    if group.size > 1:
+        return LockstepInTurn(group, give_away, shares_s=task.shares_s)
+    return InTurn(give_away, task.cpu, shares_s=task.shares_s) if give_away else None
+
+
 def run(
     backend: Backend,
     task: Task,
@@ -232,8 +242,8 @@ def run(
         problem = case.problem()
         if start.purpose == "trace":
             return Outcome(status="ok", trace=trace_on(backend, problem, case.method))
-        group.tell(case)
-        turns = InTurn(give_away, task.cpu, shares_s=task.shares_s) if task.in_turn and give_away else None
+        group.tell(task)
+        turns = turns_of(task, group, give_away)
         measured = measure_on(backend, problem, case.method, group, page_nodes=page_nodes, turns=turns)
         return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:

@@ -59,10 +59,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planned(study: Study) -> list[Case]:
-    """Case by case where processes take turns, arm by arm where a call has several ranks."""
+    """Case by case, in which processes take turns."""
     blocks = [block.by_arm for block in plan(study.arms, study.cases, range(1), 1)]
-    ways = [by_arm if by_arm[0][0].ranks > 1 else zip(*by_arm, strict=True) for by_arm in blocks]
-    return [case for way in ways for cases in way for case in cases]
+    return [case for by_arm in blocks for cases in zip(*by_arm, strict=True) for case in cases]
 
 
 @pytest.mark.slow
@@ -80,7 +79,7 @@ def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image
     assert found.header.study is not None
     assert planned(found.header.study) == [each.case for each in found.records]
     in_turn = {each.case.primitive for each in found.records if each.measurement and each.measurement.turns}
-    assert {"gemm", "launch", "memcpy"} == in_turn
+    assert {"gemm", "launch", "memcpy", "allreduce"} == in_turn
     workers = {worker.worker: worker for worker in found.workers}
     for each in found.records:
         assert ("ok", None) == (each.status, each.reason), each.case

@@ -195,13 +195,7 @@ ON_THE_FIRST, ON_THE_LAST = (
             [HERE, THERE], [replace(GEMM, placement=Placement(threads=1))], "", id="a library with one thread"
         ),
         pytest.param([HERE, replace(THERE, placement=Placement(threads=1))], [GEMM], "", id="one arm with one thread"),
-        pytest.param(
-            [HERE, THERE],
-            [case("allreduce", bytes=64, ranks=2)],
-            "several ranks take part in a call",
-            id="ranks",
-            marks=two_cpus,
-        ),
+        pytest.param([HERE, THERE], [case("allreduce", bytes=64, ranks=2)], "", id="ranks", marks=two_cpus),
         pytest.param(
             [ON_THE_FIRST, ON_THE_LAST],
             [LAUNCH],

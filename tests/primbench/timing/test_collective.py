@@ -12,8 +12,8 @@ from primbench.kernels.allreduce import Allreduce
 from primbench.measurement import Measurement
 from primbench.spec.method import Method
 from primbench.timing.case import measure_on
-from primbench.timing.collective import Lockstep
-from primbench.timing.sampling import CLOCK
+from primbench.timing.collective import Lockstep, LockstepInTurn
+from primbench.timing.sampling import CLOCK, MIN_TURNS
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 
@@ -34,6 +34,24 @@ def test_every_rank_has_the_same_samples_and_the_columns_of_nccl_tests(on_every_
     figures = problem.figures(zero)
     assert pytest.approx(problem.bytes / zero.batch_s.median_s) == figures["algbw_bytes_per_s"]
     assert 0 == figures["#wrong"]
+
+
+def test_ranks_take_turns_with_others_all_together(on_every_rank: OnEveryRank) -> None:
+    """Rank 0 alone speaks with who gives turns; each rank has as many of them, and samples as much."""
+    said: list[bool] = []
+
+    def give_away(done: bool) -> bool:
+        said.append(done)
+        return done
+
+    def code(group: Group) -> Measurement:
+        turns = LockstepInTurn(group, None if group.rank else give_away, shares_s={})
+        return measure_on(Numpy(), Allreduce(1 << 12, 2), QUICK, group, turns=turns)
+
+    zero, one = on_every_rank(2, code)
+    assert zero.batch_s == one.batch_s
+    assert zero.turns.count == one.turns.count == 1 + len(said) > MIN_TURNS
+    assert zero.turns.cpu is None
 
 
 def test_a_cold_cache_rotates_the_same_number_of_sets_on_every_rank(on_every_rank: OnEveryRank) -> None:
