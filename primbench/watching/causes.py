@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from primbench.watching.stretch import Stretch, ThreadUse
 
 LEAST_SHARE = 0.05  # of the time; a cause that costs less is not told
-BUSY = 0.5  # of the time, in which a busy thread wants a CPU
+BUSY = 0.5  # of a CPU
 FEW_BYTES_PER_S, FEW_FAULTS_PER_S = 2**20, 20.0
 MANY_FAULTS_PER_S = 1e5  # of 0.3 us and more each, as of the kernel's fresh pages
 _STARTING = {"kernel_clone", "_do_fork", "do_fork"}  # Linux: kernel/fork.c
@@ -92,14 +92,24 @@ def _on_cpus(whole: Stretch, job: Job) -> Iterator[Hindrance]:
 
 
 def _waiting(whole: Stretch, job: Job, throttled_s: float) -> Hindrance:
-    """Of the thread that waited longest, but for what the quota took."""
+    """Of the thread that waited longest, but for what the quota took.
+
+    Its own threads hold one another up where together they want more than the CPUs of those that wait much: of many
+    that also wait for a lock, as of Python's, none may want a CPU for long.
+    """
     waiting = max(whole.threads, key=lambda each: each.waited_s)
     share = max(0.0, waiting.waited_s - throttled_s) / whole.duration_s
-    busy = [each for each in whole.threads if each.wanted_s > BUSY * whole.duration_s]
-    cpus = sorted({cpu for each in busy for cpu in each.cpus or job.limits.cpus_allowed})
-    if cpus and len(busy) > len(cpus):
-        return _too_many_threads(whole, busy, cpus, share)
+    cpus = _cpus([each for each in whole.threads if each.waited_s >= waiting.waited_s / 2], job)
+    there = [each for each in whole.threads if cpus & _cpus([each], job)]
+    wanted = sum(each.wanted_s for each in there) / whole.duration_s
+    if cpus and wanted >= len(cpus) + BUSY:
+        return _too_many_threads(whole, there, wanted, sorted(cpus), share)
     return _contention(whole, job, waiting, share)
+
+
+def _cpus(threads: list[ThreadUse], job: Job) -> set[int]:
+    """On which these may run."""
+    return {cpu for each in threads for cpu in each.cpus or job.limits.cpus_allowed}
 
 
 def _quota(whole: Stretch, job: Job, throttled_s: float) -> Hindrance:
@@ -132,17 +142,21 @@ def _times(share: float) -> str:
     return f"up to {1 / max(1 - share, 0.01):.1f} times as long"
 
 
-def _too_many_threads(whole: Stretch, busy: list[ThreadUse], cpus: list[int], share: float) -> Hindrance:
-    per_cpu = len(busy) / len(cpus)
+def _too_many_threads(
+    whole: Stretch, threads: list[ThreadUse], wanted: float, cpus: list[int], share: float
+) -> Hindrance:
     plural = "s" * (len(cpus) > 1)
     return Hindrance(
         cause="threads",
         share=share,
-        summary=f"{per_cpu:g} threads per CPU: {len(busy)} busy threads of its own on {len(cpus)} CPU{plural}",
-        evidence=[_waits(whole, each) for each in busy[:3]] + [f"CPUs of these threads: {format_cpu_list(cpus)}"],
+        summary=f"{len(threads)} threads of its own want {wanted:.1f} CPUs and have {len(cpus)}",
+        evidence=[
+            *(_waits(whole, each) for each in threads[:3]),
+            f"CPU{plural} of these threads: {format_cpu_list(cpus)}",
+        ],
         distorts=_ON_CPU,
         effect=f"they take turns, and who waits for all of them waits for the last: {_times(share)}",
-        study=studies.of_threads(cpus, len(busy)),
+        study=studies.of_threads(cpus, len(threads)),
     )
 
 

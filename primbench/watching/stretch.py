@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from primbench.watching.moment import Moment
 
 LEAST_WANTED = 0.01  # of the time: threads that want a CPU less are not listed
-MOST_THREADS = 16
+MOST_THREADS = 256
 
 
 class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing``; of processes that ended meanwhile nothing but CPU time is in it.
 
-    time_s: when it ends, since watching began. threads: the 16 that wanted a CPU most, if for 1 % of the time;
+    time_s: when it ends, since watching began. threads: the 256 that wanted a CPU most, if for 1 % of the time;
     thread_count: all. looks: how often the states of threads were looked at; blocked: thread -> in how many of these it
     was blocked in the kernel (state D), as on a disk, and blocked_in: function of the kernel -> in how many, where that
     may be asked; stopped: in how many the first process was, by a signal or a debugger; tracer: of it, at the end, such

@@ -48,7 +48,11 @@ HELD = {"periods": 100, "throttled_periods": 43, "throttled_s": 3.0}
 FOUR = [thread(number, 6.0, 4.0, [0, 4]) for number in range(4)]
 CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
     "cpu-quota": (HELD | {"threads": [thread(7, 7.0, 3.0)]}, "in 43.0% of periods", "bind-cpus=0-1+4,cpus=1.5 "),
-    "threads": ({"threads": FOUR}, "2 threads per CPU: 4 busy", "bind-cpus=0+4,threads=2 --arm host:bind"),
+    "threads": (
+        {"threads": FOUR},
+        "4 threads of its own want 4.0 CPUs and have 2",
+        "bind-cpus=0+4,threads=2 --arm host:bind",
+    ),
     "cpu-contention": (
         {"threads": [thread(7, 8.0, 1.8)]},
         "waited for a CPU 18.0%",
@@ -118,6 +122,15 @@ def studies(found: list[Hindrance]) -> Iterator[str]:
 def test_a_quota_takes_its_own_waiting_from_that_for_others() -> None:
     both = hindrances(replace(CALM, threads=[thread(7, 4.0, 6.0)], **HELD), JOB)
     assert [("cpu-quota", 0.3), ("cpu-contention", 0.3)] == [(each.cause, each.share) for each in both]
+
+
+def test_who_waits_for_threads_of_its_own_may_want_a_cpu_for_little_of_the_time() -> None:
+    """As where they hold a lock in turn, or where more are there than a machine has CPUs."""
+    in_turn = [thread(number, 3.0, 1.5, [0, 4]) for number in range(6)]
+    many = [thread(number, 5.0, 5.0, [*range(64)]) for number in range(128)]
+    beside = [thread(0, 5.0, 5.0, [0]), *(thread(cpu, 10.0, 0.0, [cpu]) for cpu in (1, 4))]
+    for threads, cause in ((in_turn, "threads"), (many, "threads"), (beside, "cpu-contention")):
+        assert cause == hindrances(replace(CALM, threads=threads), JOB)[0].cause
 
 
 def test_a_gpu_that_waits_for_a_cpu_held_back_is_told_by_that() -> None:
