@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 _Kind = TypeVar("_Kind")
 
-
 # Of a host that is gone without a word, tcp(7) asks after 10 s of silence, three times: 25 s. So long it waits for an
 # answer to what was sent, too.
 _NETWORK = (
@@ -76,7 +75,7 @@ def listen(address: str, port: int, backlog: int | None = None) -> socket.socket
     this host's, and Debian gives a host's own name to its loopback, which no other host reaches.
     """
     family, _, _, _, named = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-    if _is_loopback(address):
+    if is_loopback(address):
         return socket.create_server((str(named[0]), port), family=family, backlog=backlog)
     return _listen_everywhere(port, backlog)
 
@@ -112,7 +111,7 @@ def _own_address(connection: socket.socket) -> str:
     return name.removeprefix("::ffff:") if "." in name else name
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from primbench.distributed.channel import listen
+from primbench.distributed.channel import is_loopback, listen
 from primbench.distributed.signs import LOST_S, Patience, size_bytes
 from primbench.distributed.world import World, launched
 from primbench.errors import OutputError, WorkerError
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.2
 _NUMBERS = {"torchrun": "GROUP_RANK", "srun": "SLURM_NODEID"}
-# Towards these a node looks for its own address: of the launcher, and one of RFC 5737, which stands for any other.
+# Towards these a node looks for its own address: of the launcher; of RFC 5737 and RFC 3849, which stand for any other.
 _TOWARDS = ("SLURM_LAUNCH_NODE_IPADDR", "MASTER_ADDR")
-_ANYWHERE = "192.0.2.1"
+_ANYWHERE = ("192.0.2.1", "2001:db8::1")
+_DISCARD = 9  # a port, of which there has to be one
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -58,8 +59,9 @@ def number_of(found: Member, variables: Mapping[str, str] = os.environ) -> int:
     if found.task is None and text.isdecimal():
         return int(text)
     by_launcher = launched(variables)
-    each = found.task is not None or by_launcher is None
-    return found.rank if each or by_launcher is None else found.rank // (by_launcher.local_size or 1)
+    if found.task is not None or by_launcher is None:
+        return found.rank
+    return found.rank // (by_launcher.local_size or 1)
 
 
 def partners(number: int, of: int, rounds: int) -> Iterator[int]:
@@ -173,15 +175,16 @@ def _world(offer: Offer, rank: int) -> World:
 def own_address(variables: Mapping[str, str] = os.environ) -> str:
     """That by which other hosts reach this one, as routes say; the loopback's where there is no other."""
     known = [variables[name] for name in _TOWARDS if variables.get(name)]
-    found = (_address_towards(each) for each in (*known, _ANYWHERE))
-    return next((each for each in found if each and not each.startswith("127.")), "127.0.0.1")
+    found = (_address_towards(each) for each in (*known, *_ANYWHERE))
+    return next((each for each in found if each and not is_loopback(each)), "127.0.0.1")
 
 
 def _address_towards(host: str) -> str | None:
     """No packet is sent for it."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            asked.connect((host, 9))
+        family, kind, _, _, place = socket.getaddrinfo(host, _DISCARD, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as asked:
+            asked.connect(place)
             return str(asked.getsockname()[0])
-    except OSError:
+    except (OSError, UnicodeError):  # no route, or no such host
         return None

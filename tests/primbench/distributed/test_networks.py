@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from primbench.distributed.networks import address
+from primbench.distributed.links import own_address
+from primbench.distributed.networks import address, enter
 from primbench.results import file as results_file
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes network namespaces")
@@ -100,3 +102,17 @@ def test_a_study_sets_networks_beside_each_other(invoke: Callable[..., Result], 
     spaces = [(each.environment.confinement.namespaces or {})["net"] for each in found.workers]
     here = os.readlink("/proc/self/ns/net").partition("[")[2].rstrip("]")
     assert [2, 4] == [sum((here in space) == is_here for space in spaces) for is_here in (True, False)]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="needs IPv6, which root has to switch on")
+def test_a_host_without_ipv4_has_an_address_too() -> None:
+    """Its interface is the loopback's, as there is no other."""
+
+    def without_ipv4() -> str:
+        enter()
+        for words in ("link set lo up", "address add 2001:db8:7::2/128 dev lo", "route add default dev lo"):
+            subprocess.run(["ip", "-6", *words.split()], check=True)
+        return own_address({"MASTER_ADDR": "::1", "SLURM_LAUNCH_NODE_IPADDR": "no..host"})
+
+    with ThreadPoolExecutor(1) as thread:
+        assert "2001:db8:7::2" == thread.submit(without_ipv4).result()
