@@ -54,10 +54,10 @@ class Loader(Problem, name="loader"):
         return 2 * self.bytes_moved() + (1 + 2 * self.workers) * self.batch * self.item_bytes
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
-        seconds = measured.main.median_s if measured.main else None
+        main = measured.main
         return {
-            "item_s": seconds / self.items if seconds is not None else None,
-            "items_per_second": self.items / seconds if seconds else None,
+            "item_s": main.median_s / self.items if main else None,
+            "items_per_second": main.per_second(self.items) if main else None,
         }
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:

@@ -152,7 +152,7 @@ class Memcpy(Problem, name="memcpy"):
         ways = {way: measured.others.get(f"{way}_s") for way in ("h2d", "d2h")}
         return {
             "wall_p99_s": measured.wall_s.quantile_s(0.99) if measured.wall_s else None,
-            **{f"{way}_bytes_per_s": self.bytes / taken.median_s if taken else None for way, taken in ways.items()},
+            **{f"{way}_bytes_per_s": taken.per_second(self.bytes) if taken else None for way, taken in ways.items()},
         }
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:

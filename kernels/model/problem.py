@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from primbench.problem import Array
 
 BACKWARD = 2  # passes of a forward pass's operations: gradients of the inputs and of the weights
-# Of a prediction over the largest, of a gradient's sum over its norm: 1 where one is missing or is another.
 MOST_WORKERS = 256
 FEWEST_EXAMPLES, MOST_EXAMPLES, BATCHES = 256, 1024, 4  # on disk, of which generation takes seconds at most
 OF_DISK = ("loader_workers", "data_folder", "data_format", "examples", "page_cache", "on_bad_data")
+# Of a prediction over the largest, of a gradient's sum over its norm: 1 where one is missing or is another.
 TOLERANCE = {"float32": 1e-3, "tf32": 4e-2, "bfloat16": 0.1, "float16": 4e-2}
 
 
@@ -145,10 +145,10 @@ class Model(Problem, name="model"):
         allreduced: a rank's gradients. waiting: the share of a step in which the program waits for its batch. read:
         from files, for each step.
         """
-        main, stream_s, device_s = measured.main, measured.stream_s, measured.device_s
+        main = measured.main
         return {
-            "examples_per_second": self.ranks * self.batch_size / main.median_s if main else None,
-            "launch_bound_fraction": 1 - device_s.median_s / stream_s.median_s if stream_s and device_s else None,
+            "examples_per_second": main.per_second(self.ranks * self.batch_size) if main else None,
+            "launch_bound_fraction": measured.launch_bound_fraction,
             **_of_ranks(measured),
             **_of_data(measured),
         }
@@ -210,9 +210,10 @@ class Model(Problem, name="model"):
         return "tf32" if self.math_mode == "tf32" else self.dtype
 
 
-def _saved(with_s: Samples, without_s: Samples) -> float:
-    pairs = zip(with_s.samples_s, without_s.samples_s, strict=True)
-    return 1 - stats.quantile([without / whole for whole, without in pairs], 0.5)
+def _saved(with_s: Samples, without_s: Samples) -> float | None:
+    pairs = zip(with_s.samples_s, without_s.samples_s, strict=False)
+    shares = [without / whole for whole, without in pairs if whole]
+    return 1 - stats.quantile(shares, 0.5) if shares else None
 
 
 def _of_ranks(measured: Measurement) -> dict[str, float | None]:
@@ -226,7 +227,7 @@ def _of_ranks(measured: Measurement) -> dict[str, float | None]:
 def _of_data(measured: Measurement) -> dict[str, float | None]:
     main, wait_s, read = measured.main, measured.others.get("data_wait_s"), measured.data
     return {
-        "waiting_fraction": wait_s.median_s / main.median_s if wait_s and main else None,
+        "waiting_fraction": main.per_second(wait_s.median_s) if wait_s and main else None,
         "read_bytes": read.read_bytes if read else None,
         "bad_examples": read.bad_examples if read else None,
     }

@@ -53,6 +53,10 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     def quantile_s(self, q: float) -> float:
         return stats.quantile(self.samples_s, q)
 
+    def per_second(self, count: float) -> float | None:
+        """So many a call, a second, by the median; None where the clock saw no time pass."""
+        return count / self.median_s if self.median_s else None
+
     def __repr__(self) -> str:
         """The median, without the samples."""
         calls = f" of {self.calls_per_sample} calls" * (self.calls_per_sample > 1)
@@ -199,8 +203,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _rate(count: int | None, samples: Samples | None) -> float | None:
-    """``count`` a second, by the median; None where either is unknown or the clock saw no time pass."""
-    return count / samples.median_s if count is not None and samples and samples.median_s else None
+    """``count`` a second; None where either is unknown, or the rate is."""
+    return samples.per_second(count) if count is not None and samples else None
 
 
 def _shown_rate(rate: float | None, what: Literal["FLOP/s", "B/s"]) -> list[str]:

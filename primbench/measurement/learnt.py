@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import msgspec
 
 from primbench.quantities import Amount, Whole
 
 EARLY = 0.1  # share of the steps of a training whose mean loss is that at first, and as many that at last
+
+
+Losses = Annotated[list[Amount | None], msgspec.Meta(min_length=1)]
+"""Of every step of a training."""
 
 
 class Learnt(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +26,7 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
     in which one of them had another loss than before; None where none had.
     """
 
-    losses: list[list[Amount | None]]
+    losses: Annotated[list[Losses], msgspec.Meta(min_length=1)]
     right: list[Whole] | None = None
     held_out: Whole = 0
     chance: Amount | None = None
@@ -29,6 +34,11 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
     again: Whole = 0
     first_unlike: Whole | None = None
     missing: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, which makes a line of a file that is not so be refused."""
+        if self.right is not None and (self.held_out < 1 or len(self.right) != len(self.losses)):
+            raise ValueError(f"{len(self.right)} right of {self.held_out} held out, of {len(self.losses)} trainings")
 
     @property
     def accuracies(self) -> list[float] | None:

@@ -95,13 +95,13 @@ class Ranked(Problem):
         algbw = bytes / time; busbw = algbw times busbw_factor(), which is comparable between numbers of ranks; #wrong
         elements, before and after timing: a case with any has failed.
         """
-        algbw = self.bytes / measured.main.median_s if measured.main else None
+        algbw = measured.main.per_second(self.bytes) if measured.main else None
         busbw = None if algbw is None else algbw * self.busbw_factor()
         wrong = 0 if measured.verified else None
         return {"algbw_bytes_per_s": algbw, "busbw_bytes_per_s": busbw, "#wrong": wrong}
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
-        """Random integers of as many bits as leave all sums exact; beyond a million elements they repeat."""
+        """Random integers of as many bits as leave all sums exact; beyond POOL_SIZE elements they repeat."""
         import numpy as np
 
         return (np.resize(self._block(rng).astype(numpy_dtype(self.dtype)), self.sent_count),)

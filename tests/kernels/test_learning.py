@@ -73,6 +73,12 @@ def test_figures_are_means_and_deviations_over_seeds() -> None:
     assert {None} == set(Learning("mnist_cnn").figures(Measurement()).values())
 
 
+def test_a_share_of_nothing_or_of_other_trainings_is_refused() -> None:
+    for wrong in ({"held_out": 0}, {"right": [1]}):
+        with pytest.raises(ValueError, match="right of"):
+            msgspec.structs.replace(LEARNT, **wrong)
+
+
 @pytest.mark.parametrize(
     ("right", "beats"), [([25, 25], False), ([38, 30], False), ([48, 30], True), ([100, 100], True), (None, None)]
 )

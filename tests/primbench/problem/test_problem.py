@@ -11,6 +11,7 @@ import pytest
 
 from primbench import problem, registry
 from primbench.errors import InvalidField, InvalidRequest, UnsupportedCase
+from primbench.measurement import Measurement, Samples
 from primbench.problem import Problem, Reference, Step, kernel, option, size
 from primbench.registry import build
 
@@ -122,22 +123,43 @@ WRONG: dict[type, list[Any]] = {
     bool: [0, 1, "yes", None],
     str: [3, True, None, ["float32"], "FLOAT32"],
 }
+
+
+def sizes_of(cls: type[Problem]) -> list[str]:
+    return [each.name for each in problem.fields_of(cls) if each.metadata.get("size")]
+
+
+def right_fields(cls: type[Problem]) -> dict[str, Any]:
+    sizes = zip(sizes_of(cls), itertools.cycle(next(iter(cls.example_sizes), (8,))), strict=False)
+    return {**dict(sizes), **cls.example_fields}
+
+
 FIELDS = [(name, each.name) for name, cls in registry.primitives().items() for each in problem.fields_of(cls)]
 
 
 @pytest.mark.parametrize(("primitive", "name"), FIELDS)
 def test_every_field_is_checked_whoever_makes_the_problem(primitive: str, name: str) -> None:
     cls = registry.primitives()[primitive]
-    sizes = [each.name for each in problem.fields_of(cls) if each.metadata.get("size")]
-    right: Any = dict(zip(sizes, itertools.cycle(next(iter(cls.example_sizes), (8,))), strict=False)) | dict(
-        cls.example_fields
-    )
+    sizes, right = sizes_of(cls), right_fields(cls)
     (field,) = (each for each in problem.fields_of(cls) if each.name == name)
     kind = int if name in sizes else str if "names" in field.metadata else type(field.default)
     is_free = kind is str and not field.metadata.get("choices", field.metadata.get("names"))
     for wrong in WRONG[kind][: -1 if is_free else None]:
         with pytest.raises(InvalidField, match=rf"^{primitive} {name}[=:]"):
             cls(**right | {name: wrong})
+
+
+def test_no_figure_is_over_a_time_that_the_clock_did_not_see() -> None:
+    unseen = Samples(samples_s=[0.0], calls_per_sample=1, taken_by="a coarse clock", stopped="count")
+    measured = Measurement(
+        batch_s=unseen, device_s=unseen, stream_s=unseen, wall_s=unseen, enqueue_single_s=unseen,
+        others=dict.fromkeys(("h2d_s", "d2h_s", "data_wait_s", "with_allreduce_s", "without_allreduce_s"), unseen),
+    )  # fmt: skip
+    for cls in registry.primitives().values():
+        made = cls(**right_fields(cls))
+        found = made.figures(measured)
+        assert found.keys() == made.figures(Measurement()).keys()
+        assert {0.0} >= {each for each in found.values() if each is not None}, made
 
 
 def test_an_unknown_primitive_is_answered_with_those_there_are() -> None:
