@@ -42,6 +42,9 @@ UNIT_ROUNDOFF = {
     "int8": 0.0,
 }
 
+TF32_ROUNDOFF = 2.0**-11
+"""Of float32 in that math mode: 10 stored significand bits (NVIDIA A100 whitepaper, "TF32")."""
+
 # The smallest normal number, below which rounding errors grow no smaller (IEEE 754-2019 table 3.5).
 SMALLEST_NORMAL = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 

@@ -6,6 +6,7 @@ import importlib.resources
 import math
 from typing import TYPE_CHECKING, Any
 
+from primbench.cuda import rows
 from primbench.errors import UnsupportedCase
 from primbench.problem import described
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from primbench.problem import Step
 
 SOURCE = "implicit_gemm.cu"
-STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16", "int8": "int8"}
+STORED = {**rows.STORED, "int8": "int8"}
 GEOMETRY = ("n", "c", "h", "w", "k", "r", "s", "p", "q", "pad_h", "pad_w", "stride_h", "stride_w", "dilation_h",
             "dilation_w", "groups")  # fmt: skip
 BLOCK, THREADS = 64, 256  # as in implicit_gemm.cu

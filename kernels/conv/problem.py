@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF, itemsize_bytes
 from primbench.errors import InvalidField, UnsupportedCase
 from primbench.kernels.conv._geometry import Axis, Geometry
 from primbench.problem import Problem, Reference, option, size
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from primbench.problem import Array
-
-TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
 
 
 @dataclass(frozen=True)

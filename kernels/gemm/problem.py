@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF, itemsize_bytes
 from primbench.errors import InvalidField
 from primbench.problem import Problem, Reference, option, size
 from primbench.random import random_array, sample
@@ -25,7 +25,6 @@ ACCUMULATE = {
     "float8_e4m3": ("float32",),
 }
 OUTPUT = {"int8": "int32", "float8_e4m3": "bfloat16"}
-TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
 # Hopper's tensor cores keep about 14 bits of float8 sums: DeepSeek-V3 (2024), arXiv 2412.19437, section 3.3.2.
 FLOAT8_SUM_ROUNDOFF = 2.0**-14
 FULL_CHECK_FLOP = 2**28
@@ -80,7 +79,7 @@ class Gemm(Problem, name="gemm"):
         return (self.n, self.k) if self.trans_b else (self.k, self.n)
 
     def flop(self) -> int:
-        """2mnk multiply-adds counted as two: LAPACK Working Note 41, section 3 (alpha and beta left out)."""
+        """2mnk, a multiply-add counted as two: LAPACK Working Note 41, section 3 (alpha and beta left out)."""
         return 2 * self.m * self.n * self.k
 
     def library_calls(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.dtypes import UNIT_ROUNDOFF
+from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF
 from primbench.kernels.model._values import SEED, SUMS, gradients, module_of, values_of
 from primbench.problem import Reference
 
@@ -18,7 +18,6 @@ TINY = 1e-2  # of the largest gradient of all: one that is smaller everywhere is
 # Weights are moved by so many roundings at once: many operations follow one another, and float32 sums are long.
 ROUNDINGS = {"float32": 256, "tf32": 32, "bfloat16": 32, "float16": 32}
 ALLOWED = 4  # times what that does
-TF32_ROUNDOFF = 2.0**-11
 
 
 class _Found(NamedTuple):

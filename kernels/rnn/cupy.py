@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from primbench.kernels.rnn._stepwise import Bind, Pointwise
     from primbench.kernels.rnn.problem import Rnn
 
-STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}  # as the CUDA source names them
 BLOCK = 128  # threads of a block
 # persist_dynamic compiles for 1 to 7 s, and was the slowest on an H200 wherever the algorithm matters.
 TRIED = ("standard", "persist_static")
@@ -29,7 +28,7 @@ _fastest: dict[tuple[Any, str], str] = {}
 
 @kernel("rnn", "cupy")
 def cupy_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
-    """The step's attribute ``algorithm`` names cuDNN's algorithm and, where it was chosen here, the times of all."""
+    """The step's ``algorithm`` names cuDNN's algorithm and, where it was chosen here, the times of all."""
     from primbench.cuda.cudnn import CudnnRefusal
     from primbench.kernels.rnn._cudnn import cudnn_step
 
@@ -111,5 +110,7 @@ def _compiled(dtype: str) -> Any:
 
     import cupy
 
+    from primbench.cuda import rows
+
     source = importlib.resources.files("primbench.kernels.rnn").joinpath("pointwise.cu").read_text()
-    return cupy.RawModule(code=source, options=("-std=c++17", f"-DSTORED={STORED[dtype]}"))
+    return cupy.RawModule(code=source, options=("-std=c++17", f"-DSTORED={rows.STORED[dtype]}"))

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
+from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF, itemsize_bytes, numpy_dtype
 from primbench.errors import InvalidField
 from primbench.kernels.rnn._operands import Operands
 from primbench.problem import Problem, Reference, option, size
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 DIRECTIONS = ("forward_inference", "forward_training", "bwd_data", "bwd_weights")
 CUDNN_ALGORITHMS = ("standard", "persist_static", "persist_dynamic")  # numbered in primbench.cuda.cudnn_rnn
-TF32_ROUNDOFF = 2.0**-11  # 10 stored significand bits: NVIDIA A100 whitepaper, "TF32"
 FULL_CHECK_FLOP = 2**30
 CHECKED_ROWS, CHECKED_UNITS = 8, 64
 # What a step leaves of a difference between two states or two gradients: measured from 32 units on, rounded up.
@@ -138,7 +137,6 @@ class Rnn(Problem, name="rnn"):
 
     def _weight(self, rng: np.random.Generator, *shape: int) -> Array:
         """Scaled and rounded before it repeats, as random_array() does: that is most of the work."""
-
         bound = (VANILLA_GAIN if self.cell == "vanilla" else 1.0) / math.sqrt(self.hidden_size)
         drawn = bound * random_array(rng, (min(math.prod(shape), POOL_SIZE),), "float32")
         return repeated(drawn.astype(numpy_dtype(self.dtype)), shape)

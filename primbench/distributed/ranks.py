@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from primbench.distributed.child import Child, readable, starting
+from primbench.system.processes import fields_of_stat, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,6 +83,6 @@ def start_rank(rank: int, channel: socket.socket, *, local_rank: int, verbose: b
 def _state(pid: int) -> str:
     """A process's state letter as proc(5) has it, such as "T" for stopped; "" where it cannot be read."""
     try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(") ")[2][:1]
-    except OSError:
+        return fields_of_stat(folder_of(Path("/"), pid) / "stat")[0]
+    except (OSError, IndexError):
         return ""
