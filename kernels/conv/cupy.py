@@ -40,7 +40,7 @@ _CHOICES: WeakValueDictionary[Hashable, Choice] = WeakValueDictionary()
 def cupy_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     """cuDNN called directly, with the fastest of the plans that it proposes, or implicit_gemm.cu.
 
-    The step has an attribute ``algorithm``: the engine, what it does to numbers ("sums in any order" where two calls
+    The step's ``algorithm`` is the engine, what it does to numbers ("sums in any order" where two calls
     may differ in the last bits), and its workspace.
     """
     from primbench.cuda import cudnn

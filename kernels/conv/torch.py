@@ -19,8 +19,8 @@ def torch_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     """torch.nn.functional.conv2d, and the operator that autograd calls for each of its gradients.
 
     cuDNN tries its algorithms at the first call and keeps the fastest; it may be one whose sums change their order.
-    torch takes no output: its allocator hands every call the block that the last one's result gave back. The step
-    has an attribute ``algorithm``, the library that torch chose.
+    torch takes no output: its allocator hands every call the block that the last one's result gave back. The step's
+    ``algorithm`` is the library that torch chose.
     """
     import torch
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @kernel("gemm", "cupy")
 def cupy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Step:
-    """The step has an attribute ``algorithm``: the kernel that cuBLASLt chose."""
+    """The step's ``algorithm`` is the kernel that cuBLASLt chose."""
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
     return product_step(backend, problem, (a, b, c if d is None else d, c))
 

@@ -14,7 +14,8 @@ def numpy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     """BLAS through numpy.matmul for float32 and float64; NumPy's own loops for the rest."""
     import numpy as np
 
-    _only_ieee(problem, "NumPy")
+    if problem.math_mode != "ieee":
+        raise UnsupportedCase(f"NumPy has no {problem.math_mode} mode")
     if problem.dtype in ("bfloat16", "float8_e4m3"):
         raise UnsupportedCase(f"NumPy has no {problem.dtype} matrix product")
     if problem.dtype == "float16" and problem.accumulate == "float32":
@@ -34,8 +35,3 @@ def numpy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
         return c
 
     return step
-
-
-def _only_ieee(problem: Gemm, library: str) -> None:
-    if problem.math_mode != "ieee":
-        raise UnsupportedCase(f"{library} has no {problem.math_mode} mode")

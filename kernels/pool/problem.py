@@ -47,13 +47,13 @@ class Pool(Problem, name="pool"):
     dtype: str = option("float32", "storage type", ("float32", "float16", "bfloat16"))
 
     def settle(self) -> None:
-        for way, window, side in (("h", "r", "h"), ("w", "s", "w")):
-            taps, pad, image = getattr(self, window), getattr(self, f"pad_{way}"), getattr(self, side)
-            if not getattr(self, f"stride_{way}"):
-                object.__setattr__(self, f"stride_{way}", taps)
+        for side, window in (("h", "r"), ("w", "s")):
+            taps, pad, image = getattr(self, window), getattr(self, f"pad_{side}"), getattr(self, side)
+            if not getattr(self, f"stride_{side}"):
+                object.__setattr__(self, f"stride_{side}", taps)
             if 2 * pad > taps or taps > image + 2 * pad:
                 raise InvalidField(
-                    f"pool {window}={taps}: at least twice pad_{way}={pad}, and no more than {side}={image} with it"
+                    f"pool {window}={taps}: at least twice pad_{side}={pad}, and no more than {side}={image} with it"
                 )
 
     @property

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.pool.problem import as_nchw
+from primbench.kernels.pool.problem import Pool, as_nchw
 from primbench.problem import Step, kernel
-
-if TYPE_CHECKING:
-    pass
-from primbench.kernels.pool.problem import Pool
 
 
 @kernel("pool", "torch")

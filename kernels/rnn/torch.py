@@ -25,7 +25,7 @@ OWN_LOOP = "torch's own loop over the steps"
 
 @kernel("rnn", "torch")
 def torch_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
-    """The step's attribute ``algorithm`` names the library that torch takes, and what it does besides.
+    """The step's ``algorithm`` names the library that torch takes, and what it does besides.
 
     What torch's RNN calls return they allocate: its caching allocator serves every call from the same blocks.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @kernel("sparse_gemm", "cupy")
 def cupy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: Any, row_starts: Any, b: Any) -> Step:  # noqa: PLR0917 - the inputs
-    """The step has an attribute ``algorithm``: SpMM, or SpMV where B is one column, and which of theirs."""
+    """The step's ``algorithm`` is SpMM, or SpMV where B is one column, and which of theirs."""
     from primbench.cuda import cusparse
 
     c = backend.empty((problem.m, problem.n), problem.dtype)

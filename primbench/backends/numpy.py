@@ -9,14 +9,9 @@ from primbench.dtypes import numpy_dtype, poison_host
 if TYPE_CHECKING:
     from primbench.problem import Array
 
-
 RANK = 40
 MODULES = ("numpy",)
-
-
 DEVICES = ("cpu",)
-
-
 INSTALL = "pip install numpy"
 BUILD = {"numpy": "numpy"}
 

@@ -1,1 +1,1 @@
-"""Device plumbing that every CUDA backend shares: driver calls, timing, tracing, library bindings."""
+"""The CUDA driver and NVIDIA's libraries by ctypes, for whichever backend, and our own kernels compiled for them."""

@@ -97,7 +97,6 @@ class Group:
 
         if self._joined:
             return listen_at(self.address)
-
         return listen_beside(channel.connection for channel in self._channels)
 
     def on_one_host(self) -> bool:

@@ -81,7 +81,6 @@ class Operand(NamedTuple):
         from primbench.random import POOL_SIZE, random_array
 
         drawn_count = min(self.extent, POOL_SIZE)
-
         if self.dtype == "bool":
             share = float(self.values[1:]) if self.values.startswith(":") else 0.5
             return rng.random(drawn_count, np.float32) < share

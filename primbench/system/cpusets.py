@@ -14,7 +14,6 @@ from primbench.system.processes import folder_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 _AFFINITY = "/proc/{}/status Cpus_allowed_list"
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 Place = tuple[str, str]
 """Backend and device."""
-
-
 Ask = Callable[[tuple[str, ...], str | None], Ready]
 
 

@@ -34,7 +34,6 @@ GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
 MOST_SHOWN = 60  # characters of what was no answer
 LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
 
-
 _Answer = TypeVar("_Answer", bound=Ready | TurnOver | Called | Outcome)
 
 
