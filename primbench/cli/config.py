@@ -13,7 +13,7 @@ import click
 from primbench.errors import FileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 VARIABLE = "PRIMBENCH_CONFIG"
 OF_ALL = "defaults"
@@ -62,14 +62,14 @@ def defaults_of(name: str, command: click.Command) -> dict[str, Any]:
     """What the file has for the options of a command, by their parameters. Raises FileError for one that it has not."""
     held, options = read(), _options(command)
     own = held.get(name, {})
-    unknown = next((key for key in own if key not in options), None)
-    if unknown is not None:
-        known = ", ".join(options)
-        raise FileError(f"{path()}: [{name}] {unknown}: no option of primbench {name}, whose are {known}")
-    of_all = {key: value for key, value in held.get(OF_ALL, {}).items() if _takes(options.get(key), value)}
-    several = next((key for key, value in own.items() if not _takes(options[key], value)), None)
-    if several is not None:
-        raise FileError(f"{path()}: [{name}] {several}: takes one value, and this is a list")
+    for key, value in own.items():
+        if key not in options:
+            known = ", ".join(options)
+            raise FileError(f"{path()}: [{name}] {key}: no option of primbench {name}, whose are {known}")
+        if misfit := _misfit(options[key], value):
+            raise FileError(f"{path()}: [{name}] {key}: {misfit}")
+    shared = {key: value for key, value in held.get(OF_ALL, {}).items() if key in options}
+    of_all = {key: value for key, value in shared.items() if not _misfit(options[key], value)}
     return {str(options[key].name): _typed(value, options[key]) for key, value in (of_all | own).items()}
 
 
@@ -78,13 +78,20 @@ def _options(command: click.Command) -> dict[str, click.Parameter]:
     return {flag.lstrip("-"): each for each in command.params for flag in each.opts if flag.startswith("-")}
 
 
-def _takes(option: click.Parameter | None, value: Any) -> bool:
-    """A list is for options that may be given several times: `numa` has one backend, whatever others try."""
-    return option is not None and (getattr(option, "multiple", False) or not isinstance(value, list))
+def _misfit(option: click.Parameter, value: Any) -> str:
+    """Why an option cannot have this value, else "".
+
+    [defaults] may have what fits some commands alone: `numa` has one backend, whatever others try.
+    """
+    if isinstance(value, list) and not getattr(option, "multiple", False):
+        return "takes one value, and this is a list"
+    if isinstance(value, bool) and not getattr(option, "is_flag", False):
+        return f"takes a value, and this is {str(value).lower()}"
+    return ""
 
 
 def _typed(value: Any, option: click.Parameter) -> Any:
-    """As it would be typed; true and false are of flags."""
+    """As it would be typed; true and false stay what they are."""
     if getattr(option, "multiple", False):
         return [str(each) for each in (value if isinstance(value, list) else [value])]
     return value if isinstance(value, bool) else str(value)
@@ -111,15 +118,24 @@ def command() -> None:
 def _lines(held: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Each value, once it is known that a command takes it."""
     commands = _commands()
-    taken = {flag for each in commands.values() for flag in _options(each)}
     for name, table in held.items():
         if name in commands:
             defaults_of(name, commands[name])
         elif name != OF_ALL:
             raise FileError(f"{path()}: [{name}]: no command; there are {', '.join(commands)}")
-        elif unknown := next((key for key in table if key not in taken), None):
-            raise FileError(f"{path()}: [{name}] {unknown}: no command has such an option")
+        else:
+            _check_shared(table, commands.values())
         yield from (f"[{name}] {key} = {value}" for key, value in table.items())
+
+
+def _check_shared(table: Mapping[str, Any], commands: Iterable[click.Command]) -> None:
+    """Raises FileError for what no command takes."""
+    options = [*map(_options, commands)]
+    for key, value in table.items():
+        misfits = [_misfit(each[key], value) for each in options if key in each]
+        if all(misfits):
+            reason = next(iter(misfits), "no command has such an option")
+            raise FileError(f"{path()}: [{OF_ALL}] {key}: {reason}")
 
 
 def _commands() -> dict[str, click.Command]:
