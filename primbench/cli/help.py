@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -54,6 +55,7 @@ def _show(text: str) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
+    os.environ.setdefault("LESS", "-R")  # else some show the styles as "ESC[1m"
     console = Console()
     with console.pager(styles=True):
         console.print(Markdown(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import sys
 import textwrap
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 WIDTH = 120  # at most, and where there is no terminal
+USUAL = 80  # where a terminal does not tell
 NARROWEST = 8  # characters in a column, at least
 GAP = "  "
 
@@ -28,8 +30,12 @@ def room(stream: TextIO | None = None) -> int | None:
     """Characters in a line of the terminal that a stream is, stdout if none is named; None in files and pipes, which
     nothing limits.
     """
-    is_terminal = (stream or sys.stdout).isatty()
-    return max(WIDTH // 3, shutil.get_terminal_size().columns) if is_terminal else None
+    stream = stream or sys.stdout
+    if not stream.isatty():
+        return None
+    named = os.environ.get("COLUMNS", "")
+    of_terminal = os.get_terminal_size(stream.fileno()).columns or USUAL
+    return max(WIDTH // 3, int(named) if named.isdecimal() else of_terminal)
 
 
 def said(words: str) -> str:

@@ -99,6 +99,22 @@ def test_closed_pipe_is_no_traceback() -> None:
 UNWRITABLE = {"> /dev/full": "No space left on device", ">&-": "Bad file descriptor"}
 
 
+def test_a_page_goes_to_a_pager_that_is_told_of_its_styles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LESS", "")
+    monkeypatch.delenv("LESS")
+    monkeypatch.setenv("TERM", "xterm")
+    shown: list[tuple[str, str]] = []
+    monkeypatch.setattr("pydoc.pager", lambda text: shown.append((os.environ["LESS"], text)))
+    controller, terminal = pty.openpty()
+    with open(terminal, "w") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        main(["help", "which-node"], standalone_mode=False)
+    os.close(controller)
+    ((options, text),) = shown
+    assert "-R" == options
+    assert "\x1b[" in text
+
+
 @pytest.mark.parametrize("redirection", UNWRITABLE)
 @pytest.mark.parametrize("command", ["list", "--help", "gemm --help"])
 def test_standard_output_that_cannot_be_written_is_one_line(command: str, redirection: str) -> None:

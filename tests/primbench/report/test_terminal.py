@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import re
+import struct
+import termios
 from collections.abc import Callable
 
 import pytest
 from click.testing import Result
 
 from primbench.report import terminal
-from primbench.report.terminal import grid, width
+from primbench.report.terminal import grid, room, width
 
 
 def test_columns_line_up_and_are_as_narrow_as_their_cells() -> None:
@@ -57,6 +62,18 @@ def test_width_is_that_of_the_terminal_within_bounds(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert expected == width()
+
+
+def test_room_is_that_of_the_terminal_asked_wherever_stdout_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    controller, other = pty.openpty()
+    with open(other, "w") as stream:
+        assert 80 == room(stream), "a new one does not tell how wide it is"
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 0, 57, 0, 0))
+        assert 57 == room(stream)
+        monkeypatch.setenv("COLUMNS", "70")
+        assert 70 == room(stream)
+    os.close(controller)
 
 
 @pytest.mark.parametrize("command", ["doctor", "env", "topo"])
