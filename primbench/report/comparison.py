@@ -21,7 +21,7 @@ from primbench.report.step import step
 from primbench.report.table import Table
 from primbench.report.verdicts import UNKNOWN, heading, in_words, shown_estimate, telling, why
 from primbench.results.metrics import METRICS
-from primbench.spec.naming import name_of
+from primbench.spec.naming import name_of, names_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -111,14 +111,19 @@ def left_out(comparison: Comparison) -> Iterator[str]:
 def _table(comparison: Comparison, arm: ArmComparison) -> Table:
     with_noise = any(each.noise for each in arm.estimates)
     columns = ["case", "metric", comparison.baseline, "ratio", *(["noise"] if with_noise else []), "verdict"]
-    where = {(case.case.backend, case.case.device) for case in arm.cases}
     pairs = max((each.pairs for each in arm.estimates), default=0)
-    rows = [row for case in arm.cases for row in _rows(case, pairs, with_noise=with_noise, with_place=len(where) > 1)]
-    place = "".join(f"  {backend} {device}" for backend, device in where) if len(where) == 1 else ""
+    named = zip(names_of([case.case for case in arm.cases]), arm.cases, strict=True)
+    rows = [row for name, case in named for row in _rows(name, case, pairs, with_noise=with_noise)]
     how = f"{_number_of(pairs, comparison)}; ratio of times, with its 95 % interval"
-    title = f"{arm.name} against {comparison.baseline}{place}  ({how})"
+    title = f"{arm.name} against {comparison.baseline}{_place(arm)}  ({how})"
     notes = [*notes_of(arm, comparison), *(beside(arm) if pairs else ())]
     return Table(title, columns, rows, notes)
+
+
+def _place(arm: ArmComparison) -> str:
+    """The backend and device of all cases, where those do not stand in their names."""
+    places = {f"  {case.case.backend} {case.case.device}" for case in arm.cases}
+    return places.pop() if len(places) == 1 else ""
 
 
 def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
@@ -135,9 +140,8 @@ def _number_of(pairs: int, comparison: Comparison) -> str:
     return f"unpaired, {'runs' if comparison.has_runs else 'processes'} a side: at least {pairs}"
 
 
-def _rows(case: CaseComparison, pairs: int, *, with_noise: bool, with_place: bool) -> Iterator[list[str]]:
+def _rows(name: str, case: CaseComparison, pairs: int, *, with_noise: bool) -> Iterator[list[str]]:
     """Table rows of a case, one for each metric shown. pairs: as in the title; fewer are said in the row."""
-    name = name_of(case.case, with_place=with_place)
     if not case.estimates:
         yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
     for estimate, said in telling(case):

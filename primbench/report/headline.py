@@ -99,8 +99,9 @@ def _refused(comparison: Comparison) -> Iterator[str]:
 
 
 def _because(refused: Sequence[CaseComparison]) -> str:
-    likely = dict.fromkeys(each.explanation.likely for each in refused if each.explanation)
-    return f"; likely {next(iter(likely))}" if len(likely) == 1 else ""
+    """The cause that is likely in all of them, if it is one."""
+    likely = {each.explanation.likely for each in refused if each.explanation}
+    return f"; likely {cause}" if len(likely) == 1 and (cause := likely.pop()) else ""
 
 
 def _nothing_slower(compared: Sequence[Decided]) -> str:

@@ -18,7 +18,7 @@ from primbench.report.figures.times import times
 from primbench.report.figures.topology import topology
 from primbench.results.metrics import METRICS
 from primbench.results.record import model_of
-from primbench.spec.naming import name_of
+from primbench.spec.naming import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,10 +88,19 @@ def _figures(records: Sequence[Record]) -> Iterator[Figure]:
 
 def _tails(records: Sequence[Record]) -> Figure | None:
     """Of the cases whose slow calls are furthest from their median, where slow calls are themselves a finding."""
-    single = {name_of(each.case, with_place=False): found for each in records if (found := _single_calls(each))}
+    single = {name: found for name, each in _named(records).items() if (found := _single_calls(each))}
     worst = sorted(single, key=lambda name: -stats.quantile(single[name], 0.99) / stats.quantile(single[name], 0.5))
     kept = worst[:MOST_CURVES]
     return tails(f"Slow calls of {records[0].case.primitive}", {name: single[name] for name in kept}, len(single))
+
+
+def _named(records: Sequence[Record]) -> dict[str, Record]:
+    """By names of their own: alike are those of several processes, which their row in the table tells apart."""
+    names = names_of([record.case for record in records])
+    return {
+        name if names.count(name) == 1 else f"{name}, row {row}": record
+        for row, (name, record) in enumerate(zip(names, records, strict=True), 1)
+    }
 
 
 def _single_calls(record: Record) -> list[float]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from primbench.spec.case import Case
 
 
@@ -25,6 +27,12 @@ def name_of(case: Case, *, with_place: bool = True) -> str:
         elif field.name == "dtype" or _is_said(value, field.default, is_first=not words[1:]):
             words.append(_cut(value) if isinstance(value, str) else f"{field.name}={value}")
     return " ".join([*words, *(["on", case.backend, case.device] if with_place else [])])
+
+
+def names_of(cases: Sequence[Case]) -> list[str]:
+    """name_of() each, with its place where they are of several backends or devices."""
+    with_place = len({(case.backend, case.device) for case in cases}) > 1
+    return [name_of(case, with_place=with_place) for case in cases]
 
 
 def _is_said(value: Any, default: Any, *, is_first: bool) -> bool:

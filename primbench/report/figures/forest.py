@@ -21,7 +21,7 @@ from primbench.report.svg_plot import (
     wrapped,
 )
 from primbench.report.verdicts import heading, in_words, shown_estimate, telling
-from primbench.spec.naming import name_of
+from primbench.spec.naming import names_of
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -80,12 +80,11 @@ def forest(arm: ArmComparison, baseline: str) -> Figure | None:
 
 
 def _rows(arm: ArmComparison) -> Iterator[Row]:
-    with_place = len({(case.case.backend, case.case.device) for case in arm.cases}) > 1
-    for case in arm.cases:
+    for name, case in zip(names_of([case.case for case in arm.cases]), arm.cases, strict=True):
         for estimate, said in telling(case):
             first = estimate is case.deciding
             verdict = case.verdict if first and case.verdict else estimate.outcome
-            yield Row(name_of(case.case, with_place=with_place) if first else "", estimate, verdict, said)
+            yield Row(name if first else "", estimate, verdict, said)
 
 
 def _distance(found: Estimate) -> float:

@@ -13,7 +13,7 @@ from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.svg_plot import add_words, rate_ticks, shown_rate, spread
 from primbench.report.xy_plot import XyPlot, xy_plot
-from primbench.spec.naming import name_of
+from primbench.spec.naming import names_of
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
@@ -89,11 +89,15 @@ def _picture(points: Sequence[Point], ceilings: Sequence[Ceiling], title: str, w
     for ceiling in ceilings:
         _draw_ceiling(plot, ceiling)
     looks = {name: (shape, look) for shape, look, name in legend}
-    for point in points:
+    for name, point in zip(_names(points), points, strict=True):
         shape, look = looks[point.record.case.primitive]
-        tip = f"{name_of(point.record.case, with_place=False)}: {shown_rate(point.flop_per_s, 'FLOP/s')}"
+        tip = f"{name}: {shown_rate(point.flop_per_s, 'FLOP/s')}"
         plot.mark(point.intensity, point.flop_per_s, shape, f"{look} faint", tip=tip)
     return plot.svg
+
+
+def _names(points: Sequence[Point]) -> list[str]:
+    return names_of([point.record.case for point in points])
 
 
 def _ends(points: Sequence[Point], ceilings: Sequence[Ceiling]) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -132,7 +136,7 @@ def _name(ceiling: Ceiling) -> str:
 
 def _numbers(points: Sequence[Point], ceilings: Sequence[Ceiling]) -> Numbers:
     columns = [
-        Column("case", [name_of(point.record.case, with_place=False) for point in points]),
+        Column("case", _names(points)),
         Column("operations a byte", [point.intensity for point in points], "{:.3g}".format),
         Column("FLOP/s", [point.flop_per_s for point in points], lambda rate: shown_rate(rate, "FLOP/s")),
         *(_shares(points, ceiling) for ceiling in ceilings),

@@ -42,7 +42,7 @@ def _timeline(
     record: Record, lanes: Mapping[str, Series], phases_s: Mapping[str, float], notes: Sequence[str]
 ) -> Figure:
     end_s = max(series.times_s[-1] for series in lanes.values()) or 1.0
-    process = f", process {record.case.process + 1}" if record.case.process else ""
+    process = f", process {record.case.process}" if record.case.process else ""
     title = f"{name_of(record.case)}{process}: over time"
     longest = max(len(series.times_s) for series in lanes.values())
     words = f"Each lane goes from 0 to its peak; upright lines are where a phase ends: {_phases(phases_s)}."

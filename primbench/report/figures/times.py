@@ -8,7 +8,7 @@ from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.svg_plot import add_bar, add_words, picture, wrapped
 from primbench.results.metrics import COLUMNS
-from primbench.spec.naming import name_of
+from primbench.spec.naming import names_of
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -54,8 +54,12 @@ def _times_of(record: Record) -> dict[Metric, float]:
     return {each: found.median_s for each in COLUMNS if (found := each.samples(record.measurement))}
 
 
+def _names(records: Sequence[Record]) -> list[str]:
+    return names_of([record.case for record in records])
+
+
 def _picture(records: Sequence[Record], title: str, words: str) -> Element:
-    named = [(wrapped(name_of(record.case, with_place=False)), record) for record in records]
+    named = [*zip(map(wrapped, _names(records)), records, strict=True)]
     svg = picture(sum(LINE * len(name) + BAR * len(_times_of(record)) + 10 for name, record in named), title, words)
     top = 0.0
     for name, record in named:
@@ -87,7 +91,7 @@ def _numbers(records: Sequence[Record]) -> Numbers:
     return Numbers(
         "",
         [
-            Column("case", [name_of(record.case, with_place=False) for record in records]),
+            Column("case", _names(records)),
             *(Column(metric.heading, [each.get(metric) for each in found], format_time) for metric in metrics),
             Column("launch-bound", list(map(_bound_by_launches, records)), format_percent),
         ],

@@ -95,6 +95,10 @@ def test_of_several_the_worst_is_named_and_each_arm_has_a_clause() -> None:
         ),
         ([case(EQUIVALENT, fails_more="podman")], "Fails more often in podman: 1 of 1 case."),
         (
+            [case(EQUIVALENT, fails_more="podman", explanation=replace(REFUSED, causes=[], likely=None))],
+            "Fails more often in podman: 1 of 1 case.",
+        ),
+        (
             [case(EQUIVALENT), case(None, explanation=REFUSED)],
             "Nothing is slower; cannot be compared: 1 of 2 cases; likely a filter.",
         ),

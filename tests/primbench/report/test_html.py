@@ -11,8 +11,10 @@ from click.testing import Result
 from msgspec.structs import replace
 
 from primbench.decompose.sums import Explained, Number, Row
+from primbench.measurement import Measurement, Samples
 from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
+from primbench.registry import build
 from primbench.report import html, page
 from primbench.report.document import Document
 from primbench.report.html_style import STYLE
@@ -21,6 +23,7 @@ from primbench.report.table import Table
 from primbench.report.written import known
 from primbench.results.file import Results, encode, read
 from primbench.results.record import Record
+from primbench.spec.case import Case
 from primbench.spec.placement import Placement
 
 from .pages import Tag, check
@@ -122,15 +125,33 @@ def test_nodes_become_a_matrix_and_samples_over_time_lanes(measured: tuple[Path,
         "sm_active_fraction": Series(times_s=[0.0, 1.0], values=[0.25, 0.5]),
     }
     used = OverTime(series=series, interval_s=0.1, cost_s=0.001)
-    sampled = replace(record, measurement=replace(record.measurement, over_time=used, phases_s={"inputs": 0.5}))
+    in_second = replace(record.case, process=1)
+    used_there = replace(record.measurement, over_time=used, phases_s={"inputs": 0.5})
+    sampled = replace(record, case=in_second, measurement=used_there)
     records = [*(elsewhere(record, thread, memory) for thread in (0, 1) for memory in (0, 1)), sampled]
     found = check(html.write(page.of_results(replace(results, records=records))))
     drawn = titles(found, "h3")
     (matrix,) = [found.all("figure")[at] for at, title in enumerate(drawn) if title.endswith(": by node")]
     assert 4 == len(matrix.all("tbody")[0].all("tr"))
-    (lanes,) = [found.all("figure")[at] for at, title in enumerate(drawn) if title.endswith(": over time")]
+    (lanes,) = [found.all("figure")[at] for at, title in enumerate(drawn) if title.endswith(", process 1: over time")]
     assert "Of 500 samples, the largest of each of 120 windows of time is drawn." in lanes.all("figcaption")[0].text
     assert {"499 MiB", "50.0%"} <= {cell.text for cell in lanes.all("td")}
+
+
+def test_slow_calls_of_every_backend_and_process_are_drawn(measured: tuple[Path, Result]) -> None:
+    parameters = build("launch", {"call": "getppid"}).parameters()
+    calls = Samples(samples_s=[1e-6] * 99 + [1e-4], calls_per_sample=1, taken_by="host clock", stopped="count")
+    records = [
+        Record(
+            case=Case(primitive="launch", parameters=parameters, backend=backend, device="cpu", process=process),
+            status="ok", measurement=Measurement(wall_s=calls), started_utc="", duration_s=1.0,
+        )
+        for backend, process in [("numpy", 0), ("numpy", 1), ("torch", 0)]
+    ]  # fmt: skip
+    found = check(html.write(page.of_results(replace(read(measured[0]), records=records))))
+    slow = found.all("figure")[titles(found, "h3").index("Slow calls of launch")]
+    names = ["getppid on numpy cpu, row 1", "getppid on numpy cpu, row 2", "getppid on torch cpu"]
+    assert [f"launch {name}" for name in names] == titles(slow, "th")[1:]
 
 
 def test_step_ends_in_what_its_parts_leave_unexplained() -> None:
