@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF
-from primbench.kernels.model._values import SEED, SUMS, gradients, module_of, values_of
+from primbench.kernels.model._values import BLOCK, SEED, SUMS, gradients, module_of, values_of
 from primbench.problem import Reference
 
 if TYPE_CHECKING:
@@ -41,10 +41,12 @@ def expected(
     import numpy as np
     import torch
 
-    shares = (0.0, ROUNDINGS[arithmetic] * UNIT_ROUNDOFF.get(arithmetic, TF32_ROUNDOFF))
     take = _trained if is_training else _predicted
     arrays = [[_double(torch.from_numpy(each)) for each in batch] for batch in batches]
-    exact, rounded = (take(network, _module(network, share), arrays) for share in shares)
+    module = module_of(network, "cpu").double()
+    exact = take(network, module, arrays)
+    _round(module, ROUNDINGS[arithmetic] * UNIT_ROUNDOFF.get(arithmetic, TF32_ROUNDOFF))
+    rounded = take(network, module, arrays)
     references = []
     for values, sizes, others in zip(exact.values, exact.sizes, rounded.values, strict=True):
         moved = np.abs(others - values) / sizes
@@ -75,6 +77,7 @@ def _trained(network: Network, module: Any, batches: Sequence[Sequence[Any]]) ->
     import numpy as np
 
     losses, module = [], module.train()
+    module.zero_grad()
     for batch in batches:
         loss = network.loss(module, *batch)
         (loss / len(batches)).backward()
@@ -85,20 +88,17 @@ def _trained(network: Network, module: Any, batches: Sequence[Sequence[Any]]) ->
     return _Found(values, _sizes(values[:, 0], module))
 
 
-def _module(network: Network, roundoff: float) -> Any:
-    module = module_of(network, "cpu").double()
-    _round(module, roundoff)
-    return module
-
-
 def _round(module: Any, roundoff: float) -> None:
     """Each weight moved by up to that share of itself."""
     import torch
 
     generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
-        for each in module.parameters() if roundoff else ():
-            each.mul_(1 + roundoff * (2 * torch.rand(each.shape, generator=generator, dtype=each.dtype) - 1))
+        for each in module.parameters():
+            rows = torch.atleast_1d(each)
+            for part in rows.split(max(1, BLOCK * len(rows) // max(1, rows.numel()))):
+                moves = torch.rand(part.shape, generator=generator, dtype=part.dtype)
+                part.mul_(moves.mul_(2 * roundoff).add_(1 - roundoff))
 
 
 def _double(array: Any) -> Any:

@@ -46,14 +46,14 @@ class Training:
     def __init__(
         self, network: Network, problem: Model, device: str, inputs: tuple[Any, ...], *, seed: int = SEED
     ) -> None:
-        self.module = module_of(network, device, seed).train()
+        self._first = partial(module_of, network, device, seed)
+        self.module = self._first().train()
         self.inputs = inputs
         self._network, self._problem, self._device = network, problem, device
         self._optimiser = network.optimiser(self.module.parameters())
         for group in self._optimiser.param_groups:
             if "capturable" in group:  # Adam and others count their steps; in a GPU's memory, a graph can do so
                 group["capturable"] = device != "cpu"
-        self._initial = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
         self.loss: Any = None
         self.loss_of = partial(network.loss, self.module)
 
@@ -74,7 +74,7 @@ class Training:
         """Back to the weights of the beginning, where the reference is; the optimiser's moments do not matter there."""
         import torch
 
-        self.module.load_state_dict(self._initial)
+        self.module.load_state_dict(self._first().state_dict())
         with torch.no_grad():
             for written in (self.loss, *gradients(self.module)):
                 (written.coalesce().values() if written.is_sparse else written).fill_(float("nan"))

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from primbench.problem.network import Network
 
 SUMS = 8
+# Elements worked on at once, which torch leaves to one thread: memory that is new to a process takes longer than sums.
+BLOCK = 1 << 15
 SEED = 0  # of the weights, the same on every device and in the reference
 
 
@@ -40,9 +42,10 @@ def _sums(number: int, gradient: Any) -> Array:
     import numpy as np
 
     dense = gradient.to_dense() if gradient.is_sparse else gradient
-    flat: Array = dense.detach().double().cpu().numpy().reshape(-1)
-    signs = np.random.default_rng(number).integers(0, 2, flat.size, np.int8) * 2 - 1
-    whole = np.resize(flat * signs, -(-flat.size // SUMS) * SUMS)
-    whole[flat.size :] = 0
-    found: Array = whole.reshape(-1, SUMS).sum(0)
+    dice, found = np.random.default_rng(number), np.zeros(SUMS)
+    for part in dense.detach().reshape(-1).split(BLOCK):
+        signed = np.zeros(-(-part.numel() // SUMS) * SUMS)
+        signed[: part.numel()] = part.double().cpu().numpy()
+        signed *= 1 - 2.0 * np.unpackbits(np.frombuffer(dice.bytes(len(signed) // 8), np.uint8))
+        found += signed.reshape(-1, SUMS).sum(0)
     return found
