@@ -1,9 +1,14 @@
-"""What memory a step takes, without any: the network is run on torch's meta device, which has shapes and no data."""
+"""What memory a step takes, without any: the network is run on torch's meta device, which has shapes and no data.
+
+Where that does not tell what a network keeps, such as of one that looks at its numbers, it is run on one example.
+"""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any
+
+from primbench.system.memory import available_memory_bytes
 
 if TYPE_CHECKING:
     from primbench.problem.network import Network
@@ -40,31 +45,42 @@ def _example_bytes(kind: type[Network]) -> int:
 
 @functools.cache
 def _kept_bytes(kind: type[Network]) -> int:
-    """Of one example. 0 where torch has no shapes of an operation that the network uses, or that needs more of them."""
+    """Of one example. 0 where the network does not run on a CPU either: then a batch that does not fit is not skipped,
+    and fails by the words of torch."""
+    try:
+        return _kept_on("meta", kind)
+    except Exception:  # whatever a network's code says of numbers that are not there
+        if (free := available_memory_bytes()) is not None and _weights_bytes(kind) > free:
+            return 0  # and what the weights need is refused already
+    try:
+        return _kept_on("cpu", kind)
+    except Exception:  # which is told, if it is one, once the step itself is made
+        return 0
+
+
+def _kept_on(device: str, kind: type[Network]) -> int:
     import torch
 
-    module = _module(kind)
-    own = {each.untyped_storage()._cdata for each in module.parameters()}  # noqa: SLF001 - no address tells on meta
-    kept: dict[int, Any] = {}
+    with torch.random.fork_rng(devices=[]):
+        module = _module(kind, device)
+        own = {each.untyped_storage()._cdata for each in module.parameters()}  # noqa: SLF001 - no address tells on meta
+        kept: dict[int, Any] = {}
 
-    def keep(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in own:  # noqa: SLF001
-            kept[storage._cdata] = storage  # noqa: SLF001 - held, so that no other gets its place
-        return tensor
+        def keep(tensor: Any) -> Any:
+            storage = tensor.untyped_storage()
+            if storage._cdata not in own:  # noqa: SLF001
+                kept[storage._cdata] = storage  # noqa: SLF001 - held, so that no other gets its place
+            return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        try:
-            kind().loss(module, *(torch.from_numpy(each).to("meta") for each in _example(kind)))
-        except (NotImplementedError, RuntimeError, ValueError):
-            return 0
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            kind().loss(module, *(torch.from_numpy(each).to(device) for each in _example(kind)))
     return sum(storage.nbytes() for storage in kept.values())
 
 
-def _module(kind: type[Network]) -> Any:
+def _module(kind: type[Network], device: str = "meta") -> Any:
     import torch
 
-    with torch.device("meta"):
+    with torch.device(device):
         return kind().module()
 
 

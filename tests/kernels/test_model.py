@@ -125,6 +125,17 @@ class TestByTorch:
         sizes = [Model("fathom_autoenc", batch_size=batch).memory_bytes() for batch in (1, 2, 3)]
         assert (sizes[1] - sizes[0], 1) == (sizes[2] - sizes[1], loss.call_count)
 
+    def test_what_a_network_keeps_that_looks_at_its_numbers_is_found_out_by_an_example(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from primbench.kernels.model import _memory
+
+        kind = type(networks.network("mnist_cnn"))
+        by_shapes = _memory._kept_bytes.__wrapped__(kind)
+        loss = kind.loss
+        monkeypatch.setattr(kind, "loss", lambda self, *given: loss(self, *given) * (given[1].sum().item() < 1e9))
+        assert 0 < by_shapes <= _memory._kept_bytes.__wrapped__(kind) <= 1.1 * by_shapes
+
 
 DENSE = '''
 import numpy as np
