@@ -4,9 +4,15 @@
     published_studies.py FILE ...
 
 Runs the studies that repeat a published one, all where none is named, one after the other; files that are named are
-shown beside them, or alone. A study that is cut off leaves what it has found in its file, which --keep keeps. With
---budget each begins no pair of processes that would end later, and ends once all is settled; without, it is as long as
-docs/studies.md says. As on one GPU, against a container, with the host once more:
+shown beside them, or alone. With --budget each begins no pair of processes that would end later, and ends once all is
+settled; without, it is as long as docs/studies.md says.
+
+With --keep a folder gets what suites/reference/studies holds of each, STUDY.jsonl.xz, with the GPU's name before it:
+environment variables, configuration files and folders of paths are taken out, serial numbers become 1, 2 and so on, so
+that what is one thing in two places stays one, and of single calls the first 1000 samples are left of a process. While
+a study runs, its file lies there as it is; of one that was cut off, give the file again: STUDY.jsonl --keep FOLDER.
+
+As on one GPU, against a container, with the host once more:
 
     published_studies.py --keep out --budget 5min -- --arm host --arm runc:image=host,seccomp=docker,shm=16GiB \\
         --self --min-time 20ms --max-time 100ms --no-check
@@ -15,13 +21,17 @@ docs/studies.md says. As on one GPU, against a container, with the host once mor
 from __future__ import annotations
 
 import argparse
+import lzma
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 import primbench.suites as suites
 from primbench.compare.pairs import compare
@@ -29,6 +39,7 @@ from primbench.compare.shown import shown_ratio
 from primbench.report import table
 from primbench.report.verdicts import UNKNOWN, in_words, shown_estimate
 from primbench.results import file as results_file
+from primbench.results.record import Line, model_of
 from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
@@ -37,6 +48,10 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
     from primbench.results.file import Results
 
+MOST_SAMPLES, OF_SINGLE_CALLS = 1000, ("wall_s", "enqueue_single_s")
+SERIALS = ("boot_id", "uuid", "roce_addresses")
+# Of two parts or more, and none of the kernel's own files, whose names are the same everywhere.
+PATH = re.compile(r"(?<![\w.:/~])(?:~|/(?!(?:proc|sys|dev)/)[\w.@+-]+)(?:/[\w.@+-]+)*/([\w.@+-]+)")
 COLUMNS = ["study", "published", "cases here", "place", "times as long", "host again", "verdict"]
 
 
@@ -50,6 +65,51 @@ def studied(name: str, words: Sequence[str], folder: Path) -> Path:
     )  # fmt: skip
     print(f"{name}: {time.monotonic() - begun:.0f} s, exit code {done.returncode}", file=sys.stderr, flush=True)
     return path
+
+
+def kept(path: Path, folder: Path) -> Path:
+    """The new file, in which nothing tells which machine it was. Raises FileError, OSError."""
+    results, serials = results_file.read(path), dict[str, int]()
+    found = folder / f"{_gpu(results)}{path.name.partition('.')[0]}.jsonl.xz"
+    with lzma.open(found, "wb", preset=9) as sink:
+        for line in (results.header, *results.workers, *results.records):
+            document = _cut(_nameless(msgspec.to_builtins(line), serials))
+            sink.write(results_file.encode(msgspec.convert(document, Line)))
+    return found
+
+
+def _gpu(results: Results) -> str:
+    """Such as "h200-"."""
+    models = [model_of(worker) or "" for worker in results.workers if worker.device != "cpu"]
+    words = [word for model in models for word in model.lower().split() if word != "nvidia"]
+    return f"{words[0]}-" if words else ""
+
+
+def _nameless(value: Any, serials: dict[str, int]) -> Any:
+    if isinstance(value, str):
+        return PATH.sub(r"\1", value)
+    if isinstance(value, list):
+        return [_nameless(each, serials) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {_nameless(key, serials): _nameless(each, serials) for key, each in value.items()}
+    found |= {name: _numbered(found[name], serials) for name in SERIALS if name in found}
+    return found | ({"variables": {}, "files": {}} if "python_version" in found else {})
+
+
+def _numbered(value: Any, serials: dict[str, int]) -> Any:
+    if isinstance(value, list):
+        return [_numbered(each, serials) for each in value]
+    return None if value is None else str(serials.setdefault(value, len(serials) + 1))
+
+
+def _cut(document: dict[str, Any]) -> dict[str, Any]:
+    measured = document.get("measurement") or {}
+    for samples in filter(None, map(measured.get, OF_SINGLE_CALLS)):
+        del samples["samples_s"][MOST_SAMPLES:]
+        samples["loops_s"] = [each for each in samples["loops_s"] if each[0] < MOST_SAMPLES]
+        del samples["queued_s"][len(samples["loops_s"]) :]
+    return document
 
 
 def claims(files: Sequence[Path]) -> table.Table:
@@ -116,18 +176,22 @@ def main() -> None:
     own, others = (own[: own.index("--")], own[own.index("--") + 1 :]) if "--" in own else (own, [])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("named", nargs="*", metavar="STUDY|FILE", help=f"of {', '.join(repeated)}, or files of such")
-    parser.add_argument("--keep", type=Path, help="a folder for the files of the studies that are run")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for files of the studies, without machines' names")
     parser.add_argument("--budget", metavar="DURATION", help="for each study, as --time-budget of primbench study")
     asked = parser.parse_args(own)
     ending = ["--until", "settled", "--time-budget", asked.budget] if asked.budget else []
     with tempfile.TemporaryDirectory() as folder:
-        kept = asked.keep or Path(folder)
-        kept.mkdir(parents=True, exist_ok=True)
-        found = [
-            studied(each, [*ending, *others], kept) if each in suites.studies() else Path(each)
-            for each in asked.named or repeated
-        ]
-        print(table.markdown(claims([each for each in found if each.exists()])), flush=True)
+        made_in = asked.keep or Path(folder)
+        made_in.mkdir(parents=True, exist_ok=True)
+        found = []
+        for each in asked.named or repeated:
+            is_run = each in suites.studies()
+            path = studied(each, [*ending, *others], made_in) if is_run else Path(each)
+            if path.exists():
+                found.append(kept(path, made_in) if asked.keep else path)
+            if is_run and asked.keep:
+                path.unlink(missing_ok=True)
+        print(table.markdown(claims(found)), flush=True)
 
 
 if __name__ == "__main__":
