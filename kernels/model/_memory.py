@@ -13,7 +13,7 @@ from primbench.system.memory import available_memory_bytes
 if TYPE_CHECKING:
     from primbench.problem.network import Network
 
-BESIDE_WEIGHTS = 4  # of their size: gradients, two moments of an optimiser such as Adam, and how they were at first
+BESIDE_WEIGHTS = 4  # of their size: gradients, two moments of an optimiser such as Adam, first weights for the check
 BUCKETS = 1  # of several ranks: in which gradients are all-reduced
 
 
