@@ -51,8 +51,8 @@ def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> 
     from primbench.kernels.model import Model
     from primbench.registry import named_files
 
-    if arguments or is_typed("number"):
-        raise InvalidRequest(f"{what}: arguments and --step are for scripts")
+    if arguments or is_typed("number") or values["is_module"]:
+        raise InvalidRequest(f"{what}: arguments, --step and -m are for scripts")
     given = {name: values[name] for name in OF_MODELS if name != "device" and values[name] is not None}
     problem = Model(network=what.removeprefix(MODEL), **given)
     return Request(model=dict(problem.parameters()), device=values["device"], kernels=list(named_files()))
@@ -65,12 +65,14 @@ def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) ->
     for name in OF_MODELS:
         if is_typed(name):
             raise InvalidRequest(f"--{name.replace('_', '-')}: of model:NAME; {what} is run as it is")
-    if not os.path.isfile(what):
-        raise InvalidRequest(f"{what}: no such script; a model of `primbench list models` is written {MODEL}NAME")
+    if not values["is_module"] and not os.path.isfile(what):
+        hint = f"a module is named with -m, a model of `primbench list models` {MODEL}NAME"
+        raise InvalidRequest(f"{what}: no such script; {hint}")
     return Request(
         script=what,
         arguments=list(arguments),
         number=values["number"] or DEFAULT_STEP,
+        is_module=values["is_module"],
         kernels=list(named_files()),
     )
 
@@ -80,10 +82,12 @@ command = GroupedCommand(
     "capture",
     callback=_capture,
     params=[
-        click.Argument(["what"], metavar="SCRIPT.py|model:NAME"),
+        click.Argument(["what"], metavar="SCRIPT.py|MODULE|model:NAME"),
         click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENT]..."),
         grouped("Output", "-o", "--output", "output", type=FILE, required=True, metavar="STEP.toml",
                 help="Write the suite to this new file."),
+        grouped("Script", "-m", "--module", "is_module", is_flag=True,
+                help="Run a module by its name, as python -m does."),
         grouped("Script", "--step", "number", type=click.IntRange(2), metavar="N",
                 help=f"The step of the script that is captured. Default: {DEFAULT_STEP}."),
         grouped("Model", "--batch-size", type=click.IntRange(1), metavar="N", help="Default: the original's."),
@@ -99,6 +103,7 @@ command = GroupedCommand(
          "rank 0 writes the file.\n\n"
          "\b\n"
          "primbench capture train.py -o step.toml --step 20 -- --epochs 1\n"
+         "primbench capture -m package.train -o step.toml\n"
          "primbench capture model:resnet50 -o step.toml --batch-size 64\n"
          "torchrun --nproc-per-node 2 -m primbench capture train.py -o step.toml\n"
          "primbench run step.toml",

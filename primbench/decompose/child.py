@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class Request(msgspec.Struct, frozen=True):
     """script, arguments, number: capture that step of a script. model: or one of a model, by fields of the primitive.
 
+    is_module: whether the script is a module's name.
     device: of a model; None is the first GPU, else the CPU. kernels: files of ``--kernels``.
     """
 
     script: str = ""
     arguments: list[str] = []
     number: int = 1
+    is_module: bool = False
     model: dict[str, Any] = {}
     device: str | None = None
     kernels: list[str] = []
@@ -60,7 +62,7 @@ def main() -> None:
     if request.script:
         from primbench.decompose.script import run
 
-        run(request.script, request.arguments, request.number, answer)
+        run(request.script, request.arguments, request.number, answer, is_module=request.is_module)
     else:
         answer(_of_model(request))
 

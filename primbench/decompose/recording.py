@@ -51,8 +51,8 @@ def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contex
 
         def __exit__(self, *raised: Any) -> None:
             super().__exit__(*raised)
-            phases.leave()
-            _finish(step)
+            if phases.leave():
+                _finish(step)
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
@@ -119,11 +119,14 @@ class _Phases:
                 register_optimizer_step_pre_hook(lambda *_: self._step()),
             ]
 
-    def leave(self) -> None:
+    def leave(self) -> bool:
+        """Whether that was for good."""
         self._depth -= 1
-        if not self._depth:
-            for each in self._handles:
-                each.remove()
+        if self._depth:
+            return False
+        for each in self._handles:
+            each.remove()
+        return True
 
     def _begin(self) -> None:
         self._is_over = False

@@ -38,18 +38,33 @@ class _Done(SystemExit):
     """The step is captured; a script that catches Exception does not catch this."""
 
 
-def run(script: str, arguments: Sequence[str], number: int, answer: Callable[[Step | PrimbenchError], None]) -> None:
-    """Call ``answer`` with the step, once more where steps after it were timed, or with why there is none."""
+def run(
+    script: str,
+    arguments: Sequence[str],
+    number: int,
+    answer: Callable[[Step | PrimbenchError], None],
+    *,
+    is_module: bool = False,
+) -> None:
+    """Call ``answer`` with the step, once more where steps after it were timed, or with why there is none.
+
+    is_module: whether the script is named as ``python -m`` has it.
+    """
     sys.argv = [script, *arguments]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    sys.path.insert(0, os.getcwd() if is_module else os.path.dirname(os.path.abspath(script)))
     watch = _Watch(number, " ".join([os.path.basename(script), *hidden_arguments(arguments)]), answer)
     handles = watch.follow()
     try:
         with watch.laps.following_loaders():
-            runpy.run_path(script, run_name="__main__")
+            if is_module:
+                runpy.run_module(script, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(script, run_name="__main__")
     except _Done:
         pass
     except BaseException as error:  # whatever the script raises is what is to be told
+        if watch.is_forked:
+            raise
         if not watch.is_done:
             answer(_why(script, error, watch))
     else:
@@ -58,14 +73,15 @@ def run(script: str, arguments: Sequence[str], number: int, answer: Callable[[St
     finally:
         for handle in handles:
             handle.remove()
-        if watch.is_done:
+        if watch.is_done and not watch.is_forked:
             watch.tell()
 
 
 def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
     if isinstance(error, SystemExit):
         return PrimbenchError(watch.too_few(f"{script} exited with status {error.code}", _FAILED))
-    where = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == script]
+    frames = traceback.walk_tb(error.__traceback__)
+    where = [line for frame, line in frames if frame.f_globals.get("__name__") == "__main__"]
     line = f", line {where[-1]}" if where else ""
     words = " ".join(f"{type(error).__name__}: {error}".split())
     return PrimbenchError(watch.too_few(f"{script}{line} raised {words}", _FAILED))
@@ -79,6 +95,7 @@ class _Watch:
 
     def __init__(self, number: int, words: str, answer: Callable[[Step | PrimbenchError], None]) -> None:
         self._number, self._words, self._answer = number, words, answer
+        self._process = os.getpid()
         self._first: Any = None  # optimizer that makes a step
         self._steps = self._calls = self._depth = 0
         self._told = -1  # steps that had been timed when it was told
@@ -102,6 +119,11 @@ class _Watch:
             module.register_module_forward_hook(lambda *_: self._end_module(), always_call=True),
         ]
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a process that the script has forked, whose steps are none of its own."""
+        return os.getpid() != self._process
+
     def too_few(self, ended: str, without_any: str = _STARTED) -> str:
         """One line. ended: what became of the script. without_any: what to do where it made no step at all."""
         seen = f"{self._steps} steps of an optimizer"
@@ -116,7 +138,7 @@ class _Watch:
             self.laps.forget()
 
     def _end_optimizer(self, optimizer: Any) -> None:
-        if optimizer is not self._first:
+        if optimizer is not self._first or self.is_forked:
             return
         self._steps += 1
         self.laps.end(is_timed=self._recorder is None)
@@ -139,7 +161,7 @@ class _Watch:
 
     def _end_module(self) -> None:
         self._depth -= 1
-        if self._depth or not (self._recorder or self._is_inference()) or self._first is not None:
+        if self._depth or not (self._recorder or self._is_inference()) or self._first is not None or self.is_forked:
             return
         _wait()
         self.laps.end(is_timed=self._recorder is None)
@@ -150,7 +172,8 @@ class _Watch:
     def _is_inference(self) -> bool:
         import torch
 
-        return self._first is None and not self._has_optimizer and not torch.is_grad_enabled()
+        is_first = self._first is None and not self._has_optimizer
+        return is_first and not torch.is_grad_enabled() and not self.is_forked
 
     def _looks_for_optimizers(self) -> bool:
         """Whether the script has made one by now, so that calls before are not what it is for."""

@@ -36,8 +36,11 @@ with torch.inference_mode():
 """
 
 
-def outcome(folder: Path, text: str, *arguments: str, number: int = 20) -> Any:
-    """What capturing a step of a script of that text gives in the end: the step, or the error."""
+def outcome(folder: Path, text: str, *arguments: str, number: int = 20, module: str = "") -> Any:
+    """What capturing a step of a script of that text gives in the end: the step, or the error.
+
+    module: its name, where it is one.
+    """
     from primbench.decompose.script import LEAST_TIMED, run
 
     script, found = folder / "own.py", list[Any]()
@@ -45,7 +48,7 @@ def outcome(folder: Path, text: str, *arguments: str, number: int = 20) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", sys.argv)
         patch.setattr(sys, "path", [*sys.path])
-        run(str(script), arguments, number, found.append)
+        run(module or str(script), arguments, number, found.append, is_module=bool(module))
     assert len(found) == 1 or number <= LEAST_TIMED
     return found[-1]
 
@@ -58,6 +61,25 @@ def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
     assert 5 == len(step.laps)  # of steps 2 to 4, the first one makes what is made once; and of 6 and 7
     assert step.threads == threads()["torch"]
     assert step.of.startswith("step 5 of own.py 100, between the ends of two SGD.step()")
+
+
+def test_a_module_is_run_by_its_name_and_what_it_forks_is_not_captured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As python -m has it: relative imports work. A process that it forks makes more steps than are asked for."""
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "of_a_package"
+    package.mkdir()
+    (package / "made.py").write_text("from torch.nn import Linear\n")
+    forking = "import os, warnings\nwarnings.simplefilter('ignore')\nif not os.fork():\n    try:\n"
+    forking += "        for _ in range(20): optimizer.step()\n    except BaseException: os._exit(1)\n"
+    forking += "    os._exit(0)\nassert not os.wait()[1]\n"
+    text = TRAINING.format(at_each="pass").replace("torch.nn.Linear", "Linear")
+    text = text.replace("for number", f"{forking}for number")
+    step = outcome(package, f"from .made import Linear\n{text}", "9", number=4, module="of_a_package.own")
+    assert step.of.startswith("step 4 of of_a_package.own 9, between")
+    error = outcome(package, f"from .made import Linear\n1 / 0\n{text}", "9", module="of_a_package.own")
+    assert "of_a_package.own, line 2 raised ZeroDivisionError" in str(error)
 
 
 def test_the_wait_for_a_data_loader_is_told_apart_and_what_it_calls_is_no_part(tmp_path: Path) -> None:
