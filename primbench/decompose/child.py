@@ -6,7 +6,11 @@ asked. What was captured, or why nothing was, is in the file ANSWER as JSON.
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +20,9 @@ from primbench.registry import add_file
 
 if TYPE_CHECKING:
     from primbench.decompose.written import Step
+
+
+ENDING_S = 5.0  # in which threads may end by themselves
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -63,8 +70,21 @@ def main() -> None:
         from primbench.decompose.script import run
 
         run(request.script, request.arguments, request.number, answer, is_module=request.is_module)
+        _end_threads()
     else:
         answer(_of_model(request))
+
+
+def _end_threads() -> None:
+    """Python waits for threads, some of which go on until a script that would have run on tells them to end."""
+    others = [each for each in threading.enumerate() if each is not threading.current_thread() and not each.daemon]
+    until_s = time.monotonic() + ENDING_S
+    for each in others:
+        each.join(max(0.0, until_s - time.monotonic()))
+    if any(each.is_alive() for each in others):
+        atexit._run_exitfuncs()  # noqa: SLF001 - all else that Python does at its end
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _answered(found: Step | PrimbenchError) -> Answer:

@@ -53,28 +53,29 @@ def run(
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.getcwd() if is_module else os.path.dirname(os.path.abspath(script)))
     watch = _Watch(number, " ".join([os.path.basename(script), *hidden_arguments(arguments)]), answer)
+    ended: PrimbenchError | None = None
     handles = watch.follow()
     try:
         with watch.laps.following_loaders():
-            if is_module:
-                runpy.run_module(script, run_name="__main__", alter_sys=True)
-            else:
-                runpy.run_path(script, run_name="__main__")
+            _start(script, is_module=is_module)
+        ended = InvalidRequest(watch.too_few(f"{script} ended"))
     except _Done:
         pass
     except BaseException as error:  # whatever the script raises is what is to be told
         if watch.is_forked:
             raise
-        if not watch.is_done:
-            answer(_why(script, error, watch))
-    else:
-        if not watch.is_done:
-            answer(InvalidRequest(watch.too_few(f"{script} ended")))
+        ended = _why(script, error, watch)
     finally:
         for handle in handles:
             handle.remove()
-        if watch.is_done and not watch.is_forked:
-            watch.tell()
+    watch.tell_at_end(ended)
+
+
+def _start(script: str, *, is_module: bool) -> None:
+    if is_module:
+        runpy.run_module(script, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(script, run_name="__main__")
 
 
 def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
@@ -195,6 +196,15 @@ class _Watch:
     def _leave_if_enough(self) -> None:
         if self.is_done and len(self.laps) >= LEAST_TIMED:
             raise _Done(0)
+
+    def tell_at_end(self, ended: PrimbenchError | None) -> None:
+        """The step, or what has ended the script before it was captured."""
+        if self.is_forked:
+            return
+        if self.is_done:
+            self.tell()
+        elif ended is not None:
+            self._answer(ended)
 
     def tell(self) -> None:
         """The step, with those that were timed by now, where that is news."""
