@@ -82,11 +82,12 @@ def _found(folder: str, names: Sequence[str], what: str, item_bytes: int) -> lis
     for name in sorted(wanted.intersection(names)):
         path = os.path.join(folder, name)
         with open(path, "rb") as file:
-            head = file.read(4)
-            if len(head) < 4 or head[:3] != bytes((0, 0, _UNSIGNED_BYTES)):
-                raise ValueError(f"{name} does not begin as IDX files of bytes do")
-            offset, size_bytes = 4 + 4 * head[3], os.path.getsize(path)
-            sizes = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))
+            head = file.read(4 + 4 * _MOST_AXES)
+        axes = head[3] if len(head) > 3 else 0
+        offset, size_bytes = 4 + 4 * axes, os.path.getsize(path)
+        if head[:3] != bytes((0, 0, _UNSIGNED_BYTES)) or not axes or len(head) < offset:
+            raise ValueError(f"{name} does not begin as IDX files of bytes do")
+        sizes = struct.unpack_from(f">{axes}I", head, 4)
         count, each_bytes = sizes[0], (size_bytes - offset) // max(sizes[0], 1)
         if each_bytes != item_bytes:
             raise ValueError(f"{name} has {each_bytes} bytes for each of {count} {what}, the model takes {item_bytes}")

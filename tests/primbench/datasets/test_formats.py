@@ -182,9 +182,12 @@ def other_images(folder: Path) -> Path:
     return folder
 
 
-def no_idx(folder: Path) -> Path:
-    (folder / "train-images-idx3-ubyte").write_bytes(b"\x1f\x8b\x08\0")
-    return folder
+def no_idx(content: bytes) -> Callable[[Path], Path]:
+    def made(folder: Path) -> Path:
+        (folder / "train-images-idx3-ubyte").write_bytes(content)
+        return folder
+
+    return made
 
 
 def no_tar(folder: Path) -> Path:
@@ -202,7 +205,10 @@ def no_tar(folder: Path) -> Path:
         (a_file, False, "Not a directory"),
         (labels_of_others, False, "2 images, 3 labels"),
         (other_images, False, "has 25 bytes for each of 2 images, the model takes 20"),
-        (no_idx, False, "train-images-idx3-ubyte does not begin as IDX files of bytes do"),
+        *(
+            (no_idx(content), False, "train-images-idx3-ubyte does not begin as IDX files of bytes do")
+            for content in (b"\x1f\x8b\x08\0", b"\0\0\x08", b"\0\0\x08\0", b"\0\0\x08\3\0\0\0\1")
+        ),
         (no_tar, True, "0.tar: "),
     ],
 )
