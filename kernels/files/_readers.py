@@ -100,7 +100,7 @@ class _Process:
         assert self._child.process.stdout is not None
         try:
             found: Answer = pickle.load(self._child.process.stdout)
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):  # the latter in the middle of an answer
             return PrimbenchError(self._child.cause_of_death())
         return found
 

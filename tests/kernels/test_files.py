@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import mmap
 import os
+import pickle
 import re
 import resource
 import runpy
@@ -16,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ from primbench import Method, measure
 from primbench.backends import open_backend
 from primbench.datasets.folder import PREFIX, Folder
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase, VerificationError
-from primbench.kernels.files import Files
+from primbench.kernels.files import Files, _readers
 from primbench.measurement import Measurement, Samples
 from primbench.problem import Step, description_of
 from primbench.registry import setup_of
@@ -285,6 +288,14 @@ def test_a_reader_that_is_killed_ends_the_call(temporary: Path) -> None:
     with pytest.raises(PrimbenchError, match="reader was killed by SIGKILL"):
         step()
     del step, check
+
+
+@pytest.mark.parametrize("length", [0, 20])
+def test_of_a_reader_that_ends_within_an_answer_it_is_told_what_it_died_of(length: int) -> None:
+    said = io.BytesIO(pickle.dumps(list(range(99)))[:length])
+    reader = _readers._Process.__new__(_readers._Process)
+    reader._child = SimpleNamespace(process=SimpleNamespace(stdout=said), cause_of_death=lambda: "died")  # type: ignore[assignment]
+    assert "died" == str(reader.answer())
 
 
 def test_file_is_the_time_of_one() -> None:
