@@ -32,7 +32,6 @@ FLOATS = ("float64", "float32", "float16", *ML_DTYPES)
 COMPLEX = ("complex64", "complex128")
 WHOLE = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
 DTYPES = (*FLOATS, *COMPLEX, *WHOLE, "bool")
-ITEMSIZE_BYTES = {"bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "bool": 1}
 TAGS = ("str", "dtype", "layout", "memory_format", "device", "float", "complex", "same", "object")
 _NUMBERS = r"(?:\d{1,20}(?:,\d{1,20})*)?"  # int() refuses thousands of digits
 _TEXT = re.compile(
@@ -170,7 +169,7 @@ def _are_whole(tensor: Operand) -> bool:
     if found is None:
         return False
     least, most, kinds = map(int, found.groups())
-    return lowest <= least <= most <= min(highest, 2**63 - 1) and kinds >= 1
+    return lowest <= least <= most <= min(highest, 2**63 - 1) and 1 <= kinds <= max(1, tensor.elements)
 
 
 def _limits(dtype: str) -> tuple[int, int]:
