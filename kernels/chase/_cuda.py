@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from ctypes import byref, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,8 +47,8 @@ def cuda_step(backend: Any, problem: Chase, following: Any) -> Step:
     driver.call("cuMemHostGetDevicePointer_v2", byref(first), c_void_p(host.address), c_uint())
     chain = host.array.view(np.int64)
     chain[:: STRIDE_BYTES // WORD_BYTES] = first.value + backend.get(following) * STRIDE_BYTES
-    source = importlib.resources.files("primbench.kernels.chase").joinpath("walk.cu").read_text()
-    module, memory = kernels.module(source), DeviceMemory(_index(backend.device), WORD_BYTES)
+    module = kernels.module(kernels.text_of("chase", "walk.cu"))
+    memory = DeviceMemory(_index(backend.device), WORD_BYTES)
     values = (first, c_ulonglong(problem.loads), c_ulonglong(memory.address))
     launch, arguments = kernels.launch(module.function("walk"), 1, 1, backend.stream_handle, values)
     end = End(memory, first.value, (module, host))

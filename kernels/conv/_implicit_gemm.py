@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import math
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import rows
+from primbench.cuda import kernels, rows
 from primbench.errors import UnsupportedCase
 from primbench.problem import described
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from primbench.kernels.conv.problem import Conv
     from primbench.problem import Step
 
-SOURCE = "implicit_gemm.cu"
 STORED = {**rows.STORED, "int8": "int8"}
 GEOMETRY = ("n", "c", "h", "w", "k", "r", "s", "p", "q", "pad_h", "pad_w", "stride_h", "stride_w", "dilation_h",
             "dilation_w", "groups")  # fmt: skip
@@ -59,7 +57,7 @@ def implicit_gemm(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
 
 
 def source() -> str:
-    return importlib.resources.files("primbench.kernels.conv").joinpath(SOURCE).read_text()
+    return kernels.text_of("conv", "implicit_gemm.cu")
 
 
 def options(problem: Conv, slices: int) -> tuple[str, ...]:

@@ -58,11 +58,9 @@ def _rope(problem: Elementwise) -> tuple[Any, int]:
 
 @functools.cache
 def _compiled(dtype: str, *options: str) -> Any:
-    import importlib.resources
-
     import cupy
 
-    from primbench.cuda import rows
+    from primbench.cuda import kernels, rows
 
-    source = importlib.resources.files("primbench.kernels.elementwise").joinpath("elementwise.cu").read_text()
+    source = kernels.text_of("elementwise", "elementwise.cu")
     return cupy.RawModule(code=source, options=("-std=c++17", f"-DSTORED={rows.STORED[dtype]}", *options))

@@ -36,11 +36,11 @@ def _addition(backend: Any, problem: Launch, x: Any) -> tuple[list[Step], Any]:
 
 def _raw_kernels(backend: Any, problem: Launch) -> tuple[list[Step], Any]:
     """One kernel for each node, and their output; without parameters they write nothing, and it is None."""
-    import importlib.resources
-
     import cupy
 
-    source = importlib.resources.files("primbench.kernels.launch").joinpath("launch.cu").read_text()
+    from primbench.cuda import kernels
+
+    source = kernels.text_of("launch", "launch.cu")
     if not problem.parameter_bytes:
         empty = cupy.RawKernel(source, "empty")
         return [functools.partial(empty, _ONE, _ONE, ())] * max(1, problem.nodes), None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from ctypes import byref, c_uint, c_ulonglong, c_void_p
 from typing import TYPE_CHECKING
 
@@ -21,8 +20,7 @@ class Multiprocessors:
 
     def __init__(self) -> None:
         """Raises UnsupportedCase where there is no compiler for the kernel."""
-        source = importlib.resources.files("primbench.kernels.memcpy").joinpath("copy.cu").read_text()
-        self._module = kernels.module(source)
+        self._module = kernels.module(kernels.text_of("memcpy", "copy.cu"))
         self._kernel = self._module.function("copy")
         self._blocks = driver.device_attribute(driver.MULTIPROCESSORS)
         self.name = f"copy.cu, {self._blocks} blocks of {THREADS} threads"

@@ -50,9 +50,9 @@ def _rows(backend: Any, problem: Norm, inputs: tuple[Any, ...]) -> Step:
 
 @functools.cache
 def _compiled(name: str, *options: str) -> Any:
-    import importlib.resources
-
     import cupy
 
-    source = importlib.resources.files("primbench.kernels.norm").joinpath(name).read_text()
+    from primbench.cuda import kernels
+
+    source = kernels.text_of("norm", name)
     return cupy.RawModule(code=source, options=("-std=c++17", *options))

@@ -106,11 +106,9 @@ def _pointwise(problem: Rnn) -> Bind:
 
 @functools.cache
 def _compiled(dtype: str) -> Any:
-    import importlib.resources
-
     import cupy
 
-    from primbench.cuda import rows
+    from primbench.cuda import kernels, rows
 
-    source = importlib.resources.files("primbench.kernels.rnn").joinpath("pointwise.cu").read_text()
+    source = kernels.text_of("rnn", "pointwise.cu")
     return cupy.RawModule(code=source, options=("-std=c++17", f"-DSTORED={rows.STORED[dtype]}"))

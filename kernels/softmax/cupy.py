@@ -39,9 +39,9 @@ def cupy_softmax(backend: Any, problem: Softmax, *inputs: Any) -> Step:
 
 @functools.cache
 def _compiled(*options: str) -> Any:
-    import importlib.resources
-
     import cupy
 
-    source = importlib.resources.files("primbench.kernels.softmax").joinpath("softmax.cu").read_text()
+    from primbench.cuda import kernels
+
+    source = kernels.text_of("softmax", "softmax.cu")
     return cupy.RawModule(code=source, options=("-std=c++17", *options))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.resources
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
@@ -17,6 +18,11 @@ from primbench.errors import PrimbenchError, UnsupportedCase
 
 Prepared = tuple[Callable[..., int], tuple[Any, ...]]
 """A foreign function and its arguments, converted beforehand: that would cost time in every call."""
+
+
+def text_of(primitive: str, name: str) -> str:
+    """A CUDA source in a primitive's folder."""
+    return importlib.resources.files(f"primbench.kernels.{primitive}").joinpath(name).read_text()
 
 
 def module(source: str, options: Sequence[str] = ()) -> driver.Module:
