@@ -136,6 +136,11 @@ def open_backend(name: str, device: str) -> Backend:
     return cast("Backend", _module(name).open(device))
 
 
+def gpu_number(device: str) -> int:
+    """N of "cuda:N"."""
+    return int(device.removeprefix("cuda:"))
+
+
 def candidates(having_kernels: Sequence[str], device_kind: str) -> list[str]:
     """The installed ones of some backends that can reach a kind of device, best first. Imports no framework."""
     return [

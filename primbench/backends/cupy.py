@@ -6,6 +6,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends import gpu_number
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable, UnsupportedCase
 
@@ -36,7 +37,7 @@ class Cupy:
 
         self.device = device
         self._outer_device = cupy.cuda.Device()
-        cupy.cuda.Device(_index(device)).use()
+        cupy.cuda.Device(gpu_number(device)).use()
         self._outer_stream = cupy.cuda.get_current_stream()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         # Allocations and elementwise kernels go to the current stream, so it is current until close().
@@ -119,13 +120,9 @@ def open(device: str) -> Cupy:  # noqa: A001 - the name every backend file has
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise BackendUnavailable(f"backend cupy on {device}: {error} (see nvidia-smi)") from None
-    if _index(device) >= count:
+    if gpu_number(device) >= count:
         raise BackendUnavailable(f"backend cupy on {device}: the driver shows {count} GPU, counted from 0")
     return Cupy(device)
-
-
-def _index(device: str) -> int:
-    return int(device.removeprefix("cuda:"))
 
 
 def _storage(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends import gpu_number
 from primbench.backends.numpy import Numpy
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable, UnsupportedCase
@@ -45,7 +46,7 @@ class NumbaCuda:
         from primbench.cuda import driver
 
         self.device = device
-        cuda.select_device(_index(device))
+        cuda.select_device(gpu_number(device))
         self.stream_handle = driver.create_stream()
         self.stream = cuda.external_stream(self.stream_handle)
         self.multiprocessors: int = cuda.get_current_device().MULTIPROCESSOR_COUNT
@@ -119,7 +120,7 @@ def open(device: str) -> NumbaCpu | NumbaCuda:  # noqa: A001 - the name every ba
     """Raises BackendUnavailable where there is no such GPU, no driver, or the simulator is switched on."""
     if device == "cpu":
         return NumbaCpu()
-    reason = _why_no_gpu(_index(device))
+    reason = _why_no_gpu(gpu_number(device))
     if reason:
         raise BackendUnavailable(f"backend numba on {device}: {reason}")
     return NumbaCuda(device)
@@ -137,10 +138,6 @@ def _why_no_gpu(index: int) -> str | None:
         return "numba finds the driver but no compiler library: pip install 'numba-cuda[cu13]' (or [cu12])"
     count = len(cuda.gpus)
     return f"the driver shows {count} GPU, counted from 0" if index >= count else None
-
-
-def _index(device: str) -> int:
-    return int(device.removeprefix("cuda:"))
 
 
 def _address(array: Any) -> int:

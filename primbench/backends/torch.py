@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends import gpu_number
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable
 
@@ -165,6 +166,6 @@ def open(device: str) -> TorchCpu:  # noqa: A001 - the name every backend file h
     if not torch.cuda.is_available():
         found = "is built without CUDA" if torch.version.cuda is None else "finds no usable GPU or driver"
         raise BackendUnavailable(f"backend torch on {device}: torch {torch.__version__} {found}")
-    if int(device.split(":")[1]) >= torch.cuda.device_count():
+    if gpu_number(device) >= torch.cuda.device_count():
         raise BackendUnavailable(f"backend torch on {device}: torch sees {torch.cuda.device_count()} GPU(s)")
     return TorchCuda(device)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
-from primbench.backends import Backend, best_available
+from primbench.backends import Backend, best_available, gpu_number
 from primbench.distributed import networks
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import ALONE, Group, Refused, host_identity
@@ -193,7 +193,7 @@ def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
     """
     if device == "cpu":
         return device
-    number = int(device.removeprefix("cuda:")) + local_rank
+    number = gpu_number(device) + local_rank
     try:
         mine = f"cuda:{number % max(1, nvml.device_count())}"  # a launcher may show each rank its own GPU alone
         identity = f"{host_identity()} {nvml.pci_address(mine)}"
