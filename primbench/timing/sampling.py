@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -165,8 +166,9 @@ def warm_up(
 
 
 def _recent(ended: list[tuple[int, float]], since_ns: int) -> list[float]:
-    within = [sample for end, sample in ended if end >= since_ns]
-    return within if len(within) >= 2 * HALVES else [sample for _, sample in ended[-2 * HALVES :]]
+    """From the end: a warm-up that finds no rest has thousands of samples, and looks at each that comes."""
+    within = sum(1 for _ in itertools.takewhile(lambda each: each[0] >= since_ns, reversed(ended)))
+    return [sample for _, sample in ended[-max(within, 2 * HALVES) :]]
 
 
 def _halves_agree(recent: list[float]) -> bool:
