@@ -17,10 +17,6 @@ def torch_embedding(backend: Any, problem: Embedding, array: Any, indices: Any) 
 
     if problem.direction == "forward":
         return lambda: torch.embedding(array, indices)
-    backward, rows, no_padding, by_frequency = (
-        torch.ops.aten.embedding_dense_backward,
-        problem.num_embeddings,
-        -1,
-        False,
-    )
+    backward, rows = torch.ops.aten.embedding_dense_backward, problem.num_embeddings
+    no_padding, by_frequency = -1, False
     return lambda: backward(array, indices, rows, no_padding, by_frequency)
