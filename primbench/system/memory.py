@@ -63,9 +63,12 @@ def group_usage(root: Path = Path("/")) -> Path:
 
 
 def _reclaimable_bytes(folder: Path) -> int:
-    """Page cache that nobody has used of late: it counts as usage, and gives way."""
-    words = (folder / "memory.stat").read_text().split()
-    return int(words[words.index("inactive_file") + 1])
+    """Page cache that nobody has used of late: it counts as usage, and gives way. 0 where the group does not tell.
+
+    v1 counts the groups below apart from it, as total_*, though its usage is theirs, too.
+    """
+    found = counters(folder / "memory.stat")
+    return found.get("total_inactive_file", found.get("inactive_file", 0))
 
 
 def reread_bytes(root: Path, pid: int = 0) -> int | None:
