@@ -151,7 +151,7 @@ def _give_way() -> None:
     """To what is measured: run when nothing else does, and on other CPUs than those that the parent is bound to."""
     os.nice(LEAST_URGENT)
     with suppress(OSError):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        os.sched_setaffinity(0, range(os.sysconf("SC_NPROCESSORS_CONF")))  # numbers in use may have gaps
 
 
 def _sampled(sources: list[Source], parent: int, begun_s: float, missing: dict[str, str]) -> OverTime:

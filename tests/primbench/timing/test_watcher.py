@@ -25,7 +25,7 @@ from primbench.system.gpm import LEAST_S
 from primbench.timing.case import _why_unwatched, measure
 from primbench.timing.sampling import CLOCK, Pace
 from primbench.timing.turns import InTurn
-from primbench.timing.watcher import INTERVAL_S, MOST_SHARE, Curves, Source, watched
+from primbench.timing.watcher import INTERVAL_S, MOST_SHARE, Curves, Source, _give_way, watched
 
 SOURCE = Path(__file__).parents[1] / "fixtures" / "nvml_stub.c"
 ON_CPU = open_backend("numpy", "cpu")
@@ -39,6 +39,17 @@ input()
 def watchers() -> list[psutil.Process]:
     """Those of this process."""
     return [each for each in psutil.Process().children() if "primbench.timing.watcher" in " ".join(each.cmdline())]
+
+
+def test_watcher_asks_for_every_cpu_where_not_all_numbers_are_online(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[int] = set()
+    present = {int(each.name[3:]) for each in Path("/sys/devices/system/cpu").glob("cpu[0-9]*")}
+    monkeypatch.setattr(os, "nice", lambda _: 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: asked.update(cpus))
+    _give_way()
+    assert present
+    assert present <= asked
 
 
 def test_a_case_is_sampled_from_its_inputs_to_its_last_sample() -> None:
