@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.report import page
 from primbench.report.columns import figures_beside
 from primbench.report.document import Check, Document
 from primbench.report.explained import step_totals
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.baselines.yardstick import Yardstick
-    from primbench.report.document import State
+    from primbench.report.document import Page, State
     from primbench.results.file import Results
     from primbench.results.record import Record
     from primbench.units import TimeUnit
@@ -30,12 +29,18 @@ def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Se
     arm: of a study; empty outside of studies.
     """
     records = results.records
+
+    def pictures() -> Page:
+        from primbench.report import page  # which a table need not wait for
+
+        return page.of_results(results, yardsticks)
+
     return Document(
         rows=lambda: [flat(record) | figures_beside(record, yardsticks) for record in records],
         parts=lambda: [*tables(records, results.workers, time_unit, yardsticks), *step_totals(records)],
         checks=lambda: list(map(_check, records)),
         value=results,
-        page=lambda: page.of_results(results, yardsticks),
+        page=pictures,
     )
 
 

@@ -57,8 +57,6 @@ def serve(channel: Channel, local_rank: int) -> NoReturn:
         group.agree()
     except Refused:  # rank 0 reports it for every case
         channel.receive(Task)
-    gc.collect()
-    gc.freeze()
     while True:
         task = channel.receive(Task)
         with suppress(Refused, VerificationError):  # all ranks know of these

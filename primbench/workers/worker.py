@@ -63,8 +63,6 @@ def main() -> None:
         return
     if start.ranks > 1 and refused is None:
         refused = _refused(group.agree)  # returns once every rank has opened its backend
-    gc.collect()
-    gc.freeze()  # what the framework's import left behind would be gone through after every case, for 50 ms
     say(sink, ready)
     if start.neighbour is not None:
         call_until_told(backend, start.neighbour, source, partial(say, sink))
@@ -123,6 +121,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         raise BackendUnavailable(
             f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like"
         )
+    gc.disable()  # while frameworks are imported: hundreds of thousands of objects, and next to none is garbage
     placed = placement.apply(start.placement, start.device or "cpu")
     if start.sharing > 1 and start.device == "cpu":
         placement.share_cpus(placed.cpus, start.sharing)
@@ -137,6 +136,8 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         placement=replace(placed, threads=placement.read_threads()),
         versions=versions,
     )
+    gc.freeze()  # else they would be gone through after every case, for 50 ms
+    gc.enable()
     return backend, ready
 
 

@@ -28,15 +28,6 @@ from .cuda_driver import MAIN_STREAM, NUMBERS, OnCuda, StandIn
 NODE = next(node.id for node in memory_nodes() if node.has_memory and node.allowed)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def only_what_is_made_here_is_collected() -> Iterator[None]:
-    """Every test collects garbage, which with all that the tests before have loaded takes half a second."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     found = StandIn()

@@ -113,10 +113,13 @@ def is_v1(controller: str) -> bool:
 
 
 def test_a_real_quota_that_holds_back(group: Group) -> None:
-    files = {"cpu.cfs_quota_us": "30000"} if is_v1("cpu") else {"cpu.max": "30000 100000"}
-    folder = group("cpu", files)
-    spin = f"{sys.executable} -c 'import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass'"
-    (found,) = examined(*into(folder), "sh", "-c", f'{spin}; exec "$@"', "sh").of("cpu-quota")
+    """At first one of which a millisecond is too much: a larger one is not used up where others take the CPUs."""
+    file, too_little, given = (
+        ("cpu.cfs_quota_us", "1000", "30000") if is_v1("cpu") else ("cpu.max", "1000 100000", "30000 100000")
+    )
+    folder = group("cpu", {file: too_little})
+    held_back = f"until grep -q '^nr_throttled [1-9]' {folder}/cpu.stat; do :; done; echo {given} > {folder}/{file}"
+    (found,) = examined(*into(folder), "sh", "-c", f'{held_back}; exec "$@"', "sh").of("cpu-quota")
     assert "problem" == found.severity
     assert "grants 0.3 of the" in found.summary
     assert found_in(found.evidence, "held back in ")
