@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -97,19 +98,6 @@ def test_what_the_arms_differ_in_is_shown(begun: Any) -> None:
     assert shown.count("gemm m=4 n=4 k=8 ") >= 1
 
 
-def test_a_study_shares_its_time_by_its_first_pairs(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
-    path = tmp_path / "shared.jsonl"
-    assert 0 == invoke(*on_cpu(suite, "--arm", "host", "--self", "--pairs", LEAST_PAIRS + 1, "-o", path)).exit_code
-    records = results_file.read(path).records
-    learnt = Sharing([each for each in records if each.case.process < LEAST_PAIRS])
-    assert 2 * 2 * (LEAST_PAIRS + 1) == len(records)
-    for each in records:
-        assert each.measurement is not None
-        assert each.measurement.turns is not None
-        expected = learnt(each.case) if each.case.process == LEAST_PAIRS else {}
-        assert pytest.approx(expected) == each.measurement.turns.shares_s
-
-
 def test_a_study_goes_on_with_what_its_file_says(invoke: Invoke, begun: Any, tmp_path: Path) -> None:
     path = tmp_path / "resumed.jsonl"
     whole = begun[0].read_bytes().splitlines(keepends=True)
@@ -125,15 +113,23 @@ def test_a_study_goes_on_with_what_its_file_says(invoke: Invoke, begun: Any, tmp
     assert len({worker.worker for worker in found.workers}) == len(found.workers)
 
 
-def test_more_pairs_can_be_asked_for_and_an_ended_study_stays_as_it_is(
+def test_an_ended_study_stays_as_it_is_and_more_pairs_of_it_share_their_time_by_the_first_ones(
     invoke: Invoke, begun: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "resumed.jsonl"
     path.write_bytes(begun[0].read_bytes())
     assert 0 == invoke("study", "--resume", path, "--fail-on", "never").exit_code
     assert begun[0].read_bytes() == path.read_bytes()
-    assert 0 == invoke("study", "--resume", path, "--pairs", 3, "--fail-on", "never").exit_code
-    assert [0, 1, 2] == pairs_of(results_file.read(path))
+    more = LEAST_PAIRS + 1
+    assert 0 == invoke("study", "--resume", path, "--pairs", more, "--fail-on", "never").exit_code
+    records = results_file.read(path).records
+    learnt = Sharing([each for each in records if each.case.process < LEAST_PAIRS])
+    assert {(process, 3 * 2) for process in range(more)} == {*Counter(each.case.process for each in records).items()}
+    for each in records:
+        assert each.measurement is not None
+        assert each.measurement.turns is not None
+        expected = learnt(each.case) if each.case.process == LEAST_PAIRS else {}
+        assert pytest.approx(expected) == each.measurement.turns.shares_s
 
 
 def test_a_file_says_arms_pairs_and_seed(invoke: Invoke, tmp_path: Path) -> None:
@@ -155,26 +151,17 @@ gemm = [{ m = 4, n = 4, k = 4 }]
     assert [("host", None), ("narrow", 1)] == [(arm.name, arm.placement.threads) for arm in study.arms]
 
 
-def test_arms_of_the_command_line_take_the_place_of_the_file(invoke: Invoke, tmp_path: Path) -> None:
-    suite, path = tmp_path / "mine.toml", tmp_path / "results.jsonl"
-    suite.write_text('arm = ["podman", "docker"]\ngemm = [{ m = 4, n = 4, k = 4 }]\n')
-    assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).exit_code
-    study = results_file.read(path).header.study
-    assert study is not None
-    assert ["host", "one thread"] == [arm.name for arm in study.arms]
-
-
 def test_an_arm_that_cannot_be_had_is_one_line_and_the_others_go_on(
     invoke: Invoke, suite: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "results.jsonl"
-    done = invoke(*on_cpu(suite, *ARMS, *NOWHERE, "--pairs", 2, "-o", path))
+    done = invoke(*on_cpu(suite, *ARMS, *NOWHERE, "--pairs", 1, "-o", path))
     assert 0 == done.exit_code, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("nowhere runs nothing with numpy on cpu: ")
     assert "4095" in line
     found = results_file.read(path)
-    assert [0, 1] == pairs_of(found)
+    assert 3 * 2 == len(found.records)
     for each in found.records:
         assert ("skipped" if each.case.arm == "nowhere" else "ok") == each.status
         assert each.status == "ok" or (each.reason and "4095" in each.reason)
@@ -190,26 +177,22 @@ def test_there_is_no_second_pair_with_a_single_arm(invoke: Invoke, suite: Path, 
     assert "4095" in done.stdout
 
 
-def test_a_gate_does_not_pass_one_pair(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
-    asked = (
-        "--arm",
-        "host",
-        "--arm",
-        "host:name=twin",
-        "--pairs",
-        1,
-        "--fail-above",
-        "5%",
-        "--github",
-        tmp_path / "log",
-    )
-    done = invoke("study", suite, "--device", "cpu", "--backend", "numpy", *QUICK, *asked)
+def test_a_gate_does_not_pass_one_pair_and_exports_are_those_of_the_comparison(
+    invoke: Invoke, suite: Path, tmp_path: Path
+) -> None:
+    asked = ("--arm", "host", "--arm", "host:name=twin", "--pairs", 1, "--fail-above", "5%")
+    exports = ("--github", tmp_path / "log", "--csv", tmp_path / "found.csv", "--json", tmp_path / "found.json")
+    done = invoke("study", suite, "--device", "cpu", "--backend", "numpy", *QUICK, *asked, *exports)
     assert (1, 1) == (done.exit_code, done.stderr.count("\n"))
     assert done.stdout.startswith("ONE PROCESS A SIDE CANNOT TELL in ")
     assert done.stderr.startswith("Failed by --fail-above 5.0%: ")
     told = (tmp_path / "log").read_text().splitlines()
     assert told
     assert all(line.startswith("::error title=twin against host%3A ") for line in told)
+    (arm,) = json.loads((tmp_path / "found.json").read_text())["arms"]
+    assert "twin" == arm["name"]
+    rows = list(csv.DictReader((tmp_path / "found.csv").read_text().splitlines()))
+    assert {("host", "twin", "gemm")} == {(row["baseline"], row["arm"], row["primitive"]) for row in rows}
 
 
 def test_where_no_arm_can_be_had_the_exit_code_is_1(invoke: Invoke, suite: Path) -> None:
@@ -229,35 +212,43 @@ def test_a_primitive_does_not_go_on_with_the_file_of_a_study(
     assert begun[0].read_bytes() == path.read_bytes()
 
 
-def test_a_finished_study_goes_on_until_it_ends_by_itself(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
+def test_a_finished_study_goes_on_until_it_ends_by_itself(invoke: Invoke, begun: Any, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "-o", path)).exit_code
+    path.write_bytes(begun[0].read_bytes())
     assert 0 == invoke("study", "--resume", path, "--time-budget", "1us", "--fail-on", "never").exit_code
-    assert [0, 1] == pairs_of(results_file.read(path))
-    header = results_file.read(path).header
-    assert header.study is not None
-    assert 1 == header.study.pairs, "as it was begun with"
+    found = results_file.read(path)
+    assert [0, 1, 2] == pairs_of(found)
+    assert found.header.study is not None
+    assert 2 == found.header.study.pairs, "as it was begun with"
 
 
 def test_a_study_that_was_cut_off_has_the_pairs_that_it_was_begun_with(
-    invoke: Invoke, suite: Path, tmp_path: Path
+    invoke: Invoke, begun: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "results.jsonl"
-    assert 0 == invoke(*on_cpu(suite, *ARMS, "--pairs", 2, "--time-budget", "1us", "-o", path)).exit_code
+    lines = begun[0].read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: 1 + 3 + 3 * 2]))  # header, workers and records of the first pair
     assert [0] == pairs_of(results_file.read(path))
     assert 0 == invoke("study", "--resume", path, "--time-budget", "1h", "--fail-on", "never").exit_code
     assert [0, 1] == pairs_of(results_file.read(path))
 
 
-def test_until_settled_is_what_the_study_is_begun_with(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
+def test_a_budget_ends_a_study_which_says_what_it_was_begun_with_and_arms_take_the_place_of_the_files(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    suite, path = tmp_path / "mine.toml", tmp_path / "results.jsonl"
+    suite.write_text('arm = ["podman", "docker"]\ngemm = [{ m = 4, n = 4, k = 4 }]\n')
     invoke(*on_cpu(suite, *ARMS, "--until", "settled", "--pairs", 6, "--time-budget", "1us", "-o", path))
-    begun_with = results_file.read(path).header.study
-    assert begun_with is not None
-    assert (True, 6) == (begun_with.until_settled, begun_with.pairs)
+    found = results_file.read(path)
+    study = found.header.study
+    assert study is not None
+    assert (True, 6, ["host", "one thread"]) == (study.until_settled, study.pairs, [arm.name for arm in study.arms])
+    assert [0] == pairs_of(found)
 
 
-def test_a_failed_case_is_exit_code_1(invoke: Invoke, suite: Path) -> None:
+def test_a_failed_case_is_exit_code_1(invoke: Invoke, tmp_path: Path) -> None:
+    suite = tmp_path / "mine.toml"
+    suite.write_text("gemm = [{ m = 4, n = 4, k = 4 }]\n")
     done = invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "--timeout", "1us"))
     assert 1 == done.exit_code
     assert "no answer within 1e-06 s (--timeout)" in done.stdout
@@ -294,16 +285,6 @@ def until_a_second_pair(path: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (path.exists() and b'"process":1,' in path.read_bytes()):
         time.sleep(0.1)
-
-
-def test_exports_are_those_of_the_comparison(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
-    sheet = tmp_path / "found.csv"
-    done = invoke(*on_cpu(suite, *ARMS, "--pairs", 1, "--csv", sheet, "--json", "-"))
-    assert 0 == done.exit_code, done.stderr
-    (arm,) = json.loads(done.stdout)["arms"]
-    assert "one thread" == arm["name"]
-    rows = list(csv.DictReader(sheet.read_text().splitlines()))
-    assert {("host", "one thread", "gemm")} == {(row["baseline"], row["arm"], row["primitive"]) for row in rows}
 
 
 VERSUS = ("--versus", "host:env.OMP_NUM_THREADS=1,name=one thread", "--device", "cpu", "--backend", "numpy", *QUICK)
