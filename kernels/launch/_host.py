@@ -9,9 +9,12 @@ import queue
 import shutil
 import threading
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from primbench.environment import elf
 from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.problem import described
 
 if TYPE_CHECKING:
     from primbench.kernels.launch.problem import Launch
@@ -74,7 +77,17 @@ def _process_start() -> Step:
         output[0] = status
         return output
 
-    return step
+    return described(step, algorithm=_program(path))
+
+
+def _program(path: str) -> str:
+    """A program by its build, or without one by its size: every image brings its own."""
+    file = os.path.realpath(path)
+    size_bytes = os.path.getsize(file)
+    try:
+        return f"{path} of {size_bytes} B, build id {elf.build_id(Path(file))}"
+    except (OSError, LookupError, ValueError):
+        return f"{path} of {size_bytes} B"
 
 
 _STEPS = {"getppid": _getppid, "ctypes": _ctypes, "thread_wake": _thread_wake, "process_start": _process_start}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from primbench.compare.comparison import CaseComparison
+    from primbench.compare.ruled import Moved
     from primbench.compare.sides import Side
     from primbench.doctor.finding import Finding, Part
     from primbench.doctor.rules import Rule
@@ -29,15 +30,16 @@ ALIKE = 1.5  # two readings of one quantity within this factor are taken to be t
 _NUMBER = re.compile(r"(?<![:\w.])[0-9][0-9.]*( [nmu]?s\b)?")
 
 
-def found_in_one_alone(
-    parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
-) -> list[Cause]:
+def found_in_one_alone(moved: Moved, differing: Difference | None, baseline: Side, side: Side) -> list[Cause]:
     """What `doctor` finds in one of the places and not in the other, where what it can move is what moved."""
+    case, parts = moved.case, moved.parts
     rules = [rule for rule, _ in by_rule(differing)] if differing else []
     one, other = (_findings(place, case, differing, rules) for place in (baseline, side))
-    here = [_alone(side.name, alike, rules) for alike in _only_here(parts, other, one) if _lasts(alike, side, case)]
+    here = [
+        _alone(side.name, alike, rules, moved) for alike in _only_here(parts, other, one) if _lasts(alike, side, case)
+    ]
     there = [
-        _alone(baseline.name, alike, rules).of_baseline()
+        _alone(baseline.name, alike, rules, moved).of_baseline()
         for alike in _only_here(parts, one, other)
         if _lasts(alike, baseline, case)
     ]
@@ -53,7 +55,7 @@ def _only_here(parts: Sequence[Part], here: Sequence[Finding], there: Sequence[F
     return list(of_check.values())
 
 
-def _alone(name: str, alike: Sequence[Finding], rules: Collection[Rule]) -> Cause:
+def _alone(name: str, alike: Sequence[Finding], rules: Collection[Rule], moved: Moved) -> Cause:
     """The cause that is made of what one check finds in the place of that name alone.
 
     rules: which the places differ in: where they do not, a reading is as slow as it is for some other cause.
@@ -65,12 +67,19 @@ def _alone(name: str, alike: Sequence[Finding], rules: Collection[Rule]) -> Caus
     return Cause(
         f"in {name} alone: {first.summary}{more} ({first.check})",
         at_least=min(each.at_least for each in alike),
-        at_most=max(math.inf if each.at_most is None else each.at_most for each in alike),
+        at_most=_most(alike, rule, moved),
         title=f"{first.summary}, in {name} alone",
         upstream=LATE + 1 if is_symptom else rule.upstream if rule else _UPSTREAM,
         stops=rule is not None and rule.stops,
         check=first.check,
     )
+
+
+def _most(alike: Sequence[Finding], rule: Rule | None, moved: Moved) -> float:
+    """How many times as long what was found can make it: by the check, and by what it has read."""
+    reading = alike[0].reading
+    by_reading = math.inf if rule is None or reading is None else moved.most(rule, reading)
+    return min(by_reading, max(math.inf if each.at_most is None else each.at_most for each in alike))
 
 
 def _findings(side: Side, case: CaseComparison, differing: Difference | None, rules: Sequence[Rule]) -> list[Finding]:

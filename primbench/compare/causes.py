@@ -15,6 +15,7 @@ from primbench.compare.differing import placement, set_variables
 from primbench.compare.effects import changes_of
 from primbench.compare.filters import dearer_s, filters
 from primbench.compare.ruled import Moved, by_rules, by_settings
+from primbench.compare.sides import identity
 from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import is_told_by_what_it_gives
 from primbench.results.metrics import METRICS
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from primbench.doctor.finding import Part
     from primbench.environment.difference import Difference
     from primbench.numa.placement import EffectivePlacement
+    from primbench.results.record import Record
     from primbench.system.gpu import Gpu
 
 _LOOKED_THROUGH = {"LD_LIBRARY_PATH"}  # for each library of each program that starts, whatever is found in the end
@@ -74,10 +76,11 @@ def _can_fail(cause: Cause, case: CaseComparison, side: Side) -> bool:
 def _all(
     parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
 ) -> Iterator[Cause]:
-    alone = found_in_one_alone(parts, case, differing, baseline, side)
+    moved = Moved(case, parts, dearer_s(case, baseline, side))
+    alone = found_in_one_alone(moved, differing, baseline, side)
     yield from _other_gpu(case, baseline, side)
     yield from _network(case, baseline, side)
-    moved = Moved(case, parts, dearer_s(case, baseline, side))
+    yield from _on_other_files(case, baseline, side)
     changes = changes_of({"": differing}, *get_args(Layer)) if differing else []
     if differing is not None:
         yield from by_rules(moved, differing, {each.check for each in alone}, baseline, side)
@@ -120,6 +123,24 @@ def _network(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause
     if case.case.ranks > 1 and found[0] != found[1]:
         words = f"ranks reach each other {found[1]} in {side.name}, {found[0]} in {baseline.name}"
         yield Cause(words, title="the network between ranks", upstream=0)
+
+
+def _on_other_files(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+    """Where a case itself says that its files are of another kind of file system, or its program another one."""
+    problem = case.case.known_problem()
+    if problem is None or not (problem.work == "data loading" or "execve" in problem.system_calls()):
+        return
+    one, other = (_kinds_of(each.cases[identity(case.case)]) for each in (baseline, side))
+    if one and other and one != other:
+        words = [" or ".join(sorted(each)) for each in (other, one)]
+        told = f"other files: {words[0]} in {side.name}, {words[1]} in {baseline.name}"
+        yield Cause(told, title="other files", upstream=0)
+
+
+def _kinds_of(records: Sequence[Record]) -> set[str]:
+    """What the case was done with, without where that is mounted."""
+    found = [each.measurement.algorithm for each in records if each.measurement and each.measurement.algorithm]
+    return {each.partition(" on ")[0] for each in found}
 
 
 def _between_ranks(side: Side) -> str:

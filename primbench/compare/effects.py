@@ -94,7 +94,8 @@ def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Ef
 
 def is_of_machines(baseline: Side, side: Side) -> bool:
     """Whether these are arms of a study on two machines, be they alike in all that is known of them."""
-    return None not in (baseline.arm, side.arm) and are_apart(baseline.used, side.used)
+    are_of_a_study = None not in (baseline.arm, side.arm)
+    return are_of_a_study and bool(baseline.used and side.used) and are_apart(baseline.used, side.used)
 
 
 def _in_container(side: Side) -> bool:

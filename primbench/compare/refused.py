@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 # By the rule of what refuses it: the C library's words for errno (EAGAIN, ENOMEM, ...), Python's and those of signals.
 # What is named comes before what any of several may mean: torch says of a full /dev/shm that memory ran out.
+_NO_MEMORY = r"Cannot allocate memory|MemoryError|[Oo]ut of memory"
 _SAID = {
     "processes": r"Resource temporarily unavailable|can't start new thread",
     "open-files": r"Too many open files",
     "shared-memory": r"No space left on device|/dev/shm|SIGBUS",
-    "memory": r"Cannot allocate memory|MemoryError|[Oo]ut of memory|SIGKILL",
+    "file-size": r"File too large|SIGXFSZ",
+    "address-space": rf"{_NO_MEMORY}|failed to map segment",
+    "memory": rf"{_NO_MEMORY}|SIGKILL",
     "files": r"Read-only file system|No space left on device|Input/output error|Stale file handle|io_uring",
     "filters": r"Operation not permitted|Function not implemented|Permission denied",
 }

@@ -13,6 +13,7 @@ from primbench.doctor.rules import RULES
 from primbench.doctor.variables import VARIABLES
 from primbench.environment.comparable import meaning_of
 from primbench.spec.arm import RULE_OF_SETTING
+from primbench.timing.cpu import BATCH_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -50,23 +51,40 @@ class Moved(NamedTuple):
         _, _, distorts, _ = rule or (None, None, self.parts, None)
         return not set(distorts).isdisjoint(self.parts)
 
-    def most(self, rule: Rule) -> float:
-        """How many times as long a rule can make it."""
+    def most(self, rule: Rule, reading_s: float | None = None) -> float:
+        """How many times as long a rule can make it. reading_s: what each of what it adds to was seen to take."""
         problem, primary = self.case.case.known_problem(), self.case.primary
+        times = rule.times if reading_s is None else math.inf
         if problem is None or primary is None or not primary.baseline_s:
-            return rule.times
+            return times
         of_calls = (
-            (rule.a_call_s, problem.library_calls()),
-            (self._a_system_call_s(rule), problem.system_call_count()),
+            (_read(rule.a_call_s, reading_s), problem.library_calls()),
+            (self._a_system_call_s(rule, reading_s), problem.system_call_count()),
+            (_read(rule.a_sample_s, reading_s), 1 / self._fewest_calls()),
         )
         more = [each_s * calls for each_s, calls in of_calls if each_s is not None and calls is not None]
-        return min([rule.times, *(1 + more_s / primary.baseline_s for more_s in more)])
+        return min([times, *(1 + more_s / primary.baseline_s for more_s in more)])
 
-    def _a_system_call_s(self, rule: Rule) -> float | None:
+    def _fewest_calls(self) -> float:
+        """Of a sample of what moved: a batch on a CPU has as many as last long enough."""
+        moved = [each for each in self.case.estimates if each.has_moved]
+        batches = [BATCH_S / each.baseline_s for each in moved if each.metric.startswith("batch_") and each.baseline_s]
+        return max(1.0, min(batches)) if batches and len(batches) == len(moved) else 1.0
+
+    def _a_system_call_s(self, rule: Rule, reading_s: float | None) -> float | None:
         """Some are dearer than the cheap one that was timed, of which the kernel remembers that filters let it pass."""
-        if rule.a_system_call_s is None or self.dearer_s is None:
+        if rule.a_system_call_s is None:
+            return None
+        if reading_s is not None:
+            return MOST_TIMES_A_CHEAP_CALL * reading_s
+        if self.dearer_s is None:
             return rule.a_system_call_s
         return min(rule.a_system_call_s, MOST_TIMES_A_CHEAP_CALL * self.dearer_s)
+
+
+def _read(each_s: float | None, reading_s: float | None) -> float | None:
+    """What a rule adds to each, by what was read of it where that was."""
+    return each_s if each_s is None or reading_s is None else reading_s
 
 
 def by_rules(moved: Moved, found: Difference, told: Collection[str], baseline: Side, side: Side) -> Iterator[Cause]:

@@ -17,6 +17,7 @@ RANK = 6
 
 # The kernel from which a seccomp filter alone no longer switches this mitigation on: Linux 5.16, spec_store_bypass.
 FREE_OF_SECCOMP = (5, 16)
+SLOW_OPEN_S = 10e-6  # opening a file and closing it takes 1 to 4 us, and with a scanner that reads its head 12
 SLOW_SYSTEM_CALL_S = 1e-6  # getppid takes 0.05 to 0.2 us on a bare host
 IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
 
@@ -92,6 +93,38 @@ def system_calls(place: Place) -> Iterator[Finding]:
                 "see whether a tracer (strace, proot) or a sandboxed kernel is at work",
                 engine="--security-opt seccomp=unconfined",
             ),
+        )
+
+
+def file_opens(place: Place) -> Iterator[Finding]:
+    """What opening a file costs: scanners for viruses, sandboxes and file systems that are programs look at each."""
+    confinement = place.environment.confinement
+    yield from unseen("file-opens", confinement, "open_file_s")
+    cost_s = confinement.open_file_s
+    if cost_s is not None and cost_s > SLOW_OPEN_S:
+        yield Finding(
+            check="file-opens",
+            severity="warning",
+            summary=f"opening a file takes {format_time(cost_s)}: a scanner, a filter or another program looks at each",
+            reading=cost_s,
+            evidence=["open() and close() of the interpreter, timed"],
+            distorts=["start-up", "data loading"],
+            advice="see whether a scanner watches files (fanotify), a filter hands calls to a program, or FUSE is used",
+        )
+
+
+def probes(place: Place) -> Iterator[Finding]:
+    """Whether the kernel stops this process at functions that it calls, as perf, bpftrace and agents ask for."""
+    confinement = place.environment.confinement
+    yield from unseen("probes", confinement, "probed")
+    if confinement.probed:
+        yield Finding(
+            check="probes",
+            severity="warning",
+            summary="a probe is set on functions that this process calls (uprobe): each call of them enters the kernel",
+            evidence=["/proc/self/maps: [uprobes]"],
+            distorts=["start-up", "data loading", "launch", "copy", "everything on the CPU"],
+            advice="end bpftrace, perf or the agent; as root, /sys/kernel/tracing/uprobe_events lists those of perf",
         )
 
 

@@ -18,6 +18,7 @@ RANK = 4
 # A data loader's tensors are a file each until they are taken: 1024, the usual soft limit, is too few for some workers
 # (pytorch/pytorch#973, lightly-ai/lightly#487).
 ENOUGH_FILES, FEW_FILES = 4096, 1024
+MANY_OPEN = 10_000
 MANY_FILES = 2**20  # who starts a process closes all that may be open: over a minute at 2^30 (moby/moby#45060)
 
 
@@ -82,6 +83,21 @@ def _open_files(place: Place, *, severity: Severity, summary: str, distorts: lis
         ),
         fix=["ulimit -n 65536"],
     )
+
+
+def descriptors(place: Place) -> Iterator[Finding]:
+    """Whether very many files were handed on to this process, of which each program that it starts is given a table."""
+    limits = place.environment.limits
+    yield from unseen("descriptors", limits, "descriptors")
+    if limits.descriptors is not None and limits.descriptors > MANY_OPEN:
+        yield Finding(
+            check="descriptors",
+            severity="warning",
+            summary=f"{limits.descriptors} files are open: each program that is started is given a copy of the table",
+            evidence=["/proc/self/fd"],
+            distorts=["start-up", "data loading"],
+            advice="let what starts it open its files with O_CLOEXEC, or close them",
+        )
 
 
 def io_limits(place: Place) -> Iterator[Finding]:

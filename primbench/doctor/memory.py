@@ -19,6 +19,7 @@ RANK = 5
 
 ENOUGH_SHM_BYTES = 2**30  # NCCL user guide, "Troubleshooting", "Docker": --shm-size=1g
 ENOUGH_MEMLOCK_BYTES = 2**30
+MUCH_LOCKED_BYTES = 2**26
 FAR_FRACTION = 0.1  # libraries lie wherever they were first read
 WAITING_FRACTION = 0.1  # a machine with memory to spare has none
 
@@ -176,6 +177,23 @@ def shared_memory(place: Place) -> Iterator[Finding]:
         ),
         fix=[] if place.in_container else ["mount -o remount,size=50% /dev/shm"],
     )
+
+
+def locked_pages(place: Place) -> Iterator[Finding]:
+    """Whether all memory of this process is locked: the kernel brings in each page that is asked for, used or not."""
+    confinement = place.environment.confinement
+    yield from unseen("locked-pages", confinement, "locked_bytes")
+    if confinement.locked_bytes is not None and confinement.locked_bytes > MUCH_LOCKED_BYTES:
+        yield Finding(
+            check="locked-pages",
+            severity="note",
+            summary=f"{format_bytes(confinement.locked_bytes)} of memory are locked: what is new is filled at once",
+            evidence=["/proc/self/status VmLck"],
+            distorts=["everything on the CPU", "copy", "start-up", "data loading"],
+            at_least=0.5,
+            at_most=3.0,
+            advice="lock what has to be, not everything: leave out mlockall(MCL_FUTURE)",
+        )
 
 
 def locked_memory(place: Place) -> Iterator[Finding]:

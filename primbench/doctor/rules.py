@@ -26,8 +26,9 @@ class Rule(NamedTuple):
     upstream: causes with smaller numbers are told first: who has another CPU has other kernels of the same libraries,
     and who pins threads otherwise has fewer CPUs.
     works: on a CPU, what a case has to do to be distorted, by its backend, "" for all others; {} is anything.
-    times: so many times as long in one of the places as in the other, at most. a_call_s, a_system_call_s: so much is
-    added to each call of a library, or of the system, at most; None is not by the call. source: of these.
+    times: so many times as long in one of the places as in the other, at most. a_call_s, a_system_call_s, a_sample_s:
+    so much is added to each call of a library, or of the system, or to each sample, at most; None is not by these.
+    source: of these.
     stops: threads now and then, which shows in means and tails, and only after long in medians.
     told_by: checks of the doctor that tell the same of one place, and better; tells: that tell no more than this;
     checks: that tell of something else which comes under it, too.
@@ -43,6 +44,7 @@ class Rule(NamedTuple):
     times: float = math.inf
     a_call_s: float | None = None
     a_system_call_s: float | None = None
+    a_sample_s: float | None = None
     source: str = ""
     stops: bool = False
     told_by: tuple[str, ...] = ()
@@ -154,6 +156,9 @@ RULES = (
         "times as long with 25",
         checks=("python-hooks",),
     ),
+    Rule("start-code", "warning", [*CPU_PARTS, "copy", "collective", *FILE_PARTS],
+         "each Python runs it before anything else, and it can change whatever comes after",
+         cause="other code at Python's start", upstream=14),
     Rule("bytecode", "note", ["start-up"], "Python compiles modules anew, or reads them from another place",
          cause="other bytecode of modules", upstream=11, times=10.0,
          source="15.5 s to 7.1 s once it is kept (topoteretes/cognee#3051); NumPy: 4.9 times", tells=("bytecode",)),
@@ -198,6 +203,12 @@ RULES = (
          upstream=8,
          source="1024: workers fail (pytorch/pytorch#973); 2^30: over a minute to close them (moby/moby#45060)",
          checks=("open-files",)),
+    Rule("stacks", "note", ["start-up"], "each thread has room for its stack, which is mapped anew where it is large",
+         cause="other stacks of threads", upstream=8, times=3.0,
+         source="timed: a thread with 4 GiB takes 1.3 times as long to start"),
+    Rule("address-space", "note", [*CPU_PARTS, "copy", *FILE_PARTS],
+         "memory and maps of files are refused beyond it", upstream=8),
+    Rule("file-size", "note", FILE_PARTS, "what is written beyond it is refused", upstream=8),
     Rule("shared-memory", "note", ["collective", "data loading"],
          "ranks share memory in /dev/shm and lock what RDMA sends", cause="other shared memory", upstream=8,
          told_by=("shared-memory", "locked-memory")),
@@ -239,7 +250,7 @@ RULES = (
          cause="other limits of reading and writing", upstream=8, told_by=("io-limits",)),
     Rule("runtime", "note", [], "that may be what is to be compared"),
     Rule("clock", "warning", ["launch"], "every short time has the clock's cost in it", cause="another clock",
-         upstream=4, a_call_s=4e-6, source="a reading takes 0.03 us from tsc, 0.7 us from acpi_pm and hpet",
+         upstream=4, a_sample_s=4e-6, source="a reading takes 0.03 us from tsc, 0.7 us from acpi_pm and hpet",
          told_by=("clock",)),
     Rule("frequency", "warning", CPU_PARTS, "CPUs run at other clocks and wake in another time",
          cause="other clocks of the CPU", upstream=4, times=10.0, source="from the lowest to the highest frequency",
@@ -261,6 +272,9 @@ RULES = (
          cause="other network adapters", upstream=8, times=100.0,
          source="100 to 400 Gbit/s to 1 to 5 a NIC (NVIDIA-NeMo/RL#1973)",
          checks=("rdma-files", "gpu-direct", "roce-addresses", "acs")),
+    Rule("loopback", "warning", ["collective", "data loading"], "processes of one machine reach each other by it",
+         cause="another way between processes", upstream=1,
+         source="timed: an all-reduce of 4 MiB at 400 Mbit/s took 34 times as long"),
     Rule("machine", "warning", ["copy", "everything on the CPU", *FILE_PARTS], HARDWARE, cause="another machine",
          upstream=2),
     Rule(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 RANK = 7
 
+LONG_SEARCH_PATH = 30  # a usual one has 4 to 6; 400 folders make a start 3 times as long
 TELLS_NO_LACK = re.compile("PGO|optimization untold")
 
 
@@ -126,6 +127,21 @@ def python_hooks(place: Place) -> Iterator[Finding]:
             evidence=["sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()"],
             distorts=["launch", "everything on the CPU", "data loading", "start-up"],
             advice="start it without the profiler: see PYTHONPATH, sitecustomize.py and *.pth files of site-packages",
+        )
+
+
+def search_path(place: Place) -> Iterator[Finding]:
+    """Whether Python looks for modules in very many folders: of each import, in all that come before the right one."""
+    software = place.environment.software
+    yield from unseen("search-path", software, "search_path")
+    if software.search_path is not None and software.search_path > LONG_SEARCH_PATH:
+        yield Finding(
+            check="search-path",
+            severity="note",
+            summary=f"Python looks for modules in {software.search_path} folders, one after the other",
+            evidence=["sys.path: PYTHONPATH and *.pth files"],
+            distorts=["start-up"],
+            advice="install packages into one folder, and name the others last",
         )
 
 

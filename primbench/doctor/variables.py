@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, Part, Severity, unseen
+from primbench.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from primbench.doctor.place import Place
 
 RANK = 7
+
+LARGE_ENVIRONMENT_BYTES = 2**17  # 1.6 MB make a program start in 3 times as long; a usual one has some kB
 
 VariableRule = tuple[Callable[[str], bool], Severity, list[Part], str]
 
@@ -84,6 +87,13 @@ VARIABLES: dict[str, VariableRule] = {
     "CUDA_INJECTION64_PATH": _TOOL,
     "CUDA_INJECTION32_PATH": _TOOL,
     "LD_AUDIT": (_any, "warning", [*_CPU, "start-up"], "a library is asked at each symbol that is looked up"),
+    "LD_BIND_NOT": (
+        _any,
+        "warning",
+        [*_CPU, "start-up"],
+        "a function is looked up at each call, not at the first alone",
+    ),
+    "LD_PROFILE": (_any, "warning", [*_CPU, "start-up"], "the loader counts the calls of a library"),
     "LD_BIND_NOW": (_any, "note", ["start-up"], "all functions of a library are looked up when it is loaded"),
     "LD_DEBUG": (_any, "warning", [*_CPU, "start-up"], "the loader writes down each library and symbol"),
     "GLIBC_TUNABLES": _OTHER_MALLOC,
@@ -95,6 +105,13 @@ VARIABLES: dict[str, VariableRule] = {
     "MALLOC_PERTURB_": (_pins, "warning", _CPU, "malloc fills what it gives and takes"),
     "PYTHONDEVMODE": (_any, "warning", [*_CPU, "start-up"], "Python checks what it is given and allocates slowly"),
     "PYTHONTRACEMALLOC": (_pins, "warning", [*_CPU, "start-up"], "Python notes where all memory comes from"),
+    "PYTHONDUMPREFS": (_any, "warning", _CPU, "Python keeps a list of all objects"),
+    "PYTHONMALLOCSTATS": (
+        _any,
+        "note",
+        [*_CPU, "start-up"],
+        "Python writes down what it has allocated, time and again",
+    ),
     "PYTHONPROFILEIMPORTTIME": (_any, "note", ["start-up"], "Python writes a line for each module it imports"),
     "PYTHONVERBOSE": (_any, "note", ["start-up"], "Python writes lines for each module, where it looks for it, too"),
     "PYTHONDONTWRITEBYTECODE": (
@@ -156,6 +173,22 @@ VARIABLES: dict[str, VariableRule] = {
         "Python allocates in a slower way",
     ),
 }
+
+
+def environment_size(place: Place) -> Iterator[Finding]:
+    """Whether the variables are so many or long that starting a program takes longer: each is given all of them."""
+    software = place.environment.software
+    yield from unseen("environment-size", software, "environment_bytes")
+    if software.environment_bytes is not None and software.environment_bytes > LARGE_ENVIRONMENT_BYTES:
+        yield Finding(
+            check="environment-size",
+            severity="note",
+            summary=f"the variables of the environment are {format_bytes(software.environment_bytes)}, copied to each "
+            "program that is started",
+            evidence=["names and values of all"],
+            distorts=["start-up"],
+            advice="unset those that nothing reads, such as those of Kubernetes' services and functions of a shell",
+        )
 
 
 def variables(place: Place) -> Iterator[Finding]:

@@ -21,8 +21,12 @@ def uncompiled(root: Path) -> dict[str, str]:
     """
     if sys.implementation.cache_tag is None:
         raise LookupError("this Python keeps no .pyc files")
-    sources = {name: path for name, package in _PACKAGES.items() if (path := _source(package))}
-    return {name: _keeping(path) for name, path in sources.items() if not _is_compiled(path)}
+    return {name: _keeping(path) for name, path in sources().items() if not _is_compiled(path)}
+
+
+def sources() -> dict[str, Path]:
+    """Package -> its first file, of those that are there."""
+    return {name: path for name, package in _PACKAGES.items() if (path := _source(package))}
 
 
 def _source(package: str) -> Path | None:

@@ -29,7 +29,10 @@ _ADDED: dict[type, dict[str, Any]] = {
 }
 
 # Read since one version or shortly before.
-_OF_LIMITS = ("io_limits", "processes_own_max", "niceness", "session_niceness", "scheduling")
+_OF_LIMITS = (
+    *("io_limits", "processes_own_max", "niceness", "session_niceness", "scheduling"),
+    *("stack_bytes", "address_space_bytes", "file_size_bytes"),
+)
 
 
 @functools.cache
@@ -122,7 +125,10 @@ def _mount(where: str, other: str | None) -> str:
 
 def _loaded(software: Software, other: Software) -> dict[str, Any]:
     """What is not recorded is not known."""
-    later = ("preloads", "providers", "threads", "uncompiled", "nccl_plugins")
+    later = (
+        *("preloads", "providers", "threads", "uncompiled", "start_code", "interpreter", "other_variables"),
+        "nccl_plugins",
+    )
     unread = [name for name in later if getattr(software, name) is None]
     missing = dict.fromkeys(unread, "not recorded") | software.missing
     found: dict[str, Any] = {"missing": missing}

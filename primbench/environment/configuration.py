@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from primbench.spec.confidential import hidden
+from primbench.spec.confidential import hidden, is_secret
 from primbench.spec.variables import is_for_libraries
 from primbench.system.files import utf8
 from primbench.system.meaning import Meaning
@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAMES_A_HOST = {"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_RAS_ADDR"}
+_OF_SHELLS = re.compile(
+    r"_|(OLD)?PWD|SHLVL|SHELL|TERM|COLORTERM|HOME|HOSTNAME|USER|LOGNAME|PATH|LANG|LANGUAGE|LC_.+|TZ|EDITOR|PAGER"
+    r"|DISPLAY|LS_COLORS|container|DEBIAN_FRONTEND|(XDG|SSH|SUDO|GPG|DBUS|TMUX|VSCODE)_?.*"
+)
 # What NVIDIA's images say of themselves: no library reads it.
 _LABELS = {"CUDA_VERSION", "CUDNN_VERSION", "NCCL_VERSION", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"}
 
-_CONFIGURATION_FILES = ("/etc/nccl.conf", "~/.nccl.conf")
+_CONFIGURATION_FILES = ("/etc/nccl.conf", "~/.nccl.conf", ".numba_config.yaml")  # the last in the working folder
+_RULES_OF_FILES = {r".*nccl.*": "nccl", r".*numba.*": "cpu-kernels"}
 _NAMING_FILES = ("NCCL_CONF_FILE", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "CUBLASLT_CONFIG_FILE")
 # Variable -> the folder where it is not set; None where no cache is kept then.
 _CACHES = {
@@ -48,13 +53,14 @@ _RULES = {
     r"|(ONEDNN|DNNL)_(MAX_CPU_ISA|CPU_ISA_HINTS)|ATEN_CPU_CAPABILITY|NPY_(DIS|EN)ABLE_CPU_FEATURES"
     r"|NUMBA_(CPU_NAME|CPU_FEATURES|OPT)",
     "allocator": r"MALLOC_.+|TCMALLOC_.+|GLIBC_TUNABLES|NUMPY_MADVISE_HUGEPAGE",
-    "python-settings": r"PYTHON(DEVMODE|MALLOC|OPTIMIZE|PERFSUPPORT|TRACEMALLOC)|PYTHON_(GIL|JIT)",
+    "python-settings": r"PYTHON(ASYNCIODEBUG|DEBUG|DEVMODE|DUMPREFS|MALLOC|MALLOCSTATS|OPTIMIZE|PERFSUPPORT)"
+    r"|PYTHONTRACEMALLOC|PYTHON_(GIL|JIT)",
     "bytecode": r"PYTHON(DONTWRITEBYTECODE|PYCACHEPREFIX)",
     "variables": r".+",
 }
 # Libraries by the beginnings of the variables that they alone read.
 _READERS = {
-    r"(ATEN|PYTORCH|TORCH|TORCHINDUCTOR)_": r"libtorch.*|torch/.+",
+    r"(ATEN|PYTORCH|TORCH|TORCHINDUCTOR)_|LRU_CACHE_CAPACITY": r"libtorch.*|torch/.+",
     r"(OPENBLAS|GOTO)_": r"lib(scipy_)?openblas.*",
     r"MKL_": r"libmkl.*|libtorch.*",
     r"(ONEDNN|DNNL)_": r"libdnnl.*|libtorch.*",
@@ -72,9 +78,11 @@ _READERS = {
     r"NCCL_": r"libnccl.*|libtorch_cuda.*",
 }
 _SLOWS = re.compile(  # if set
-    r"PYTHON(DEVMODE|PERFSUPPORT|PROFILEIMPORTTIME|TRACEMALLOC|VERBOSE)|CUDA_LAUNCH_BLOCKING|MALLOC_(CHECK|PERTURB)_"
+    r"PYTHON(DEVMODE|DUMPREFS|MALLOCSTATS|PERFSUPPORT|PROFILEIMPORTTIME|TRACEMALLOC|VERBOSE)|LD_(BIND_NOT|DEBUG|PROFILE)|CUDA_LAUNCH_BLOCKING|MALLOC_(CHECK|PERTURB)_"
 )
-_TOLD_BY_WHAT_IT_GIVES = re.compile(r"LD_.+|CUDA_VISIBLE_DEVICES|(NVIDIA|PRIMBENCH)_.+")  # libraries, GPUs
+_TOLD_BY_WHAT_IT_GIVES = re.compile(
+    r"LD_(AUDIT|LIBRARY_PATH|PRELOAD)|CUDA_VISIBLE_DEVICES|(NVIDIA|PRIMBENCH)_.+"
+)  # libraries, GPUs
 
 
 def of_variable(name: str) -> Meaning:
@@ -96,12 +104,22 @@ def is_told_by_what_it_gives(name: str) -> bool:
 
 def of_file(name: str) -> Meaning:
     """What it means that a configuration file holds something else."""
-    return Meaning("stack", "nccl" if "nccl" in name else "variables", by_itself=True)
+    rule = next((rule for names, rule in _RULES_OF_FILES.items() if re.fullmatch(names, name)), "variables")
+    return Meaning("stack", rule, read_by=re.compile(r"numba/.+") if "numba" in name else None, by_itself=True)
 
 
 def variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Environment variables that libraries read and that can change speed; none that holds a secret or a host."""
     return {name: recorded(value) for name, value in sorted(environ.items()) if is_recorded(name)}
+
+
+def other_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The names of all others but secrets and what shells and terminals set: a program of any kind may read them."""
+    return sorted(
+        utf8(name)
+        for name in environ
+        if not (is_for_libraries(name) or is_secret(name) or name in _LABELS or _OF_SHELLS.fullmatch(name))
+    )
 
 
 def is_recorded(name: str) -> bool:

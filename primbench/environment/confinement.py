@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +13,14 @@ import msgspec
 
 from primbench.environment import container
 from primbench.environment.container import Runtime
-from primbench.environment.filesystems import far_mounts, filesystems
+from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY, far_mounts, filesystems
 from primbench.environment.reading import Reader, of_process, read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Seconds, Whole
+from primbench.system import loopback
 from primbench.system.capabilities import capabilities
-from primbench.system.files import labelled_value, read_mounts, utf8, whole_number
-from primbench.system.meaning import Meaning
+from primbench.system.files import labelled_bytes, labelled_value, read_mounts, utf8, whole_number
+from primbench.system.meaning import NOTHING, Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.processes import folder_of, named
 
@@ -31,11 +33,17 @@ _PR_GET_THP_DISABLE = 42  # linux/prctl.h
 _IO_URING_SETUP = 425  # one number on all architectures since Linux 5.1
 _CALLS = 1000  # take 0.2 ms
 _ROUNDS = 5
+_OPENS = 50  # take 0.1 ms
 
 
 def _of_namespace(kind: str) -> Meaning:
     set_by = {"ipc": "ipc", "net": "network"}.get(kind)
     return Meaning("confinement", varies=kind == "mnt", set_by=set_by, first=FIRST_NAMESPACES.get(kind))
+
+
+def _of_folder(what: str) -> Meaning:
+    rule = "shared-memory" if what == SHARED_MEMORY else "files"
+    return Meaning("confinement", rule, set_by="root", beside=what.startswith(FILES_OF))
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,13 +61,18 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     far_mounts: what else is mounted over a network or by a program, such as "/models" -> "nfs4".
     set_mempolicy, mbind, move_pages, io_uring: "allowed" or the name of the error, by a call that changes nothing.
     system_call_s: cost of a cheap one (getppid), which a filter makes dearer, without what Python adds.
+    open_file_s: what opening the interpreter's file and closing it takes, whoever looks at it meanwhile.
+    probed: whether the kernel stops at a function of a library that this process has called (uprobe).
+    loopback: how processes of one machine reach each other by sockets here: "mtu", "queue" (which may delay packets or
+    hold them to a rate) and TCP's settings.
+    locked_bytes: of its memory, which is never given back and is there as soon as it is asked for (mlockall).
     tracer: number and name of the process that traces this one, such as "4242 (strace)"; "none".
     """
 
     runtime: Annotated[Runtime | None, Meaning("confinement", "runtime")] = None
     seccomp: Annotated[str | None, Meaning("confinement", "filters", set_by="seccomp")] = None
     seccomp_filters: Annotated[Whole | None, Meaning("confinement", "filters", set_by="seccomp")] = None
-    no_new_privileges: Annotated[bool | None, Meaning("confinement", "filters")] = None
+    no_new_privileges: Annotated[bool | None, Meaning("confinement")] = None
     speculation_store_bypass: Annotated[str | None, Meaning("confinement", "mitigations", set_by="seccomp")] = None
     speculation_indirect_branch: Annotated[str | None, Meaning("confinement", "mitigations", set_by="seccomp")] = None
     capabilities: Annotated[list[str] | None, Meaning("confinement")] = None
@@ -68,9 +81,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     root_user: Annotated[bool | None, Meaning("confinement")] = None
     user_map: Annotated[list[str] | None, Meaning("confinement")] = None
     root_filesystem: Annotated[str | None, Meaning("confinement", "files", set_by="root")] = None
-    filesystems: Annotated[
-        dict[str, str] | None, Meaning("confinement", "files", entry=Meaning("confinement", "files", set_by="root"))
-    ] = None
+    filesystems: Annotated[dict[str, str] | None, Meaning("confinement", "files", entry=_of_folder)] = None
     far_mounts: Annotated[
         dict[str, str] | None,
         Meaning("confinement", "files", entry=Meaning("confinement", "files", set_by="fuse_overlay")),
@@ -81,6 +92,10 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     move_pages: Annotated[str | None, Meaning("confinement")] = None
     io_uring: Annotated[str | None, Meaning("confinement", "files", set_by="seccomp")] = None
     system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
+    open_file_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
+    probed: Annotated[bool | None, Meaning("confinement", by_doctor=True)] = None
+    loopback: Annotated[dict[str, str] | None, Meaning("confinement", entry=Meaning("confinement", "loopback"))] = None
+    locked_bytes: Annotated[Whole | None, NOTHING] = None
     tracer: Annotated[str | None, Meaning("confinement", varies=True, by_doctor=True)] = None
     missing: dict[str, str] = {}
 
@@ -194,15 +209,28 @@ def _system_call_s(root: Path) -> float:
     return max(0.0, _call_s(libc.getppid) - _call_s(libc.getpagesize))
 
 
-def _call_s(call: Callable[[], object]) -> float:
+def _call_s(call: Callable[[], object], calls: int = _CALLS) -> float:
     """In the quickest of several rounds: slower ones were interrupted."""
     taken_s = []
     for _ in range(_ROUNDS):
         begun = time.perf_counter()
-        for _ in range(_CALLS):
+        for _ in range(calls):
             call()
         taken_s.append(time.perf_counter() - begun)
-    return min(taken_s) / _CALLS
+    return min(taken_s) / calls
+
+
+def _open_file_s(root: Path) -> float:
+    return _call_s(lambda: os.close(os.open(sys.executable, os.O_RDONLY | os.O_CLOEXEC)), _OPENS)
+
+
+def _probed(root: Path, pid: int) -> bool:
+    """By the page of instructions that the kernel has stepped over, which it maps at the first probe that is met."""
+    return "[uprobes]" in (folder_of(root, pid) / "maps").read_text(errors="replace")
+
+
+def _locked_bytes(root: Path, pid: int) -> int:
+    return labelled_bytes(folder_of(root, pid) / "status", "VmLck")
 
 
 def tracer_of(root: Path, pid: int) -> str:
@@ -234,5 +262,9 @@ READERS = {
     "move_pages": Reader("move_pages() of one page, asking only", _permission("move_pages")),
     "io_uring": Reader("io_uring_setup(), without a place for its rings", _io_uring),
     "system_call_s": Reader("getppid() beside getpagesize(), measured", _system_call_s),
+    "open_file_s": Reader("open() and close() of the interpreter, measured", _open_file_s),
+    "probed": of_process("/proc/self/maps [uprobes]", _probed),
+    "loopback": Reader("SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", loopback.loopback),
+    "locked_bytes": of_process(f"{_STATUS} VmLck", _locked_bytes),
     "tracer": of_process(f"{_STATUS} TracerPid", tracer_of),
 }

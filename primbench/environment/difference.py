@@ -149,13 +149,17 @@ def _idle(a: Software, b: Software) -> set[str]:
 
 
 def _unread(a: Software, b: Software) -> set[str]:
-    """The fields of variables that no library reads which either has loaded."""
-    if a.libraries is None or b.libraries is None or a.variables is None or b.variables is None:
+    """The fields of variables and files that no library reads which either has loaded."""
+    if a.libraries is None or b.libraries is None:
         return set()
-    names = {*a.variables, *b.variables}
-    readers = {field: meaning_of(field).read_by for field in (f"software.variables.{name}" for name in names)}
+    readers = {field: meaning_of(field).read_by for each in (a, b) for field in _set_from_outside(each)}
     loaded = {*a.libraries, *b.libraries}
     return {field for field, by in readers.items() if by is not None and not any(map(by.fullmatch, loaded))}
+
+
+def _set_from_outside(software: Software) -> list[str]:
+    groups = {"variables": software.variables, "files": software.files}
+    return [f"software.{group}.{name}" for group, found in groups.items() for name in found or ()]
 
 
 def _of_same_work(change: Change, idle: set[str]) -> Change:

@@ -7,6 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from primbench.environment import bytecode
 from primbench.environment.configuration import cache_names, homely, in_home
 from primbench.system.files import holding, read_mounts
 from primbench.system.processes import environ_of, folder_of
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
 
     from primbench.system.files import Mount
 
-WORKING_FOLDER = "working folder"
+WORKING_FOLDER, SHARED_MEMORY = "working folder", "shared memory"
+FILES_OF = "files of "
+"""The name of a package follows: no matter where one place alone has it."""
 NETWORK_LIKE = ("fuse", "nfs", "9p", "virtiofs", "lustre", "ceph", "gpfs", "beegfs", "cifs", "smb3")
 
 # Mounts by which a system talks to its users and programs, and where it keeps them: no data or packages lie there.
 _OF_THE_SYSTEM = re.compile(r"fusectl|fuse\.(lxcfs|portal|snapfuse|gvfsd-fuse)")
 _FOR_THE_SYSTEM = re.compile(r"/(proc|sys|dev|etc|run|snap|var/lib|usr/lib/wsl)(/.*)?")
+_OPTION = re.compile(
+    r"sync|dirsync|data=journal|compress(-force)?(=.+)?|nodatacow|fsync=.+|volatile|cache=.+|dax(=.+)?"
+)
 _OF_AN_ARM = re.compile(r".*/primbench-[^/]+/overlay-\d+/merged")  # which others see as long as its worker lives
 
 
@@ -41,7 +47,13 @@ def filesystem_of(folder: str, root: Path) -> str | None:
 
 def _holder(mounts: Sequence[Mount], folder: str) -> str | None:
     mount = holding(mounts, folder)
-    return mount and f"{mount.kind} on {homely(mount.point)}"
+    return mount and f"{_kind(mount)} on {homely(mount.point)}"
+
+
+def _kind(mount: Mount) -> str:
+    """With the options of the file system that have it write or read in another way: "ext4 (sync)"."""
+    options = [each for each in mount.options.split(",")[1:] if _OPTION.fullmatch(each)]
+    return f"{mount.kind} ({', '.join(options)})" if options else mount.kind
 
 
 def far_mounts(root: Path, pid: int = 0) -> dict[str, str]:
@@ -55,7 +67,7 @@ def far_mounts(root: Path, pid: int = 0) -> dict[str, str]:
         and not _FOR_THE_SYSTEM.fullmatch(mount.point)
         and not _OF_AN_ARM.fullmatch(mount.point)
         and (point := homely(mount.point)) != "/"
-        and f"{mount.kind} on {point}" not in told
+        and f"{_kind(mount)} on {point}" not in told
     }
 
 
@@ -66,6 +78,8 @@ def _folders() -> list[tuple[str, str]]:
         ("home", "~"),
         ("Python", sys.prefix),
         ("temporary files", os.environ.get("TMPDIR") or "/tmp"),
+        (SHARED_MEMORY, "/dev/shm"),
+        *((f"{FILES_OF}{name}", str(path.parent)) for name, path in bytecode.sources().items()),
         *cache_names().items(),
     ]
     return [(what, os.path.realpath(os.path.expanduser(folder))) for what, folder in folders]

@@ -15,9 +15,10 @@ from primbench.system.files import labelled_value, parse_cpu_list, read_number, 
 from primbench.system.meaning import NOTHING, Meaning
 from primbench.system.memory import reread_bytes
 from primbench.system.processes import folder_of, root_of
+from primbench.system.soft_limits import soft_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 # blkio-controller.rst, by the names of cgroup-v2.rst, "io.max".
@@ -49,7 +50,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cgroup_version: "v1", "v2" or "hybrid", as mounted here.
     throttled_periods, throttled_s: since the control group was made, of the one that was held back most; periods: in
     which it ran. out_of_memory_kills: likewise.
-    memlock_bytes, open_files: the soft limits, which can be raised to the hard ones.
+    memlock_bytes, open_files, stack_bytes, address_space_bytes, file_size_bytes: the soft limits, which can be raised
+    to the hard ones. stack_bytes: what each thread is given room for. descriptors: files that were open when
+    this was read, those inherited among them.
     shm_bytes, shm_free_bytes: of /dev/shm.
     processes_max: of the control groups, the smallest, threads counted; processes_free: how many more may start now;
     processes_refused: how often one was. processes_own_max: of the user, to which root is not held.
@@ -77,6 +80,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     out_of_memory_kills: Annotated[Whole | None, NOTHING] = None
     memlock_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory")] = None
     open_files: Annotated[Whole | None, Meaning("limits", "open-files", by_doctor=True, set_by="open_files")] = None
+    stack_bytes: Annotated[Whole | None, Meaning("limits", "stacks")] = None
+    address_space_bytes: Annotated[Whole | None, Meaning("limits", "address-space", less_is_slower=True)] = None
+    file_size_bytes: Annotated[Whole | None, Meaning("limits", "file-size", less_is_slower=True)] = None
+    descriptors: Annotated[Whole | None, NOTHING] = None
     processes_max: Annotated[Whole | None, Meaning("limits", "processes", by_doctor=True, set_by="processes_max")] = (
         None
     )
@@ -237,20 +244,8 @@ def _out_of_memory_kills(root: Path, pid: int) -> int | None:
     return max(counted, default=None)
 
 
-def _soft_limit(kind: int, label: str) -> Callable[[Path, int], int | None]:
-    """label: in /proc/PID/limits, which tells of others without the rights that prlimit(2) needs."""
-
-    def read(root: Path, pid: int) -> int | None:
-        if not pid:
-            limit, _ = resource.getrlimit(kind)
-            return None if limit == resource.RLIM_INFINITY else limit
-        path = folder_of(root, pid) / "limits"
-        found = [line.removeprefix(label).split()[0] for line in lines_of(path) if line.startswith(label)]
-        if not found:
-            raise ValueError(f"{path} has no {label}")
-        return None if found[0] == "unlimited" else whole_number(found[0], path)
-
-    return read
+def _descriptors(root: Path, pid: int) -> int:
+    return len(os.listdir(folder_of(root, pid) / "fd" if pid else "/proc/self/fd"))
 
 
 def _shm_bytes(root: Path, pid: int) -> int:
@@ -278,12 +273,16 @@ READERS = {
     "throttled_periods": of_process("control group: cpu.stat nr_throttled", _throttled_periods),
     "throttled_s": of_process("control group: cpu.stat throttled_usec or throttled_time", _throttled_s),
     "out_of_memory_kills": of_process("control group: memory.events or memory.oom_control", _out_of_memory_kills),
-    "memlock_bytes": of_process("getrlimit(RLIMIT_MEMLOCK)", _soft_limit(resource.RLIMIT_MEMLOCK, "Max locked memory")),
-    "open_files": of_process("getrlimit(RLIMIT_NOFILE)", _soft_limit(resource.RLIMIT_NOFILE, "Max open files")),
+    "memlock_bytes": of_process("getrlimit(RLIMIT_MEMLOCK)", soft_limit(resource.RLIMIT_MEMLOCK, "Max locked memory")),
+    "open_files": of_process("getrlimit(RLIMIT_NOFILE)", soft_limit(resource.RLIMIT_NOFILE, "Max open files")),
+    "stack_bytes": of_process("getrlimit(RLIMIT_STACK)", soft_limit(resource.RLIMIT_STACK, "Max stack size")),
+    "address_space_bytes": of_process("getrlimit(RLIMIT_AS)", soft_limit(resource.RLIMIT_AS, "Max address space")),
+    "file_size_bytes": of_process("getrlimit(RLIMIT_FSIZE)", soft_limit(resource.RLIMIT_FSIZE, "Max file size")),
+    "descriptors": of_process("/proc/self/fd", _descriptors),
     "processes_max": of_process("control group: pids.max", _processes_max),
     "processes_free": of_process("control group: pids.max and pids.current", _processes_free),
     "processes_refused": of_process("control group: pids.events max", _processes_refused),
-    "processes_own_max": of_process("getrlimit(RLIMIT_NPROC)", _soft_limit(resource.RLIMIT_NPROC, "Max processes")),
+    "processes_own_max": of_process("getrlimit(RLIMIT_NPROC)", soft_limit(resource.RLIMIT_NPROC, "Max processes")),
     "io_limits": of_process("control group: io.max or blkio.throttle.*_device", _io_limits),
     "reread_bytes": of_process("control group: memory.stat workingset_refault_file", reread_bytes),
     "shm_bytes": of_process("statvfs(/dev/shm)", _shm_bytes),

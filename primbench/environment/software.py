@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from primbench import backends
-from primbench.environment import bytecode, rdma
+from primbench.environment import bytecode, interpreter, rdma
 from primbench.environment.configuration import (
     cache_folders,
     configuration_files,
     homely,
     of_file,
     of_variable,
+    other_variables,
     variables,
 )
 from primbench.environment.libraries import (
@@ -69,6 +70,8 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OF_PACKAGE = Meaning("stack", "packages", by_itself=True)
+_OF_START_CODE = Meaning("stack", "start-code", by_itself=True)
+_OF_INTERPRETER = Meaning("stack", "python-settings", by_itself=True)
 _OF_POOL = Meaning("limits", "threads", counts=True, late=True, beside=True)
 
 
@@ -83,7 +86,10 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     configuration files found, such as /etc/nccl.conf, with the SHA-256 of each. caches: variable that names, or would
     name, the folder of a cache -> "writable", or why not. uncompiled: package whose modules have no .pyc files that are
     up to date -> whether the next one is kept. hooks: what Python calls at each function, line or allocation, such as
-    "sys.setprofile". nccl_plugins: network plugin of NCCL -> where it is found, if it is.
+    "sys.setprofile". start_code: .pth file or module -> a digest of what Python ran of it at its start. interpreter:
+    what code can set of Python -> how it is. search_path: how many folders Python looks for modules in.
+    other_variables: names of those of which nothing is known; environment_bytes: size of all. nccl_plugins: network
+    plugin of NCCL -> where it is found, if it is.
     """
 
     python_version: Annotated[str | None, Meaning("stack", "python")] = None
@@ -105,6 +111,11 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     caches: Annotated[dict[str, str] | None, Meaning("stack", entry=Meaning("stack", varies=True))] = {}
     uncompiled: Annotated[dict[str, str] | None, Meaning("confinement", "files", by_doctor=True)] = None
     hooks: Annotated[list[str] | None, Meaning("stack", by_doctor=True)] = None
+    start_code: Annotated[dict[str, str] | None, Meaning("stack", entry=_OF_START_CODE)] = None
+    interpreter: Annotated[dict[str, str] | None, Meaning("stack", entry=_OF_INTERPRETER)] = None
+    search_path: Annotated[Whole | None, NOTHING] = None
+    other_variables: Annotated[list[str] | None, Meaning("confinement")] = None
+    environment_bytes: Annotated[Whole | None, NOTHING] = None
     nccl_plugins: Annotated[dict[str, str] | None, Meaning("stack", "nccl", varies=True, by_doctor=True)] = None
     missing: dict[str, str] = {}
 
@@ -218,6 +229,15 @@ def _hooks(root: Path) -> list[str]:
     return [*(name for name, is_there in there if is_there), *(f"sys.monitoring: {tool}" for tool in tools if tool)]
 
 
+def _other_variables(root: Path, pid: int) -> list[str]:
+    return other_variables(environ_of(root, pid))
+
+
+def _environment_bytes(root: Path, pid: int) -> int:
+    """As execve(2) is given them: NAME=VALUE, and a zero byte after each."""
+    return sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environ_of(root, pid).items())
+
+
 def _nccl_plugins(root: Path, pid: int) -> dict[str, str]:
     return rdma.plugins(root_of(root, pid), environ_of(root, pid))
 
@@ -240,5 +260,10 @@ READERS = {
     "caches": Reader("access() of the folders that variables name", cache_folders),
     "uncompiled": Reader("__pycache__ of packages on sys.path", bytecode.uncompiled),
     "hooks": Reader("sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()", _hooks),
+    "start_code": Reader("*.pth of site-packages, sitecustomize, usercustomize", interpreter.start_code),
+    "interpreter": Reader("gc, sys.getswitchinterval(), sys.meta_path, getitimer()", interpreter.settings),
+    "search_path": Reader("sys.path", lambda root: len(sys.path)),
+    "other_variables": of_process("names of environment variables", _other_variables),
+    "environment_bytes": of_process("environment variables", _environment_bytes),
     "nccl_plugins": of_process("LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", _nccl_plugins),
 }

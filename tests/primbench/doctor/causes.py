@@ -391,4 +391,41 @@ REPORTS = (
         "measurement clocks_event_reasons",
         {},
     ),
+    Report(
+        "an editable installation runs code at each start",
+        "pypa/setuptools#3548",
+        "check against-start-code",
+        {"software.start_code": {"__editable__.mine.pth": "SHA-256 cd"}},
+    ),
+    Report(
+        "a finder looks for each module in its own way",
+        "PyO3/maturin-import-hook#7",
+        "field software.interpreter",
+        {"software.interpreter": {"finders": "maturin_import_hook.project_importer.MaturinProjectImporter"}},
+    ),
+    Report(
+        "hundreds of folders in a .pth",
+        "aspect-build/rules_py#1376",
+        "check search-path",
+        {"software.search_path": 404},
+    ),
+    Report("uprobes on malloc: 100 times", "iovisor/bcc#354", "check probes", {"confinement.probed": True}),
+    Report(
+        "a scanner looks at each file opened",
+        "Cisco-Talos/clamav#1024",
+        "check file-opens",
+        {"confinement.open_file_s": 40e-6},
+    ),
+    Report(
+        "variables of a thousand services, copied to each process",
+        "kubernetes/kubernetes#92615",
+        "check environment-size",
+        {"software.environment_bytes": 600_000},
+    ),
+    Report(
+        "address space limited: NumPy cannot be mapped",
+        "trampgeek/jobeinabox#4",
+        "check against-address-space",
+        {"limits.address_space_bytes": 2**28},
+    ),
 )

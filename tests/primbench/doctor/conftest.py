@@ -62,6 +62,10 @@ HEALTHY = Place(
             shm_free_bytes=2**36,
             memlock_bytes=2**20,
             open_files=2**16,
+            stack_bytes=2**23,
+            address_space_bytes=2**40,
+            file_size_bytes=2**40,
+            descriptors=6,
             io_limits=[],
         ),
         confinement=Confinement(
@@ -80,6 +84,10 @@ HEALTHY = Place(
             mbind="allowed",
             io_uring="allowed",
             system_call_s=0.1e-6,
+            open_file_s=2e-6,
+            probed=False,
+            loopback={"mtu": "65536", "queue": "noqueue"},
+            locked_bytes=0,
             tracer="none",
         ),
         software=Software(
@@ -100,6 +108,11 @@ HEALTHY = Place(
             caches={"CUDA_CACHE_PATH": "writable"},
             uncompiled={},
             hooks=[],
+            start_code={"hack.pth": "SHA-256 ab"},
+            interpreter={"garbage collection": "after (700, 10, 10)", "finders": "its own"},
+            search_path=5,
+            other_variables=[],
+            environment_bytes=4000,
             nccl_plugins={"libnccl-net.so": "not found"},
         ),
         devices=Devices(

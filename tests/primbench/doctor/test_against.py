@@ -88,6 +88,10 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"limits.memory_limit_bytes": 2**30}, "against-memory", "note", "is none here and 1 GiB in other.json"),
     ({"confinement.set_mempolicy": "EPERM"}, "against-memory", "note", "is allowed here and EPERM in other.json"),
     ({"limits.processes_max": 64}, "against-processes", "note", "processes_max is none here and 64 in other.json"),
+    ({"limits.stack_bytes": 2**32}, "against-stacks", "note", "is 8 MiB here and 4 GiB in other.json"),
+    ({"limits.address_space_bytes": 2**32}, "against-address-space", "note", "1 TiB here and 4 GiB in other.json"),
+    ({"limits.file_size_bytes": 2**19}, "against-file-size", "note", "1 TiB here and 512 KiB in other.json"),
+    ({"software.start_code": {"agent.pth": "cd"}}, "against-start-code", "warning", "agent.pth is none here and cd in"),
     ({"limits.io_limits": ["8:0 rbps=9"]}, "against-io-limits", "note", "and 8:0 rbps=9 in other.json"),
     ({"limits.open_files": 1024}, "against-open-files", "note", "and 1024 in other.json"),
     ({"limits.shm_bytes": 2**26}, "against-shared-memory", "note", "is 64 GiB here and 64 MiB in other.json"),
@@ -106,6 +110,12 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"machine.transparent_hugepage": "never"}, "against-huge-pages", "warning", "is madvise here and never in"),
     ({"machine.numa_balancing": True}, "against-numa-balancing", "warning", "is no here and yes in other.json"),
     ({"machine.infiniband": ["mlx5_0"]}, "against-network", "warning", "is none here and mlx5_0 in other.json"),
+    (
+        {"confinement.loopback": {"mtu": "576"}},
+        "against-loopback",
+        "warning",
+        "mtu is 65536 here and 576 in other.json",
+    ),
     ({"machine.cpu_model": "EPYC"}, "against-machine", "warning", "is Xeon here and EPYC in other.json"),
     ({"machine.kernel": "5.4.0"}, "against-kernel", "note", "is 6.8.0-40-generic here and 5.4.0 in other.json"),
 ]

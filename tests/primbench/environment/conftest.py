@@ -78,7 +78,8 @@ FILES = {
         "32 21 0:29 / /tmp/primbench-h3p244u4/overlay-0/merged rw - fuse.fuse-overlayfs fuse-overlayfs rw\n"
     ),
     "proc/self/status": (
-        "Name:\tpython\nUid:\t1000\t0\t0\t0\nTracerPid:\t0\nCapEff:\t000002000080000b\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n"
+        "Name:\tpython\nUid:\t1000\t0\t0\t0\nTracerPid:\t0\nVmLck:\t0 kB\n"
+        "CapEff:\t000002000080000b\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n"
         "Speculation_Store_Bypass:\tthread force mitigated\nSpeculationIndirectBranch:\tconditional force disabled\n"
         "Mems_allowed_list:\t0\n"
     ),

@@ -28,6 +28,8 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
         "user_map": ["0 1000 1", "1 100000 65536"],
         "root_filesystem": "overlay",
         "far_mounts": {"/models": "nfs4"},
+        "probed": False,
+        "locked_bytes": 0,
         "tracer": "none",
     }
     assert expected == {name: getattr(found, name) for name in expected}
@@ -35,7 +37,7 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
     assert {"overlay on /"} == set((found.filesystems or {}).values())
     asked = {
         "runtime", "filesystems", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages",
-        "io_uring", "system_call_s", "missing",
+        "io_uring", "system_call_s", "open_file_s", "loopback", "missing",
     }  # fmt: skip
     assert set(found.__struct_fields__) == {*expected, *asked}
     assert found.runtime is not None

@@ -15,6 +15,10 @@ CGROUPS = {
     "cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
     "out_of_memory_kills", "processes_max", "processes_free", "processes_refused", "io_limits", "reread_bytes",
 }  # fmt: skip
+SOFT = {
+    "memlock_bytes": "MEMLOCK", "open_files": "NOFILE", "processes_own_max": "NPROC", "stack_bytes": "STACK",
+    "address_space_bytes": "AS", "file_size_bytes": "FSIZE",
+}  # fmt: skip
 
 
 def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
@@ -45,8 +49,8 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
     assert expected == {name: getattr(found, name) for name in expected}
     assert 0 < (found.shm_free_bytes or 0) <= shm_bytes
     assert {} == found.missing
-    by_process = {"memlock_bytes", "open_files", "processes_own_max"}
-    assert set(found.__struct_fields__) == {*expected, *by_process, "shm_free_bytes", "missing"}
+    assert 0 < (found.descriptors or 0)
+    assert set(found.__struct_fields__) == {*expected, *SOFT, "descriptors", "shm_free_bytes", "missing"}
 
 
 def test_the_least_weight_of_v1_is_one(look: Look, v1: dict[str, str]) -> None:
@@ -117,8 +121,7 @@ def test_no_groups_at_all_are_unknown(look: Look) -> None:
 
 def test_resource_limits_are_the_soft_ones(look: Look) -> None:
     found = look().limits
-    kinds = {"memlock_bytes": "MEMLOCK", "open_files": "NOFILE", "processes_own_max": "NPROC"}
-    for field, kind in {field: getattr(resource, f"RLIMIT_{name}") for field, name in kinds.items()}.items():
+    for field, kind in {field: getattr(resource, f"RLIMIT_{name}") for field, name in SOFT.items()}.items():
         soft = resource.getrlimit(kind)[0]
         assert (None if soft == resource.RLIM_INFINITY else soft) == getattr(found, field)
 
