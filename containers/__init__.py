@@ -1,1 +1,1 @@
-"""How images of primbench are made; read by primbench.images, installed as ``primbench.containers``."""
+"""How images of primbench are made; read by primbench.runtimes.images, installed as ``primbench.containers``."""

@@ -1,4 +1,4 @@
-"""What a check looks at (Place) and what it says (Finding)."""
+"""What a check says."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from primbench.numa import gpus
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.system import cores, cpusets, pci
 from primbench.system.files import attempt, labelled_bytes, read_cpu_list, read_number, sysfs_address, whole_number
@@ -129,8 +130,6 @@ def _distances(root: Path, node: int) -> dict[int, int]:
 
 
 def _gpus(root: Path, pid: int, missing: dict[str, str]) -> list[GpuPlace] | None:
-    from primbench.numa import gpus  # which makes the GpuPlaces defined here
-
     found = attempt(missing, "gpus", lambda: gpus.gpu_places(devices_of(root, pid)))
     if found is None:
         if pid:

@@ -1,7 +1,4 @@
-"""Where CPUs, memory and devices are: NUMA nodes, and a PCI device's node. Reads, never changes.
-
-Every reader takes the ``root`` under which /proc and /sys are found.
-"""
+"""What is known of where CPUs, memory and GPUs are: NUMA nodes, their distances, and each GPU's node."""
 
 from __future__ import annotations
 
