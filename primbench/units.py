@@ -1,7 +1,7 @@
 """Times, sizes and rates as people write and read them: the only place that knows 10^6 or 2^20.
 
 Parsers return SI units, whole bytes or fractions, and refuse a number without a unit. Formatters show None as
-"-" and no more digits than the noise supports.
+UNKNOWN and no more digits than the noise supports.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from fractions import Fraction
 
+UNKNOWN = "-"
 TimeUnit = Literal["ns", "us", "ms", "s"]
 
 _DURATIONS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
@@ -108,7 +109,7 @@ def format_time(seconds: float | None, unit: TimeUnit | None = None, noise: floa
     reaches, within 1 to 5 digits; 3 digits where the noise is unknown. The idea is torch.utils.benchmark's.
     """
     if seconds is None:
-        return "-"
+        return UNKNOWN
     rounded = _rounded(seconds, _supported_digits(seconds, noise))
     shown = unit or _time_unit(rounded)
     return f"{_plain(rounded, _TIME_EXPONENTS[shown])} {shown}"
@@ -144,7 +145,7 @@ def rate_format(
     power = _decimal_power(_rounded(min(known), _DIGITS)) if known else 0
     if known and max(known) >= _LARGEST_RATE * 1000**power:
         return what, _prefixed
-    return _DECIMAL_PREFIXES[power] + what, lambda value: "-" if value is None else _digits(value / 1000**power)
+    return _DECIMAL_PREFIXES[power] + what, lambda value: UNKNOWN if value is None else _digits(value / 1000**power)
 
 
 def _digits(value: float) -> str:
@@ -160,7 +161,7 @@ def rate_column(values: Sequence[float | None], what: Literal["FLOP/s", "B/s"]) 
 
 def _prefixed(value: float | None) -> str:
     if value is None:
-        return "-"
+        return UNKNOWN
     power = _decimal_power(_rounded(value, _DIGITS))
     return f"{value / 1000**power:.3g} {_DECIMAL_PREFIXES[power]}".rstrip()
 
@@ -168,7 +169,7 @@ def _prefixed(value: float | None) -> str:
 def format_bytes(count: int | None) -> str:
     """``1536`` as "1.50 KiB", ``4096`` as "4 KiB": multiples of 1024, 3 digits or a whole number."""
     if count is None:
-        return "-"
+        return UNKNOWN
     power = 0
     # 1023.5 KiB would be rounded to "1024 KiB".
     while power < len(_BINARY_UNITS) - 1 and round(count / 1024**power) >= 1024:
@@ -184,7 +185,7 @@ def format_bytes(count: int | None) -> str:
 def format_frequency(hertz: float | None) -> str:
     """``1.98e9`` as "1.98 GHz", 3 digits."""
     if hertz is None:
-        return "-"
+        return UNKNOWN
     power = _decimal_power(_rounded(hertz, _DIGITS))
     return f"{hertz / 1000**power:.3g} {_DECIMAL_PREFIXES[power]}Hz"
 
@@ -192,7 +193,7 @@ def format_frequency(hertz: float | None) -> str:
 def format_percent(fraction: float | None) -> str:
     """``0.003`` as "0.3%": one decimal, and below 0.1% as many as show the first digit that is not 0."""
     if fraction is None:
-        return "-"
+        return UNKNOWN
     percent = 100 * fraction
     decimals = max(1, -math.floor(math.log10(abs(percent)))) if percent and math.isfinite(percent) else 1
     return f"{percent:.{decimals}f}%"

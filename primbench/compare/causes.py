@@ -172,9 +172,7 @@ def _has_choice_of_memory(side: Side) -> bool:
 
 def _gpu_of(case: CaseComparison, side: Side) -> Gpu | None:
     worker = side.worker_of(case.case.backend, case.case.device)
-    gpus = worker.environment.devices.gpus if worker else None
-    number = case.case.device.removeprefix("cuda:")
-    return gpus[int(number)] if gpus and number.isdecimal() and int(number) < len(gpus) else None
+    return worker.environment.devices.gpu(case.case.device) if worker else None
 
 
 def _which(gpu: Gpu) -> str:

@@ -20,7 +20,7 @@ from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
 from primbench.runtimes.table import known, settable
-from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, Arm, format_arm
+from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, Arm, format_arm, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +71,6 @@ ABLATIONS = (
     Ablation(("collective",), "ipc", lambda arm: {"ipc": "host", "shm_bytes": None}),
     Ablation(("collective",), "network", lambda arm: {"network": "host"}),
 )  # fmt: skip
-_UNNAMED = "unnamed"
 
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
@@ -164,9 +163,9 @@ def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequenc
     runtimes = {name for arm in (first, other) for name in (arm.runtime, arm.runtime_there) if name is not None}
     if not runtimes <= known().keys():
         return []
-    there = [replace(each, name=_UNNAMED) for each in (first, other)]
-    less = [each for each in _without(compared, other, parts) if replace(each, name=_UNNAMED) not in there]
-    return [*map(format_arm, (first, other)), *map(words_of, less[:MOST_ARMS])] if less else []
+    there = {words_of(first), words_of(other)}
+    less = [words for each in _without(compared, other, parts) if (words := words_of(each)) not in there]
+    return [*map(format_arm, (first, other)), *less[:MOST_ARMS]] if less else []
 
 
 def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterator[Arm]:
@@ -186,8 +185,3 @@ def _differing(compared: ArmComparison) -> set[str | None]:
     changes = changes_of(compared.differences, "stack", "limits", "confinement")
     unseen = {field for field, rule in RULE_OF_SETTING.items() if rule is not None}  # which no change shows
     return {meaning_of(change.field).set_by for change in changes} | unseen
-
-
-def words_of(arm: Arm) -> str:
-    """The arm as one writes it on the command line, without ``name=``."""
-    return format_arm(replace(arm, name=_UNNAMED)).removesuffix(f"name={_UNNAMED}").rstrip(",:")

@@ -58,8 +58,10 @@ def named(found: Sequence[Growth]) -> list[str]:
 def in_words(found: Sequence[Growth]) -> str:
     """What a step takes longer, and how much of it is which part."""
     whole_s = math.fsum(each.seconds for each in found)
-    parts = ", ".join(f"{each.part} {_signed(each.seconds)}{_interval(each.interval)}" for each in found)
-    return f"of {_signed(whole_s)} that a step takes longer: {parts}, by the same step on data that are there already"
+    parts = ", ".join(f"{each.part} {format_time(each.seconds)}{_interval(each.interval)}" for each in found)
+    return (
+        f"of {format_time(whole_s)} that a step takes longer: {parts}, by the same step on data that are there already"
+    )
 
 
 def _case_of(problem: object, like: Case, side: Side) -> Case | None:
@@ -95,9 +97,5 @@ def _growth(part: str, longer_s: Sequence[float]) -> Growth:
     return Growth(part, math.fsum(longer_s) / len(longer_s), stats.mean_interval(longer_s))
 
 
-def _signed(seconds: float) -> str:
-    return f"{'-' * (seconds < 0)}{format_time(abs(seconds))}"
-
-
 def _interval(found: tuple[float, float] | None) -> str:
-    return "" if found is None else f" [{', '.join(map(_signed, found))}]"
+    return "" if found is None else f" [{', '.join(map(format_time, found))}]"

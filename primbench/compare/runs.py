@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench.compare.explain import words_of
 from primbench.compare.sides import Side, sides_of
 from primbench.errors import InvalidRequest
 from primbench.runtimes.table import known
-from primbench.spec.arm import Arm
+from primbench.spec.arm import Arm, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -286,10 +286,13 @@ def _unequal(one: Side, case: Case, other: Side, candidates: Sequence[Case]) -> 
 
 
 def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and name not in ("placement",):
+    """Those of a case that identity() has, by their names, the inner ones as "outer.inner"."""
+    if name in ("arm", "process", "placement"):
+        return
+    if isinstance(value, dict):
         for inner, each in value.items():
             yield from _fields(f"{name}.{inner}" if name else inner, each)
-    elif name not in ("arm", "process", "placement"):
+    else:
         yield name, value
 
 

@@ -40,6 +40,11 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
     infiniband_files: Annotated[list[str] | None, Meaning("confinement", "network")] = None
     missing: dict[str, str] = {}
 
+    def gpu(self, device: str) -> Gpu | None:
+        """That of a case's device, as in "cuda:0"; None where it is no GPU, or not known."""
+        number = device.removeprefix("cuda:")
+        return self.gpus[int(number)] if self.gpus and number.isdecimal() and int(number) < len(self.gpus) else None
+
 
 def collect(root: Path, pid: int = 0, *, gpus: bool) -> Devices:
     return Devices(**read_all(READERS if gpus else READERS | {"gpus": of_process("NVML", _not_asked)}, root, pid))

@@ -10,7 +10,16 @@ import msgspec
 
 from primbench.environment.reading import of_process, read_all
 from primbench.quantities import Amount, Seconds, Whole
-from primbench.system.cgroups import V1_NO_LIMIT_BYTES, cgroup_folders, cgroup_version, counters, limit_in, lines_of
+from primbench.system.cgroups import (
+    USUAL_SHARES,
+    USUAL_WEIGHT,
+    V1_NO_LIMIT_BYTES,
+    cgroup_folders,
+    cgroup_version,
+    counters,
+    limit_in,
+    lines_of,
+)
 from primbench.system.files import labelled_value, parse_cpu_list, read_number, whole_number
 from primbench.system.meaning import NOTHING, Meaning
 from primbench.system.memory import reread_bytes
@@ -28,7 +37,6 @@ _V1_IO = {
     "blkio.throttle.read_iops_device": "riops",
     "blkio.throttle.write_iops_device": "wiops",
 }
-_USUAL_WEIGHT, _USUAL_SHARES = 100, 1024  # of a control group, in v2 and in v1
 _POLICIES = {
     os.SCHED_OTHER: "other",
     os.SCHED_BATCH: "batch",
@@ -139,9 +147,9 @@ def _quota_of(folder: Path) -> tuple[float, float] | None:
 
 
 def _cpu_weight(root: Path, pid: int) -> int | None:
-    shares = (max(1, round(_USUAL_WEIGHT * each / _USUAL_SHARES)) for each in _limits(root, pid, "cpu", "cpu.shares"))
+    shares = (max(1, round(USUAL_WEIGHT * each / USUAL_SHARES)) for each in _limits(root, pid, "cpu", "cpu.shares"))
     weights = [*_limits(root, pid, "cpu", "cpu.weight"), *shares]
-    return min((each for each in weights if each < _USUAL_WEIGHT), default=None)
+    return min((each for each in weights if each < USUAL_WEIGHT), default=None)
 
 
 def _niceness(root: Path, pid: int) -> int:

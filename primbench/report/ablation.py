@@ -9,15 +9,16 @@ from msgspec.structs import asdict, replace
 from primbench.compare.gate import SLOWER, Gate
 from primbench.compare.shown import shown_ratio
 from primbench.compare.sides import identity
-from primbench.report import plain, table
+from primbench.report import table
 from primbench.report.checks import checks
 from primbench.report.comparison import flat
 from primbench.report.document import Document
 from primbench.report.headline import headline
+from primbench.report.plain import ended
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading, shown_estimate, telling
+from primbench.report.verdicts import heading, shown_estimate, telling
 from primbench.spec.naming import name_of
-from primbench.units import format_time
+from primbench.units import UNKNOWN, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,8 +52,7 @@ def document(found: Waterfall, gate: Gate = SLOWER, page: Callable[[], Page] | N
 
 
 def _parts(found: Waterfall) -> list[Table | str]:
-    notes = (f"{plain.printable(note)}\n" for note in _notes(found))
-    return [f"{plain.printable(_answer(found))}\n", *tables(found), *notes]
+    return [ended([_answer(found)]), *tables(found), *(ended([note]) for note in _notes(found))]
 
 
 def _answer(found: Waterfall) -> str:

@@ -13,7 +13,7 @@ from primbench.results.disturbances import disturbs_main
 from primbench.results.metrics import COLUMNS
 from primbench.results.summary import figures_of
 from primbench.system.files import format_cpu_list
-from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_format
+from primbench.units import UNKNOWN, TimeUnit, format_bytes, format_percent, format_time, rate_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,6 @@ PLACES: dict[str, Callable[[Case], object]] = {
     "threads": lambda case: case.placement.threads,
     "process": lambda case: case.process,
 }
-UNKNOWN = "-"
 WIDEST = 60  # characters of a field in a table; exports have all
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction|_bytes)$")
 _DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9

@@ -9,23 +9,24 @@ from msgspec.structs import asdict
 
 from primbench.compare.gate import SLOWER, Gate
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report import plain, table
+from primbench.report import table
 from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
 from primbench.report.document import Document
 from primbench.report.headline import headline
 from primbench.report.learnt import learnt
+from primbench.report.plain import ended
 from primbench.report.published import published_table
 from primbench.report.step import step
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading, in_words, shown_estimate, telling, why
+from primbench.report.verdicts import heading, in_words, shown_estimate, telling, why
 from primbench.results.metrics import METRICS
 from primbench.spec.naming import name_of, names_of
-from primbench.units import format_time
+from primbench.units import UNKNOWN, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Explanation
     from primbench.compare.ratio import Estimate
@@ -57,7 +58,7 @@ def document(comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Pag
 
 def _parts(comparison: Comparison) -> list[Table | str]:
     published = published_table(comparison)
-    return [*_first(comparison), *tables(comparison), *([published] if published else []), _end(comparison.notes)]
+    return [*_first(comparison), *tables(comparison), *([published] if published else []), ended(comparison.notes)]
 
 
 def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
@@ -155,8 +156,8 @@ def _rows(name: str, case: CaseComparison, pairs: int, *, with_noise: bool) -> I
 
 def _first(comparison: Comparison) -> Iterator[str]:
     """The answer, then what has to be known before any verdict."""
-    yield _end([headline(comparison), *left_out(comparison)])
-    yield from (_end(paragraph) for paragraph in cautions(comparison))
+    yield ended([headline(comparison), *left_out(comparison)])
+    yield from (ended(paragraph) for paragraph in cautions(comparison))
 
 
 def _reasons(arm: ArmComparison) -> Iterator[str]:
@@ -232,7 +233,3 @@ def _noise(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[
     for case, explanation in explained[:MOST_EXPLAINED]:
         if explanation.noise:
             yield f"or what others on the machine did to {name_of(case.case)}: {'; '.join(explanation.noise)}"
-
-
-def _end(notes: Iterable[str]) -> str:
-    return "".join(f"{plain.printable(note)}\n" for note in notes)

@@ -8,10 +8,9 @@ from msgspec.structs import asdict
 
 from primbench.decompose.sums import LAUNCHES, totals
 from primbench.report import table
-from primbench.report.columns import UNKNOWN
 from primbench.report.document import Document
 from primbench.report.table import Table
-from primbench.units import format_percent, format_time
+from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +71,7 @@ def numbers(title: str, explained: Explained) -> Table:
         [
             each.name,
             at_least(each),
-            signed_time(each.step_s),
+            format_time(each.step_s),
             UNKNOWN if each.ratio is None else f"{AT_LEAST * each.is_least}{each.ratio:.3f}",
             ON_CPU if explained.device == "cpu" else WHAT[each.name],
         ]
@@ -102,17 +101,17 @@ def _waterfall(explained: Explained) -> Table:
         share = None if row.seconds is None else row.seconds / whole_s
         bar = "" if share is None else _bar(begun, share)
         begun += share or 0.0
-        rows.append([row.name, str(row.calls or ""), signed_time(row.seconds), _percent(share), bar])
+        rows.append([row.name, str(row.calls or ""), format_time(row.seconds), _percent(share), bar])
     columns = ["", "calls", "time", "share", f"{'':<{BAR}}"]
     return Table("where its time goes", columns, rows, [*_notes(explained)])
 
 
 def _notes(explained: Explained) -> Iterator[str]:
     others = list(explained.others.items())[:MOST_OTHERS]
-    if largest := [f"{name} {signed_time(seconds)}" for name, seconds in others if seconds]:
+    if largest := [f"{name} {format_time(seconds)}" for name, seconds in others if seconds]:
         yield f"other operators: {', '.join(largest)}"
     if explained.unmeasured and explained.rest_s is not None:
-        yield f"what was not measured and what is unexplained take {signed_time(explained.rest_s)} together"
+        yield f"what was not measured and what is unexplained take {format_time(explained.rest_s)} together"
     yield from _disturbances(explained)
 
 
@@ -135,14 +134,7 @@ def _bar(begun: float, share: float) -> str:
 
 def at_least(number: Number) -> str:
     """What the parts come to, where some are missing in it a lower bound."""
-    return f"{AT_LEAST * (number.is_least and number.parts_s is not None)}{signed_time(number.parts_s)}"
-
-
-def signed_time(seconds: float | None) -> str:
-    """A time that may be below 0, as what is unexplained."""
-    if seconds is None:
-        return UNKNOWN
-    return format_time(seconds) if seconds >= 0 else f"-{format_time(-seconds)}"
+    return f"{AT_LEAST * (number.is_least and number.parts_s is not None)}{format_time(number.parts_s)}"
 
 
 def step_totals(records: Sequence[Record]) -> list[Table]:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
-from primbench.report import plain, table
+from primbench.report import table
 from primbench.report.document import Check, Document
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import changes_table
+from primbench.report.plain import ended
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, heading
+from primbench.report.verdicts import heading
 from primbench.spec.naming import name_of
-from primbench.units import format_percent, format_time
+from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,12 +110,12 @@ def named(names: Sequence[str]) -> str:
 
 
 def _parts(fleet: Fleet) -> list[Table | str]:
-    return [_end([headline(fleet)]), *(part for each in _with_links(fleet) for part in _found(each))]
+    return [ended([headline(fleet)]), *(part for each in _with_links(fleet) for part in _found(each))]
 
 
 def _found(fleet: Fleet) -> list[Table | str]:
     changes = [changes_table(fleet, fleet.against)] if fleet.against else []
-    return [_table(fleet), *changes, _end(_of_nodes(fleet)), _end(_notes(fleet))]
+    return [_table(fleet), *changes, ended(_of_nodes(fleet)), ended(_notes(fleet))]
 
 
 def _table(fleet: Fleet) -> Table:
@@ -259,7 +260,3 @@ def _rows(fleet: Fleet) -> Iterator[dict[str, object]]:
                 | dict(case.case.parameters)
                 | {f"label_{name}": value for name, value in case.case.labels.items()}
             )
-
-
-def _end(notes: Iterator[str] | Sequence[str]) -> str:
-    return "".join(f"{plain.printable(note)}\n" for note in notes)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from primbench.numa.topology import Topology
 
-UNKNOWN = "-"
-
 
 def text(affinity: Affinity, topology: Topology) -> str:
     """topology: for the names of GPUs."""

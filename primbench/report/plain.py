@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _FORMULA = (
@@ -29,6 +29,11 @@ def printable(text: str) -> str:
 def lines(text: str) -> str:
     """printable(), line by line."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def ended(notes: Iterable[str]) -> str:
+    """printable(), each on a line of its own."""
+    return "".join(f"{printable(note)}\n" for note in notes)
 
 
 def _shown(character: str) -> str:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_ratio
 from primbench.report.table import Table
-from primbench.report.verdicts import UNKNOWN, shown_estimate, shown_verdict
+from primbench.report.verdicts import shown_estimate, shown_verdict
 from primbench.spec.naming import name_of
-from primbench.units import format_time
+from primbench.units import UNKNOWN, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

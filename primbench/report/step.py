@@ -30,10 +30,10 @@ def step(arm: ArmComparison, baseline: str) -> Iterator[str]:
     large = [each for each in found.changes[:-1] if abs(each.seconds) >= limit_s]
     rest_s = sum(each.seconds for each in found.changes[:-1] if each not in large)
     words = [f"{each.name} {_signed(each)}{_each(each)}" for each in large]
-    words += [f"all others {_time(rest_s)}"] if rest_s else []
+    words += [f"all others {format_time(rest_s)}"] if rest_s else []
     fits = "within" if found.is_explained else "outside"
-    yield f"of {_time(found.whole.seconds)}: {', '.join([*words, _rest(found)])}"
-    yield f"the parts explain {_time(found.explained_s)}, which is {fits} the interval of the whole"
+    yield f"of {format_time(found.whole.seconds)}: {', '.join([*words, _rest(found)])}"
+    yield f"the parts explain {format_time(found.explained_s)}, which is {fits} the interval of the whole"
 
 
 def _rest(found: StepComparison) -> str:
@@ -43,13 +43,9 @@ def _rest(found: StepComparison) -> str:
 
 
 def _each(change: Change) -> str:
-    return f" ({change.calls} calls x {_time(change.each_s)})" if change.calls > 1 and change.each_s else ""
+    return f" ({change.calls} calls x {format_time(change.each_s)})" if change.calls > 1 and change.each_s else ""
 
 
 def _signed(change: Change) -> str:
-    interval = f" [{', '.join(map(_time, change.interval))}]" if change.interval else ""
-    return f"{_time(change.seconds)}{interval}"
-
-
-def _time(seconds: float) -> str:
-    return format_time(seconds) if seconds >= 0 else f"-{format_time(-seconds)}"
+    interval = f" [{', '.join(map(format_time, change.interval))}]" if change.interval else ""
+    return f"{format_time(change.seconds)}{interval}"

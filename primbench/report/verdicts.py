@@ -8,13 +8,12 @@ from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.signs import SIGNS
 from primbench.results.metrics import METRICS
-from primbench.units import format_percent
+from primbench.units import UNKNOWN, format_percent
 
 if TYPE_CHECKING:
     from primbench.compare.comparison import CaseComparison, Mean
     from primbench.compare.ratio import Estimate, Verdict
 
-UNKNOWN = "-"
 MOST_PAIRS = 200  # more are not suggested: nobody would run them
 
 

@@ -111,8 +111,7 @@ Line = Header | Worker | Record
 
 def model_of(worker: Worker) -> str | None:
     """The CPU's or the GPU's name."""
-    kind, _, number = worker.device.partition(":")
-    if kind == "cpu":
+    if worker.device.partition(":")[0] == "cpu":
         return worker.environment.machine.cpu_model
-    gpus = worker.environment.devices.gpus or []
-    return gpus[int(number)].name if number.isdecimal() and int(number) < len(gpus) else None
+    gpu = worker.environment.devices.gpu(worker.device)
+    return gpu.name if gpu else None

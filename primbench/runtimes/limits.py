@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import answer
 from primbench.runtimes.leftovers import remove_groups
-from primbench.system.cgroups import cgroup_folders
+from primbench.system.cgroups import USUAL_SHARES, USUAL_WEIGHT, cgroup_folders
 from primbench.system.disks import Disk, disks
 from primbench.system.files import format_cpu_list
 
@@ -24,7 +24,6 @@ SETTINGS = frozenset({"cpus", "cpu_weight", "cpuset", "mems", "memory_bytes", "p
 PERIOD_US = 100_000
 _PROCESSES = "cgroup.procs"
 _SUBTREE = "cgroup.subtree_control"
-USUAL_WEIGHT, _USUAL_SHARES = 100, 1024  # of a control group, in v2 and in v1
 _WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # errors over the value asked for, not over permissions
 
 
@@ -179,7 +178,7 @@ def _list(numbers: Sequence[int] | None) -> str | None:
 
 def shares(weight: int) -> int:
     """As v1 has a weight, and the options of engines on v2, too."""
-    return max(2, round(weight * _USUAL_SHARES / USUAL_WEIGHT))
+    return max(2, round(weight * USUAL_SHARES / USUAL_WEIGHT))
 
 
 def read_rates(arm: Arm, root: Path = Path("/")) -> list[tuple[Disk, int]]:

@@ -240,8 +240,13 @@ def format_arm(arm: Arm) -> str:
     return words
 
 
+def words_of(arm: Arm) -> str:
+    """``format_arm`` without the name, which is the words themselves where an arm is given none. Raises as it does."""
+    return format_arm(msgspec.structs.replace(arm, name=_words(arm)))
+
+
 def _words(arm: Arm) -> str:
-    """The arm as one writes it on the command line, without ``name=``."""
+    """The settings of an arm as one writes them on the command line, whether or not they can be read back."""
     settings = [] if arm.machine is None else [arm.machine]
     unsaid = {"name", FIRST_KEYS.get(arm.runtime)}
     for table, held in ((FIELDS, arm), (PLACEMENT, arm.placement)):

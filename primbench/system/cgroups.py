@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from primbench.system.files import Mount, read_mounts, whole_number
 from primbench.system.processes import folder_of, words_for
 
+USUAL_WEIGHT, USUAL_SHARES = 100, 1024  # of CPU time, in v2 and in v1
 V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
 
 

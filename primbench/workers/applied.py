@@ -14,10 +14,9 @@ from primbench.environment import confinement
 from primbench.environment.configuration import is_recorded, recorded
 from primbench.runtimes import inherited
 from primbench.runtimes import limits as of_groups
-from primbench.runtimes.limits import USUAL_WEIGHT
 from primbench.spec.arm import Arm, in_words, settings_of
 from primbench.spec.placement import THREAD_VARIABLES, Placement
-from primbench.system.cgroups import cgroup_version
+from primbench.system.cgroups import USUAL_WEIGHT, cgroup_version
 from primbench.system.files import attempt, format_cpu_list
 from primbench.units import format_bytes
 

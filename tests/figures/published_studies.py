@@ -37,10 +37,11 @@ import primbench.suites as suites
 from primbench.compare.pairs import compare
 from primbench.compare.shown import shown_ratio
 from primbench.report import table
-from primbench.report.verdicts import UNKNOWN, in_words, shown_estimate
+from primbench.report.verdicts import in_words, shown_estimate
 from primbench.results import file as results_file
 from primbench.results.record import Line, model_of
 from primbench.spec.naming import name_of
+from primbench.units import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from primbench.decompose.sums import LAUNCHES, UNEXPLAINED, WAITING
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
-from primbench.report.explained import signed_time
 from primbench.report.svg_plot import Axis, add_bar, add_rule, add_ticks_below, add_words, picture, time_ticks
-from primbench.units import format_percent
+from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +51,8 @@ def _picture(rows: Sequence[Row], title: str, words: str) -> Element:
         add_words(svg, 0, top + LINE - 3, row.name, "strong halo")
         if row.seconds is not None:
             low, high = sorted((axis.at(start), axis.at(end)))
-            add_bar(svg, (low, high), (top + LINE, top + ROW - 6), LOOKS.get(row.name, "s0"), signed_time(row.seconds))
-        add_words(svg, LANE_END + 3, top + ROW - 10, signed_time(row.seconds))
+            add_bar(svg, (low, high), (top + LINE, top + ROW - 6), LOOKS.get(row.name, "s0"), format_time(row.seconds))
+        add_words(svg, LANE_END + 3, top + ROW - 10, format_time(row.seconds))
         if number + 1 < len(rows):
             add_rule(svg, (axis.at(end), axis.at(end)), (top + ROW - 6, top + ROW + LINE), "one faint")
     return svg
@@ -65,7 +64,7 @@ def _numbers(found: Explained) -> Numbers:
     columns = [
         Column("part", [row.name for row in rows]),
         Column("calls", [row.calls or None for row in rows]),
-        Column("time", [row.seconds for row in rows], signed_time),
+        Column("time", [row.seconds for row in rows], format_time),
         Column(
             "of the step",
             [row.seconds / whole_s if whole_s and row.seconds is not None else None for row in rows],
