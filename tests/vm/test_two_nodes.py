@@ -47,6 +47,24 @@ print(json.dumps({
 }))
 """
 
+# As a worker does it, which is started anew and looks around for long: placed before NumPy is there, then the copy.
+COPIED = """
+import json, msgspec, sys
+from primbench.numa import placement
+from primbench.spec.placement import Placement
+
+placed = placement.apply(msgspec.json.decode(sys.argv[1], type=Placement), "cpu")
+
+from primbench.backends import open_backend
+from primbench.kernels.memcpy import Memcpy
+from primbench.spec.method import Method
+from primbench.timing.case import measure_on
+
+backend, once = open_backend("numpy", "cpu"), Method(dry_run=True)
+measured = measure_on(backend, Memcpy(2**20), once, page_nodes=placed.page_nodes)
+print(msgspec.json.encode({"placement": placed, "pages": measured.pages}).decode())
+"""
+
 # Holds a CPU for a second, then goes on as the doctor.
 DOCTOR_AFTER_A_BUSY_SECOND = """
 import time
@@ -68,27 +86,12 @@ def primbench(on_two_nodes: Run) -> Run:
 
 
 @pytest.fixture(scope="session")
-def copied(primbench: Run) -> Callable[..., tuple[Any, Any]]:
-    """``copied(*options)``: the worker's effective placement, and where the pages of its one measurement were."""
+def copied(on_two_nodes: Run) -> Callable[..., tuple[Any, Any]]:
+    """``copied(cgroup={}, **placement)``: what took effect of it, and where the pages of a copy were."""
 
-    def of(*options: Any, cgroup: Mapping[str, str] | None = None) -> tuple[Any, Any]:
-        said = json_of(primbench("memcpy", *QUICK, *options, "--json", "-", cgroup=cgroup))
-        (worker,), (record,) = said["workers"], said["records"]
-        assert "ok" == record["status"], record["reason"]
-        return worker["placement"], record["measurement"]["pages"]
-
-    return of
-
-
-@pytest.fixture(scope="session")
-def refused(primbench: Run) -> Callable[..., str]:
-    """``refused(*options)``: the one error line of a copy that exits with 2."""
-
-    def of(*options: Any, cgroup: Mapping[str, str] | None = None) -> str:
-        ended = primbench("memcpy", *QUICK, "--quiet", *options, cgroup=cgroup)
-        assert 2 == ended.returncode, ended
-        (error,) = [line for line in ended.stderr.splitlines() if line.startswith("Error: ")]
-        return error
+    def of(cgroup: Mapping[str, str] | None = None, **placement: Any) -> tuple[Any, Any]:
+        said = json_of(on_two_nodes(sys.executable, "-P", "-c", COPIED, json.dumps(placement), cgroup=cgroup))
+        return said["placement"], said["pages"]
 
     return of
 
@@ -110,8 +113,11 @@ def test_binding_puts_pages_where_the_kernel_says_they_are(on_two_nodes: Run, no
     assert {"move_pages": [node], "numa_maps": {str(node): 64}, "cpus": cpus} == said
 
 
-def test_a_node_holds_threads_and_memory(copied: Callable[..., tuple[Any, Any]]) -> None:
-    placement, pages = copied("--numa-node", 1)
+def test_a_node_holds_threads_and_memory(primbench: Run) -> None:
+    said = json_of(primbench("memcpy", *QUICK, "--numa-node", 1, "--json", "-"))
+    (worker,), (record,) = said["workers"], said["records"]
+    assert "ok" == record["status"], record["reason"]
+    placement, pages = worker["placement"], record["measurement"]["pages"]
     assert ([2, 3], "bind", "bind", [1]) == tuple(
         placement[field] for field in ("cpus", "rung", "memory_policy", "memory_nodes")
     )
@@ -119,13 +125,13 @@ def test_a_node_holds_threads_and_memory(copied: Callable[..., tuple[Any, Any]])
 
 
 def test_threads_and_memory_are_placed_apart(copied: Callable[..., tuple[Any, Any]]) -> None:
-    placement, pages = copied("--cpu-node", 0, "--mem-node", 1)
+    placement, pages = copied(cpu_node=0, mem_nodes=[1])
     assert ([0, 1], "bind", [1]) == tuple(placement[field] for field in ("cpus", "memory_policy", "memory_nodes"))
     assert (["1"], [1], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
 
 
 def test_a_node_of_memory_alone_has_the_threads_that_reach_it_best(copied: Callable[..., tuple[Any, Any]]) -> None:
-    placement, pages = copied("--numa-node", 2)
+    placement, pages = copied(numa_node=2)
     assert ([2, 3], "bind", [2], {}) == tuple(placement[field] for field in ("cpus", "rung", "memory_nodes", "reasons"))
     assert (["2"], [2], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
 
@@ -133,17 +139,19 @@ def test_a_node_of_memory_alone_has_the_threads_that_reach_it_best(copied: Calla
 def test_threads_of_a_node_whose_memory_is_denied_have_pages_asked_for_nowhere(
     copied: Callable[..., tuple[Any, Any]],
 ) -> None:
-    placement, pages = copied("--cpu-node", 0, cgroup={"cpuset.cpus": "0-1", "cpuset.mems": "1"})
+    placement, pages = copied({"cpuset.cpus": "0-1", "cpuset.mems": "1"}, cpu_node=0)
     assert ([0, 1], []) == (placement["cpus"], placement["page_nodes"])
     assert (["1"], [], False) == (list(pages["by_node"]), pages["asked"], pages["misplaced"])
 
 
-def test_a_node_outside_the_control_group_is_refused_naming_what_is_allowed(refused: Callable[..., str]) -> None:
-    assert "--numa-node 0: this process may use memory of node 1 only " in refused("--numa-node", 0, cgroup=NODE_1_ONLY)
+def test_a_node_outside_the_control_group_is_refused_naming_what_is_allowed(on_two_nodes: Run) -> None:
+    ended = on_two_nodes(sys.executable, "-P", "-c", COPIED, '{"numa_node": 0}', cgroup=NODE_1_ONLY)
+    assert 1 == ended.returncode
+    assert "PlacementError: numa_node=0: this process may use memory of node 1 only " in ended.stderr
 
 
 def test_the_node_of_the_control_group_is_granted(copied: Callable[..., tuple[Any, Any]]) -> None:
-    placement, pages = copied("--numa-node", 1, cgroup=NODE_1_ONLY)
+    placement, pages = copied(NODE_1_ONLY, numa_node=1)
     assert ([2, 3], [1]) == (placement["cpus"], placement["memory_nodes"])
     assert ["1"] == list(pages["by_node"])
 
