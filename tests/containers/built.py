@@ -33,8 +33,11 @@ LIBRARIES = (
 NOT_COPIED = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "idlelib", "config-*", "*.a")
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Large, or of many modules: to fetch and compile them would be most of each build.
-COPIED = ("numpy", "scipy", "pip", "pygments", "rich", "markdown-it-py", "mdurl", "ml_dtypes")
+# To fetch and compile them would be most of each build; click alone is fetched, by what is built.
+COPIED = (
+    "numpy", "scipy", "pip", "pygments", "rich", "markdown-it-py", "mdurl", "ml_dtypes", "msgspec", "psutil",
+    "packaging", "threadpoolctl", "nvidia-ml-py",
+)  # fmt: skip
 UNUSED = {"tests"} | {  # of SciPy, whose sparse matrices and special functions are what primbench loads
     "cluster", "datasets", "fft", "fftpack", "integrate", "interpolate", "io", "ndimage", "odr", "optimize", "signal",
     "spatial", "stats",

@@ -15,19 +15,23 @@ import pytest
 from primbench.experiments.ablation import bare, build_up, ingredients
 from primbench.results import file as results_file
 from primbench.results.file import Results
-from primbench.results.record import Worker
+from primbench.results.record import Record, Worker
 from primbench.runtimes import oci
 from primbench.runtimes.hostroot import bound_folders
 from primbench.runtimes.table import launch
 from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+from primbench.spec.method import Method
 from primbench.system.files import read_mounts
+from primbench.workers.session import Session
 
 from .programs import SYSTEM, program
-from .traces import at_last, groups, mounts
+from .traces import at_last, groups
 
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "10ms", "--fail-on", "never")
 SUITE = 'gemm = [{ m = 16, n = 16, k = 16 }]\nlaunch = [{ call = "getppid" }]\n'
 SHM_BYTES = {"docker": 64 * 2**20, "podman": 65_536_000}
+ONCE = ("--pairing", "one-after-the-other")  # else all arms start once more: under a quota none can take turns
 ARMS = ["host", "namespaces", "control group", "seccomp", "fewer capabilities", "ipc and small shm", "network"]
 ARMS += ["overlay root", "no new privileges", "CPU quota"]
 
@@ -48,34 +52,31 @@ def ablate(*arguments: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=240, check=False)
 
 
-@pytest.fixture(scope="module", params=["docker", "podman"])
-def ablated(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, subprocess.CompletedProcess[str], Results]:
-    """One pair with everything that can be asked for, of which nothing is left but the results."""
-    folder, left, before = tmp_path_factory.mktemp("ablation"), tmp_path_factory.mktemp("left"), {*groups(), *mounts()}
+@pytest.fixture(scope="module")
+def ablated(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Results]:
+    """One pair of Docker's with everything that can be asked for, of which nothing is left but the results."""
+    folder, left, before = tmp_path_factory.mktemp("ablation"), tmp_path_factory.mktemp("left"), groups()
     (folder / "suite.toml").write_text(SUITE)
     added = ("--no-new-privileges", "--cpus", "1.5")
-    once = ("--pairing", "one-after-the-other")  # else all arms start once more: under a quota none can take turns
-    asked = ("--runtime", request.param, "--sizes", folder / "suite.toml", *added, *once)
+    asked = ("--runtime", "docker", "--sizes", folder / "suite.toml", *added, *ONCE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(left))
         done = ablate(*asked, "--pairs", 1, *QUICK, "-o", folder / "results.jsonl")
     assert 0 == done.returncode, done.stderr
-    rest = at_last(lambda: [*map(str, left.iterdir()), *({*groups(), *mounts()} - before)])
+    rest = at_last(lambda: [*map(str, left.iterdir()), *({*groups()} - {*before})])
     assert not rest, rest
-    return request.param, done, results_file.read(folder / "results.jsonl")
+    return done, results_file.read(folder / "results.jsonl")
 
 
 @pytest.fixture
-def workers(ablated: tuple[Any, Any, Results]) -> list[Worker]:
+def workers(ablated: tuple[Any, Results]) -> list[Worker]:
     """In the order of the arms."""
-    found = {worker.arm.name: worker for worker in ablated[2].workers if worker.arm}
+    found = {worker.arm.name: worker for worker in ablated[1].workers if worker.arm}
     return [found[name] for name in ARMS]
 
 
-def test_every_case_is_measured_in_every_arm(ablated: tuple[Any, Any, Results]) -> None:
-    _, done, found = ablated
+def test_every_case_is_measured_in_every_arm(ablated: tuple[Any, Results]) -> None:
+    done, found = ablated
     assert "" == done.stderr
     assert found.header.study is not None
     assert ARMS == [arm.name for arm in found.header.study.arms]
@@ -100,11 +101,31 @@ def test_filter_capabilities_and_privileges_are_added_one_by_one(workers: list[W
     assert from_then_on("no new privileges") == [bool(each.no_new_privileges) for each in here]
 
 
-def test_the_filter_is_that_of_the_runtime(ablated: tuple[str, Any, Any], workers: list[Worker]) -> None:
-    denied = [worker.environment.confinement.set_mempolicy == "EPERM" for worker in workers]
-    assert denied == (from_then_on("seccomp") if ablated[0] == "docker" else [False] * len(ARMS))
-    moved = [worker.environment.confinement.move_pages for worker in workers]
-    assert from_then_on("seccomp") == [each == "EPERM" for each in moved]
+def test_the_filter_is_that_of_the_runtime(workers: list[Worker]) -> None:
+    for call in ("set_mempolicy", "move_pages"):
+        found = [getattr(worker.environment.confinement, call) for worker in workers]
+        assert from_then_on("seccomp") == [each == "EPERM" for each in found]
+
+
+def test_filter_and_shared_memory_of_podman_are_its_own() -> None:
+    """What else it adds is as Docker's."""
+    arm = arms("podman")[ARMS[5]]
+    case = Case(
+        primitive="launch", parameters={"call": "getppid"}, backend="numpy", device="cpu",
+        method=Method(dry_run=True), arm=arm.name,
+    )  # fmt: skip
+    with Session(arms={arm.name: arm}) as session:
+        worker, record = session.run([case])
+    assert isinstance(worker, Worker)
+    assert isinstance(record, Record)
+    found = worker.environment
+    assert ("ok", "filter", "allowed", "EPERM", SHM_BYTES["podman"]) == (
+        record.status,
+        found.confinement.seccomp,
+        found.confinement.set_mempolicy,
+        found.confinement.move_pages,
+        found.limits.shm_bytes,
+    ), record.reason
 
 
 @pytest.mark.parametrize(
@@ -117,9 +138,9 @@ def test_namespaces_are_left_one_by_one(kind: str, name: str, workers: list[Work
     assert from_then_on(name) == [each != found[0] for each in found]
 
 
-def test_shared_memory_is_the_hosts_until_it_is_small(ablated: tuple[str, Any, Any], workers: list[Worker]) -> None:
+def test_shared_memory_is_the_hosts_until_it_is_small(workers: list[Worker]) -> None:
     found = [worker.environment.limits.shm_bytes for worker in workers]
-    small = SHM_BYTES[ablated[0]]
+    small = SHM_BYTES["docker"]
     assert small != found[0]
     assert [small if has else found[0] for has in from_then_on(ARMS[5])] == found
 
@@ -129,11 +150,11 @@ def test_a_quota_holds_where_it_was_asked_for(workers: list[Worker]) -> None:
     assert [1.5 if has else found[0] for has in from_then_on("CPU quota")] == found
 
 
-def test_a_waterfall_is_printed_with_a_row_an_ingredient(ablated: tuple[str, Any, Any]) -> None:
-    engine, done, _ = ablated
+def test_a_waterfall_is_printed_with_a_row_an_ingredient(ablated: tuple[Any, Results]) -> None:
     """And one of the means, unless the machine was too busy to tell of any case."""
+    done, _ = ablated
     titles = [line for line in done.stdout.splitlines() if "by runc" in line]
-    assert all(f"{engine} by runc, one ingredient after the other  (1 pair;" in title for title in titles)
+    assert all("docker by runc, one ingredient after the other  (1 pair;" in title for title in titles)
     means = [] if "no geometric mean: no case could be told" in done.stdout else ["geometric"]
     assert ["gemm", *means, "launch"] == sorted(title.split()[0] for title in titles)
     rows = [line.strip() for line in done.stdout.splitlines()]
@@ -142,8 +163,8 @@ def test_a_waterfall_is_printed_with_a_row_an_ingredient(ablated: tuple[str, Any
     assert "left out: CPUs of another node: " in done.stdout
 
 
-def arms() -> dict[str, Arm]:
-    return {arm.name: arm for arm in build_up(bare("runc"), ingredients("docker"), lambda arm: None)[0]}
+def arms(engine: str = "docker") -> dict[str, Arm]:
+    return {arm.name: arm for arm in build_up(bare("runc"), ingredients(engine), lambda arm: None)[0]}
 
 
 def inside(arm: Arm, folder: Path, program: str, *, gpus: bool = False) -> str:
@@ -208,8 +229,8 @@ def test_an_ingredient_that_this_machine_has_not_is_one_line_and_the_others_are_
     odd.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(odd))
     path, suite = tmp_path / "results.jsonl", tmp_path / "suite.toml"
-    suite.write_text(SUITE)
-    done = ablate("--sizes", suite, "--pairs", 1, *QUICK, "-o", path)
+    suite.write_text('launch = [{ call = "getppid" }]\n')
+    done = ablate("--sizes", suite, "--pairs", 1, *ONCE, *QUICK, "-o", path)
     assert 0 == done.returncode, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("left out: overlay root: ")

@@ -34,6 +34,7 @@ def test_the_image_starts_primbench(built: Built) -> None:
     assert ("ok", True) == (record["status"], record["measurement"]["verified"])
 
 
+@pytest.mark.parametrize("built", ["podman"], indirect=True)
 def test_the_command_that_it_prints_compares_host_and_image(found_by_runtime: Built, tmp_path: Path) -> None:
     program, *asked = shlex.split(found_by_runtime.study)
     assert "primbench" == program

@@ -129,7 +129,7 @@ def test_an_arm_that_cannot_be_had_is_one_line_that_says_how_to_mend(
         assert re.match(sentence, told[name]), told[name]
 
 
-@pytest.mark.parametrize("runtime", OCI, indirect=True)
+@pytest.mark.parametrize("runtime", ["podman"], indirect=True)
 def test_a_filter_that_denies_binding_is_one_line_with_the_call_and_the_way_out(
     runtime: str, tmp_path_factory: pytest.TempPathFactory, traces: Callable[[], list[str]]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -35,13 +36,10 @@ gemm = [{ m = [32, 48, 64], n = 64, k = 64 }]
 launch = [{ call = ["getppid", "dispatch", "ctypes"] }]
 """
 CASES_OF_FEW = 6
-ON_DISK = """
-model = [{ network = "fathom_memnet", data = "disk", batch_size = 4, examples = 8 }]
-"""
+BORNE_OUT = "/proc/self/ns/mnt: not that of the launcher (PRIMBENCH_HOST_NAMESPACES); PRIMBENCH_RUNTIME={}"
 COLUMNS = 5
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "10ms", "--fail-on", "never")
 UNDER_WAY_WITHIN_S = 60
-CONTAINERS = ["docker", "podman", "apptainer", "charliecloud", "runc"]
 
 
 def command(*arguments: Any) -> list[str]:
@@ -68,8 +66,9 @@ def planned(study: Study) -> list[Case]:
 def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image(
     found_by_runtime: Built, folder: Path, traces: Callable[[], list[str]]
 ) -> None:
-    name = found_by_runtime.runtime
-    arms = ["host", in_words(name, "name=files"), in_words(name, f"image={found_by_runtime.image}", "name=image")]
+    """In the image as the builder says that an arm names it."""
+    name, (*_, image) = found_by_runtime.runtime, shlex.split(found_by_runtime.study)
+    arms = ["host", in_words(name, "name=files"), in_words(name, image.removeprefix(f"{name}:"), "name=image")]
     path, compared = folder / "results.jsonl", folder / "compared.json"
     asked = [word for arm in arms for word in ("--arm", arm)]
     (folder / "suite.toml").write_text(SUITE)
@@ -91,31 +90,12 @@ def test_every_primitive_runs_here_and_inside_on_the_hosts_files_and_in_an_image
         assert each.case.arm == worker.arm.name
         runtime = worker.environment.confinement.runtime
         assert runtime is not None
-        expected = ("host", False) if each.case.arm == "host" else (name, True)
-        assert expected == (runtime.name, runtime.in_container), runtime.evidence
+        is_here = each.case.arm == "host"
+        assert (("host", False) if is_here else (name, True)) == (runtime.name, runtime.in_container), runtime.evidence
+        assert is_here or BORNE_OUT.format(name) == "; ".join(runtime.evidence[:2])
     assert ("container effect", []) == what_a_difference_is_called(compared, "files")
     assert ("container effect", []) == what_a_difference_is_called(compared, "image")
     assert packages(workers, "image") <= packages(workers, "host"), "it lacks what this work does without"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("runtime", ["charliecloud"], indirect=True)
-def test_a_model_reads_from_disk_here_and_inside(runtime: str, folder: Path, traces: Callable[[], list[str]]) -> None:
-    """Each arm makes its own examples, where its temporary files are, and leaves none."""
-    pytest.importorskip("torch", reason="torch is not installed: pip install torch")
-    path = folder / "results.jsonl"
-    (folder / "disk.toml").write_text(ON_DISK)
-    arms = ("--arm", "host", "--arm", in_words(runtime, "name=inside"), "--pairs", 1)
-    how = ("--device", "cpu", "--min-time", "1ms", "--max-time", "10ms", "--fail-on", "never")
-    done = study(folder / "disk.toml", *arms, *how, "-o", path)
-    assert (0, "") == (done.returncode, done.stderr)
-    found = results_file.read(path).records
-    assert {("host", "ok", None), ("inside", "ok", None)} == {
-        (each.case.arm, each.status, each.reason) for each in found
-    }
-    read = {each.measurement and each.measurement.data and each.measurement.data.examples for each in found}
-    metrics = {name for each in found if each.measurement for name in each.measurement.others}
-    assert ({8}, {"data_wait_s", "decode_s"}) == (read, metrics)
 
 
 def packages(workers: Mapping[int, Worker], arm: str) -> set[str]:
@@ -145,7 +125,30 @@ def uninterrupted(few: Path) -> list[tuple[str, ...]]:
     return layout(done.stdout)
 
 
-@pytest.mark.parametrize("runtime", CONTAINERS, indirect=True)
+def killed_in_the_middle(
+    runtime: str, few: Path, path: Path, traces: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """A study of which nothing is left but its results file at the path; the words of its arms."""
+    monkeypatch.setenv("OF_THE_MACHINE", "yes")
+    arms = ["--arm", "host", "--arm", in_words(runtime, "name=there")]
+    asked = [few, *arms, "--pairs", 1, *QUICK]
+    with subprocess.Popen(command(*asked, "--quiet", "-o", path), cwd="/", start_new_session=True) as front:
+        worker = held_in_the_middle(front, path)
+        assert "OF_THE_MACHINE=yes" not in worker.variables
+        front.kill()
+    left = at_last(traces)
+    assert not left, left
+    return arms
+
+
+@pytest.mark.parametrize("runtime", ["docker", "podman", "apptainer", "runc"], indirect=True)
+def test_a_study_that_is_killed_while_a_container_measures_leaves_nothing(
+    runtime: str, folder: Path, few: Path, traces: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_in_the_middle(runtime, few, folder / "results.jsonl", traces, monkeypatch)
+
+
+@pytest.mark.parametrize("runtime", ["charliecloud"], indirect=True)
 def test_a_study_that_is_killed_while_a_container_measures_leaves_nothing_and_goes_on(
     runtime: str,
     folder: Path,
@@ -154,16 +157,8 @@ def test_a_study_that_is_killed_while_a_container_measures_leaves_nothing_and_go
     traces: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("OF_THE_MACHINE", "yes")
     path = folder / "results.jsonl"
-    arms = ("--arm", "host", "--arm", in_words(runtime, "name=there"))
-    asked = [few, *arms, "--pairs", 1, *QUICK]
-    with subprocess.Popen(command(*asked, "--quiet", "-o", path), cwd="/", start_new_session=True) as front:
-        worker = held_in_the_middle(front, path)
-        assert "OF_THE_MACHINE=yes" not in worker.variables
-        front.kill()
-    left = at_last(traces)
-    assert not left, left
+    arms = killed_in_the_middle(runtime, few, path, traces, monkeypatch)
     resumed = study("--resume", path, *arms, "--fail-on", "never")  # they set a variable: a file's word is not enough
     assert (0, "") == (resumed.returncode, resumed.stderr)
     assert sorted(uninterrupted) == sorted(layout(resumed.stdout)), "rows stand as cases were first run"
