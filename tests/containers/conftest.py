@@ -25,11 +25,12 @@ import pytest
 
 import primbench
 
+from ..groups import ahead_of_others
 from .built import base, base_archive, built, found_by_runtime
 from .programs import SYSTEM, program
 from .traces import control_groups, runtime, traces
 
-__all__ = ["base", "base_archive", "built", "found_by_runtime", "runtime", "traces"]
+__all__ = ["ahead_of_others", "base", "base_archive", "built", "found_by_runtime", "runtime", "traces"]
 
 PACKAGE = Path(primbench.__file__).parents[1]
 IMAGE = "primbench-tests"
@@ -287,12 +288,6 @@ def processes_of(folder: Path) -> list[str]:
         if str(folder) in words and path.parent.name != str(os.getpid()):
             found.append(words)
     return found
-
-
-@pytest.fixture(scope="session")
-def left() -> Callable[[Path], list[str]]:
-    """What is mounted in a folder or runs with its name, and the control groups of containers."""
-    return lambda folder: [*mounts_in(folder), *processes_of(folder), *sorted(map(str, groups_of_engines()))]
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,6 @@ from .verdicts import first_cause
 
 pytestmark = pytest.mark.quiet
 
-OCI = ["docker", "podman"]
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "30ms", "--fail-on", "never")
 SUITE = 'launch = [{ call = ["getppid", "ctypes"] }]\n'
 RULES = 1000  # that the kernel tries at each call of getppid, where it would know one without arguments to be allowed
@@ -52,9 +51,9 @@ def compared(folder: Path) -> dict[Any, CaseComparison]:
     return {case.case.parameters["call"]: case for case in arm.cases}
 
 
-@pytest.mark.parametrize("runtime", OCI, indirect=True)
+@pytest.mark.parametrize("runtime", ["podman"], indirect=True)
 def test_a_filter_on_what_is_timed_makes_it_slower_and_is_named(
-    runtime: str, folder: Path, traces: Callable[[], list[str]]
+    runtime: str, folder: Path, traces: Callable[[], list[str]], ahead_of_others: None
 ) -> None:
     path = profile(folder, *(_on_getppid(number) for number in range(RULES)))
     done = study(folder, "--pairs", 3, "--arm", "host", "--arm", in_words(runtime, f"seccomp={path}", "name=filtered"))

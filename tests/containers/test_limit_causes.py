@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from primbench.system.cgroups import cgroup_folders
 
 from .traces import in_words
 
@@ -21,22 +18,6 @@ pytestmark = pytest.mark.quiet
 SUITE = "gemm = [{ m = 64, n = 64, k = 64 }]\n"
 # Three periods of a quota, whatever is known by then: in one alone, it may hold back between two samples.
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "300ms", "--max-time", "300ms")
-MOST = {"cpu.shares": "262144", "cpu.weight": "10000"}  # control groups v1, v2
-
-
-@pytest.fixture
-def ahead_of_others() -> Iterator[None]:
-    """This process and what it starts, but for containers: where it waits for CPUs as well, a quota is not told."""
-    groups = cgroup_folders("cpu")
-    folder = groups[-1] / "tests-ahead-of-others"
-    folder.mkdir()
-    for name, weight in MOST.items():
-        if (folder / name).exists():
-            (folder / name).write_text(weight)
-    (folder / "cgroup.procs").write_text(str(os.getpid()))
-    yield
-    (groups[0] / "cgroup.procs").write_text(str(os.getpid()))
-    folder.rmdir()
 
 
 def primbench(*arguments: Any) -> subprocess.CompletedProcess[str]:

@@ -127,9 +127,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("study")
 
 
-@pytest.mark.parametrize("runtime", ["runc", "charliecloud"], indirect=True)
+@pytest.mark.parametrize("runtime", ["runc"], indirect=True)
 def test_another_blas_makes_a_stack_effect_and_is_named(
-    runtime: str, plain: Path, with_other_blas: Path, folder: Path, traces: Callable[[], list[str]]
+    runtime: str,
+    plain: Path,
+    with_other_blas: Path,
+    folder: Path,
+    traces: Callable[[], list[str]],
+    ahead_of_others: None,
 ) -> None:
     trees = (plain, with_other_blas)  # of one thread each: two of OpenBLAS that share a CPU take turns of 4 ms
     arms = [in_words(runtime, f"image={tree}", "threads=1", f"name={tree.name}") for tree in trees]
@@ -142,7 +147,12 @@ def test_another_blas_makes_a_stack_effect_and_is_named(
 
 @pytest.mark.parametrize("runtime", ["apptainer"], indirect=True)
 def test_a_slow_malloc_makes_a_stack_effect_and_is_named(
-    runtime: str, plain: Path, with_slow_malloc: Path, folder: Path, traces: Callable[[], list[str]]
+    runtime: str,
+    plain: Path,
+    with_slow_malloc: Path,
+    folder: Path,
+    traces: Callable[[], list[str]],
+    ahead_of_others: None,
 ) -> None:
     arms = [in_words(runtime, f"image={tree}", f"name={tree.name}") for tree in (plain, with_slow_malloc)]
     arm = study(folder, SMALL_PRODUCT, *arms, pairs=3)
@@ -167,7 +177,7 @@ def with_one_thread(podman: Engine, plain: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("runtime", ["podman"], indirect=True)
 def test_threads_that_an_image_sets_are_named(
-    runtime: str, with_one_thread: str, folder: Path, traces: Callable[[], list[str]]
+    runtime: str, with_one_thread: str, folder: Path, traces: Callable[[], list[str]], ahead_of_others: None
 ) -> None:
     arms = [in_words(runtime, f"image={with_one_thread}", *more) for more in (
         (f"env.OMP_NUM_THREADS={os.cpu_count()}", "name=all"), ("name=one",)
@@ -179,7 +189,9 @@ def test_threads_that_an_image_sets_are_named(
 
 
 @pytest.mark.parametrize("runtime", ["docker"], indirect=True)
-def test_a_cpuset_of_one_cpu_is_named(runtime: str, folder: Path, traces: Callable[[], list[str]]) -> None:
+def test_a_cpuset_of_one_cpu_is_named(
+    runtime: str, folder: Path, traces: Callable[[], list[str]], ahead_of_others: None
+) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     arms = [in_words(runtime, "name=all"), in_words(runtime, f"cpuset={cpus[0]}", "name=one")]
     arm = study(folder, PRODUCT, *arms, pairs=5)

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import pytest
 
-from primbench.system.files import read_mounts
-
 from .programs import SYSTEM, program
 
 MARK = "PRIMBENCH_TEST_MARK"
@@ -37,14 +35,13 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, wor
 
 @pytest.fixture
 def traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
-    """What is there of this test's workers: processes, folders, mounts, containers, images, control groups."""
+    """What is there of this test's workers: processes, folders and mounts in them, containers, images, groups."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv(MARK, tmp_path.name)
-    mounted = mounts()
 
     def find() -> list[str]:
         running = [each.words for each in marked(tmp_path.name)]
-        return [*running, *map(str, tmp_path.iterdir()), *sorted(mounts() - mounted), *listed(), *groups()]
+        return [*running, *map(str, tmp_path.iterdir()), *listed(), *groups()]
 
     yield find
     left = at_last(find)
@@ -100,16 +97,6 @@ def worker_inside() -> Process:
     return found
 
 
-def mounts() -> set[str]:
-    """But for two that stay until a reboot, from where somebody first starts a container of Podman's.
-
-    Nor are those told of that tests of networks, which run beside these, name for themselves.
-    """
-    podmans = {"/run/netns", "/var/lib/containers/storage/overlay"}
-    points = {mount.point for mount in read_mounts(Path("/"))} - podmans
-    return {point for point in points if not point.startswith("/run/netns/primbench-")}
-
-
 def listed() -> list[str]:
     """By the engines that this test can reach, if it can."""
     found = []
@@ -128,7 +115,7 @@ def groups() -> list[str]:
 
 def is_deserted(group: Path) -> bool:
     try:
-        return group.name != "primbench-tests" and not group.joinpath("cgroup.procs").read_text()
+        return not group.name.startswith("primbench-test") and not group.joinpath("cgroup.procs").read_text()
     except OSError:
         return False  # it has been removed
 

@@ -18,6 +18,10 @@ from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
 from primbench.spec.study import AGAIN, Study
 
+from ..groups import ahead_of_others
+
+__all__ = ["ahead_of_others"]
+
 MadeStudy = Callable[..., Results]
 HERE = fingerprint.collect(gpus=False)
 PLACED = EffectivePlacement(cpus=[0], memory_policy="default", memory_nodes=[], rung="none")

@@ -129,7 +129,9 @@ def test_nodes_are_not_compared_with_places(refusal: Callable[..., str], tmp_pat
 
 
 @pytest.mark.quiet
-def test_a_node_with_a_quota_is_found_and_its_quota_named(invoke: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_node_with_a_quota_is_found_and_its_quota_named(
+    invoke: Callable[..., Result], tmp_path: Path, ahead_of_others: None
+) -> None:
     """One node is measured as it is, and stands for all healthy ones, as this machine is not equally fast at all times;
     the other one within a control group that has a tenth of a CPU.
     """
@@ -153,12 +155,12 @@ def test_a_node_with_a_quota_is_found_and_its_quota_named(invoke: Callable[..., 
 
 @contextmanager
 def quota(cpus: float) -> Iterator[Path]:
-    """The file to write a process's number into, of a control group that may use so many CPUs."""
+    """The file to write a process's number into, of a control group beside all others that may use so many CPUs."""
     above = cgroup_folders("cpu")
     if not above:
         pytest.skip("no control group for CPUs: needs root")
-    folder = above[0] / f"primbench-test-{os.getpid()}"
-    is_v1 = not (above[0] / "cgroup.controllers").exists()
+    folder = above[-1] / f"primbench-test-{os.getpid()}"
+    is_v1 = not (above[-1] / "cgroup.controllers").exists()
     try:
         folder.mkdir()
         (folder / ("cpu.cfs_quota_us" if is_v1 else "cpu.max")).write_text(

@@ -76,7 +76,7 @@ def test_every_arm_comes_once_more() -> None:
 
 @pytest.mark.quiet
 def test_two_products_on_one_cpu_wait_for_it_and_the_neighbour_is_the_cause(
-    invoke: Callable[..., Result], tmp_path: Path
+    invoke: Callable[..., Result], tmp_path: Path, ahead_of_others: None
 ) -> None:
     sizes, path = tmp_path / "sizes.toml", tmp_path / "study.jsonl"
     sizes.write_text(f'beside = "{WORDS}"\ngemm = [{{ m = 256, n = 256, k = 256 }}]\n')

@@ -39,7 +39,7 @@ int close(int file) {
 @pytest.mark.quiet
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is missing: it compiles what is preloaded")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the older CPU is one of x86-64")
-def test_a_preload_is_named_for_files_and_older_kernels_for_products(tmp_path: Path) -> None:
+def test_a_preload_is_named_for_files_and_older_kernels_for_products(tmp_path: Path, ahead_of_others: None) -> None:
     library = tmp_path / "libpatient.so"
     command = ["gcc", "-O1", "-shared", "-fPIC", "-o", str(library), "-x", "c", "-", "-ldl"]
     subprocess.run(command, input=PATIENT_CLOSE, text=True, check=True, capture_output=True, timeout=60)

@@ -1,0 +1,53 @@
+"""Control groups by which verdicts of tests are the same beside other work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from primbench.system.cgroups import cgroup_folders
+
+MOST = {"cpu.shares": "262144", "cpu.weight": "10000"}  # control groups v1, v2
+OF_ENGINES = ("docker", "libpod_parent")  # in which Docker and Podman put their containers
+
+
+@pytest.fixture
+def ahead_of_others() -> Iterator[None]:
+    """This process, what it starts and the containers of engines have the CPUs first, as far as root may have it so.
+
+    What is asserted of their times is then so beside other work, too.
+    """
+    with ExitStack() as closing, suppress(OSError, ValueError):
+        own, *above = cgroup_folders("cpu")
+        top = above[-1] if above else own
+        for name in OF_ENGINES:
+            closing.enter_context(weighty(top / name))
+        first = closing.enter_context(weighty(top / f"primbench-test-{os.getpid()}-ahead"))
+        closing.callback(move, first, own)  # with a daemon that was started meanwhile
+        (first / "cgroup.procs").write_text(str(os.getpid()))
+        closing = closing.pop_all()
+    with closing:
+        yield
+
+
+@contextmanager
+def weighty(folder: Path) -> Iterator[Path]:
+    """A control group of the greatest weight, be it there already."""
+    folder.mkdir(exist_ok=True)
+    before = {path: path.read_text() for name in MOST if (path := folder / name).exists()}
+    for path in before:
+        path.write_text(MOST[path.name])
+    yield folder
+    for path, text in before.items():
+        path.write_text(text)
+    with suppress(OSError):  # of an engine that has containers
+        folder.rmdir()
+
+
+def move(group: Path, to: Path) -> None:
+    for process in (group / "cgroup.procs").read_text().split():
+        (to / "cgroup.procs").write_text(process)
