@@ -183,11 +183,11 @@ def no_nvml() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def damaged(corrupt: Callable[[Path, int], str]) -> list[tuple[str, Place]]:
-    """What is seen of every tree with three damages each, and which: looked at once for all tests that read it."""
+    """What is seen of every tree damaged in two ways, and which: looked at once for all tests that read it."""
     found = []
-    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # 10 000 files, which take a disk a minute
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # thousands of files, which take a disk a minute
     with tempfile.TemporaryDirectory(dir=in_memory) as folder, without_nvml():
-        for seed in range(3 * len(TREES)):
+        for seed in range(2 * len(TREES)):
             name = TREES[seed % len(TREES)]
             root = write_tree(Path(folder, "root"), name)
             damage = corrupt(root, seed)

@@ -70,6 +70,7 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
 
 
+@functools.cache
 def imported_modules(name: str) -> set[str]:
     """The modules that a module imports, or imports something from."""
     found = {each if each in MODULES else each.rpartition(".")[0] for each, _ in imports(parsed(name))}

@@ -311,16 +311,19 @@ def test_set_of_a_set_is_refused() -> None:
 
 
 # Models are as large as their originals, and only torch can count them.
+SIZED = {name: suites.load(name) for name in suites.SIZES}
 COUNTED = [
     name
     for name in suites.describe("sizes").counts
-    if name not in ("model", "learning") and suites.load("sizes", only=[name])[0].flop()
+    if name not in ("model", "learning") and next(each for each in SIZED["small"] if each.primitive == name).flop()
 ]
 
 
 @pytest.mark.parametrize("primitive", COUNTED)
 def test_sizes_grow_from_set_to_set_and_large_ends_on_a_cpu(primitive: str) -> None:
-    flop = {name: [problem.flop() or 0 for problem in suites.load(name, only=[primitive])] for name in suites.SIZES}
+    flop = {
+        name: [each.flop() or 0 for each in problems if each.primitive == primitive] for name, problems in SIZED.items()
+    }
     assert max(flop["small"]) < min(flop["medium"])
     assert max(flop["medium"]) < min(flop["large"])
     assert len(flop["large"]) in (4, 5)

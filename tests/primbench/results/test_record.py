@@ -164,23 +164,31 @@ def test_what_is_written_is_read_back_equal(made: list[Record]) -> None:
         assert made == read(path).records
 
 
+@pytest.fixture(scope="module")
+def published() -> jsonschema.Draft202012Validator:
+    """The schema; that it is one, tests/primbench/cli/test_schema.py holds."""
+    return jsonschema.Draft202012Validator(results_file.schema())
+
+
 @settings(max_examples=60, deadline=None)
-@given(records)
-def test_every_record_is_one_line_that_follows_the_published_schema(made: Record) -> None:
+@given(made=records)
+def test_every_record_is_one_line_that_follows_the_published_schema(
+    made: Record, published: jsonschema.Draft202012Validator
+) -> None:
     line = encode(made)
     assert line.index(b"\n") == len(line) - 1
-    jsonschema.Draft202012Validator(results_file.schema()).validate(msgspec.json.decode(line))
+    published.validate(msgspec.json.decode(line))
 
 
 @pytest.mark.parametrize("line", [HEADER, WORKER, RECORD], ids=["header", "worker", "record"])
-def test_the_schema_refuses_a_line_without_a_part(line: Header | Worker | Record) -> None:
-    document = results_file.schema()
-    jsonschema.Draft202012Validator.check_schema(document)
+def test_the_schema_refuses_a_line_without_a_part(
+    line: Header | Worker | Record, published: jsonschema.Draft202012Validator
+) -> None:
     spoilt = msgspec.json.decode(encode(line))
-    jsonschema.validate(spoilt, document)
+    published.validate(spoilt)
     del spoilt["environment" if not isinstance(line, Record) else "case"]
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(spoilt, document)
+        published.validate(spoilt)
 
 
 @settings(max_examples=60, deadline=None)
