@@ -84,4 +84,4 @@ def _cgroup_paths(root: Path, pid: int) -> dict[str, str]:
 
 def _cgroup_mounts(root: Path) -> list[Mount]:
     """As they are mounted here: a container has its own part of them alone."""
-    return [mount for mount in read_mounts(root) if mount.kind in ("cgroup", "cgroup2")]
+    return read_mounts(root, kind="cgroup")

@@ -122,19 +122,26 @@ def labelled_bytes(path: Path, label: str) -> int:
     return 1024 * whole_number(labelled_value(path, label).removesuffix("kB"), path)
 
 
-def read_mounts(root: Path, pid: int = 0) -> list[Mount]:
-    """Mounts of a process, 0 this one, in the order made: the last at a point hides those before it."""
-    mounts = []
+def read_mounts(root: Path, pid: int = 0, kind: str = "") -> list[Mount]:
+    """Mounts of a process, 0 this one, in the order made: the last at a point hides those before it.
+
+    kind: what file systems begin with that are wanted.
+    """
+    mounts, wanted = [], kind.encode()
     for line in (folder_of(root, pid) / "mountinfo").read_bytes().split(b"\n")[:-1]:
         before, _, after = line.partition(b" - ")
+        if not after.startswith(wanted):
+            continue
         source, point = map(_path, before.split(b" ")[3:5])
-        kind, _, options = after.decode(errors="backslashreplace").split(" ", 2)
-        mounts.append(Mount(source, point, kind, options))
+        found, _, options = after.decode(errors="backslashreplace").split(" ", 2)
+        mounts.append(Mount(source, point, found, options))
     return mounts
 
 
 def _path(written: bytes) -> str:
     """Spaces, tabs, line ends and backslashes are in octal digits there: proc_pid_mountinfo(5)."""
+    if b"\\" not in written:
+        return os.fsdecode(written)
     return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda digits: bytes([int(digits[1], 8)]), written))
 
 

@@ -1,11 +1,13 @@
-"""What `primbench watch` costs the job that it watches: a step's time watched over unwatched, in mirrored pairs.
+"""What `primbench watch` costs the job that it watches: a unit of its work watched over unwatched, second by second.
 
-python -P tests/figures/watch_cost.py [--pairs 12] [--job cpu --job launches --job copies]
+python -P tests/figures/watch_cost.py [--pairs 100] [--job cpu --job launches --job copies]
 
-A process counts how often its step comes round in 1.5 s, while it is watched and while it is not. `cpu` is SHA-256 in
-eight threads that hold no lock of Python's; `launches` a training step of many small layers at batch 1 and `copies` one
-fed from pageable memory, both on a GPU by torch. Printed are the ratio of times with its 95 % interval, that of
-unwatched turns to those before, which is noise, and what the watching process said of itself. A minute each.
+A job works all the time and counts what it has done; beside it one watch looks for a second, sleeps for a second and so
+on, in mirrored pairs. `cpu` is SHA-256 in a thread a CPU, so that each CPU second of watching is taken from it;
+`launches` a training step of many small layers at batch 1 and `copies` one fed from pageable memory, both on a GPU by
+torch. Printed are ratios of the time and of the job's own CPU time for as much work, the median over pairs with its
+95 % interval from order statistics, the same of two unwatched seconds, which is noise, and what watching itself took of
+a CPU. 100 pairs take four minutes.
 """
 
 from __future__ import annotations
@@ -14,21 +16,28 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
-from primbench.stats import paired_ratio
+from primbench.stats import median_interval, quantile
+from primbench.watching.stretch import Stretch, joined
+from primbench.watching.watch import EVERY_S, Watch
 
 COUNTED = """
+def so_far():
+    return [time.perf_counter(), time.process_time(), sum(counts)]
 print(flush=True)
+before = so_far()
 for _ in sys.stdin:
-    before, begun = sum(counts), time.perf_counter()
-    time.sleep(1.5)
-    print((time.perf_counter() - begun) / (sum(counts) - before), flush=True)
+    now = so_far()
+    print(json.dumps([late - early for early, late in zip(before, now)]), flush=True)
+    before = so_far()
 """
 ON_A_CPU = """
-import hashlib, sys, threading, time
-data, counts = bytes(2**14), [0] * 8
+import hashlib, json, os, sys, threading, time
+data, counts = bytes(2**17), [0] * len(os.sched_getaffinity(0))
 def work(number):
     while True:
         hashlib.sha256(data)
@@ -37,7 +46,7 @@ for number in range(len(counts)):
     threading.Thread(target=work, args=(number,), daemon=True).start()
 """
 ON_A_GPU = """
-import sys, threading, time
+import json, sys, threading, time
 import torch
 counts = [0]
 {made}
@@ -69,58 +78,85 @@ JOBS = {
 }
 
 
+class Lap(NamedTuple):
+    """Of a job: seconds a unit of work."""
+
+    time_s: float
+    cpu_time_s: float
+
+
 @contextmanager
-def watched(pid: int) -> Iterator[list[str]]:
-    """What it prints is in the list afterwards."""
-    command = [sys.executable, "-P", "-m", "primbench", "watch", str(pid), "--for", "2s"]
-    said: list[str] = []
-    with subprocess.Popen([*command, "--json", "-"], stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout is not None
-        watching.stdout.readline()  # what the job is: it has begun
-        yield said
-        said += watching.stdout.readlines()
+def started(name: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-P", "-c", JOBS[name]]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as job:
+        assert job.stdout is not None
+        assert job.stderr is not None
+        if not job.stdout.readline():
+            *_, last = job.stderr.read().splitlines() or [f"exit status {job.wait()}"]
+            sys.exit(f"--job {name}: it ended before its first step: {last}")
+        try:
+            yield job
+        finally:
+            job.kill()
 
 
-def step_s(job: subprocess.Popen[str]) -> float:
+def during(job: subprocess.Popen[str], wait: Callable[[], object]) -> Lap:
+    """What the job needed while it was waited for."""
+    _since_the_last(job)
+    wait()
+    time_s, cpu_time_s, count = _since_the_last(job)
+    return Lap(time_s / count, cpu_time_s / count)
+
+
+def _since_the_last(job: subprocess.Popen[str]) -> list[float]:
     assert job.stdin is not None
     assert job.stdout is not None
     print(file=job.stdin, flush=True)
-    return float(job.stdout.readline())
+    found: list[float] = json.loads(job.stdout.readline())
+    return found
 
 
-def shown(a: list[float], b: list[float]) -> str:
-    ratio, low, high = paired_ratio(a, b)
-    return f"{ratio:.4f} [{low or 0:.4f}, {high or 0:.4f}]"
+def shown(ones: list[Lap], others: list[Lap]) -> str:
+    both = list(zip(ones, others, strict=True))
+    time = _ratio([one.time_s / other.time_s for one, other in both])
+    return f"time {time}, CPU time {_ratio([one.cpu_time_s / other.cpu_time_s for one, other in both])}"
+
+
+def _ratio(ratios: list[float]) -> str:
+    low, high = median_interval(ratios) or (0.0, float("inf"))
+    return f"{quantile(ratios, 0.5):.4f} [{low:.4f}, {high:.4f}]"
 
 
 def measure(name: str, pairs: int) -> None:
-    alone_s: list[float] = []
-    watched_s: list[float] = []
-    said: list[str] = []
-    command = [sys.executable, "-P", "-c", JOBS[name]]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
-        assert job.stdout is not None
-        job.stdout.readline()
+    alone: list[Lap] = []
+    watched: list[Lap] = []
+    seen: list[Stretch] = []
+    watching_s = 0.0
+    with started(name) as job:
+        watch = Watch(job.pid, lasting_s=1e6)
+        stretches = iter(watch)
         for number in range(2 * pairs):
             if number % 4 in (1, 2):
-                with watched(job.pid) as said:
-                    watched_s.append(step_s(job))
+                next(stretches)  # from the end of the one before until now, without a look
+                before_s = time.process_time()
+                watched.append(during(job, lambda: seen.append(next(stretches))))
+                watching_s += time.process_time() - before_s
             else:
-                alone_s.append(step_s(job))
-        job.kill()
-    whole, cost = (json.loads(said[-1])[each] for each in ("whole", "cost"))
-    counted = {each["function"]: each["count"] for each in whole["calls"] or []}
+                alone.append(during(job, lambda: time.sleep(EVERY_S)))
+    calls = joined(seen).calls
+    counted = {each.function: each.count for each in calls or []}
     print(
-        f"{name}: watched over unwatched {shown(watched_s, alone_s)}, unwatched over unwatched "
-        f"{shown(alone_s[1:], alone_s[:-1])}, {pairs} pairs; of itself "
-        f"{cost['cpu_time_s'] / cost['duration_s']:.2%} of one CPU; calls {counted or whole['missing'].get('calls')}",
+        f"{name}, {pairs} pairs: watched over unwatched {shown(watched, alone)}; unwatched over unwatched "
+        f"{shown(alone[1:], alone[:-1])}; watching took {watching_s / pairs / EVERY_S:.2%} of one CPU; calls "
+        f"{counted or seen[-1].missing.get('calls')}",
         flush=True,
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--job", choices=[*JOBS], action="append")
     asked = parser.parse_args()
     for name in asked.job or ["cpu"]:
