@@ -1,8 +1,23 @@
-"""A process in words: its number, or the name of the container that it is the first process of."""
+"""A process in words: its number, the name of the container that it is the first process of, or a job's of Slurm."""
 
 from __future__ import annotations
 
 from primbench.errors import InvalidRequest
+
+OF_SLURM = "slurm:"
+
+
+def processes_of(job: str) -> list[int]:
+    """Those of a job: a number, the name of a container, or "slurm:4711" of Slurm. The first one tells when it ends.
+
+    Raises InvalidRequest.
+    """
+    if job.startswith(OF_SLURM):
+        from primbench.runtimes.slurm import processes_here
+
+        return processes_here(job.removeprefix(OF_SLURM))
+    by_number = job.isascii() and job.isdecimal()
+    return [process_of(int(job) if by_number else None, None if by_number else job)]
 
 
 def process_of(pid: int | None, container: str | None) -> int:

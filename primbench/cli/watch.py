@@ -10,7 +10,7 @@ import click
 
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, TIMEOUT
-from primbench.cli.processes import process_of
+from primbench.cli.processes import processes_of
 from primbench.errors import INTERRUPTED, InvalidRequest, OutputError
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 HELP = """Follow a job that runs, without touching it, and say what holds it back, the likeliest cause first.
 
-PID is the number of a process, CONTAINER the name of one of Docker or Podman, whose first process is meant; what it
-started is followed, too. Each cause comes with its evidence, what it makes longer, and a study that would prove it.
+PID is the number of a process, CONTAINER the name of one of Docker or Podman, whose first process is meant, slurm:JOB a
+job of Slurm, or a step of one, on this node; what it started is followed, too. Each cause comes with its evidence, what
+it makes longer, and a study that would prove it.
 
 What the job's files in /proc, its control groups and NVML say is read once a second. As root, launches of a job with
 CUDA are counted too, by uprobes that are there for 1 % of the time. Ctrl-C ends it early. What a job is held to and was
@@ -31,13 +32,14 @@ given, `primbench doctor` tells of its number.
 \b
 primbench watch 4242
 primbench watch training --for 10min -o watched.jsonl
+primbench watch slurm:4711.0
 
 Exit status: 0 whatever is found, 2 where there is no such job, 130 when interrupted.
 """
 
 
 @click.command("watch", help=HELP)
-@click.argument("job", metavar="PID|CONTAINER")
+@click.argument("job", metavar="PID|CONTAINER|slurm:JOB")
 @click.option(
     "--for",
     "lasting_s",
@@ -69,8 +71,7 @@ def command(*, job: str, lasting_s: float, json_path: str | None, prometheus_pat
     if prometheus_path == "-":
         raise InvalidRequest("--prometheus -: a file that is written anew each second cannot be stdout")
     check_files([json_path, prometheus_path])
-    by_number = job.isascii() and job.isdecimal()
-    watch = Watch(process_of(int(job) if by_number else None, None if by_number else job), lasting_s)
+    watch = Watch(processes_of(job), lasting_s)
     with _opened(json_path) as write:
         interrupted = _follow(watch, write, prometheus_path, on_stdout=json_path == "-")
     if interrupted:

@@ -114,21 +114,27 @@ def cdi_names_gpus(root: Path = Path("/")) -> bool:
 
 def answer(command: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[str | None, str]:
     """Why a program does not answer, or None, and the first line that it prints."""
+    reason, printed = answers(command, environment)
+    return reason, next(iter(printed), "")
+
+
+def answers(command: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[str | None, list[str]]:
+    """The same with all lines, of which there is one at least where it answers."""
     if shutil.which(command[0]) is None:
-        return f"{command[0]} is not installed", ""
+        return f"{command[0]} is not installed", []
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             env=environment, timeout=ANSWERS_WITHIN_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"{command[0]} did not answer within {ANSWERS_WITHIN_S:g} s", ""
+        return f"{command[0]} did not answer within {ANSWERS_WITHIN_S:g} s", []
     except OSError as error:
-        return f"{command[0]}: {error.strerror}", ""
+        return f"{command[0]}: {error.strerror}", []
     printed = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     if done.returncode or not printed:
-        return printed[-1] if printed else f"{command[0]} ended with exit status {done.returncode}", ""
-    return None, printed[0]  # ch-run tells its version on stderr
+        return printed[-1] if printed else f"{command[0]} ended with exit status {done.returncode}", []
+    return None, printed  # ch-run tells its version on stderr
 
 
 def version(text: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes import afar, host
-from primbench.runtimes.invocation import Invocation, answer, version
+from primbench.runtimes.invocation import Invocation, answer, answers, version
 from primbench.runtimes.runtime import Refusal, Runtime
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ OPTIONS = (
 # Of pyxis. What the image has of its own is its Python, and the home of this user is no part of it.
 OF_IMAGE = ("--no-container-entrypoint", "--no-container-mount-home", "--container-writable")
 
+_JOB = re.compile(r"[0-9]+(\.([0-9]+|batch|interactive))?")
+_STEP, _TASK = 2, 3  # columns of `scontrol listpids`; of a process that is no task's first "-"
+
 
 def found() -> tuple[str | None, str]:
     """Why it cannot be used, or None, and the version of the client here."""
@@ -47,6 +51,23 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
         raise InvalidRequest(f"arm {arm.name}: {reason}")
     order = afar.order_there(arm, REACHED_BY, command, gpus=gpus)
     return Invocation(worker=[*step(arm), *afar.first_command(arm)], first=afar.parcel(order))
+
+
+def processes_here(job: str) -> list[int]:
+    """Numbers of the processes that a job, such as "4711", or a step of one, "4711.0", has on this node.
+
+    Its script comes first, or the task of the lowest number. Raises InvalidRequest.
+    """
+    if not _JOB.fullmatch(job):
+        raise InvalidRequest(f"slurm:{job}: the number of a job, or of a step, as slurm:4711 and slurm:4711.0")
+    reason, lines = answers(["scontrol", "listpids", job])
+    if reason is not None:
+        raise InvalidRequest(f"slurm:{job}: {reason.rstrip('.')}: be on a node that it runs on, as `squeue` shows them")
+    tasks = [words for words in map(str.split, lines[1:]) if words[0].isdecimal()]
+    tasks.sort(key=lambda words: (words[_TASK] == "-", words[_STEP] != "batch", int(words[0])))
+    if not tasks:
+        raise InvalidRequest(f"slurm:{job}: no process of it is on this node")
+    return [int(words[0]) for words in tasks]
 
 
 def step(arm: Arm) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MOST_BYTES = 2**14  # of a thread's file or a line of one, which the kernel gives in one piece
-_PARENT, _STARTED = 1, 19  # indices after the name: fields 4 and 22 of /proc/PID/stat
+_STATE, _PARENT, _STARTED = 0, 1, 19  # indices after the name: fields 3, 4 and 22 of /proc/PID/stat
 
 
 def folder_of(root: Path, pid: int = 0) -> Path:
@@ -50,12 +50,27 @@ def quick_text(path: Path) -> str:
         os.close(file)
 
 
+def processes(root: Path) -> set[int]:
+    """Numbers of all that are seen from here."""
+    return {int(name) for name in os.listdir(root / "proc") if name.isdecimal()}
+
+
 def started(root: Path, pid: int) -> int:
     """When it was started, in ticks since boot: which tells it from others of its number. Raises InvalidRequest."""
     try:
         return int(fields_of_stat(folder_of(root, pid) / "stat")[_STARTED])
     except (FileNotFoundError, ProcessLookupError):
+        if not (root / "proc/self").exists():
+            raise InvalidRequest(
+                f"process {pid}: nothing is mounted on {root / 'proc'}: mount -t proc proc /proc"
+            ) from None
         raise InvalidRequest(f"process {pid}: there is none of this number here (or /proc hides it: hidepid)") from None
+
+
+def has_ended(root: Path, pid: int) -> bool:
+    """Whether nothing of it runs any more; until its parent has waited for it, it is still there. Raises OSError."""
+    folder = folder_of(root, pid)
+    return fields_of_stat(folder / "stat")[_STATE] in ("X", "Z") and len(os.listdir(folder / "task")) < 2
 
 
 def parent(root: Path, pid: int) -> int:

@@ -14,7 +14,7 @@ import msgspec
 from primbench.system.files import attempt, labelled_value, whole_number
 from primbench.system.memory import reread_bytes, swapped_in_bytes
 from primbench.system.pressure import group_pressure
-from primbench.system.processes import fields_of_stat, folder_of, quick_text
+from primbench.system.processes import fields_of_stat, folder_of, has_ended, quick_text
 from primbench.timing.host_counters import Throttling, threads_of, throttling_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _process(root: Path, pid: int, missing: dict[str, str]) -> ProcessAt | None:
     folder = folder_of(root, pid)
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         stat = fields_of_stat(folder / "stat")
-        is_over = stat[_STATE] == "Z"  # holds nothing any more, but is to be waited for
+        is_over = stat[_STATE] == "Z" and has_ended(root, pid)  # holds nothing any more, but is to be waited for
         readers: dict[str, Callable[[], Any]] = {
             "memory_bytes": lambda: 0 if is_over else _status_bytes(folder, "VmRSS"),
             "swapped_bytes": lambda: 0 if is_over else _status_bytes(folder, "VmSwap"),

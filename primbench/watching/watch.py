@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,7 +15,7 @@ from primbench.environment.confinement import tracer_of
 from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt
-from primbench.system.processes import fields_of_stat, folder_of, quick_text, started
+from primbench.system.processes import fields_of_stat, folder_of, has_ended, processes, quick_text, started
 from primbench.watching import gpus
 from primbench.watching.calls import Calls, Counters, summed
 from primbench.watching.job import look
@@ -24,7 +23,7 @@ from primbench.watching.moment import Moment, read
 from primbench.watching.stretch import Stretch, between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 EVERY_S = 1.0
 LOOK_EVERY_S = 0.1
@@ -56,12 +55,14 @@ class Watch:
     Raises InvalidRequest where there is no process of this number. root: of /proc and /sys.
     """
 
-    def __init__(self, pid: int, lasting_s: float, root: Path = Path("/")) -> None:
+    def __init__(self, pids: Sequence[int], lasting_s: float, root: Path = Path("/")) -> None:
+        """pids: of the job's processes, of which the first one ends last, and what these start."""
+        pid = pids[0]
         self.job, self.ended = look(pid, root), False
         self._root, self._lasting_s = root, lasting_s
         self._started = started(root, pid)
         self._samples = 0
-        self._members: dict[int, None] = {pid: None}
+        self._members: dict[int, int | None] = dict.fromkeys(pids)  # -> who started it, where that was seen
         self._seen: set[int] = set()
         self._closing = contextlib.ExitStack()
         self._read_gpus, no_gpus = self._closing.enter_context(gpus.reader())
@@ -106,22 +107,20 @@ class Watch:
         return read(self._root, [*self._members])
 
     def _lives(self) -> bool:
-        """A process that has ended and was not waited for yet is still there, as a zombie."""
         with contextlib.suppress(OSError, InvalidRequest):
-            state = fields_of_stat(folder_of(self._root, self.job.pid) / "stat")[_STATE]
-            return state not in _GONE and started(self._root, self.job.pid) == self._started
+            return not has_ended(self._root, self.job.pid) and started(self._root, self.job.pid) == self._started
         return False
 
     def _find_members(self) -> None:
         """What the job has started since the last time: who is nobody's child of it at first never becomes one."""
-        there = {int(name) for name in os.listdir(self._root / "proc") if name.isdecimal()}
+        there = processes(self._root)
         parents = {pid: self._parent(pid) for pid in there - self._seen}
         self._seen = there
-        self._members = {pid: None for pid in self._members if pid in there or pid == self.job.pid}
+        self._members = {pid: by for pid, by in self._members.items() if pid in there or pid == self.job.pid}
         found = {*self._members}
         while found:
             found = {pid for pid in parents.keys() - self._members.keys() if parents[pid] in found}
-            self._members |= dict.fromkeys(sorted(found))
+            self._members |= {pid: parents[pid] for pid in sorted(found)}
 
     def _parent(self, pid: int) -> int | None:
         with contextlib.suppress(OSError):
@@ -130,24 +129,40 @@ class Watch:
 
     def _look(self, before: Moment, until_s: float) -> dict[str, Any]:
         """What a Stretch has of the states of threads and of calls, until then or until the job ends."""
-        files = self._stat_files(before)
+        files, started_by = self._stat_files(before), dict[int, int]()
         self._counters.find(before)
         counted: list[Calls] = []
         blocked, blocked_in = Counter[int](), Counter[str]()
         looks = stopped = 0
-        while self.job.pid in files and (left_s := until_s - time.monotonic()) > 0:
+        while (self.job.pid in files or self._lives()) and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(LOOK_EVERY_S, left_s))
             looks += 1
             states = {number: _state(file) for number, file in files.items()}
             now = [number for number, state in states.items() if state == _BLOCKED]
-            blocked.update(now)
+            blocked.update({started_by.get(number, number) for number in now})
             blocked_in.update(filter(None, (_function(files[number].with_name("stack")) for number in now)))
-            stopped += states[self.job.pid] in _STOPPED
-            files = {number: file for number, file in files.items() if states[number] not in _GONE}
+            stopped += states.get(self.job.pid) in _STOPPED
+            files = self._followed(files, states, started_by)
             counted += self._counters.next()
         tracer = attempt({}, "", lambda: tracer_of(self._root, self.job.pid))
         seen = {"looks": looks, "blocked": blocked, "blocked_in": blocked_in, "stopped": stopped, "tracer": tracer}
         return seen | self._of_calls(counted)
+
+    def _followed(self, files: dict[int, Path], states: dict[int, str], started_by: dict[int, int]) -> dict[int, Path]:
+        """The files without those of threads that have ended, with those of the processes that followed them.
+
+        started_by: of these, and of those before, the one that was there at first.
+        """
+        left = {number: file for number, file in files.items() if states[number] not in _GONE}
+        if len(left) == len(files):
+            return files
+        before = {*self._members}
+        self._find_members()
+        come = [pid for pid in self._members if pid not in before][: MOST_LOOKED_AT - len(left)]
+        for pid in come:
+            parent = self._members[pid] or pid
+            started_by[pid] = started_by.get(parent, parent)
+        return left | {pid: self._stat_file(pid, str(pid)) for pid in come}
 
     def _of_calls(self, counted: list[Calls]) -> dict[str, Any]:
         if self._counters.why_not is None:
@@ -159,10 +174,10 @@ class Watch:
         """Thread -> its file, of those that are looked at: the first of each process before others."""
         firsts = [(pid, str(pid)) for pid in (self.job.pid, *before.processes)]
         threads = [*firsts, *((pid, number) for pid, process in before.processes.items() for number in process.threads)]
-        return {
-            int(number): folder_of(self._root, pid) / "task" / number / "stat"
-            for pid, number in [*dict.fromkeys(threads)][:MOST_LOOKED_AT]
-        }
+        return {int(number): self._stat_file(pid, number) for pid, number in [*dict.fromkeys(threads)][:MOST_LOOKED_AT]}
+
+    def _stat_file(self, pid: int, thread: str) -> Path:
+        return folder_of(self._root, pid) / "task" / thread / "stat"
 
 
 def _function(stack: Path) -> str | None:

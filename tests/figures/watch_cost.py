@@ -134,7 +134,7 @@ def measure(name: str, pairs: int) -> None:
     seen: list[Stretch] = []
     watching_s = 0.0
     with started(name) as job:
-        watch = Watch(job.pid, lasting_s=1e6)
+        watch = Watch([job.pid], lasting_s=1e6)
         stretches = iter(watch)
         for number in range(2 * pairs):
             if number % 4 in (1, 2):

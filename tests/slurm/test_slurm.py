@@ -35,6 +35,16 @@ def test_each_node_measures_and_one_prints(invoke: Callable[..., Result], slurm:
     assert (["n2+n3"], 0, {}) == (links["nodes"], links["unnamed"], links["cases"][0]["unmeasured"])
 
 
+def test_a_step_s_processes_on_a_node_are_watched(invoke: Callable[..., Result], slurm: Path) -> None:
+    with subprocess.Popen(["srun", "-N2", "-n2", "sh", "-c", "echo $SLURM_JOB_ID; sleep 60; :"], stdout=-1) as job:
+        assert job.stdout is not None
+        number = job.stdout.readline().decode().strip()
+        *_, last = invoke("watch", f"slurm:{number}.0", "--for", "0.3s", "--json", "-").stdout.splitlines()
+        job.terminate()
+    assert 2 == json.loads(last)["whole"]["process_count"], "a shell, and what it started"
+    assert "be on a node that it runs on" in invoke("watch", f"slurm:{number}7").stderr
+
+
 def test_an_all_reduce_over_the_nodes_is_one_table(slurm: Path) -> None:
     pytest.importorskip("torch")
     words = ["allreduce", "--backend", "torch", "--device", "cpu", "--bytes", "1KiB", "--max-time", "50ms"]

@@ -288,6 +288,13 @@ def test_a_job_that_ends_at_once_has_nothing_to_show(invoke: Invoke) -> None:
     assert (0, True) == (found.exit_code, ", when it ended\n" in found.stdout)
 
 
+def test_one_that_has_ended_and_was_not_waited_for_is_said_to_have(refusal: Callable[..., str]) -> None:
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as job:
+        os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOWAIT)
+        words = f"process {job.pid} (true) has ended: process {os.getpid()} has not waited for it yet"
+        assert words == refusal("watch", job.pid)
+
+
 def test_ctrl_c_ends_it_with_what_was_seen(start: Start) -> None:
     command = [sys.executable, "-P", "-m", "primbench", "watch", str(start(SLEEP)), "--json", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
@@ -325,7 +332,8 @@ def test_another_user_s_files_are_unknown_with_the_command_that_shows_them(start
         (("1", "--for", "ten"), "'ten'"),
         (("1", "--prometheus", "-"), "cannot be stdout"),
         (("1", "-o", "/nowhere/lines"), "/nowhere/lines: there is no folder /nowhere"),
-        ((), "Missing argument 'PID|CONTAINER'"),
+        (("slurm:train",), "slurm:train: the number of a job, or of a step"),
+        ((), "Missing argument 'PID|CONTAINER|slurm:JOB'"),
     ],
 )
 def test_bad_arguments_are_one_line(refusal: Callable[..., str], arguments: tuple[str, ...], words: str) -> None:

@@ -1,0 +1,37 @@
+"""Looks between two moments, at processes of a tree of files."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from primbench.watching.watch import Watch
+
+
+def test_a_process_that_follows_one_that_ended_is_looked_at_and_counts_for_who_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a shell that starts one program after the other: 7 starts 8, and then 9, which is blocked."""
+
+    now_s = [0.0]
+
+    def write(pid: int, state: str, parent: int) -> None:
+        fields = [state, str(parent), *["0"] * 50]
+        for path in (tmp_path / f"proc/{pid}/stat", tmp_path / f"proc/{pid}/task/{pid}/stat"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{pid} (sh) {' '.join(fields)}\n")
+
+    def sleep(lasting_s: float) -> None:
+        now_s[0] += lasting_s
+        shutil.rmtree(tmp_path / "proc/8", ignore_errors=True)
+        write(9, "D", 7)
+
+    write(7, "S", 1)
+    write(8, "S", 7)
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    (seen,) = Watch([7], 0.5, tmp_path)
+    assert (5, {7: 4}) == (seen.looks, seen.blocked), "all but the look that missed 8"
