@@ -151,8 +151,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether all nodes are there, measured all, and none is slow, nor slower than it was."""
-        changed = self.against is not None and self.against.is_slower
+        """Whether all nodes are there, measured all, and none is slow, nor slower than it was, if that is asked."""
+        changed = self.against is not None and (self.against.is_slower or not self.against.changes)
         failing = any(case.is_failed for case in self.cases)
         if self.links is not None and not self.links.is_healthy:
             return False

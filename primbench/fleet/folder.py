@@ -45,17 +45,40 @@ def read_members(folder: str, known: Vocabulary) -> Members:
             found.append(read_node(path, known))
         except FileError as error:
             unreadable[path.name] = str(error)
+    names = _names(found)
     latest: dict[str, Node] = {}
     for node in sorted(found, key=lambda node: node.started_utc):
-        latest[node.member.name] = node
+        latest[names[node.path]] = node
     missing, unnamed = _missing(found)
     return Members(
         nodes=dict(sorted(latest.items())),
         missing=missing,
         unnamed=max(0, unnamed - len(unreadable)),
         unreadable=unreadable,
-        replaced=[node.path.name for node in found if latest[node.member.name] is not node],
+        replaced=[node.path.name for node in found if latest[names[node.path]] is not node],
     )
+
+
+def _names(found: Sequence[Node]) -> dict[Path, str]:
+    of_name: dict[str, list[Node]] = {}
+    for node in found:
+        of_name.setdefault(node.member.name, []).append(node)
+    return {node.path: _name(node, alike) for alike in of_name.values() for node in alike}
+
+
+def _name(node: Node, alike: Sequence[Node]) -> str:
+    """Its own; with its rank where its launch has other machines of that name, as where all are called localhost.
+
+    alike: all of that name, itself among them.
+    """
+    own = node.member
+    is_shared = any(
+        (each.member.job, each.member.launcher) == (own.job, own.launcher)
+        and each.member.rank != own.rank
+        and each.boot != node.boot
+        for each in alike
+    )
+    return f"{own.name}-{own.rank}" if is_shared else own.name
 
 
 def _missing(found: Iterable[Node]) -> tuple[list[str], int]:

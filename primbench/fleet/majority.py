@@ -15,27 +15,35 @@ if TYPE_CHECKING:
     from primbench.fleet.node import Node, Vocabulary
 
 
+MEASURED_BY = "primbench_version"  # moves results as what a rule knows does
+
+
 class Majority:
-    """The value of each field that more than half of the nodes have, where there is one."""
+    """The value of each field that more than half of the nodes have, where there is one.
+
+    Of nodes on which a worker looked around: of others too little is known.
+    """
 
     def __init__(self, nodes: Mapping[str, Node], known: Vocabulary) -> None:
         self._known = known
-        counts = Counter(number for node in nodes.values() for number in node.traits)
+        seen = [node for node in nodes.values() if node.traits]
+        counts = Counter(number for node in seen for number in node.traits)
         having: Counter[str] = Counter()
         self._usual: dict[str, tuple[Any, int]] = {}
         for number, count in counts.items():
             name, value = known.traits[number]
             having[name] += count
-            if 2 * count > len(nodes):
+            if 2 * count > len(seen):
                 self._usual[name] = (value, count)
         for name, count in having.items():
-            if 2 * count < len(nodes):
-                self._usual[name] = (None, len(nodes) - count)
+            if 2 * count < len(seen):
+                self._usual[name] = (None, len(seen) - count)
 
     def unlike(self, node: Node) -> list[Unlike]:
         """What the node has otherwise than most; of what one of them does not know nothing is told."""
         own = dict(self._known.traits[number] for number in node.traits)
-        names = [name for name in (*own, *(self._usual.keys() - own.keys())) if name in self._usual]
+        others = self._usual.keys() - own.keys() if own else ()
+        names = [name for name in (*own, *others) if name in self._usual]
         return [
             Unlike(field=name, value=own.get(name), usual=usual, nodes=count, rule=meaning_of(name).rule)
             for name in names
@@ -50,7 +58,7 @@ def varied(unlike: Mapping[str, list[Unlike]]) -> list[Varied]:
     others: dict[str, list[tuple[Any, list[str]]]] = {}
     for name, of_node in unlike.items():
         for each in of_node:
-            if each.rule is not None:
+            if each.rule is not None or each.field == MEASURED_BY:
                 usual[each.field] = each.usual
                 found = others.setdefault(each.field, [])
                 nodes = next((nodes for value, nodes in found if value == each.value), None)

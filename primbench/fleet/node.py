@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from primbench.environment.fingerprint import Environment
     from primbench.measurement import Samples
     from primbench.results.file import Results
     from primbench.results.metrics import Metric
@@ -45,13 +44,17 @@ class OfNode(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """damage: of its file, where that is not whole. traits: numbers of Traits."""
+    """damage: of its file, where that is not whole. traits: numbers in Vocabulary; none where no worker came up.
+
+    boot: of its kernel, by which machines are told apart that have one name.
+    """
 
     path: Path
     member: Member
     started_utc: str
     cases: dict[bytes, OfNode]
     traits: array[int]
+    boot: str | None = None
     damage: str | None = None
 
 
@@ -86,14 +89,10 @@ def read_node(path: Path, known: Vocabulary) -> Node:
         member=results.header.member or Member(node=path.name.removesuffix(".jsonl"), rank=0, of=1),
         started_utc=results.header.started_utc,
         cases={key: _of_node(found) for key, found in records.items()},
-        traits=array("L", sorted({known.number(*each) for each in _traits(environment_of(results))})),
+        traits=array("L", sorted({known.number(*each) for each in _traits(results)})),
+        boot=results.header.environment.machine.boot_id,
         damage=None if damage is None else str(damage),
     )
-
-
-def environment_of(results: Results) -> Environment:
-    """As the first worker saw it, whose libraries are loaded; else as the process did that began."""
-    return results.workers[0].environment if results.workers else results.header.environment
 
 
 def _of_node(records: Sequence[Record]) -> OfNode:
@@ -144,7 +143,10 @@ def _least_s(metric: Metric, found: Samples) -> float:
     return (sum(sums) - sums[highest]) / (sum(counts) - counts[highest])
 
 
-def _traits(environment: Environment) -> Iterator[tuple[str, Any]]:
+def _traits(results: Results) -> Iterator[tuple[str, Any]]:
+    if not results.workers:
+        return
+    environment = results.workers[0].environment
     for name, value in _flat("", comparable(environment, environment)):
         meaning = meaning_of(name)
         if meaning.layer is not None and not meaning.varies:

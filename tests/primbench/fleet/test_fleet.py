@@ -14,6 +14,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
+from primbench import __version__
 from primbench.measurement import Measurement, Samples
 from primbench.results import file as results_file
 from primbench.results.file import Results
@@ -146,6 +147,28 @@ def test_a_slow_node_is_named_with_what_is_different_there(
     assert "not alike: limits.cpu_quota none on most nodes, 0.5 on n3" in text
 
 
+def test_machines_of_one_name_are_told_apart_and_so_is_what_they_were_measured_by(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    """n3 calls itself n2, as where all are called localhost, and has an earlier primbench."""
+
+    def other(results: Results) -> Results:
+        header = results.header
+        assert header.member is not None
+        machine = replace(header.environment.machine, boot_id="another")
+        there = replace(header.environment, machine=machine)
+        workers = [
+            replace(each, environment=replace(each.environment, primbench_version="0.0.9")) for each in results.workers
+        ]
+        named = replace(header, member=replace(header.member, node="n2", nodes=""), environment=there)
+        return replace(results, header=named, workers=workers)
+
+    folder = made_fleet([1.0] * 5, {"n3": other})
+    fleet, _ = found(invoke, folder)
+    assert (["n1", "n2-1", "n2-2", "n4", "n5"], []) == (fleet["nodes"], fleet["notes"])
+    assert f"not alike: primbench_version {__version__} on most nodes, 0.0.9 on n2-2" in invoke("fleet", folder).stdout
+
+
 def test_a_difference_below_the_margin_is_none(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
     _, code = found(invoke, made_fleet([1, 1, 1, 1, 1, 1, 1, 1.005]))
     assert 0 == code
@@ -260,6 +283,10 @@ def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Resul
     fleet, code = found(invoke, now, "--against", before)
     assert (1, {}) == (code, fleet["against"]["changes"][0]["changed"])
     assert "> all are slower" in invoke("fleet", now, "--against", before).stdout
+    for path in before.iterdir():
+        path.write_text(path.read_text().replace('"node":"n', '"node":"old', 1))
+    result = invoke("fleet", now, "--against", before)
+    assert (1, True) == (result.exit_code, "nothing to compare: " in result.stdout), "what was asked is not known"
 
 
 def test_what_is_no_fleet_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
