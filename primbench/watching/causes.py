@@ -9,6 +9,7 @@ from primbench.units import format_bytes, format_percent, format_time
 from primbench.watching import studies
 from primbench.watching.gpu_causes import on_gpus
 from primbench.watching.hindrance import Hindrance
+from primbench.watching.watch import SYNCING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +190,7 @@ def _on_memory_or_disks(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     moved = _a_second(whole.read_bytes, whole) + _a_second(whole.written_bytes, whole)
     if words := _taken_out(whole, moved):
         yield _short_of_memory(whole, job, words)
-    elif moved >= FEW_BYTES_PER_S or faults >= FEW_FAULTS_PER_S:
+    elif moved >= FEW_BYTES_PER_S or faults >= FEW_FAULTS_PER_S or _most_blocked_in(whole) in SYNCING:
         yield _disk(whole, job, moved, faults)
     else:
         yield _blocked(whole)
@@ -248,7 +249,12 @@ def _pressure(on: str, waiting_s: float | None, whole: Stretch) -> list[str]:
 def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
     writes = (whole.written_bytes or 0) > (whole.read_bytes or 0)
     what = "writes to disk" if writes else "reads from disk"
-    words = f"{what}: {_rate(moved)}" if moved >= FEW_BYTES_PER_S else f"{what}: major faults {faults:,.0f} a second"
+    if moved >= FEW_BYTES_PER_S:
+        words = f"{what}: {_rate(moved)}"
+    elif faults >= FEW_FAULTS_PER_S:
+        words = f"{what}: major faults {faults:,.0f} a second"
+    else:
+        words = "waits until a disk has what it wrote, by fsync or alike, though that is little"
     return Hindrance(
         cause="disk",
         share=whole.blocked_fraction,
@@ -257,17 +263,21 @@ def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
             f"/proc/PID/io: read {format_bytes(whole.read_bytes)}, written {format_bytes(whole.written_bytes)}",
             f"major faults: {faults:,.0f} a second",
             *_blocked_in(whole),
+            *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items() if function in SYNCING),
             *_pressure("io", whole.io_waiting_s, whole),
         ],
         distorts=_ON_FILES,
-        effect=f"who reads waits for the disk: {_times(whole.blocked_fraction)}; GPUs wait for batches",
+        effect=f"who {what.split()[0]} waits for the disk: {_times(whole.blocked_fraction)}; GPUs wait for batches",
         study=studies.of_disk(job),
     )
 
 
+def _most_blocked_in(whole: Stretch) -> str | None:
+    return max(whole.blocked_in, key=whole.blocked_in.__getitem__, default=None)
+
+
 def _blocked(whole: Stretch) -> Hindrance:
-    most = max(whole.blocked_in, key=whole.blocked_in.__getitem__, default=None)
-    starts = most in _STARTING
+    starts = _most_blocked_in(whole) in _STARTING
     return Hindrance(
         cause="blocked",
         share=whole.blocked_fraction,

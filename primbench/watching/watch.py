@@ -30,6 +30,7 @@ LOOK_EVERY_S = 0.1
 MOST_LOOKED_AT = 16  # threads, of which a look takes 6 us each
 _STATE, _PARENT = 0, 1  # of /proc/PID/stat, indices after the name
 _BLOCKED, _GONE = "D", ("X", "Z")
+SYNCING = {"do_fsync", "vfs_fsync_range", "generic_write_sync", "ksys_sync", "ksys_sync_file_range"}  # Linux: fs/sync.c
 _STOPPED = ("T", "t")  # by a signal, by a debugger
 
 
@@ -181,11 +182,15 @@ class Watch:
 
 
 def _function(stack: Path) -> str | None:
-    """The function of the kernel that a thread is in, such as "kernel_clone"; None for who may not ask, or too late."""
+    """The function of the kernel that a thread is in, such as "kernel_clone"; None for who may not ask, or too late.
+
+    One of SYNCING where it is called by that: below it a file system and a disk's driver wait each in their own way.
+    """
     try:
-        return quick_text(stack).partition("] ")[2].partition("+")[0] or None
+        called = [line.partition("] ")[2].partition("+")[0] for line in quick_text(stack).splitlines()]
     except OSError:
         return None
+    return next((each for each in called if each in SYNCING), called[0] if called else None)
 
 
 def _state(file: Path) -> str:

@@ -99,6 +99,13 @@ def test_a_cause_is_found_first(cause: str, changes: dict[str, Any], summary: st
     assert study in (found[0].study or "")
 
 
+def test_small_writes_that_are_waited_for_are_the_disks() -> None:
+    found, *_ = hindrances(replace(CALM, blocked={7: 30}, blocked_in={"do_fsync": 25}, written_bytes=2**20), JOB)
+    assert ("disk", 0.3) == (found.cause, found.share)
+    assert "waits until a disk has what it wrote" in found.summary
+    assert found.effect.startswith("who writes waits")
+
+
 def test_what_is_calm_is_held_back_by_nothing() -> None:
     assert [] == hindrances(CALM, JOB)
 

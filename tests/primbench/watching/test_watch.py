@@ -28,6 +28,7 @@ def test_a_process_that_follows_one_that_ended_is_looked_at_and_counts_for_who_s
         now_s[0] += lasting_s
         shutil.rmtree(tmp_path / "proc/8", ignore_errors=True)
         write(9, "D", 7)
+        (tmp_path / "proc/9/task/9/stack").write_text("[<0>] folio_wait_bit+0x1/0x2\n[<0>] do_fsync+0x3/0x4\n")
 
     write(7, "S", 1)
     write(8, "S", 7)
@@ -35,3 +36,4 @@ def test_a_process_that_follows_one_that_ended_is_looked_at_and_counts_for_who_s
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     (seen,) = Watch([7], 0.5, tmp_path)
     assert (5, {7: 4}) == (seen.looks, seen.blocked), "all but the look that missed 8"
+    assert {"do_fsync": 4} == seen.blocked_in
