@@ -26,6 +26,7 @@ from primbench.timing.sampling import CLOCK, Pace
 
 pytestmark = pytest.mark.skipif(os.uname().machine not in seccomp.NUMBERS, reason="seals know x86_64 and aarch64 only")
 METHOD = Method(min_time_s=0.002, max_noise=0.5, max_time_s=1)
+BRIEF = Method(min_time_s=0.002, max_time_s=0.01)
 ALL_MADE = Method(min_time_s=0.002, max_noise=0.5, max_time_s=60)  # also on a busy machine
 SECCOMP = Path(__file__).parents[1] / "seccomp.py"
 
@@ -39,8 +40,9 @@ def calls(measured: Measurement) -> int:
     return len(times.samples_s) * times.calls_per_sample
 
 
-@pytest.mark.parametrize("kind", ["ioctl", "all"])
-@pytest.mark.parametrize("call", ["ctypes", "dispatch", "thread_wake"])
+@pytest.mark.parametrize(
+    ("call", "kind"), [("ctypes", "ioctl"), ("ctypes", "all"), ("dispatch", "all"), ("thread_wake", "all")]
+)
 def test_calls_that_need_no_system_call_are_all_made(call: str, kind: str) -> None:
     measured = sealed(call, kind, method=ALL_MADE)
     assert {} == measured.refused_calls
@@ -65,7 +67,7 @@ def test_the_control_is_refused_at_every_call_by_name() -> None:
 
 def test_a_call_that_fails_under_the_seal_fails_the_case_and_says_what_was_refused() -> None:
     with pytest.raises(PrimbenchError, match=r"after 0 bursts of 10 calls .* PermissionError: .*; refused: \w+ \(1\)"):
-        sealed("process_start", "all")
+        sealed("process_start", "all", method=BRIEF)
 
 
 def test_a_wrong_output_under_the_seal_fails_the_case() -> None:
@@ -87,8 +89,7 @@ def test_a_wrong_output_under_the_seal_fails_the_case() -> None:
 
 
 def test_what_takes_too_long_ends_with_the_bursts_done() -> None:
-    quick = Method(min_time_s=0.002, max_time_s=0.01)
-    measured = measure(Launch("getppid", seal="all"), backend="numpy", device="cpu", method=quick)
+    measured = sealed("getppid", "all", method=BRIEF)
     assert 0 < calls(measured) < CALLS
     assert 0 == calls(measured) % BURST
     assert "max time" == measured.others["sealed_s"].stopped

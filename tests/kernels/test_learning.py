@@ -88,7 +88,7 @@ def test_a_little_more_than_guessing_is_guessing(right: list[int] | None, beats:
 
 
 def test_losses_that_are_no_numbers_are_kept_and_fall_nowhere() -> None:
-    diverged = msgspec.structs.replace(LEARNT, losses=[[4.0, None]])
+    diverged = msgspec.structs.replace(LEARNT, losses=[[4.0, None], [6.0, 3.0]])
     assert not diverged.loss_fell
     assert diverged == msgspec.json.decode(msgspec.json.encode(diverged), type=Learnt)
     assert (None, 2) == (first_unlike([1.0, None], [1.0, None]), first_unlike([1.0, None], [1.0, 2.0]))

@@ -113,8 +113,10 @@ def test_gradients_are_the_slopes_of_the_formulas(cell: str, layers: int, bidire
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(("layers", "bidirectional"), EXTREMES)
-@pytest.mark.parametrize("direction", ["forward_inference", "bwd_data"])
+@pytest.mark.parametrize(
+    ("layers", "bidirectional", "direction"),
+    [(*EXTREMES[0], "forward_inference"), (*EXTREMES[0], "bwd_data"), (*EXTREMES[1], "bwd_data")],
+)
 def test_a_sample_stands_for_the_whole(
     cell: str, layers: int, bidirectional: bool, direction: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
