@@ -33,12 +33,12 @@ class Called(NamedTuple):
 class Call:
     """Calls return this object, which has the outputs of the last one. flat: memory of each tensor on the device.
 
-    is_wide: whether floats are float64, whatever the arguments say. is_checked: whether inputs that it changes can be
+    is_wide: whether floats are float64, whatever the arguments say. is_undone: whether inputs that it changes can be
     had back.
     """
 
     def __init__(
-        self, called: Called, device: str, flat: Sequence[Any], *, is_wide: bool = False, is_checked: bool = False
+        self, called: Called, device: str, flat: Sequence[Any], *, is_wide: bool = False, is_undone: bool = False
     ) -> None:
         """Raises UnsupportedCase where torch has no such operator, or an argument is none that can be made."""
         self._device, self._is_wide = device, is_wide
@@ -48,8 +48,7 @@ class Call:
         put = (lambda _: next(waiting), lambda key, value: self._object(tensors, key, value))
         self._arguments = operands.replaced(called.positional, *put)
         self._keywords = {name: operands.replaced(each, *put) for name, each in called.named.items()}
-        is_changing = bool(self._operator._schema.is_mutable)  # noqa: SLF001 - nothing public tells
-        self._flat, self._initial = flat, [each.clone() for each in flat] if is_checked and is_changing else []
+        self._initial = [(each, each.clone()) for each in self.changed()] if is_undone else []
         self._results: Any = None
 
     def _object(self, tensors: Sequence[Any], key: str, value: Any) -> Any:
@@ -75,7 +74,7 @@ class Call:
 
     def poison(self) -> None:
         """Inputs that it has changed are as they were; the outputs are new ones at every call."""
-        for each, initial in zip(self._flat, self._initial, strict=False):
+        for each, initial in self._initial:
             each.copy_(initial)
 
     def get(self) -> Array:
@@ -89,7 +88,7 @@ class Call:
         import numpy as np
         import torch
 
-        found = [*_tensors(self._results), *self._changed()]
+        found = [*_tensors(self._results), *self.changed()]
         wide = [
             each.detach().to("cpu", torch.float64).numpy()
             for each in found
@@ -97,7 +96,8 @@ class Call:
         ]
         return [np.nan_to_num(each, nan=NAN, posinf=INFINITE, neginf=-INFINITE) for each in wide]
 
-    def _changed(self) -> list[Any]:
+    def changed(self) -> list[Any]:
+        """Inputs that a call writes to."""
         schema = self._operator._schema.arguments  # noqa: SLF001
         given = itertools.chain(
             zip(schema, self._arguments, strict=False),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels.aten._call import Call, memory
+from primbench.kernels.aten._in_place import calls_in_a_row
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = problem.math_mode == "tf32"
         torch.backends.cudnn.benchmark = True  # as a step has it that is always of the same sizes
     placed = [(one, each.cpu() if one.on_host else each) for one, each in zip(operands, inputs, strict=True)]
-    call = Call(problem.called, backend.device, [memory(*each) for each in placed], is_checked=problem.is_checkable)
+    is_undone = problem.is_checkable or not on_gpu
+    call = Call(problem.called, backend.device, [memory(*each) for each in placed], is_undone=is_undone)
 
     def step() -> Any:
         with torch.no_grad():
             return call()
 
-    return described(step, host_buffers=[], launches_nothing=problem.host_only)
+    # A CPU takes longer where a number has become infinite, or has next to none left.
+    again = {} if on_gpu or not call.changed() else {"undo": call.poison, "most_calls": calls_in_a_row(call)}
+    return described(step, host_buffers=[], launches_nothing=problem.host_only, **again)

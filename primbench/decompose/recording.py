@@ -172,6 +172,8 @@ def _tree(value: Any, tensors: list[Any]) -> Any:
         return [_tree(each, tensors) for each in value]
     if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, torch.Generator):
+        return None  # torch's own, which draws as quickly
     if isinstance(value, int | torch.SymInt):
         return int(value)
     if isinstance(value, float | torch.SymFloat):

@@ -5,7 +5,7 @@ A tensor is its type and shape, ``float32[64,3,224,224]``; then, where they say 
 - ``@1,64``: strides in elements, where it is not contiguous;
 - ``+``: no element is below zero;
 - ``=0,3,1``: all its whole numbers; ``:0..50256~3911``: the least, the most and how many different ones there are;
-  of truth values ``:0.25`` is the share that is true.
+  below zero is the least alone, as the index that a loss ignores; of truth values ``:0.25`` is the share that is true.
 
 ``cpu:`` before it is a tensor on the host beside others on a GPU. ``{"same": 0}`` is the first tensor once more.
 """
@@ -104,8 +104,17 @@ class Operand(NamedTuple):
             return found
         said = _RANGE.fullmatch(self.values)
         least, most, kinds = map(int, said.groups()) if said else (0, 1, 2)
-        several = least + rng.permutation(min(kinds, most - least + 1)) * max(1, (most - least) // max(1, kinds - 1))
+        if least < 0 <= most:
+            several = np.append(_spread(rng, 0, most, max(1, kinds - 1)), least)
+        else:
+            several = _spread(rng, least, most, kinds)
         return several[rng.integers(0, len(several), drawn_count)].astype(self.dtype)
+
+
+def _spread(rng: np.random.Generator, least: int, most: int, kinds: int) -> Array:
+    """So many different ones."""
+    found: Array = least + rng.permutation(min(kinds, most - least + 1)) * max(1, (most - least) // max(1, kinds - 1))
+    return found
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

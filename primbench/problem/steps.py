@@ -39,6 +39,8 @@ class Description(NamedTuple):
     learnt: what is known of Measurement.learnt once all is timed.
     before: is called before each call of a CPU's that is timed, which is a sample by itself then, and its own time is
     not counted.
+    undo: brings back what calls have changed. It is called before each sample of a CPU's where all calls are given the
+    same inputs, after which come no more than most_calls of them; its own time is not counted.
     is_process: whether each call is a process of its own, which no call before it warms up.
     """
 
@@ -52,6 +54,8 @@ class Description(NamedTuple):
     stream_only: bool = False
     host_buffers: Sequence[tuple[Array, int | None]] | None = None
     before: Callable[[], None] | None = None
+    undo: Callable[[], None] | None = None
+    most_calls: int = 1
     learnt: Callable[[], Learnt] | None = None
     is_process: bool = False
 

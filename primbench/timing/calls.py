@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from primbench.problem import description_of
@@ -14,7 +15,7 @@ class Calls:
     """Makes ``count`` calls, going round the closures of the input sets.
 
     sets: how many input sets there are. stream_only, waits, launches_nothing, are_processes: as the steps' Description
-    has them. is_prepared: whether something is done before each call.
+    has them. is_prepared: whether something is done before each sample, of most_calls at most.
     """
 
     def __init__(self, steps: list[Step]) -> None:
@@ -25,10 +26,13 @@ class Calls:
         self.stream_only, self.waits, self.are_processes = first.stream_only, first.waits, first.is_process
         self.launches_nothing = first.launches_nothing
         self._before = [description_of(step).before for step in steps]
+        if self.sets == 1 and first.undo:  # of several sets each is called seldom, and what undoes it would warm caches
+            self._before = [first.undo]
         self.is_prepared = self._before[0] is not None
+        self.most_calls = first.most_calls if self.is_prepared else math.inf
 
     def prepare(self) -> None:
-        """Do what is to be done before the next call."""
+        """Do what is to be done before the next sample."""
         if before := self._before[self._next]:
             before()
 

@@ -56,10 +56,11 @@ class CpuTimer:
 def calls_per_batch(calls: Calls, pace: Pace) -> int:
     """The smallest power of two of calls that lasts at least 50 us, the quicker of two tries counting.
 
-    One where something is done before each, or where the first try took so long that none will be that quick.
+    No more than may follow what is done before each sample, and one where the first try took so long that none will be
+    that quick.
     """
     count = 1
-    while not calls.is_prepared:
+    while count < calls.most_calls:
         take = pace.host_timed(calls, count)
         first_s, *_ = take()
         if first_s >= LONG_S or min(first_s, take()[0]) * count >= BATCH_S:

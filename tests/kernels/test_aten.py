@@ -44,6 +44,7 @@ def verified(operator: str, arguments: str, keywords: str = "{}", **fields: Any)
         ("aten._foreach_addcdiv_.Scalar", '[["float32[8]"], ["float32[8]"], ["float32[8]+"], -0.1]', "{}"),
         ("aten.native_layer_norm.default", '["bfloat16[4,32]", [32], "bfloat16[32]", null, 1e-05]', "{}"),
         ("aten.embedding_dense_backward.default", '["float32[64,8]", "int64[64]:0..99~7", 100, -1, false]', "{}"),
+        ("aten.nll_loss_forward.default", '["float32[64,12]", "int64[64]:-100..11~13", null, 1, -100]', "{}"),
         ("aten._to_copy.default", '["float32[8]@2"]', '{"dtype": {"dtype": "bfloat16"}, "device": {"device": "here"}}'),
         ("aten.mul.out", '["float32[9]", {"float": "inf"}]', '{"out": "float32[9]"}'),
         ("aten.sum.dim_IntList", '["float16[9,4]@0,1", [0], true]', "{}"),
@@ -75,3 +76,32 @@ def test_what_cannot_be_compared_says_why(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("primbench.kernels.aten._reference.wide", lambda operand, array: 2 * torch.from_numpy(array))
     with pytest.raises(VerificationError, match="wrong result"):
         verified("aten.neg.default", '["float32[8]"]')
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_what_a_call_changes_is_brought_back_before_it_is_infinite_or_denormal() -> None:
+    """Of which a CPU takes other times. Of several sets of inputs, which are cold, each is called seldom."""
+    import numpy as np
+
+    from primbench.registry import setup_of
+    from primbench.timing.calls import Calls
+    from primbench.timing.case import opened
+
+    for operator, arguments, most in (
+        ("aten.exp_.default", '["float32[64]+"]', 2),
+        ("aten.mul_.Tensor", '["float32[64]", 1e-9]', 2),
+        ("aten._foreach_add_.Scalar", '[["float32[64]", "int64[8]"], 1]', 8),
+        ("aten.div_.Tensor", '["float32[64]+", 0]', 1),
+        ("aten.sin_.default", '["float32[99999]"]', 1),
+    ):
+        problem = Aten(operator=operator, arguments=arguments)
+        with opened(problem, "torch", "cpu") as backend:
+            inputs = [backend.put(each) for each in problem.inputs(np.random.default_rng(0))]
+            step = setup_of("aten", "torch")(backend, problem, *inputs)
+            calls = Calls([step])
+            assert most == calls.most_calls, operator
+            first = step().get()
+            calls.prepare()
+            assert np.array_equal(first, step().get()), operator
+            assert not Calls([step, step]).is_prepared
