@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.results.record import Record
 
 Interval = tuple[float, float] | None
+Pair = tuple[Explained, Explained]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +39,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     """baseline_s, arm_s: of a step, means over pairs. whole: of all of it. changes: they add up to it, the largest
     first, what is unexplained last. explained_s: of all others together. unmeasured: calls of a step that are in none
-    of them, since they were not measured in both places: what they take is unexplained.
+    of them, since they were not measured in both places: what they take is unexplained. is_whole: whether the step was
+    measured in both places; else all of it is what its parts come to, and nothing is known to be unexplained.
     """
 
     pairs: int
@@ -48,6 +50,7 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[Change]
     explained_s: float
     unmeasured: int = 0
+    is_whole: bool = True
 
     @property
     def differs(self) -> bool:
@@ -63,7 +66,7 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_step(baseline: Side, side: Side, *, alone: bool = False) -> StepComparison | None:
-    """Pair by pair; None where no pair has the whole step and its parts in both places.
+    """Pair by pair; None where no pair has the step's parts in both places.
 
     alone: of the step by samples while which no thread waited for a CPU, as the verdict on it is.
     A part that one place alone measured is in neither: what it takes stays unexplained in both.
@@ -72,21 +75,27 @@ def compare_step(baseline: Side, side: Side, *, alone: bool = False) -> StepComp
     if not pairs:
         return None
     calls = _calls([*baseline.records, *side.records])
-    changes = [_change(name, pairs) for name in _parts(pairs)]
-    steps = [[each.step_s or 0.0 for each in places] for places in zip(*pairs, strict=True)]
+    return _compared(pairs, calls - min(_measured(each) for pair in pairs for each in pair))
+
+
+def _compared(pairs: Sequence[Pair], unmeasured: int) -> StepComparison:
+    changes = sorted((_change(name, pairs) for name in _parts(pairs)), key=lambda change: -abs(change.seconds))
+    is_whole = all(map(_are_whole, pairs))
+    steps = [[each.known_s for each in places] for places in zip(*pairs, strict=True)]
     longer = [other - one for one, other in zip(*steps, strict=True)]
     return StepComparison(
         pairs=len(pairs),
         baseline_s=_mean(steps[0]),
         arm_s=_mean(steps[1]),
         whole=Change(name="step", seconds=_mean(longer), interval=stats.mean_interval(longer)),
-        changes=[*sorted(changes, key=lambda change: -abs(change.seconds)), _unexplained(pairs)],
+        changes=[*changes, _unexplained(pairs)] if is_whole else changes,
         explained_s=math.fsum(change.seconds for change in changes),
-        unmeasured=calls - min(_measured(each) for pair in pairs for each in pair),
+        unmeasured=unmeasured,
+        is_whole=is_whole,
     )
 
 
-def _parts(pairs: Sequence[tuple[Explained, Explained]]) -> list[str]:
+def _parts(pairs: Sequence[Pair]) -> list[str]:
     """Names of what explains steps, each once."""
     rows = dict.fromkeys(row.name for pair in pairs for each in pair for row in each.rows)
     return [name for name in rows if name not in (NOT_MEASURED, UNEXPLAINED)]
@@ -102,11 +111,16 @@ def _measured(each: Explained) -> int:
     return each.calls - sum(each.unmeasured.values())
 
 
-def _pairs(baseline: Side, side: Side, *, alone: bool) -> list[tuple[Explained, Explained]]:
+def _pairs(baseline: Side, side: Side, *, alone: bool) -> list[Pair]:
     sides = [_by_process(each, alone=alone) for each in (baseline, side)]
     both = sorted(sides[0].keys() & sides[1].keys())
     pairs = [_explained(sides[0][process], sides[1][process]) for process in both]
-    return [(one, other) for one, other in pairs if one and other and one.step_s and other.step_s]
+    known = [(one, other) for one, other in pairs if one and other and one.known_s and other.known_s]
+    return list(filter(_are_whole, known)) or known
+
+
+def _are_whole(pair: Pair) -> bool:
+    return all(each.step_s for each in pair)
 
 
 def _by_process(side: Side, *, alone: bool) -> dict[int, list[Record]]:
@@ -141,13 +155,13 @@ def _explained(one: Sequence[Record], other: Sequence[Record]) -> tuple[Explaine
     return here, there
 
 
-def _unexplained(pairs: Sequence[tuple[Explained, Explained]]) -> Change:
+def _unexplained(pairs: Sequence[Pair]) -> Change:
     """With what was not measured."""
     longer = [(other.rest_s or 0.0) - (one.rest_s or 0.0) for one, other in pairs]
     return Change(name=UNEXPLAINED, seconds=_mean(longer), interval=stats.mean_interval(longer))
 
 
-def _change(name: str, pairs: Sequence[tuple[Explained, Explained]]) -> Change:
+def _change(name: str, pairs: Sequence[Pair]) -> Change:
     longer = [other.seconds(name) - one.seconds(name) for one, other in pairs]
     calls = next((row.calls for row in pairs[0][1].rows if row.name == name), 0)
     return Change(

@@ -86,6 +86,11 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     def step_s(self) -> float | None:
         return self.numbers[-1].step_s
 
+    @property
+    def known_s(self) -> float:
+        """What the step takes, or where that is not known, what its parts come to; 0 where neither is."""
+        return self.step_s or self.numbers[-1].parts_s or 0.0
+
     def seconds(self, name: str) -> float:
         """Of the row of that name; 0 where there is none."""
         return sum(row.seconds or 0.0 for row in self.rows if row.name == name)

@@ -16,30 +16,40 @@ LEAST_SHARE = 0.02  # of the difference, below which changes are told together
 
 
 def step(arm: ArmComparison, baseline: str) -> Iterator[str]:
-    """Two lines, where a step was taken apart in both places."""
+    """Two or three lines, where a step was taken apart in both places."""
     found = arm.step
     if found is None:
         return
     pairs = f"{found.pairs} pair{'s' * (found.pairs != 1)}"
     times = f"{format_time(found.baseline_s)} in {baseline}, {format_time(found.arm_s)} in {arm.name}"
-    yield f"the step as a whole: {times}, {_signed(found.whole)}, by {pairs}"
+    what = "the step as a whole" if found.is_whole else "the step's parts together, as the whole is no case of both"
+    yield f"{what}: {times}, {_signed(found.whole)}, by {pairs}"
     if not found.differs:
         yield "no difference of the step is certain; its parts are above"
         return
+    yield f"of {format_time(found.whole.seconds)}: {', '.join([*_of_parts(found), *_rest(found)])}"
+    if found.is_whole:
+        fits = "within" if found.is_explained else "outside"
+        yield f"the parts explain {format_time(found.explained_s)}, which is {fits} the interval of the whole"
+
+
+def _of_parts(found: StepComparison) -> Iterator[str]:
     limit_s = LEAST_SHARE * abs(found.whole.seconds)
-    large = [each for each in found.changes[:-1] if abs(each.seconds) >= limit_s]
-    rest_s = sum(each.seconds for each in found.changes[:-1] if each not in large)
-    words = [f"{each.name} {_signed(each)}{_each(each)}" for each in large]
-    words += [f"all others {format_time(rest_s)}"] if rest_s else []
-    fits = "within" if found.is_explained else "outside"
-    yield f"of {format_time(found.whole.seconds)}: {', '.join([*words, _rest(found)])}"
-    yield f"the parts explain {format_time(found.explained_s)}, which is {fits} the interval of the whole"
+    parts = found.changes[:-1] if found.is_whole else found.changes
+    large = [each for each in parts if abs(each.seconds) >= limit_s]
+    for each in large:
+        yield f"{each.name} {_signed(each)}{_each(each)}"
+    if rest_s := sum(each.seconds for each in parts if each not in large):
+        yield f"all others {format_time(rest_s)}"
 
 
-def _rest(found: StepComparison) -> str:
+def _rest(found: StepComparison) -> Iterator[str]:
     calls = f"{found.unmeasured} call{'s' * (found.unmeasured != 1)}"
-    among = f" (with {calls} not measured in both)" if found.unmeasured else ""
-    return f"{found.changes[-1].name} {_signed(found.changes[-1])}{among}"
+    if found.is_whole:
+        among = f" (with {calls} not measured in both)" if found.unmeasured else ""
+        yield f"{found.changes[-1].name} {_signed(found.changes[-1])}{among}"
+    elif found.unmeasured:
+        yield f"without {calls} not measured in both"
 
 
 def _each(change: Change) -> str:

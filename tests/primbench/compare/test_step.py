@@ -105,6 +105,23 @@ def test_dearer_launches_explain_a_step_that_waits_for_them() -> None:
     assert "within the interval of the whole" in text
 
 
+def test_of_a_step_that_no_case_is_the_parts_together_are_compared() -> None:
+    """As of a script's, which ran where it was captured alone."""
+    results = results_of(1.6e-6, 0.0, random.Random(0))
+    for record in [each for each in results.records if each.case.labels["set"] == "whole"]:
+        results.records.remove(record)
+    found = compare(results)
+    (step,) = [arm.step for arm in found.arms]
+    assert step is not None
+    assert step.differs
+    assert not step.is_whole
+    assert math.isclose(step.whole.seconds, sum(each.seconds for each in step.changes), rel_tol=1e-9)
+    assert ("launches", CALLS + 1) == (step.changes[0].name, step.changes[0].calls)
+    text = words.text(found)
+    assert "the step's parts together, as the whole is no case of both: " in text
+    assert "unexplained" not in text
+
+
 def test_a_part_that_fails_in_one_place_is_not_quicker_there() -> None:
     step, text = compared(1.6e-6, 0.0, random.Random(0), failing="memcpy")
     assert "memcpy" not in [each.name for each in step.changes]
