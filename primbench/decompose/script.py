@@ -1,8 +1,9 @@
 """A user's script, run as it is until one of its steps has been captured.
 
 A step of training is what lies between the ends of two step() of an optimizer, the first one that makes a step where
-there are several: however many batches its gradients are of, it is one. A step of a script that has no optimizer is a
-call of an outermost module that keeps no gradients.
+there are several: however many batches its gradients are of, it is one. A step of a script that has no optimizer lies
+between the ends of two calls of an outermost module that keep no gradients: what the script does between them, such as
+loading data, is in it.
 """
 
 from __future__ import annotations
@@ -136,6 +137,7 @@ class _Watch:
     def _begin_optimizer(self, optimizer: Any) -> None:
         if self._first is None:
             self._first = optimizer
+            self._drop()
             self.laps.forget()
 
     def _end_optimizer(self, optimizer: Any) -> None:
@@ -153,21 +155,19 @@ class _Watch:
 
     def _begin_module(self) -> None:
         self._depth += 1
-        if self._depth == 1 and self._is_inference():
-            self._calls += 1
-            if self._calls == self._number and not self._looks_for_optimizers():
-                self._begin()
-            _wait()
-            self.laps.end(is_timed=False)
+        if self._depth == 1 and self._first is None and not self._is_inference():
+            self._drop()
 
     def _end_module(self) -> None:
         self._depth -= 1
-        if self._depth or not (self._recorder or self._is_inference()) or self._first is not None or self.is_forked:
+        if self._depth or not self._is_inference():
             return
-        _wait()
+        self._calls += 1
         self.laps.end(is_timed=self._recorder is None)
         if self._recorder is not None:
-            self._end(f"step {self._number} of {self._words}, a call of its outermost module")
+            self._end(f"step {self._number} of {self._words}, between the ends of two calls of its outermost module")
+        elif self._calls >= self._number - 1 and not self.is_done and not self._looks_for_optimizers():
+            self._begin()
         self._leave_if_enough()
 
     def _is_inference(self) -> bool:
@@ -184,6 +184,12 @@ class _Watch:
     def _begin(self) -> None:
         self._recorder = recorder(self._step, lambda: self.laps.is_loading)
         self._recorder.__enter__()
+
+    def _drop(self) -> None:
+        """What is being recorded is no step after all."""
+        if self._recorder is not None:
+            self._recorder.__exit__(None, None, None)
+            self._recorder, self._step = None, Step()
 
     def _end(self, of: str) -> None:
         self._recorder.__exit__(None, None, None)
@@ -219,10 +225,3 @@ def _optimizers() -> int:
     import torch
 
     return sum(issubclass(each, torch.optim.Optimizer) for each in map(type, gc.get_objects()))
-
-
-def _wait() -> None:
-    import torch
-
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()

@@ -100,12 +100,13 @@ def test_the_wait_for_a_data_loader_is_told_apart_and_what_it_calls_is_no_part(t
     assert 10 == len(left.laps), "the script ended after one step more"
 
 
-def test_inference_is_a_call_of_the_outermost_module_taken_apart(tmp_path: Path) -> None:
+def test_inference_lies_between_the_ends_of_two_calls_of_the_outermost_module(tmp_path: Path) -> None:
+    """And is taken apart: inference_mode hands over linear as a whole."""
     step = outcome(tmp_path, INFERENCE, number=4)
-    assert ["t", "addmm", "relu"] == [call.name for call in step.calls]  # inference_mode hands over linear as a whole
+    assert ["ones", "t", "addmm", "relu"] == [call.name for call in step.calls]
     assert {"forward"} == {call.phase for call in step.calls}
     assert 5 == len(step.laps)
-    assert "a call of its outermost module" in step.of
+    assert "between the ends of two calls of its outermost module" in step.of
 
 
 def test_a_look_at_other_data_before_training_is_no_step(tmp_path: Path) -> None:
