@@ -91,7 +91,9 @@ def on_host(folder: Path, options: tuple[str, ...]) -> ctypes.CDLL:
     ("layout", "slices", "fields"),
     [
         ("nchw", 1, {"c": 6, "k": 9, "groups": 3, "pad_h": 2, "stride_h": 2, "stride_w": 3, "dilation_h": 2}),
-        ("nhwc", 3, {"pad_h": 7, "stride_w": 2, "dilation_w": 3}),
+        ("nchw", 3, {"pad_h": 7, "stride_w": 2, "dilation_w": 3}),
+        ("nhwc", 3, {"c": 6, "k": 9, "groups": 3, "pad_h": 2, "stride_h": 2, "stride_w": 3, "dilation_h": 2}),
+        ("nhwc", 1, {"pad_h": 7, "stride_w": 2, "dilation_w": 3}),
         ("nchw", 3, {"dtype": "int8", "pad_h": 7, "stride_w": 2, "dilation_w": 3}),
         ("nhwc", 1, {"dtype": "int8", "c": 6, "k": 9, "groups": 3, "pad_h": 2, "stride_h": 2}),
     ],
