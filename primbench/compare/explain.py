@@ -91,7 +91,7 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     if case.is_untellable or not (parts or waiting(seen)):
         return None
     can_move = parts or WAITING_PARTS
-    known_causes = [*neighbours(case, arm, baseline, side, seen), *stopped(case, seen)]
+    known_causes = [*neighbours(case, arm, baseline, side, seen), *(stopped(case, seen) if parts else ())]
     found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side, known=known_causes)
     return Explanation(
         parts=parts,

@@ -25,7 +25,7 @@ _SAID = {
     "open-files": r"Too many open files",
     "shared-memory": r"No space left on device|/dev/shm|SIGBUS",
     "file-size": r"File too large|SIGXFSZ",
-    "address-space": rf"{_NO_MEMORY}|failed to map segment",
+    "address-space": rf"{_NO_MEMORY}|failed to map segment|can't start new thread",
     "memory": rf"{_NO_MEMORY}|SIGKILL",
     "files": r"Read-only file system|No space left on device|Input/output error|Stale file handle|io_uring",
     "filters": r"Operation not permitted|Function not implemented|Permission denied",

@@ -54,6 +54,7 @@ class Moved(NamedTuple):
     def most(self, rule: Rule, reading_s: float | None = None) -> float:
         """How many times as long a rule can make it. reading_s: what each of what it adds to was seen to take."""
         problem, primary = self.case.case.known_problem(), self.case.primary
+        reading_s = self._beyond(rule) if reading_s is None else reading_s
         times = rule.times if reading_s is None else math.inf
         if problem is None or primary is None or not primary.baseline_s:
             return times
@@ -64,6 +65,11 @@ class Moved(NamedTuple):
         )
         more = [each_s * calls for each_s, calls in of_calls if each_s is not None and calls is not None]
         return min([times, *(1 + more_s / primary.baseline_s for more_s in more)])
+
+    def _beyond(self, rule: Rule) -> float | None:
+        """What a system call was seen to take longer, where that is more than the rule knows: a program is asked."""
+        seen_s = self.dearer_s or 0.0
+        return seen_s if rule.a_system_call_s is not None and seen_s > rule.a_system_call_s else None
 
     def _fewest_calls(self) -> float:
         """Of a sample of what moved: a batch on a CPU has as many as last long enough."""

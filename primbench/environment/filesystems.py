@@ -74,7 +74,7 @@ def far_mounts(root: Path, pid: int = 0) -> dict[str, str]:
 def _folders() -> list[tuple[str, str]]:
     """What is read and written, and where, whether that is there or not; links followed."""
     folders = [
-        (WORKING_FOLDER, os.getcwd()),
+        *_working_folder(),
         ("home", "~"),
         ("Python", sys.prefix),
         ("temporary files", os.environ.get("TMPDIR") or "/tmp"),
@@ -83,6 +83,14 @@ def _folders() -> list[tuple[str, str]]:
         *cache_names().items(),
     ]
     return [(what, os.path.realpath(os.path.expanduser(folder))) for what, folder in folders]
+
+
+def _working_folder() -> list[tuple[str, str]]:
+    """None where it was removed: all other folders are there as before."""
+    try:
+        return [(WORKING_FOLDER, os.getcwd())]
+    except OSError:
+        return []
 
 
 def _folders_of(root: Path, pid: int) -> list[tuple[str, str]]:

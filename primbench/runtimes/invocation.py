@@ -73,7 +73,9 @@ def _preloaded(arm: Arm, folder: Path, library: str) -> str:
 
     Raises InvalidRequest where it cannot be read.
     """
-    if arm.runtime == "host" and os.path.isfile(library):
+    if os.path.exists(library) and not os.path.isfile(library):  # a device may never end
+        raise InvalidRequest(f"arm {arm.name}: preload={library}: no plain file: name a library")
+    if arm.runtime == "host" and os.path.exists(library):
         return library
     try:
         return shutil.copy(library, str(caches(folder)))
