@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
 import platform
 import shutil
+import site
 import subprocess
 import sys
 from collections.abc import Callable
@@ -295,3 +297,25 @@ def test_what_looks_at_each_step_of_python_is_named() -> None:
         assert "sys.setprofile" in software.READERS["hooks"].value(Path("/"))
     finally:
         sys.setprofile(before)
+
+
+def test_what_python_ran_at_its_start_and_what_that_set_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> tuple[dict[str, str], dict[str, str]]:
+        start_code, settings = (software.READERS[name].value(Path("/")) for name in ("start_code", "interpreter"))
+        return start_code, settings
+
+    before, usual = told()
+    (tmp_path / "agent.pth").write_text("# none\n/opt/more\nimport gc\n")
+    (tmp_path / "paths.pth").write_text("/opt/more\n")
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str(tmp_path), str(tmp_path / "nosuch")])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, ModuleType("finder")])
+    first, *others = gc.get_threshold()
+    gc.set_threshold(first + 1, *others)
+    try:
+        found, settings = told()
+    finally:
+        gc.set_threshold(first, *others)
+    assert ["agent.pth"] == [name for name in found if name not in before]
+    assert {"finders", "garbage collection"} == {name for name, words in settings.items() if words != usual[name]}
