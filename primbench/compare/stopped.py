@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement
 
 NOTABLE = 0.1
-ROOM = 1.5  # factor left for what a stop costs beside its own time: caches that others filled meanwhile
+ROOM = 2.0  # factor left for the scatter of shares, and for caches that others filled meanwhile
 _UPSTREAM = 5
 _BUSY = ("kernel", "launch", "copy")  # work in which a thread sleeps for nothing, unless it asks the system for it
 
