@@ -15,13 +15,14 @@ from primbench.problem.operands import DTYPES, WHOLE, Operand, contiguous
 from primbench.problem.operators import Call, Phase, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 FEW = 128  # whole numbers that are kept one by one, as where groups of tokens begin
 ALLOCATIONS = (
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "_unsafe_view",
     "_reshape_alias", "detach", "lift_fresh", "alias", "set_", "resize_", "is_pinned", "record_stream",
 )  # fmt: skip
+DEVICES = ("cpu", "cuda")
 UNSEEN = ("profiler", "prim")  # namespaces of what computes nothing
 
 
@@ -60,10 +61,11 @@ def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contex
                 return NotImplemented  # tensors of a kind of their own call operators on what they are made of
             if func.namespace in UNSEEN or is_apart():
                 return func(*args, **kwargs)
-            with self:
-                whole = func.decompose(*args, **kwargs)
-            if whole is not NotImplemented:
-                return whole
+            if not _has_nested([*args, *kwargs.values()]):
+                with self:
+                    whole = func.decompose(*args, **kwargs)
+                if whole is not NotImplemented:
+                    return whole
             # Before it is called: it may change what it is given.
             call = _described(func, args, kwargs, phases.now())
             result = func(*args, **kwargs)
@@ -71,6 +73,13 @@ def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contex
             return result
 
     return Recorder()
+
+
+def _has_nested(arguments: Iterable[Any]) -> bool:
+    """Nested tensors have no sizes, without which nothing that is given them can be taken apart."""
+    return any(
+        _has_nested(each) if isinstance(each, list | tuple) else getattr(each, "is_nested", False) for each in arguments
+    )
 
 
 def _finish(step: Step) -> None:
@@ -204,8 +213,9 @@ def _tensor(tensor: Any, tensors: list[Any]) -> Any:
         if each is tensor:
             return {"same": number}
     dtype = str(tensor.dtype).removeprefix("torch.")
-    if tensor.layout != torch.strided or dtype not in DTYPES or tensor.device.type not in ("cpu", "cuda"):
-        return {"object": f"{tensor.layout} tensor of {dtype} on {tensor.device.type}"}
+    if tensor.is_nested or tensor.layout != torch.strided or dtype not in DTYPES or tensor.device.type not in DEVICES:
+        kind = "nested" if tensor.is_nested else str(tensor.layout)
+        return {"object": f"{kind} tensor of {dtype} on {tensor.device.type}"}
     tensors.append(tensor)
     shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
     on_host = tensor.device.type == "cpu" and torch.cuda.is_initialized()

@@ -1065,7 +1065,7 @@ def test_what_is_in_both_places_with_other_readings_is_no_cause(made_study: Made
     ))  # fmt: skip
     causes = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"].causes
     assert {
-        "in podman alone: the clock is read from hpet, at 1.21 us a reading (clock)",
+        "in podman alone: the clock is read from hpet, at 1.21 us a reading (clock); that makes a ratio of 1, no more",
         "in podman alone: 4 processes were killed here",
     } == {cause.partition(" for want")[0] for cause in causes}
 
@@ -1082,13 +1082,15 @@ def test_a_cause_works_the_way_that_was_seen_and_comes_last_where_it_cannot_do_s
         causes: list[str] = explained(made_study, [case()], scattered(ratio), environments=environments)["gemm"].causes
         return [cause for cause in causes if cause.startswith("in ")]
 
-    clock = "in podman alone: the clock is read from hpet, at 45.0 ns a reading (clock)"
+    clock = (
+        "in podman alone: the clock is read from hpet, at 45.0 ns a reading (clock); that makes a ratio of 1, no more"
+    )
     build = "alone: this Python was built without profile-guided optimization: 10 to 20 % slower, and so is launching"
     bound = "; that makes a ratio of {}"
     assert [clock] == told("host", 1.2) == told("host", 17.0)
     assert [f"in host {build} (python-build)"] == told("host", 0.9)
     assert [f"in host {build} (python-build){bound.format('0.769, no less')}"] == told("host", 0.5)
-    assert [clock, f"in podman {build} (python-build)"] == told("podman", 1.2)
+    assert [f"in podman {build} (python-build)", clock] == told("podman", 1.2)
     assert [clock, f"in podman {build} (python-build){bound.format('1.3, no more')}"] == told("podman", 17.0)
     assert [] == told("podman", 0.5)
 
@@ -1101,7 +1103,7 @@ def test_a_clock_that_some_processes_read_slowly_is_no_cause(made_study: MadeStu
     last = next(each for each in reversed(results.workers) if each.arm and each.arm.name == "podman")
     changed = replace(last, environment=place("podman", machine=quick))
     workers = [changed if each is last else each for each in results.workers]
-    clock = "in podman alone: the clock is read from tsc, at 500 ns a reading (clock)"
+    clock = "in podman alone: the clock is read from tsc, at 500 ns a reading (clock); that makes a ratio of 1, no more"
     for of_study, causes in ((results.workers, [clock]), (workers, [])):
         (found,) = first(compare(replace(results, workers=of_study))).cases
         assert found.explanation

@@ -68,16 +68,19 @@ def test_whole_numbers_strides_and_repeated_tensors_are_kept() -> None:
     import torch
 
     table, few, many = torch.rand(1000, 4), torch.tensor([3, 1, 3]), torch.arange(256) % 7
+    nested = torch.nested.as_nested_tensor([table[:2], table[:3]])
     with primbench.capture() as step:
         torch.embedding(table, few)
         torch.embedding(table, many)
         torch.mul(table.t(), table.t())
         torch.sparse.mm(table[:3, :3].to_sparse(), table[:3])
+        torch.nn.functional.linear(nested, table)
         torch.randperm(9, generator=torch.Generator())
     calls = [call for call in step.calls if not call.host_only]
     assert "=3,1,3" == calls[0].tensor(1).values
     assert ":0..6~7" == calls[1].tensor(1).values
     assert Operand("float32", (4, 1000), (1, 4), "+") == calls[2].tensor(0)
     assert any("object" in str(call.positional) for call in calls[3:])  # no sparse matrix can be made alike
+    assert any("nested" in str(call.positional) for call in calls[3:])
     assert "object" not in str(calls[-1])
     assert step.counted()
