@@ -64,6 +64,7 @@ def test_what_is_compiled_is_seen_as_what_it_was_made_of(tmp_path: Path) -> None
         step.write(tmp_path / "step.toml")
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
 def test_whole_numbers_strides_and_repeated_tensors_are_kept() -> None:
     import torch
 
