@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _CUSTOM = ("sitecustomize", "usercustomize")
 _RUNS = re.compile(r"import[ \t].*", re.MULTILINE)  # a line of a .pth file that is code: Python, library/site
 _MODULE_OF_LINE = re.compile(r"import[ \t]+(\w+)")
+_OF_SETUPTOOLS = "distutils-precedence.pth"  # where setuptools is: it adds a finder of distutils alone
 _DIGITS = 12  # of a SHA-256: enough to tell two texts apart
 _TIMERS = {signal.ITIMER_REAL: "real", signal.ITIMER_VIRTUAL: "virtual", signal.ITIMER_PROF: "profiling"}
 # Of finders of modules: Python's own, and those that look for a few names alone.
@@ -28,12 +29,18 @@ def start_code(root: Path) -> dict[str, str]:
     """.pth file, sitecustomize or usercustomize -> a digest of the code that it has run when this Python started."""
     if sys.flags.no_site:
         return {}
-    found = {}
-    for folder in _site_folders():
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            if name.endswith(".pth") and not name.startswith(".") and (code := _code_of(os.path.join(folder, name))):
-                found[name] = _digest(code)
+    found = {
+        name: _digest(code)
+        for folder in _site_folders()
+        for name in _pth_files(folder)
+        if (code := _code_of(os.path.join(folder, name)))
+    }
     return found | {name: _digest(_text(path)) for name in _CUSTOM if (path := _file_of(name))}
+
+
+def _pth_files(folder: str) -> list[str]:
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [each for each in names if each.endswith(".pth") and not each.startswith(".") and each != _OF_SETUPTOOLS]
 
 
 def _site_folders() -> list[str]:
