@@ -69,7 +69,6 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True):
     threads: Whole | None = None
 
 
-_OF_PACKAGE = Meaning("stack", "packages", by_itself=True)
 _OF_START_CODE = Meaning("stack", "start-code", by_itself=True)
 _OF_INTERPRETER = Meaning("stack", "python-settings", by_itself=True)
 _OF_POOL = Meaning("limits", "threads", counts=True, late=True, beside=True)
