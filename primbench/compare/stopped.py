@@ -50,8 +50,12 @@ def _is_busy(case: CaseComparison) -> bool:
 
 
 def _asleep(measurement: Measurement) -> float | None:
-    """The share of its time in which this process did not run, for all threads together, nor could have."""
+    """The share of its time in which this process did not run, for all threads together, nor could have.
+
+    A quota, which stops threads, too, is known by its own counter.
+    """
     host = measurement.host
     if host is None or host.waited_s is None or not host.duration_s:
         return None
-    return max(0.0, 1 - (host.cpu_time_s + host.waited_s) / host.duration_s)
+    known_s = host.cpu_time_s + host.waited_s + (host.throttled_s or 0.0)
+    return max(0.0, 1 - known_s / host.duration_s)
