@@ -15,6 +15,7 @@ from primbench.backends import missing
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
+from primbench.system import nvml
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
@@ -146,11 +147,7 @@ def test_what_does_not_fit_is_skipped_with_both_numbers(package: Path, tmp_path:
     assert "free on" in str(results.records[0].reason)
 
 
-def gpu_count() -> int:
-    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
-
-
-@pytest.mark.skipif(gpu_count() < 2, reason="needs 2 NVIDIA GPUs")
+@pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize("backend", ["torch", "cupy"])
 def test_two_gpus_add_up_without_a_wrong_element(backend: str, package: Path, tmp_path: Path) -> None:
     if (reason := missing(backend)) is not None:
@@ -165,7 +162,7 @@ def test_two_gpus_add_up_without_a_wrong_element(backend: str, package: Path, tm
         assert "graph" == record.measurement.device_s.taken_by
 
 
-@pytest.mark.skipif(gpu_count() < 2, reason="needs 2 NVIDIA GPUs")
+@pytest.mark.usefixtures("two_gpus")
 def test_two_gpus_train_one_model(package: Path, tmp_path: Path) -> None:
     if (reason := missing("torch")) is not None:
         pytest.skip(reason)
@@ -178,14 +175,14 @@ def test_two_gpus_train_one_model(package: Path, tmp_path: Path) -> None:
 
 
 def test_more_ranks_than_gpus_are_skipped_with_both_numbers(package: Path, tmp_path: Path) -> None:
-    ranks = gpu_count() + 1
+    ranks = nvml.device_count() + 1
     code, results = run(package, tmp_path, "allreduce", "--bytes", "1KiB", "--ranks", str(ranks))
     assert 0 == code
     assert "skipped" == results.records[0].status
     assert f"{ranks} ranks need" in str(results.records[0].reason)
 
 
-@pytest.mark.skipif(gpu_count() < 2, reason="needs 2 NVIDIA GPUs")
+@pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize("backend", ["torch", "cupy"])
 def test_two_gpus_exchange_without_a_wrong_element(backend: str, package: Path, tmp_path: Path) -> None:
     if (reason := missing(backend)) is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import pytest
 
 from primbench import Measurement, Method, measure
@@ -24,15 +22,6 @@ def measured_on(backend: str, problem: Memcpy) -> Measurement:
     return measure(problem, backend=backend, device="cuda:0", method=QUICK)
 
 
-def need_two_gpus() -> None:
-    count = ctypes.c_int()
-    driver = ctypes.CDLL("libcuda.so.1")
-    driver.cuInit(0)
-    driver.cuDeviceGetCount(ctypes.byref(count))
-    if count.value < 2:
-        pytest.skip(f"needs 2 GPUs: the driver shows {count.value}")
-
-
 @pytest.mark.parametrize("backend", ["torch", "cupy", "numba"])
 @pytest.mark.parametrize("direction", ["h2d", "d2h", "d2d", "bidirectional"])
 def test_copies_are_timed_behind_a_blocking_kernel(backend: str, direction: str) -> None:
@@ -51,8 +40,8 @@ def test_a_pageable_copy_waits_for_the_gpu_itself(backend: str) -> None:
     assert measured.main is measured.stream_s
 
 
+@pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize("backend", ["torch", "cupy", "numba"])
 def test_two_gpus_copy_to_each_other_and_at_once(backend: str) -> None:
-    need_two_gpus()
     for problem in (Memcpy(1 << 20, "p2p", peer=1), *(Memcpy(1 << 20, d, gpus=2) for d in ("h2d", "d2h", "d2d"))):
         assert measured_on(backend, problem).verified
