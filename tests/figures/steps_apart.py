@@ -15,6 +15,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +54,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         kept = options.keep or Path(folder)
         kept.mkdir(exist_ok=True)
-        suites = [suite for name in options.names if (suite := _captured(name, options.device, kept)) is not None]
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as capturing:  # it then frees the GPU
+            all_suites = capturing.map(_captured, options.names, repeat(options.device), repeat(kept))
+            suites = [suite for suite in all_suites if suite is not None]
         print(f"{len(suites)} steps captured in {time.monotonic() - begun:.0f} s", flush=True)
         records = kept / "steps.jsonl"
         command = ["explain", *map(str, suites), "--device", options.device, *SHORT, "-o", str(records)]
@@ -63,7 +68,7 @@ def main() -> None:
 
 
 def _captured(name: str, device: str, folder: Path) -> Path | None:
-    """The suite; all in this process, since to start torch takes longer."""
+    """The suite; all in one process, since to start torch takes longer."""
     suite = folder / f"{name}.toml"
     try:
         step = captured({"network": name, **STEPS.get(name, {})}, device)
