@@ -1,33 +1,56 @@
-"""Pages that the code itself tells: commands, columns, fields of a record, checks of doctor, primitives."""
+"""Pages made from the code: commands, columns, records, fields of a place, checks of doctor, causes, primitives."""
 
 from __future__ import annotations
 
 import inspect
+import math
+import re
+import typing
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from primbench.cli import COMMANDS, main
 from primbench.doctor.checks import CHECKS
+from primbench.doctor.rules import RULES
+from primbench.environment.comparable import meaning_of
+from primbench.environment.fingerprint import Environment, sources
 from primbench.problem import fields_of
 from primbench.registry import backends_of, primitives, summaries
 from primbench.report.plain import markdown
 from primbench.results.file import schema
 from primbench.results.metrics import METRICS
+from primbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from primbench.doctor.rules import Rule
+    from primbench.system.meaning import Meaning
+
+
+_FIELD = re.compile(r"(?<=[.;]) (?=[a-z_]+(?:, [a-z_]+)*: )")
+"""What lies before the name of a field, or of several, that a docstring explains."""
 
 
 def write(folder: Path) -> None:
     """A file a page, and the list of them."""
     folder.mkdir(exist_ok=True)
     for name, page in PAGES.items():
-        (folder / f"{name}.md").write_text("\n".join(page()) + "\n", encoding="utf-8")
+        (folder / f"{name}.md").write_text(text(page), encoding="utf-8")
     (folder / "index.md").write_text(
-        "# What the code itself tells\n\n```{toctree}\n" + "\n".join(PAGES) + "\n```\n", encoding="utf-8"
+        "# Made from the code\n\n```{toctree}\n" + "\n".join(PAGES) + "\n```\n", encoding="utf-8"
     )
+
+
+def text(page: Callable[[], Iterator[str]]) -> str:
+    return "\n".join(page()) + "\n"
+
+
+def title(page: Callable[[], Iterator[str]]) -> str:
+    """Of a page that is not made as a whole for it."""
+    return next(page()).removeprefix("# ")
 
 
 def options() -> Iterator[str]:
@@ -54,7 +77,7 @@ def records() -> Iterator[str]:
     yield "# A results file, field by field"
     yield "\nEach line is a JSON object: a Header, a Worker or a Record. `primbench schema` has all of it for programs."
     for name, found in schema()["$defs"].items():
-        yield from ("", f"## {name}", "", markdown(" ".join(found.get("description", "").split())), "")
+        yield from ("", f"## {name}", "", _prose(found.get("description", "")), "")
         rows = [[field, _type(told)] for field, told in found.get("properties", {}).items()]
         yield from _table(["field", "type"], rows)
 
@@ -78,6 +101,60 @@ def checks() -> Iterator[str]:
     yield from _table(["check", "what is well where it finds nothing"], rows)
 
 
+def environment() -> Iterator[str]:
+    yield "# What is recorded of a place, field by field"
+    yield "\n`primbench env` shows the values here, `primbench env diff` which of them differ between two places.\n"
+    yield "A difference is one of the stack, the limits, the confinement or the machine, and comes under a cause that"
+    yield "`primbench help causes` explains. Counters, and what is another at each look, are not compared."
+    kinds, found = typing.get_type_hints(Environment), sources()
+    for group in dict.fromkeys(field.partition(".")[0] for field in found):
+        of_group = {field: source for field, source in found.items() if field.partition(".")[0] == group}
+        yield from ("", f"## {group}", "", *_explained(kinds[group]), "")
+        rows = [[field, *_meant(meaning_of(field)), source] for field, source in of_group.items()]
+        yield from _table(["field", "a difference is of", "and comes under", "where it is read"], rows)
+
+
+def _explained(kind: Any) -> list[str]:
+    """The docstring of a struct, a line for each field that it explains; none of what is no struct."""
+    doc = " ".join((kind.__doc__ or "").split()) if isinstance(kind, type) else ""
+    return [f"- {_prose(each.rstrip(';'))}" for each in _FIELD.split(doc) if each]
+
+
+def _meant(meaning: Meaning) -> tuple[str, str]:
+    if meaning.layer is None:
+        return "not compared", ""
+    if meaning.varies:
+        return meaning.layer, "nothing: it may differ"
+    if meaning.by_doctor:
+        return meaning.layer, "a check of primbench doctor"
+    if callable(meaning.entry):
+        return meaning.layer, "another cause for each entry"
+    name = meaning.rule or (meaning.entry and meaning.entry.rule)
+    return meaning.layer, next((_named(rule) for rule in RULES if rule.name == name), "effect unknown")
+
+
+def _named(rule: Rule) -> str:
+    return rule.cause or rule.name
+
+
+def causes() -> Iterator[str]:
+    yield "# Differences between two places that are known to change times"
+    yield "\nA comparison names the first of these that differs, concerns what moved, and can account for so much."
+    yield "`primbench doctor --against FILE` tells them before anything is timed.\n"
+    rows = [
+        [_named(rule), ", ".join(rule.distorts), rule.effect, _bound(rule), rule.source]
+        for rule in sorted(RULES, key=lambda rule: rule.upstream)
+        if rule.distorts
+    ]
+    yield from _table(["what differs", "what it can distort", "why", "by how much at most", "source"], rows)
+
+
+def _bound(rule: Rule) -> str:
+    times = [f"{rule.times:g} times"] if rule.times < math.inf else []
+    added = {"call of a library": rule.a_call_s, "system call": rule.a_system_call_s, "sample": rule.a_sample_s}
+    return " or ".join([*times, *(f"{format_time(each)} a {what}" for what, each in added.items() if each)])
+
+
 def problems() -> Iterator[str]:
     yield "# Primitives and their fields"
     for name, problem in primitives().items():
@@ -86,7 +163,7 @@ def problems() -> Iterator[str]:
             "",
             f"## {name}",
             "",
-            markdown(" ".join(doc.split())),
+            _prose(doc),
             "",
             f"On {', '.join(backends_of(name))}.",
             "",
@@ -99,9 +176,22 @@ def _values(metadata: Any) -> str:
     return ", ".join(filter(None, metadata.get("choices", ())))
 
 
+def _prose(doc: str) -> str:
+    """A docstring as one paragraph."""
+    return markdown(" ".join(doc.replace("``", "").split()))
+
+
 def _table(headings: list[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [headings, ["---"] * len(headings), *([*map(markdown, row)] for row in rows)]
     return [f"| {' | '.join(line)} |" for line in lines] if rows else []
 
 
-PAGES = {"commands": options, "columns": columns, "records": records, "checks": checks, "primitives": problems}
+PAGES = {
+    "commands": options,
+    "columns": columns,
+    "records": records,
+    "environment": environment,
+    "checks": checks,
+    "causes": causes,
+    "fields": problems,
+}

@@ -12,6 +12,8 @@ from click.testing import Result
 from primbench.cli import COMMANDS
 from primbench.docs import reference
 from primbench.doctor.checks import CHECKS
+from primbench.doctor.rules import RULES
+from primbench.environment.fingerprint import sources
 from primbench.registry import primitives
 from primbench.report import plain
 from primbench.results.metrics import METRICS
@@ -30,8 +32,10 @@ def test_every_file_that_is_named_is_there(page: Path) -> None:
 
 def test_pages_are_read_in_a_terminal(invoke: Callable[..., Result], refusal: Callable[..., str]) -> None:
     listed = invoke("help").stdout
-    assert {page.stem for page in PAGES} - {"index"} == set(re.findall(r"^([a-z-]+) ", listed, re.MULTILINE))
+    there = {page.stem for page in PAGES} - {"index"} | {*reference.PAGES}
+    assert there == set(re.findall(r"^  ([a-z-]+) ", listed, re.MULTILINE))
     assert (ROOT / "docs/fleet.md").read_text() == invoke("help", "fleet").stdout
+    assert invoke("help", "checks").stdout.startswith("# What `primbench doctor` looks for\n")
     assert "page 'flet': did you mean fleet?" in refusal("help", "flet")
 
 
@@ -42,7 +46,19 @@ def test_the_reference_has_all_that_the_code_has(tmp_path: Path) -> None:
     assert all(f"| {plain.markdown(name)} |" in page["columns"] for name in METRICS)
     assert {"## Header", "## Worker", "## Record"} <= set(page["records"].splitlines())
     assert len(CHECKS) == page["checks"].count("\n| ") - 2
-    assert {f"## {name}" for name in primitives()} <= set(page["primitives"].splitlines())
+    assert all(f"| {plain.markdown(field)} |" in page["environment"] for field in sources())
+    assert {rule.cause for rule in RULES} - {None} <= set(re.findall(r"^\| (.+?) \|", page["causes"], re.MULTILINE))
+    assert {f"## {name}" for name in primitives()} <= set(page["fields"].splitlines())
+
+
+def test_fields_checks_and_causes_that_are_named_are_there() -> None:
+    (table,) = re.findall(r"^\| cause \|.*?\n\n", (ROOT / "docs/place.md").read_text(), re.MULTILINE | re.DOTALL)
+    rows = [line.split(" | ") for line in table.strip().splitlines()[2:]]
+    assert {field for row in rows for field in re.findall(r"`(.+?)`", row[1])} <= {*sources()}
+    checks = {check.__name__.replace("_", "-") for check in CHECKS}
+    assert {check for row in rows for check in re.findall(r"check `(.+?)`", row[2])} <= checks
+    assert {cause for row in rows for cause in re.findall(r'"(.+?)"', row[2])} <= {rule.cause for rule in RULES}
+    assert all("doctor" in row[2] or "comparison" in row[2] for row in rows)
 
 
 def test_the_picture_shows_the_packages_in_their_order() -> None:

@@ -14,6 +14,7 @@ from primbench.cli.completing import complete
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
 DOCS = "primbench.docs"
@@ -28,20 +29,36 @@ def pages() -> dict[str, Traversable]:
     return {name: there[name] for name in sorted(there) if name != "index"}
 
 
+def _names() -> list[str]:
+    from primbench.docs import reference
+
+    return [*pages(), *reference.PAGES]
+
+
 @click.command("help")
-@click.argument("page", required=False, shell_complete=complete(pages))
+@click.argument("page", required=False, shell_complete=complete(_names))
 def command(page: str | None) -> None:
     """Read a page of the documentation, or list them."""
+    from primbench.docs import reference
+
     if page is None:
-        formatter = click.HelpFormatter()
-        formatter.write_dl([(name, _title(file.read_text(encoding="utf-8"))) for name, file in pages().items()])
-        click.echo(formatter.getvalue(), nl=False)
+        _list("Pages", {name: _title(file.read_text(encoding="utf-8")) for name, file in pages().items()})
+        _list("Made from the code", {name: reference.title(made) for name, made in reference.PAGES.items()})
     elif page in pages():
         _show(pages()[page].read_text(encoding="utf-8"))
+    elif page in reference.PAGES:
+        _show(reference.text(reference.PAGES[page]))
     else:
-        near = difflib.get_close_matches(page, pages(), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(pages())}"
+        near = difflib.get_close_matches(page, _names(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_names())}"
         raise InvalidRequest(f"page {page!r}: {hint}; of a command: primbench {page} --help")
+
+
+def _list(heading: str, titles: Mapping[str, str]) -> None:
+    formatter = click.HelpFormatter()
+    with formatter.section(heading):
+        formatter.write_dl(list(titles.items()))
+    click.echo(formatter.getvalue(), nl=False)
 
 
 def _title(text: str) -> str:
