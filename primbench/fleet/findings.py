@@ -13,15 +13,15 @@ class OfMetric(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a case over all nodes that have it.
 
     primary: the one that comes first. scatter: standard deviation of the logarithms over nodes, outliers apart. margin:
-    below it a difference does not matter. limit: the ratio to the median above which a node stands out; None where
-    there are too few nodes. slowest: a node's name, and ``ratio`` its time over the median.
+    below it a difference does not matter. limit: the ratio to the median above which a node stands out; both are None
+    where there are too few nodes. slowest: a node's name, and ``ratio`` its time over the median.
     """
 
     metric: str
     primary: bool
     nodes: int
     median_s: float
-    scatter: float
+    scatter: float | None
     margin: float
     limit: float | None
     slowest: str

@@ -39,12 +39,13 @@ class Spread(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """scatter: of nodes, the standard deviation of logarithms. ratio: to the median, above which a node stands out;
-    None where there are too few nodes.
+    """scatter: of nodes, the standard deviation of logarithms. ratio: to the median, above which a node stands out.
+
+    Both are None where there are too few nodes.
     """
 
     median_s: float
-    scatter: float
+    scatter: float | None
     ratio: float | None
 
 
@@ -59,7 +60,8 @@ def limits(tests: Mapping[Key, Spread]) -> dict[Key, Limit]:
         allowed = [(scatters[key], share / len(tests))]
         if are_few:
             allowed.append((widest[test.group], share / len(widest)))
-        found[key] = Limit(stats.quantile(test.times_s, 0.5), scatters[key], _ratio(test, allowed))
+        known = scatters[key] if len(test.times_s) >= FEWEST else None
+        found[key] = Limit(stats.quantile(test.times_s, 0.5), known, _ratio(test, allowed))
     return found
 
 

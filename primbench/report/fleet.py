@@ -138,7 +138,8 @@ def _table(fleet: Fleet) -> Table:
 
 def _cells(found: OfMetric) -> list[str]:
     limit = shown_ratio(found.limit) if found.limit is not None and _tells(found) else UNKNOWN
-    times = [format_time(found.median_s), format_percent(found.scatter), found.slowest, shown_ratio(found.ratio), limit]
+    scatter = UNKNOWN if found.scatter is None else format_percent(found.scatter)
+    times = [format_time(found.median_s), scatter, found.slowest, shown_ratio(found.ratio), limit]
     return [heading(found.metric), str(found.nodes), *times]
 
 

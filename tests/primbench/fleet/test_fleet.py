@@ -266,6 +266,7 @@ def test_too_few_nodes_say_so(invoke: Callable[..., Result], made_fleet: MadeFle
         result.stdout.splitlines()[0],
     )
     assert "? too few nodes" in result.stdout
+    assert "0.0%" not in result.stdout
 
 
 def test_an_earlier_fleet_shows_the_node_that_changed(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
