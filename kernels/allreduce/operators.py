@@ -6,11 +6,11 @@ import math
 
 from primbench.kernels.allreduce.problem import Allreduce
 from primbench.problem.operands import Operand, numpy_dtype
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator
 
 
 @operator("allreduce_")
-def allreduce(call: Call, settings: Settings) -> list[Part]:
+def allreduce(call: Call, settings: Settings) -> list[OperatorCase]:
     """Summed in place, all tensors of the call."""
     given = call.argument(0)
     tensors = [each for each in given if isinstance(each, Operand)] if isinstance(given, list) else []
@@ -18,4 +18,6 @@ def allreduce(call: Call, settings: Settings) -> list[Part]:
         raise NotThere("nothing of one type between processes, or on the host")
     count = sum(math.prod(each.shape) for each in tensors)
     total_bytes = count * numpy_dtype(tensors[0].dtype).itemsize
-    return [Part(Allreduce.primitive, {"bytes": total_bytes, "ranks": settings.ranks, "dtype": tensors[0].dtype})]
+    return [
+        OperatorCase(Allreduce.primitive, {"bytes": total_bytes, "ranks": settings.ranks, "dtype": tensors[0].dtype})
+    ]

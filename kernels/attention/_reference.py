@@ -20,7 +20,7 @@ CHECKED_HEADS, CHECKED_ROWS = 4, 16  # heads of keys, of all sequences together;
 THREE_TF32_ROUNDOFF = 2.0**-20
 
 
-class Part(NamedTuple):
+class Sampled(NamedTuple):
     """Some elements of an output of a problem: places in memory, values, and the size of their errors."""
 
     places: Array
@@ -74,7 +74,7 @@ def _rows(problem: Any, rng: np.random.Generator, do: Array | None, *, is_full: 
     return sample(rng, problem.seq_len, CHECKED_ROWS)
 
 
-def _of_group(problem: Any, group: int, rows: Array, operands: tuple[Any, ...]) -> Iterator[Part]:
+def _of_group(problem: Any, group: int, rows: Array, operands: tuple[Any, ...]) -> Iterator[Sampled]:
     """Of the heads that share keys: O where it is an output, then dQ of each head, and dK and dV of them together."""
     q, k, v, do = operands
     batch, kv_head = divmod(group, problem.kv_heads)
@@ -87,10 +87,10 @@ def _of_group(problem: Any, group: int, rows: Array, operands: tuple[Any, ...]) 
         one = Head(own, keys, values, _softmax(problem, own, keys, rows), gradient)
         places = _places(problem, batch, head, rows, of_keys=False)
         if problem.mode != "backward":
-            yield Part(places, *_output(problem, one))
+            yield Sampled(places, *_output(problem, one))
         if do is not None:
             dq, dk, dv = _gradients(problem, one)
-            yield Part(_start(problem, "dq") + places, *dq)
+            yield Sampled(_start(problem, "dq") + places, *dq)
             of_k.append(dk)
             of_v.append(dv)
     if do is not None:
@@ -99,7 +99,7 @@ def _of_group(problem: Any, group: int, rows: Array, operands: tuple[Any, ...]) 
             expected = np.sum([value for value, _ in parts], axis=0)
             errors = np.sqrt(np.sum([error**2 for _, error in parts], axis=0))
             scale = errors + _roundoff(problem) * np.abs(expected)
-            yield Part(_start(problem, name) + places, expected, scale)
+            yield Sampled(_start(problem, name) + places, expected, scale)
 
 
 def _start(problem: Any, name: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.kernels.attention.problem import Attention
 from primbench.problem.operands import contiguous
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
 
 if TYPE_CHECKING:
     from primbench.problem.operands import Operand
@@ -40,16 +40,16 @@ BACKWARD = {
 
 
 @operator(*FORWARD)
-def forward(call: Call, settings: Settings) -> list[Part]:
+def forward(call: Call, settings: Settings) -> list[OperatorCase]:
     return _part(call, FORWARD[call.name], 0, "forward")
 
 
 @operator(*BACKWARD)
-def backward(call: Call, settings: Settings) -> list[Part]:
+def backward(call: Call, settings: Settings) -> list[OperatorCase]:
     return _part(call, BACKWARD[call.name], 1, "backward")
 
 
-def _part(call: Call, places: _Places, first: int, mode: str) -> list[Part]:
+def _part(call: Call, places: _Places, first: int, mode: str) -> list[OperatorCase]:
     q, k = call.tensor(first), call.tensor(first + 1)
     batch, heads, queries, head_dim = q.shape
     scale = call.named.get("scale")
@@ -63,7 +63,7 @@ def _part(call: Call, places: _Places, first: int, mode: str) -> list[Part]:
     fields |= {"kv_heads": k.shape[1], "kv_len": k.shape[2], "mode": mode, "layout": _layout(q), "algo": places.algo}
     fields |= {"causal": call.argument(places.causal, "is_causal") is True, "dtype": q.dtype}
     ordinary = {"kv_heads": heads, "kv_len": queries, "mode": "forward", "layout": "bshd", "algo": "auto"}
-    return [Part(Attention.primitive, said(fields, causal=False, **ordinary))]
+    return [OperatorCase(Attention.primitive, said(fields, causal=False, **ordinary))]
 
 
 def _layout(q: Operand) -> str:

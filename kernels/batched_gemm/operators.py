@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from primbench.kernels.batched_gemm.problem import DTYPES, BatchedGemm
 from primbench.kernels.gemm.operators import is_transposed
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
 
 
 @operator("bmm")
-def batched_gemm(call: Call, settings: Settings) -> list[Part]:
+def batched_gemm(call: Call, settings: Settings) -> list[OperatorCase]:
     a, b = call.tensor(0), call.tensor(1)
     (batch, m, k), n = a.shape, b.shape[2]
     if a.dtype not in DTYPES or a.dtype != b.dtype:
@@ -21,4 +21,4 @@ def batched_gemm(call: Call, settings: Settings) -> list[Part]:
     fields |= dict(zip(("trans_a", "trans_b"), transposed, strict=True))
     if settings.tf32_gemm and a.dtype == "float32":
         fields["math_mode"] = "tf32"
-    return [Part(BatchedGemm.primitive, said(fields, trans_a=False, trans_b=False))]
+    return [OperatorCase(BatchedGemm.primitive, said(fields, trans_a=False, trans_b=False))]

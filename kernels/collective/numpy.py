@@ -51,12 +51,12 @@ def numpy_collective(backend: Any, problem: Collective, x: Any, group: Group = A
 
 
 def _sums(problem: Collective, sent: list[Array], received: Array, rank: int) -> Iterator[tuple[Array, list[Array]]]:
-    """Where each part is received, and its terms, views of what ranks send; the first is the target itself where
+    """Where each stretch is received, and its terms, views of what ranks send; the first is the target itself where
     that holds it already."""
     end = 0
-    for part in problem.parts(rank):
-        target = received[end : end + part.length]
-        own_first = sorted(part.ranks, key=lambda of: of != rank)
-        terms = [sent[of][part.start : part.start + part.length] for of in own_first]
+    for stretch in problem.stretches(rank):
+        target = received[end : end + stretch.length]
+        own_first = sorted(stretch.ranks, key=lambda of: of != rank)
+        terms = [sent[of][stretch.start : stretch.start + stretch.length] for of in own_first]
         yield target, [target if term.ctypes.data == target.ctypes.data else term for term in terms]
-        end += part.length
+        end += stretch.length

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.kernels.collective.problem import Collective
 from primbench.problem.operands import Operand, numpy_dtype
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,23 +15,23 @@ BASES = {"_allgather_base_": "all_gather", "_reduce_scatter_base_": "reduce_scat
 
 
 @operator(*BASES)
-def of_bases(call: Call, settings: Settings) -> list[Part]:
+def of_bases(call: Call, settings: Settings) -> list[OperatorCase]:
     """From the second argument into the first, which is memory of its own; the size is the larger one's."""
     larger = max((call.tensor(number) for number in range(2)), key=lambda each: each.elements)
     return _part([larger], settings, operation=BASES[call.name], in_place=False)
 
 
 @operator("broadcast_")
-def broadcast(call: Call, settings: Settings) -> list[Part]:
+def broadcast(call: Call, settings: Settings) -> list[OperatorCase]:
     """All tensors of the call."""
     given = call.argument(0)
     tensors = [each for each in given if isinstance(each, Operand)] if isinstance(given, list) else []
     return _part(tensors, settings, operation="broadcast")
 
 
-def _part(tensors: Sequence[Operand], settings: Settings, **fields: Any) -> list[Part]:
+def _part(tensors: Sequence[Operand], settings: Settings, **fields: Any) -> list[OperatorCase]:
     if settings.ranks == 1 or len({each.dtype for each in tensors}) != 1 or any(each.on_host for each in tensors):
         raise NotThere("nothing of one type between processes, or on the host")
     total_bytes = sum(each.elements * numpy_dtype(each.dtype).itemsize for each in tensors)
     common = {"bytes": total_bytes, "ranks": settings.ranks, "dtype": tensors[0].dtype}
-    return [Part(Collective.primitive, common | fields)]
+    return [OperatorCase(Collective.primitive, common | fields)]

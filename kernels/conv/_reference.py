@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from primbench.kernels.conv._geometry import Axis, Geometry
     from primbench.problem import Array
 
-    Part = tuple[tuple[Array, ...], Array, Array]  # index, and the rows and columns whose products are summed
+    Product = tuple[tuple[Array, ...], Array, Array]  # index, and the rows and columns whose products are summed
 
 MAX_PRODUCTS = 2**22  # about 0.06 s
 MIN_ELEMENTS = 32
@@ -52,7 +52,7 @@ def _in_part(
     return index, rows @ columns.T, np.sqrt(rows**2 @ (columns**2).T)
 
 
-def _rows_forward(conv: Geometry, rng: np.random.Generator, side: int, x: Array, w: Array) -> Part:
+def _rows_forward(conv: Geometry, rng: np.random.Generator, side: int, x: Array, w: Array) -> Product:
     down, across = conv.axes
     n, p, q = _drawn(rng, side, conv.n, down.outputs, across.outputs)
     k = sample(rng, conv.k, side)
@@ -61,7 +61,7 @@ def _rows_forward(conv: Geometry, rng: np.random.Generator, side: int, x: Array,
     return (n[:, None], k, p[:, None], q[:, None]), _matrix(patches), _matrix(w[k])
 
 
-def _rows_bwd_data(conv: Geometry, rng: np.random.Generator, side: int, dy: Array, w: Array) -> Part:
+def _rows_bwd_data(conv: Geometry, rng: np.random.Generator, side: int, dy: Array, w: Array) -> Product:
     down, across = conv.axes
     n, h, col = _drawn(rng, side, conv.n, down.image, across.image)
     c = sample(rng, conv.c, side)
@@ -70,7 +70,7 @@ def _rows_bwd_data(conv: Geometry, rng: np.random.Generator, side: int, dy: Arra
     return (n[:, None], c, h[:, None], col[:, None]), _matrix(patches), _matrix(w[:, c].swapaxes(0, 1))
 
 
-def _rows_bwd_weights(conv: Geometry, rng: np.random.Generator, side: int, dy: Array, x: Array) -> Part:
+def _rows_bwd_weights(conv: Geometry, rng: np.random.Generator, side: int, dy: Array, x: Array) -> Product:
     down, across = conv.axes
     k = sample(rng, conv.k, side)
     c, r, s = _drawn(rng, side, conv.c, down.taps, across.taps)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.kernels.aten.operators import again
 from primbench.kernels.conv.problem import Conv
 from primbench.problem.operands import Operand, contiguous
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,11 +16,11 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 @operator("convolution")
-def conv(call: Call, settings: Settings) -> list[Part]:
+def conv(call: Call, settings: Settings) -> list[OperatorCase]:
     """A bias is added by a kernel of its own on a GPU; oneDNN on a CPU adds it as it writes."""
     x, w, bias = call.tensor(0), call.tensor(1), call.argument(2)
     fields = _conv_fields(x, w, call.positional[3:9], settings)
-    found = [Part(Conv.primitive, fields | {"direction": "forward"})]
+    found = [OperatorCase(Conv.primitive, fields | {"direction": "forward"})]
     if isinstance(bias, Operand) and settings.on_gpu:
         y = _response(x, w, call.positional[3:6])
         if fields.get("layout") == "nhwc":
@@ -31,7 +31,7 @@ def conv(call: Call, settings: Settings) -> list[Part]:
 
 
 @operator("convolution_backward")
-def conv_backward(call: Call, settings: Settings) -> list[Part]:
+def conv_backward(call: Call, settings: Settings) -> list[OperatorCase]:
     dy, x, w = call.tensor(0), call.tensor(1), call.tensor(2)
     fields = _conv_fields(x, w, call.positional[4:10], settings)
     expected = _channels_last(dy.shape) if fields.get("layout") == "nhwc" else contiguous(dy.shape)
@@ -40,7 +40,7 @@ def conv_backward(call: Call, settings: Settings) -> list[Part]:
     mask = call.argument(10)
     directions = [name for name, wanted in zip(("bwd_data", "bwd_weights"), mask[:2], strict=True) if wanted]
     sums = [again("aten.sum.dim_IntList", [dy, [0, 2, 3]])] if mask[2] and settings.on_gpu else []
-    return [*(Part(Conv.primitive, fields | {"direction": each}) for each in directions), *sums]
+    return [*(OperatorCase(Conv.primitive, fields | {"direction": each}) for each in directions), *sums]
 
 
 def _conv_fields(x: Operand, w: Operand, geometry: Sequence[Any], settings: Settings) -> dict[str, Any]:

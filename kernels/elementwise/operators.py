@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.kernels.elementwise.problem import Elementwise
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
 
 if TYPE_CHECKING:
     from primbench.problem.operands import Operand
@@ -14,7 +14,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 @operator("add", "mul")
-def of_two(call: Call, settings: Settings) -> list[Part]:
+def of_two(call: Call, settings: Settings) -> list[OperatorCase]:
     a, b = call.tensor(0), call.tensor(1)
     if call.argument(2, "alpha", 1) != 1:
         raise NotThere("a multiple is added")
@@ -22,12 +22,12 @@ def of_two(call: Call, settings: Settings) -> list[Part]:
 
 
 @operator("relu", "silu", "gelu")
-def activation(call: Call, settings: Settings) -> list[Part]:
+def activation(call: Call, settings: Settings) -> list[OperatorCase]:
     return _part(_named(call), call.tensor(0))
 
 
 @operator("threshold_backward", "silu_backward", "gelu_backward")
-def gradient(call: Call, settings: Settings) -> list[Part]:
+def gradient(call: Call, settings: Settings) -> list[OperatorCase]:
     if call.name == "threshold_backward" and call.argument(2) != 0:
         raise NotThere("a threshold of its own")
     op = _named(call).removesuffix("_backward").replace("threshold", "relu")
@@ -39,11 +39,11 @@ def _named(call: Call) -> str:
     return f"{call.name.removesuffix('_backward')}{'_tanh' * is_approximate}"
 
 
-def _part(op: str, *tensors: Operand, direction: str = "forward") -> list[Part]:
+def _part(op: str, *tensors: Operand, direction: str = "forward") -> list[OperatorCase]:
     first = tensors[0]
     for each in tensors:
         alike = (each.shape, each.strides, each.dtype) == (first.shape, first.strides, first.dtype)
         if not alike or each.extent != each.elements or each.dtype not in DTYPES:
             raise NotThere("not alike, or with gaps")
     fields = {"elements": first.elements, "op": op, "direction": direction, "dtype": first.dtype}
-    return [Part(Elementwise.primitive, said(fields, direction="forward"))]
+    return [OperatorCase(Elementwise.primitive, said(fields, direction="forward"))]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from primbench.kernels.aten.operators import again
 from primbench.kernels.gemm.problem import Gemm
 from primbench.problem.operands import Operand
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 @operator("mm", "addmm")
-def gemm(call: Call, settings: Settings) -> list[Part]:
+def gemm(call: Call, settings: Settings) -> list[OperatorCase]:
     """mm, and addmm with a vector of biases: a GPU adds them on its way out, torch on a CPU copies them beforehand."""
     if call.name == "addmm" and not _adds_a_vector(call):
         raise NotThere("a whole matrix is added")
@@ -23,7 +23,7 @@ def gemm(call: Call, settings: Settings) -> list[Part]:
     fields = {"m": m, "n": n, "k": k, "dtype": a.dtype, "trans_a": is_transposed(a), "trans_b": is_transposed(b)}
     if settings.tf32_gemm and a.dtype == "float32":
         fields["math_mode"] = "tf32"
-    found = [Part(Gemm.primitive, said(fields, trans_a=False, trans_b=False))]
+    found = [OperatorCase(Gemm.primitive, said(fields, trans_a=False, trans_b=False))]
     if call.name == "addmm" and not settings.on_gpu:
         (stride,) = call.tensor(0).strides
         biases = call.tensor(0)._replace(shape=(m, n), strides=(0, stride))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from primbench.kernels.memcpy.problem import Memcpy
 from primbench.problem.operands import Operand, contiguous, numpy_dtype
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator
 
 
 @operator("copy_", "clone", "_to_copy")
-def copy(call: Call, settings: Settings) -> list[Part]:
+def copy(call: Call, settings: Settings) -> list[OperatorCase]:
     """Copies of whole memory: between host and GPU, or within either."""
     if call.name == "copy_":
         target, source = (call.tensor(number, anywhere=True) for number in range(2))
@@ -19,7 +19,7 @@ def copy(call: Call, settings: Settings) -> list[Part]:
     if not is_plain or target.dtype != source.dtype or target.shape != source.shape:
         raise NotThere("not byte for byte")
     copied = {"bytes": source.elements * numpy_dtype(source.dtype).itemsize}
-    return [Part(Memcpy.primitive, copied | _way(call, source, target, settings))]
+    return [OperatorCase(Memcpy.primitive, copied | _way(call, source, target, settings))]
 
 
 def _way(call: Call, source: Operand, target: Operand, settings: Settings) -> dict[str, str]:
@@ -40,10 +40,10 @@ def _copied(call: Call, source: Operand, settings: Settings) -> Operand:
 
 
 @operator("_local_scalar_dense")
-def scalar(call: Call, settings: Settings) -> list[Part]:
+def scalar(call: Call, settings: Settings) -> list[OperatorCase]:
     """The host waits for one number of a tensor."""
     source = call.tensor(0, anywhere=True)
     if not settings.on_gpu or source.on_host:
         raise NotThere("a number that the host has")
     fields = {"bytes": numpy_dtype(source.dtype).itemsize, "direction": "d2h", "memory": "pageable"}
-    return [Part(Memcpy.primitive, fields)]
+    return [OperatorCase(Memcpy.primitive, fields)]

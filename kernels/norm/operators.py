@@ -7,20 +7,20 @@ from typing import Any
 
 from primbench.kernels.norm.problem import Norm
 from primbench.problem.operands import Operand, contiguous
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
 
 DTYPES = ("float32", "float16", "bfloat16")
 KINDS = {"native_layer_norm": "layer", "_fused_rms_norm": "rms"}
 
 
 @operator("native_layer_norm", "_fused_rms_norm")
-def of_rows(call: Call, settings: Settings) -> list[Part]:
+def of_rows(call: Call, settings: Settings) -> list[OperatorCase]:
     kind = KINDS[call.name]
     return _of_rows(call.tensor(0), call.argument(1), kind, "forward", [call.argument(2), call.argument(3)])
 
 
 @operator("native_layer_norm_backward", "_fused_rms_norm_backward")
-def gradients_of_rows(call: Call, settings: Settings) -> list[Part]:
+def gradients_of_rows(call: Call, settings: Settings) -> list[OperatorCase]:
     kind = KINDS[call.name.removesuffix("_backward")]
     if not all(call.positional[-1]):
         raise NotThere("not all gradients are asked for")
@@ -28,32 +28,32 @@ def gradients_of_rows(call: Call, settings: Settings) -> list[Part]:
     return _of_rows(call.tensor(1), call.argument(2), kind, "backward", weights)
 
 
-def _of_rows(x: Operand, shape: list[int], kind: str, direction: str, weights: list[Any]) -> list[Part]:
+def _of_rows(x: Operand, shape: list[int], kind: str, direction: str, weights: list[Any]) -> list[OperatorCase]:
     features = math.prod(shape)
     has_weights = all(isinstance(each, Operand) and each.dtype == x.dtype for each in weights[: 2 - (kind == "rms")])
     if x.strides != contiguous(x.shape) or not has_weights:
         raise NotThere("with gaps, or weights that are left away or of another type")
     fields = {"rows": x.elements // features, "features": features, "kind": kind, "direction": direction}
-    return [Part(Norm.primitive, said(fields | {"dtype": x.dtype}, direction="forward"))]
+    return [OperatorCase(Norm.primitive, said(fields | {"dtype": x.dtype}, direction="forward"))]
 
 
 @operator("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit")
-def of_batch(call: Call, settings: Settings) -> list[Part]:
+def of_batch(call: Call, settings: Settings) -> list[OperatorCase]:
     return _of_batch(call.tensor(0), call.tensor(1), "forward", is_training=call.argument(5) is True)
 
 
 @operator("native_batch_norm_backward")
-def gradients_of_batch(call: Call, settings: Settings) -> list[Part]:
+def gradients_of_batch(call: Call, settings: Settings) -> list[OperatorCase]:
     return _of_batch(call.tensor(1), call.tensor(2), "backward", is_training=call.argument(7) is True)
 
 
 @operator("cudnn_batch_norm_backward")
-def cudnn_gradients_of_batch(call: Call, settings: Settings) -> list[Part]:
+def cudnn_gradients_of_batch(call: Call, settings: Settings) -> list[OperatorCase]:
     """Of cuDNN's, which is for training alone."""
     return _of_batch(call.tensor(0), call.tensor(2), "backward", is_training=True)
 
 
-def _of_batch(x: Operand, weight: Operand, direction: str, *, is_training: bool) -> list[Part]:
+def _of_batch(x: Operand, weight: Operand, direction: str, *, is_training: bool) -> list[OperatorCase]:
     n, c, *area = x.shape
     h, w = (math.prod(area[:-1]), area[-1]) if area else (1, 1)
     if x.strides == contiguous(x.shape):
@@ -66,4 +66,8 @@ def _of_batch(x: Operand, weight: Operand, direction: str, *, is_training: bool)
         raise NotThere("weights of another type")
     fields = {"rows": n, "features": c, "h": h, "w": w, "kind": "batch", "direction": direction}
     fields |= {"running_statistics": not is_training, "layout": layout, "dtype": x.dtype}
-    return [Part(Norm.primitive, said(fields, h=1, w=1, direction="forward", running_statistics=False, layout="nchw"))]
+    return [
+        OperatorCase(
+            Norm.primitive, said(fields, h=1, w=1, direction="forward", running_statistics=False, layout="nchw")
+        )
+    ]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from primbench.kernels.rnn.problem import Rnn
 from primbench.problem.operands import contiguous
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
 
 CELLS = {0: "vanilla", 2: "lstm", 3: "gru"}  # cudnnRNNMode_t; 1 has tanh in place of a ReLU
 
 
 @operator("_cudnn_rnn")
-def rnn(call: Call, settings: Settings) -> list[Part]:
+def rnn(call: Call, settings: Settings) -> list[OperatorCase]:
     x, (mode, hidden, _, layers, _, _, is_training, both_ways, _) = call.tensor(0), call.positional[6:15]
     if mode not in CELLS or x.shape[2] != hidden or not _is_plain(call):
         raise NotThere("sequences of several lengths, dropout, or other features than units")
@@ -23,7 +23,7 @@ def rnn(call: Call, settings: Settings) -> list[Part]:
     fields["dtype"] = x.dtype
     if settings.tf32_conv and x.dtype == "float32":
         fields["math_mode"] = "tf32"
-    return [Part(Rnn.primitive, said(fields, layers=1, bidirectional=False))]
+    return [OperatorCase(Rnn.primitive, said(fields, layers=1, bidirectional=False))]
 
 
 def _is_plain(call: Call) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from primbench.kernels.scaled_gemm.problem import BLOCK, ScaledGemm
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator
 
 FLOAT8 = "float8_e4m3fn"
 
 
 @operator("_scaled_mm")
-def scaled_gemm(call: Call, settings: Settings) -> list[Part]:
+def scaled_gemm(call: Call, settings: Settings) -> list[OperatorCase]:
     """Without a bias, and into bfloat16, with A [m,k] and B [n,k] as they lie in memory."""
     a, b, scale_a, scale_b = map(call.tensor, range(4), ("", "", "scale_a", "scale_b"))
     (m, k), n = a.shape, b.shape[1]
@@ -26,4 +26,4 @@ def scaled_gemm(call: Call, settings: Settings) -> list[Part]:
     scaling = scalings.get((scale_a.shape, scale_b.shape))
     if scaling is None:
         raise NotThere("other scales")
-    return [Part(ScaledGemm.primitive, {"m": m, "n": n, "k": k, "scaling": scaling})]
+    return [OperatorCase(ScaledGemm.primitive, {"m": m, "n": n, "k": k, "scaling": scaling})]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from primbench.kernels.softmax.problem import Softmax
 from primbench.problem.operands import contiguous
-from primbench.problem.operators import Call, NotThere, Part, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
 
 
 @operator("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data")
-def softmax(call: Call, settings: Settings) -> list[Part]:
+def softmax(call: Call, settings: Settings) -> list[OperatorCase]:
     is_backward = call.name.endswith("_backward_data")
     x, axis = call.tensor(0), call.argument(2 if is_backward else 1)
     is_last = axis in (-1, len(x.shape) - 1)
@@ -17,4 +17,4 @@ def softmax(call: Call, settings: Settings) -> list[Part]:
     fields = {"rows": x.elements // x.shape[-1], "classes": x.shape[-1]}
     kind = call.name.removesuffix("_backward_data").removeprefix("_")
     said_fields = {**fields, "kind": kind, "direction": "backward" if is_backward else "forward", "dtype": x.dtype}
-    return [Part(Softmax.primitive, said(said_fields, direction="forward"))]
+    return [OperatorCase(Softmax.primitive, said(said_fields, direction="forward"))]

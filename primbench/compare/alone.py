@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.ruled import Moved
     from primbench.compare.sides import Side
-    from primbench.doctor.finding import Finding, Part
+    from primbench.doctor.finding import Activity, Finding
     from primbench.doctor.rules import Rule
     from primbench.environment.difference import Change, Difference
     from primbench.results.record import Worker
@@ -46,7 +46,7 @@ def found_in_one_alone(moved: Moved, differing: Difference | None, baseline: Sid
     return [*here, *there]
 
 
-def _only_here(parts: Sequence[Part], here: Sequence[Finding], there: Sequence[Finding]) -> list[list[Finding]]:
+def _only_here(parts: Sequence[Activity], here: Sequence[Finding], there: Sequence[Finding]) -> list[list[Finding]]:
     """The findings of one place that the other has not and that can move the parts, one list for each check."""
     of_check: dict[str, list[Finding]] = {}
     for finding in here:

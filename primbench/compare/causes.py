@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.sides import Side
-    from primbench.doctor.finding import Part
+    from primbench.doctor.finding import Activity
     from primbench.environment.difference import Difference
     from primbench.numa.placement import EffectivePlacement
     from primbench.results.record import Record
@@ -40,12 +40,12 @@ _NETWORKS = {
     "overlay": "by VXLAN, which wraps each packet in another one, each in a network namespace of its own",
 }
 _UPSTREAM = 7  # as other memory, by the rules
-_OF_CPUS: set[Part] = {"copy", "collective", "everything on the CPU", "launch"}
-_OF_MEMORY: set[Part] = {"copy", "collective", "everything on the CPU"}
+_OF_CPUS: set[Activity] = {"copy", "collective", "everything on the CPU", "launch"}
+_OF_MEMORY: set[Activity] = {"copy", "collective", "everything on the CPU"}
 
 
 def causes(
-    parts: Sequence[Part],
+    parts: Sequence[Activity],
     case: CaseComparison,
     differing: Difference | None,
     baseline: Side,
@@ -74,7 +74,7 @@ def _can_fail(cause: Cause, case: CaseComparison, side: Side) -> bool:
 
 
 def _all(
-    parts: Sequence[Part], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
+    parts: Sequence[Activity], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
 ) -> Iterator[Cause]:
     moved = Moved(case, parts, dearer_s(case, baseline, side))
     alone = found_in_one_alone(moved, differing, baseline, side)
@@ -149,7 +149,7 @@ def _between_ranks(side: Side) -> str:
 
 
 def _placed_otherwise(
-    parts: Sequence[Part], differing: Difference | None, baseline: Side, side: Side
+    parts: Sequence[Activity], differing: Difference | None, baseline: Side, side: Side
 ) -> Iterator[Cause]:
     """CPUs and threads that were had, where what the workers saw does not tell of them."""
     if not _OF_CPUS.isdisjoint(parts):
@@ -179,7 +179,7 @@ def _which(gpu: Gpu) -> str:
     return f"{gpu.uuid} at {gpu.pci_address}" if gpu.pci_address else f"{gpu.uuid}"
 
 
-def _variables(parts: Sequence[Part], differing: Difference | None, baseline: Side, side: Side) -> Iterator[Cause]:
+def _variables(parts: Sequence[Activity], differing: Difference | None, baseline: Side, side: Side) -> Iterator[Cause]:
     """What the arms set in unequal ways, and no other cause tells."""
     for name, words in set_variables(baseline, side):
         is_looked_through = name in _LOOKED_THROUGH and "start-up" in parts
@@ -199,7 +199,7 @@ def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:
     return is_for_libraries(variable) and not varies
 
 
-def _memory(parts: Sequence[Part], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+def _memory(parts: Sequence[Activity], case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
     """Memory taken by another policy or from other nodes, where it matters to the parts and there is a choice."""
     if _OF_MEMORY.isdisjoint(parts) or not any(map(_has_choice_of_memory, (baseline, side))):
         return

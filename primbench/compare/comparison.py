@@ -12,7 +12,7 @@ from primbench.compare.published import PublishedBeside
 from primbench.compare.ratio import Estimate, Slowed, Verdict
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.compare.step import StepComparison
-from primbench.doctor.finding import Part
+from primbench.doctor.finding import Activity
 from primbench.environment.difference import Change, Difference
 from primbench.measurement import notebook
 from primbench.spec.arm import Arm
@@ -34,7 +34,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     next_experiment: a command that would tell more.
     """
 
-    parts: list[Part]
+    parts: list[Activity]
     evidence: list[str]
     causes: list[str]
     likely: str | None = None

@@ -25,7 +25,7 @@ from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, Arm, format_arm, wor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.doctor.finding import Part
+    from primbench.doctor.finding import Activity
     from primbench.environment.difference import Difference
 
 MOST_ARMS = 3  # that one suggested experiment adds
@@ -37,14 +37,14 @@ class Ablation(NamedTuple):
     without: an arm's settings without the difference.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Activity, ...]
     setting: str
     without: Callable[[Arm], dict[str, Any]]
 
 
-WAITING_PARTS: tuple[Part, ...] = ("launch", "everything on the CPU")
-CPU_PARTS: tuple[Part, ...] = (*WAITING_PARTS, "copy", "collective")
-FILE_PARTS: tuple[Part, ...] = ("start-up", "data loading")
+WAITING_PARTS: tuple[Activity, ...] = ("launch", "everything on the CPU")
+CPU_PARTS: tuple[Activity, ...] = (*WAITING_PARTS, "copy", "collective")
+FILE_PARTS: tuple[Activity, ...] = ("start-up", "data loading")
 ABLATIONS = (
     Ablation(CPU_PARTS, "cpus", lambda arm: {"cpus": None}),
     Ablation(CPU_PARTS, "cpuset", lambda arm: {"cpuset": None}),
@@ -109,7 +109,7 @@ def _of_refused(case: CaseComparison, differing: Difference | None, baseline: Si
     return Explanation(parts=[], evidence=[], causes=found, likely=found[0]) if found else None
 
 
-def _parts(case: CaseComparison) -> list[Part]:
+def _parts(case: CaseComparison) -> list[Activity]:
     """What takes another time. Calls that wait for a kernel of which the own time moved tell nothing of launching."""
     moved = [each.metric for each in case.estimates if each.has_moved]
     is_own = [case.case.device == "cpu" or is_its_own(case.case.primitive, metric) for metric in moved]
@@ -119,14 +119,14 @@ def _parts(case: CaseComparison) -> list[Part]:
     return list(dict.fromkeys(found))
 
 
-def _beside(case: CaseComparison) -> list[Part]:
+def _beside(case: CaseComparison) -> list[Activity]:
     """What a call does beside its work: a CPU that loads data computes, and who starts a program pays for its start."""
     problem = case.case.known_problem()
-    starts: list[Part] = ["start-up"] if problem and "execve" in problem.system_calls() else []
+    starts: list[Activity] = ["start-up"] if problem and "execve" in problem.system_calls() else []
     return [*starts, "everything on the CPU"] if _own_part(case) == "data loading" else starts
 
 
-def _own_part(case: CaseComparison) -> Part:
+def _own_part(case: CaseComparison) -> Activity:
     """What the device itself does of a case; a CPU that computes launches, too."""
     work = problem_of(case.case.primitive).work
     return "everything on the CPU" if case.case.device == "cpu" and work in ("kernel", "launch") else work
@@ -142,7 +142,7 @@ def _as_run(side: Side, key: bytes) -> Arm | None:
 
 
 def _next_experiment(
-    case: CaseComparison, arm: ArmComparison, sides: tuple[Side, Side], parts: Sequence[Part]
+    case: CaseComparison, arm: ArmComparison, sides: tuple[Side, Side], parts: Sequence[Activity]
 ) -> str | None:
     """The study again with what differs taken away, one thing at a time; None where there is nothing to take."""
     try:
@@ -158,7 +158,7 @@ def _next_experiment(
     return shlex.join(["primbench", "study", *options, "--primitive", case.case.primitive, *where, *builds])
 
 
-def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequence[Part]) -> list[str]:
+def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequence[Activity]) -> list[str]:
     """Both in words, and the other one with one thing less each; [] where there is nothing to take away."""
     runtimes = {name for arm in (first, other) for name in (arm.runtime, arm.runtime_there) if name is not None}
     if not runtimes <= known().keys():
@@ -168,7 +168,7 @@ def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequenc
     return [*map(format_arm, (first, other)), *less[:MOST_ARMS]] if less else []
 
 
-def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Part]) -> Iterator[Arm]:
+def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Activity]) -> Iterator[Arm]:
     """The arm as it is but for one thing."""
     if compared.effect == "stack effect" and arm.image not in (None, HOST_IMAGE):
         if not known()[arm.runtime_there or arm.runtime].needs_image:

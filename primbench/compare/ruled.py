@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.sides import Side
-    from primbench.doctor.finding import Part
+    from primbench.doctor.finding import Activity
     from primbench.doctor.rules import Rule
     from primbench.environment.difference import Change, Difference
 
@@ -33,7 +33,7 @@ class Moved(NamedTuple):
     """A case, and what of it can have moved. dearer_s: filters.dearer_s() of it."""
 
     case: CaseComparison
-    parts: Sequence[Part]
+    parts: Sequence[Activity]
     dearer_s: float | None = None
 
     def comes_under(self, rule: Rule) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest
 from primbench.kernels.aten.operators import again
-from primbench.problem.operators import Call, NotThere, Part, Settings
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings
 from primbench.registry import build, operators
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ ROUNDED_BY = {
 """Operators of which torch may round float32 to tf32, and the setting by which it does."""
 
 
-def parts(call: Call, settings: Settings) -> list[Part]:
+def cases(call: Call, settings: Settings) -> list[OperatorCase]:
     """One or more, the first of which stands for the call itself. Raises NotThere where it cannot be called again."""
     rule = None if call.host_only else operators().get(call.name)
     return (rule and _by(rule, call, settings)) or [_again(call, settings)]
 
 
-def _by(rule: Rule, call: Call, settings: Settings) -> list[Part]:
+def _by(rule: Rule, call: Call, settings: Settings) -> list[OperatorCase]:
     """[] where it is none of the primitive's."""
     try:
         found = rule(call, settings)
@@ -36,7 +36,7 @@ def _by(rule: Rule, call: Call, settings: Settings) -> list[Part]:
     return found
 
 
-def _again(call: Call, settings: Settings) -> Part:
+def _again(call: Call, settings: Settings) -> OperatorCase:
     for found in _objects([*call.positional, *call.named.values()]):
         raise NotThere(f"an argument is a {found}")
     part = again(call.operator, call.positional, host_only=call.host_only, **call.named)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from primbench.decompose.mapping import parts
+from primbench.decompose.mapping import cases
 from primbench.decompose.sums import PARTS, WHOLE
 from primbench.errors import OutputError
 from primbench.problem import fields_of
-from primbench.problem.operators import NotThere, Part, Phase, Settings
+from primbench.problem.operators import NotThere, OperatorCase, Phase, Settings
 from primbench.spec.captured import Captured, Place
 from primbench.units import format_percent
 
@@ -71,7 +71,7 @@ def left_out(step: Step) -> Mapping[str, int]:
     found: Counter[str] = Counter()
     for call, count in step.counted():
         try:
-            parts(call, step.settings)
+            cases(call, step.settings)
         except NotThere as reason:
             found[f"{call.operator}: {reason}"] += count
     return found
@@ -80,10 +80,10 @@ def left_out(step: Step) -> Mapping[str, int]:
 def suite_of(step: Step) -> str:
     """The text; of what cannot be called again, a comment."""
     counted: Counter[tuple[str, str, Phase]] = Counter()
-    found: dict[tuple[str, str, Phase], tuple[Part, str]] = {}
+    found: dict[tuple[str, str, Phase], tuple[OperatorCase, str]] = {}
     for call, count in step.counted():
         try:
-            several = parts(call, step.settings)
+            several = cases(call, step.settings)
         except NotThere:
             continue
         for each in several:

@@ -11,13 +11,13 @@ from primbench.units import format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from primbench.doctor.finding import Part
+    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
     from primbench.system.cores import CpuKind
 
 RANK = 4
 
-SLOWED: list[Part] = ["launch", "everything on the CPU", "start-up", "data loading"]
+SLOWED: list[Activity] = ["launch", "everything on the CPU", "start-up", "data loading"]
 """What a CPU that is slow, or had in part, makes slow."""
 
 # Read without a system call (Linux, clocksource drivers with a vDSO mode); on other architectures there is one choice.

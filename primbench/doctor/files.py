@@ -12,7 +12,7 @@ from primbench.environment.filesystems import NETWORK_LIKE, WORKING_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.doctor.finding import Part
+    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
 
 RANK = 7
@@ -37,7 +37,7 @@ def _far_away(found: dict[str, str]) -> Iterator[Finding]:
     far = {
         what: where for what, where in found.items() if where.startswith(NETWORK_LIKE) and not where.endswith(ON_ROOT)
     }
-    data: list[Part] = ["data loading"] if WORKING_FOLDER in far else []
+    data: list[Activity] = ["data loading"] if WORKING_FOLDER in far else []
     if far:
         yield Finding(
             check="filesystems",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Severity = Literal["ok", "note", "warning", "problem", "unknown"]
 
 
-Part = Literal["launch", "copy", "kernel", "collective", "start-up", "data loading", "everything on the CPU"]
+Activity = Literal["launch", "copy", "kernel", "collective", "start-up", "data loading", "everything on the CPU"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     reading: float | None = None
     evidence: list[str] = []
-    distorts: list[Part] = []
+    distorts: list[Activity] = []
     at_least: float = 1.0
     at_most: float | None = None
     advice: str | None = None

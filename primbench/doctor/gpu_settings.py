@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.doctor.finding import Finding, Part, Severity, listed, unseen
+from primbench.doctor.finding import Activity, Finding, Severity, listed, unseen
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class GpuRule(NamedTuple):
     check: str
     field: str
     severity: Severity
-    distorts: list[Part]
+    distorts: list[Activity]
     says: Callable[[Gpu], str | None]
     advice: str | None = None
     fix: Sequence[str] = ()

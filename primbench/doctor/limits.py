@@ -10,7 +10,7 @@ from primbench.doctor.finding import Finding, listed, unseen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.doctor.finding import Part, Severity
+    from primbench.doctor.finding import Activity, Severity
     from primbench.doctor.place import Place
 
 RANK = 4
@@ -71,7 +71,7 @@ def open_files(place: Place) -> Iterator[Finding]:
         )
 
 
-def _open_files(place: Place, *, severity: Severity, summary: str, distorts: list[Part]) -> Finding:
+def _open_files(place: Place, *, severity: Severity, summary: str, distorts: list[Activity]) -> Finding:
     return Finding(
         check="open-files",
         severity=severity,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from primbench.doctor.finding import Part, Severity
+    from primbench.doctor.finding import Activity, Severity
     from primbench.problem import Work
 
-CPU_PARTS: list[Part] = ["launch", "everything on the CPU"]
-FILE_PARTS: list[Part] = ["start-up", "data loading"]
-WORK: list[Part] = ["kernel", *CPU_PARTS, "copy", "collective"]
+CPU_PARTS: list[Activity] = ["launch", "everything on the CPU"]
+FILE_PARTS: list[Activity] = ["start-up", "data loading"]
+WORK: list[Activity] = ["kernel", *CPU_PARTS, "copy", "collective"]
 STACK = "results of the two compare stacks, not places"
 HARDWARE = "results of the two compare machines, not places"
 OF_CODE: Mapping[str, tuple[Work, ...]] = {"": ("kernel",), "numba": ("kernel", "copy", "launch")}
@@ -36,7 +36,7 @@ class Rule(NamedTuple):
 
     name: str
     severity: Severity
-    distorts: list[Part]
+    distorts: list[Activity]
     effect: str
     cause: str | None = None
     upstream: int = 0

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, Part, Severity, unseen
+from primbench.doctor.finding import Activity, Finding, Severity, unseen
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ RANK = 7
 
 LARGE_ENVIRONMENT_BYTES = 2**17  # 1.6 MB make a program start in 3 times as long; a usual one has some kB
 
-VariableRule = tuple[Callable[[str], bool], Severity, list[Part], str]
+VariableRule = tuple[Callable[[str], bool], Severity, list[Activity], str]
 
 _EITHER_WAY = re.compile(
     r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*|.*_AFFINITY|OMP_PROC_BIND"
@@ -47,7 +47,7 @@ def _is_detailed(value: str) -> bool:
     return value.strip().upper() in ("INFO", "DETAIL", "DEBUG", "TRACE")
 
 
-_CPU: list[Part] = ["launch", "everything on the CPU"]
+_CPU: list[Activity] = ["launch", "everything on the CPU"]
 _PINNED: VariableRule = (
     _pins,
     "warning",

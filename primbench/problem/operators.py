@@ -3,7 +3,7 @@
 A primitive has its rules in a file ``operators.py`` of its folder::
 
     @operator("mm", "addmm")
-    def gemm(call: Call, settings: Settings) -> list[Part]: ...
+    def gemm(call: Call, settings: Settings) -> list[OperatorCase]: ...
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class Settings(NamedTuple):
     ranks: int = 1
 
 
-class Part(NamedTuple):
+class OperatorCase(NamedTuple):
     """A case of a primitive. Fields at their defaults are left out."""
 
     primitive: str
     fields: dict[str, Any]
 
 
-Rule = Callable[[Call, Settings], list[Part]]
+Rule = Callable[[Call, Settings], list[OperatorCase]]
 """The cases that a call is, the first of which stands for it. Raises NotThere where it is none of the primitive."""
 
 OPERATORS: dict[str, Rule] = {}  # by their names; primbench.registry imports the files that fill it

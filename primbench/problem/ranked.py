@@ -33,7 +33,7 @@ EXACT = {
 FULL_CHECK_ELEMENTS = 2**22
 
 
-class Part(NamedTuple):
+class Stretch(NamedTuple):
     """A stretch of what a rank receives: the sum of what ``ranks`` bring, ``length`` elements from ``start`` on."""
 
     ranks: Sequence[int]
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranked(Problem):
-    """What primitives of several ranks have in common. Each brings its own integers, and receives parts of those.
+    """What primitives of several ranks have in common. Each brings its own integers, and receives stretches of those.
 
     A call is one operation in which all ranks take part; its time is that of the slowest rank.
     """
@@ -56,8 +56,8 @@ class Ranked(Problem):
     dtype: str = option("float32", "type of the elements", tuple(EXACT))
 
     @abstractmethod
-    def parts(self, rank: int) -> Sequence[Part]:
-        """What a rank receives, one part behind the other."""
+    def stretches(self, rank: int) -> Sequence[Stretch]:
+        """What a rank receives, one stretch behind the other."""
 
     @abstractmethod
     def busbw_factor(self) -> float:
@@ -125,15 +125,15 @@ class Ranked(Problem):
         return 0.0
 
     def count_wrong(self, output: Array, rank: int, seed: int) -> int:
-        """How many elements of a rank's output are not those that parts() names, of inputs_of() the ranks."""
+        """How many elements of a rank's output are not those that stretches() names, of inputs_of() the ranks."""
         import numpy as np
 
         wrong, end = 0, 0
-        for part in self.parts(rank):
-            blocks = (self._block(generator_of(source, seed)) for source in part.ranks)
-            block = np.roll(sum(blocks, start=np.zeros((), np.int64)), -part.start).astype(output.dtype)
-            wrong += _count_unequal(output[end : end + part.length], block)
-            end += part.length
+        for stretch in self.stretches(rank):
+            blocks = (self._block(generator_of(source, seed)) for source in stretch.ranks)
+            block = np.roll(sum(blocks, start=np.zeros((), np.int64)), -stretch.start).astype(output.dtype)
+            wrong += _count_unequal(output[end : end + stretch.length], block)
+            end += stretch.length
         return wrong + abs(output.size - end)
 
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
@@ -150,7 +150,7 @@ class Ranked(Problem):
     @property
     def _terms(self) -> int:
         """Of the sum that is an element."""
-        return len(self.parts(0)[0].ranks)
+        return len(self.stretches(0)[0].ranks)
 
     def _block(self, rng: np.random.Generator) -> Array:
         """int64, of which the elements that a rank brings are repeats."""

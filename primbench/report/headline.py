@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from primbench.compare.comparison import CaseComparison, Comparison, Decided
     from primbench.compare.ratio import Estimate, Verdict
-    from primbench.doctor.finding import Part
+    from primbench.doctor.finding import Activity
 
 DOUBLE = 2.0  # from here on a ratio says more than a percentage
-OF_PARTS: dict[Part, str] = {
+OF_PARTS: dict[Activity, str] = {
     "launch": "launches",
     "copy": "copies",
     "kernel": "kernels",

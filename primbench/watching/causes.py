@@ -14,7 +14,7 @@ from primbench.watching.watch import SYNCING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.doctor.finding import Part
+    from primbench.doctor.finding import Activity
     from primbench.watching.job import Job
     from primbench.watching.stretch import Stretch, ThreadUse
 
@@ -24,8 +24,8 @@ FEW_BYTES_PER_S, FEW_FAULTS_PER_S = 2**20, 20.0
 MANY_FAULTS_PER_S = 1e5  # of 0.3 us and more each, as of the kernel's fresh pages
 _STARTING = {"kernel_clone", "_do_fork", "do_fork"}  # Linux: kernel/fork.c
 EXPLAINED = 0.5  # of what is read from disks, which a memory limit had taken out of the cache
-_ON_CPU: list[Part] = ["launch", "copy", "everything on the CPU", "data loading"]
-_ON_FILES: list[Part] = ["data loading", "start-up"]
+_ON_CPU: list[Activity] = ["launch", "copy", "everything on the CPU", "data loading"]
+_ON_FILES: list[Activity] = ["data loading", "start-up"]
 
 
 def hindrances(whole: Stretch, job: Job) -> list[Hindrance]:

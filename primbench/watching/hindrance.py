@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from primbench.doctor.finding import Part
+from primbench.doctor.finding import Activity
 from primbench.quantities import Amount
 
 
@@ -20,6 +20,6 @@ class Hindrance(msgspec.Struct, frozen=True, kw_only=True):
     share: Amount
     summary: str
     evidence: list[str]
-    distorts: list[Part]
+    distorts: list[Activity]
     effect: str
     study: str | None

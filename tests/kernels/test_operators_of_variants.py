@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from primbench.decompose.mapping import parts
+from primbench.decompose.mapping import cases
 from primbench.problem.operands import operand
 from primbench.problem.operators import Call, Settings
 from primbench.registry import build
@@ -24,7 +24,7 @@ SCALED = ("float8_e4m3fn[32,512]", "float8_e4m3fn[512,128]@1,512")
     ],
 )
 def test_a_collective_has_the_size_of_the_larger_tensor(operator: str, tensors: list[str], fields: Any) -> None:
-    (found,) = parts(Call(operator, [operand(each) for each in tensors], {}), Settings(ranks=4))
+    (found,) = cases(Call(operator, [operand(each) for each in tensors], {}), Settings(ranks=4))
     size = {"bytes": 4096, "ranks": 4, "dtype": "float32", "in_place": False}
     assert ("collective", size | fields) == (found.primitive, found.fields)
     assert 4096 == build(found.primitive, found.fields).parameters()["bytes"]
@@ -32,7 +32,7 @@ def test_a_collective_has_the_size_of_the_larger_tensor(operator: str, tensors: 
 
 def test_a_broadcast_is_of_all_tensors_together() -> None:
     call = Call("c10d.broadcast_.default", [[operand("bfloat16[100]"), operand("bfloat16[3,4]")]], {})
-    (found,) = parts(call, Settings(ranks=2))
+    (found,) = cases(call, Settings(ranks=2))
     assert ("collective", 224, "broadcast") == (found.primitive, found.fields["bytes"], found.fields["operation"])
 
 
@@ -46,7 +46,7 @@ def test_a_broadcast_is_of_all_tensors_together() -> None:
 )
 def test_a_product_of_float8_is_scaled_as_its_scales_are_shaped(scales: list[str], scaling: str) -> None:
     tensors = [operand(each) for each in (*SCALED, *scales)]
-    (found,) = parts(Call("aten._scaled_mm.default", tensors, {"out_dtype": BF16}), Settings())
+    (found,) = cases(Call("aten._scaled_mm.default", tensors, {"out_dtype": BF16}), Settings())
     assert ("scaled_gemm", {"m": 32, "n": 128, "k": 512, "scaling": scaling}) == (found.primitive, found.fields)
 
 
@@ -56,4 +56,4 @@ def test_what_is_another_product_is_called_again_as_it_was() -> None:
         Call("aten._scaled_mm.default", [*tensors, operand("bfloat16[128]")], {"out_dtype": BF16}),
         Call("aten._scaled_mm.default", tensors, {}),
     ):
-        assert ["aten"] == [each.primitive for each in parts(call, Settings())]
+        assert ["aten"] == [each.primitive for each in cases(call, Settings())]

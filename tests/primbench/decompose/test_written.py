@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import primbench.suites as suites
-from primbench.decompose.mapping import parts
+from primbench.decompose.mapping import cases
 from primbench.decompose.written import Step
 from primbench.errors import FileError, InvalidField
 from primbench.kernels.aten import Aten
 from primbench.problem.operands import DTYPES, FLOATS, WHOLE, Operand, contiguous, operand, read, written
-from primbench.problem.operators import Call, NotThere, Part, Settings
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings
 from primbench.registry import operators
 
 sizes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
@@ -56,10 +56,10 @@ calls = st.builds(
 )
 
 
-def of(call: Call, given_settings: Settings) -> list[Part]:
+def of(call: Call, given_settings: Settings) -> list[OperatorCase]:
     """[] where the call cannot be made again."""
     try:
-        return parts(call, given_settings)
+        return cases(call, given_settings)
     except NotThere:
         return []
 
@@ -123,20 +123,20 @@ def test_a_text_that_is_no_tensor(text: str) -> None:
 def test_which_primitive_an_operator_is() -> None:
     x, w, column = (operand(text) for text in ("float32[8,3,9,9]", "float32[4,3,3,3]", "float32[4]"))
     forward = Call("aten.convolution.default", [x, w, column, [1, 1], [1, 1], [1, 1], False, [0, 0], 1], {})
-    found = parts(forward, Settings(on_gpu=True, tf32_conv=True))
+    found = cases(forward, Settings(on_gpu=True, tf32_conv=True))
     expected = {"n": 8, "c": 3, "h": 9, "w": 9, "k": 4, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "dtype": "float32"}
     assert ["conv", "aten"] == [each.primitive for each in found]
-    assert ["conv"] == [each.primitive for each in parts(forward, Settings())]  # oneDNN adds the bias as it writes
+    assert ["conv"] == [each.primitive for each in cases(forward, Settings())]  # oneDNN adds the bias as it writes
     assert expected | {"math_mode": "tf32", "direction": "forward"} == found[0].fields
     assert ["float32[8,4,9,9]", "float32[1,4,1,1]"] == json.loads(found[1].fields["arguments"])
     turned = Call("aten.mm.default", [operand("bfloat16[8,4]@1,8"), operand("bfloat16[4,16]")], {})
-    assert {"m": 8, "n": 16, "k": 4, "dtype": "bfloat16", "trans_a": True} == parts(turned, Settings())[0].fields
+    assert {"m": 8, "n": 16, "k": 4, "dtype": "bfloat16", "trans_a": True} == cases(turned, Settings())[0].fields
     moved = Call("aten.copy_.default", [operand("float32[64]"), operand("cpu:float32[64]"), True], {})
-    assert [("memcpy", {"bytes": 256, "direction": "h2d", "memory": "pinned"})] == parts(moved, Settings(on_gpu=True))
+    assert [("memcpy", {"bytes": 256, "direction": "h2d", "memory": "pinned"})] == cases(moved, Settings(on_gpu=True))
     image = operand("float32[2,3,4,5]")
     for order, primitive in (("preserve_format", "memcpy"), ("channels_last", "aten")):
         clone = Call("aten.clone.default", [image], {"memory_format": {"memory_format": order}})
-        assert [primitive] == [each.primitive for each in parts(clone, Settings())]
+        assert [primitive] == [each.primitive for each in cases(clone, Settings())]
 
 
 @pytest.mark.parametrize(
@@ -196,5 +196,5 @@ RULES = [
 @pytest.mark.parametrize(("name", "given_arguments", "primitive", "fields"), RULES)
 def test_rules(name: str, given_arguments: list[Any], primitive: str, fields: dict[str, Any]) -> None:
     call = Call(f"aten.{name}.default", read(json.dumps(given_arguments), list), {})
-    (part,) = parts(call, Settings(on_gpu=True, ranks=4))
+    (part,) = cases(call, Settings(on_gpu=True, ranks=4))
     assert (primitive, fields) == (part.primitive, {key: part.fields.get(key) for key in fields})
