@@ -1,0 +1,42 @@
+"""What is read of the interface by which ranks of one machine reach each other, in a network namespace made for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+READ = """import json; from pathlib import Path; from primbench.system.loopback import loopback
+print(json.dumps(loopback(Path("/"))))"""
+# Of another kind than the loopback's, on an interface that is none: it must not be taken for lo's.
+FAR = "ip link add far type veth peer name near && tc qdisc add dev far root bfifo"
+
+
+def seen(setting: str) -> dict[str, str]:
+    """The loopback of a fresh namespace after a shell ran ``setting`` in it."""
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    apart = ["unshare", *as_root, "--net", "sh", "-euc"]
+    missing = [name for name in ("unshare", "ip", "tc") if shutil.which(name) is None]
+    if missing or subprocess.run([*apart, FAR], capture_output=True, check=False).returncode:
+        pytest.skip(f"missing: {', '.join(missing) or 'the right to make a network namespace'} (util-linux, iproute2)")
+    reading = [sys.executable, "-P", "-c", READ]
+    done = subprocess.run([*apart, f'{FAR}; {setting}; exec "$@"', "sh", *reading], capture_output=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def test_packets_that_queue_on_the_loopback_are_seen_and_those_on_other_interfaces_are_not() -> None:
+    plain = seen("ip link set lo up")
+    assert ("65536", "noqueue") == (plain["mtu"], plain["queue"])
+    # netem, which delays packets, is listed in the same way; few kernels of tests have it, and all have this one.
+    slow = seen("ip link set lo mtu 1280 up; tc qdisc add dev lo root pfifo limit 7")
+    assert ("1280", "pfifo") == (slow["mtu"], slow["queue"])
+
+
+def test_settings_of_tcp_are_those_of_the_namespace() -> None:
+    plain, small = seen("true"), seen("echo 4096 8192 16384 > /proc/sys/net/ipv4/tcp_rmem")
+    assert {"tcp_rmem": "4096 8192 16384"} == {key: small[key] for key in small if small[key] != plain[key]}
