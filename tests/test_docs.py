@@ -61,6 +61,12 @@ def test_fields_checks_and_causes_that_are_named_are_there() -> None:
     assert all("doctor" in row[2] or "comparison" in row[2] for row in rows)
 
 
+def test_every_script_of_figures_is_listed() -> None:
+    folder = ROOT / "tests/figures"
+    listed = re.findall(r"^\| `(\w+\.py)` \|", (folder / "README.md").read_text(), re.MULTILINE)
+    assert sorted(path.name for path in folder.glob("*.py")) == listed
+
+
 def test_the_picture_shows_the_packages_in_their_order() -> None:
     """As the test of the architecture has it, line by line."""
     tested = (ROOT / "tests/primbench/test_architecture.py").read_text()
