@@ -1,6 +1,6 @@
 """How long README's two commands take, exactly as they are written there, each in a fresh clone.
 
-Promised by README's "Run it". Takes as long as they do. Without Docker, Podman and QEMU: with --path=FOLDERS, where
+Promised by README. Takes as long as they do. Without Docker, Podman and QEMU: with --path=FOLDERS, where
 the programs that are to be found lie.
 """
 
