@@ -16,6 +16,8 @@ it is allowed, where its memory is, what it has loaded and open. What takes righ
 No case is run and nothing is changed. Libraries are those that this command loads, which are few: a results
 file tells what a worker loaded, and --against looks at these; --pid, what a process loaded by now.
 
+`primbench help checks` lists the checks, `primbench help causes` what --against knows of.
+
 Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the request is wrong.
 """
 

@@ -14,6 +14,7 @@ def command(context: click.Context, json_path: str | None) -> None:
     """Show what would be recorded of this place, where it was read, and why what is missing is.
 
     Libraries are those that this command loads, which are few: what a worker loads is in a results file.
+    `primbench help environment` says what each value is.
     """
     if context.invoked_subcommand is not None:
         if json_path is not None:
