@@ -131,7 +131,9 @@ def _gradients_of_vectors(
     for terms in [dy * along, *([dy] if named["bias"] is not None else [])]:
         expected = terms.sum(axis=1)
         size = np.abs(expected) + np.sqrt((terms**2).sum(axis=1))
-        errors = UNIT_ROUNDOFF[problem.vector_dtype] * size + UNIT_ROUNDOFF["float32"] * np.abs(terms).sum(axis=1)
+        # The mean in float32, and with it the normalised x, is off by as much where x is near to it.
+        usual = np.abs(terms).sum(axis=1) + np.abs(dy).sum(axis=1)
+        errors = UNIT_ROUNDOFF[problem.vector_dtype] * size + UNIT_ROUNDOFF["float32"] * usual
         # Each term is made of x as it is normalised, to the type in which it is stored.
         found.append((start + picked, expected, errors + UNIT_ROUNDOFF[problem.dtype] / 4 * size))
         start += problem.features

@@ -1,4 +1,4 @@
-"""Normalisation on CuPy arrays, by primbench's own CUDA kernels, norm.cu and batch.cu."""
+"""Normalisation on CuPy arrays, by primbench's own CUDA kernels: norm.cu, backward.cu, batch.cu."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 
 @kernel("norm", "cupy")
 def cupy_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
-    """Forward. The step's ``algorithm`` says how threads share it, and how many launches it is."""
-    if problem.direction == "backward":
-        raise UnsupportedCase("norm on cupy: direction=forward: ask for that, or backend=torch")
+    """Forward, and backward of layer and rms. The step's ``algorithm`` says how threads share it."""
     if problem.kind == "batch":
+        if problem.direction == "backward":
+            raise UnsupportedCase("norm kind=batch on cupy: direction=forward: ask for that, or backend=torch")
         from primbench.kernels.norm import _batch
 
         compiled = _compiled("batch.cu", *_batch.options(problem, _batch.plan_of(problem)))
         return _batch.batch_norm(backend, problem, inputs, compiled)
+    if problem.direction == "backward":
+        from primbench.kernels.norm import _row_gradients as of_rows
+
+        plan = of_rows.plan_of(problem.features, problem.dtype)
+        compiled = _compiled("backward.cu", *of_rows.options(problem, plan))
+        return of_rows.row_gradients(backend, problem, inputs, compiled)
     return _rows(backend, problem, inputs)
 
 

@@ -10,6 +10,7 @@ from primbench import Method, measure
 from primbench.backends import missing
 from primbench.environment.devices import has_gpu_node
 from primbench.kernels.norm import Norm
+from primbench.kernels.norm._row_gradients import plan_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,6 +31,21 @@ def test_rows_of_every_length_by_our_kernel(rows: int, features: int, dtype: str
     assert measured.verified
     assert measured.device_s is not None
     assert 1 == measured.nodes_per_call
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("rows", "features"),
+    [(1, 1), (5000, 1), (1000, 77), (4099, 1024), (3, 4096), (501, 4096), (70, 4097), (33, 8192), (2, 40_004)],
+)
+def test_gradients_of_rows_of_every_length_by_our_kernels(rows: int, features: int, dtype: str, kind: str) -> None:
+    if (reason := missing("cupy")) is not None:
+        pytest.skip(reason)
+    problem = Norm(rows, features, kind=kind, direction="backward", dtype=dtype)
+    measured = measure(problem, "cupy", "cuda:0", method=QUICK)
+    assert measured.verified
+    assert (2 if plan_of(features, dtype).held else 3) == measured.nodes_per_call
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -11,6 +11,8 @@ from primbench.kernels.norm import Norm
 from primbench.kernels.norm import _reference as of_norm
 from primbench.kernels.norm._batch import Plan, plan_of
 from primbench.kernels.norm._operands import named_inputs
+from primbench.kernels.norm._row_gradients import Plan as PlanOfRows
+from primbench.kernels.norm._row_gradients import plan_of as plan_of_rows
 from primbench.problem import description_of
 from primbench.registry import setup_of
 from primbench.timing.verify import check_output
@@ -81,6 +83,15 @@ def test_a_large_reference_is_a_part_of_the_full_one(
 
 
 @pytest.mark.wheel
+def test_the_gradient_of_one_row_may_be_off_by_the_rounding_of_its_mean() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    problem, backend = Norm(1, 20_001, direction="backward"), open_backend("torch", "cpu")
+    inputs = problem.inputs(np.random.default_rng(1))
+    step = setup_of("norm", "torch")(backend, problem, *map(backend.put, inputs))
+    check_output(backend, problem, step, problem.reference(np.random.default_rng(0), *inputs))
+
+
+@pytest.mark.wheel
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_images_in_either_layout_on_torch(layout: str, direction: str) -> None:
@@ -125,3 +136,26 @@ def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
 def test_blocks_share_the_images_of_a_batch(plan: Plan, options: dict[str, Any]) -> None:
     assert plan == plan_of(Norm(32, kind="batch", dtype="bfloat16", **options))
     assert 256 == plan.block[0] * plan.block[1]
+
+
+@pytest.mark.parametrize(
+    ("features", "dtype", "plan"),
+    [
+        (1, "float32", PlanOfRows(pack=1, held=1, threads=32)),
+        (77, "float16", PlanOfRows(pack=1, held=3, threads=32)),
+        (1000, "bfloat16", PlanOfRows(pack=8, held=2, threads=64)),
+        (4096, "bfloat16", PlanOfRows(pack=8, held=2, threads=256)),
+        (4096, "float32", PlanOfRows(pack=4, held=2, threads=512)),
+        (4097, "bfloat16", PlanOfRows(pack=1, held=0, threads=256)),
+        (8200, "float16", PlanOfRows(pack=8, held=0, threads=256)),
+    ],
+)
+def test_a_block_holds_rows_for_which_it_has_registers(features: int, dtype: str, plan: PlanOfRows) -> None:
+    assert plan == plan_of_rows(features, dtype)
+
+
+def test_gradients_are_summed_in_slices_for_every_multiprocessor() -> None:
+    assert 132 == plan_of_rows(4096, "bfloat16").slices(Norm(10_000, 4096), 132)
+    assert 3 == plan_of_rows(4096, "bfloat16").slices(Norm(3, 4096), 132)
+    assert 66 == plan_of_rows(16_384, "bfloat16").slices(Norm(10_000, 16_384), 132)  # eight blocks beside each other
+    assert 1 == plan_of_rows(10**6, "float32").slices(Norm(1, 10**6), 132)
