@@ -123,7 +123,8 @@ def operator_of(name: str) -> Any:
         found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
         arguments = found._schema.arguments  # noqa: SLF001 - nothing public tells
     except (AttributeError, RuntimeError):
-        raise UnsupportedCase(f"torch {torch.__version__} has no operator {name}") from None
+        whose = "" if namespace == "aten" else ": it is of the script itself, or of a library that is not imported here"
+        raise UnsupportedCase(f"torch {torch.__version__} has no operator {name}{whose}") from None
     if any(str(each.type) == "str" and OF_FILES.search(each.name) for each in arguments):
         raise UnsupportedCase(f"{name} opens a file, which a suite may not have done")
     return found

@@ -30,8 +30,10 @@ def backward(call: Call, settings: Settings) -> list[OperatorCase]:
 def _part(array: Operand, rows: int, indices: Operand, direction: str) -> list[OperatorCase]:
     tokens = indices.elements
     uniform = rows * (1 - (1 - 1 / rows) ** tokens)
-    if array.strides != contiguous(array.shape) or abs(_kinds(indices) - uniform) > NEAR * uniform:
-        raise NotThere("strides of its own, or rows that come more often than by chance")
+    if array.strides != contiguous(array.shape) or indices.values.endswith("<"):
+        raise NotThere("strides of its own, or rows one after the other")
+    if abs(_kinds(indices) - uniform) > NEAR * uniform:
+        raise NotThere("rows that come more often than by chance")
     fields = {"tokens": tokens, "num_embeddings": rows, "embedding_dim": array.shape[-1], "direction": direction}
     return [OperatorCase(Embedding.primitive, fields | {"dtype": array.dtype})]
 

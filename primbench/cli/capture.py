@@ -42,7 +42,8 @@ def _write(output: str, answer: Answer) -> None:
     except OSError as error:
         raise OutputError(f"{output}: {error.strerror}") from None
     missing = f", {answer.left_out} that cannot be made again, as the file says" if answer.left_out else ""
-    counts = f"{answer.calls} calls, {answer.distinct} of them distinct{missing}"
+    compiled = ", of what torch had compiled the operators that went into it" if answer.compiled else ""
+    counts = f"{answer.calls} calls, {answer.distinct} of them distinct{compiled}{missing}"
     say(f"{answer.step}: {counts}; primbench explain {output}")
 
 

@@ -42,13 +42,16 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """suite: its text, with how many calls, distinct ones, and such as cannot be made again; else error, exit_code."""
+    """suite: its text, with how many calls, distinct ones, and such as cannot be made again, and how many functions
+    torch had compiled; else error, exit_code.
+    """
 
     suite: str = ""
     step: str = ""
     calls: int = 0
     distinct: int = 0
     left_out: int = 0
+    compiled: int = 0
     error: str = ""
     exit_code: int = 0
 
@@ -92,9 +95,14 @@ def _answered(found: Step | PrimbenchError) -> Answer:
         return Answer(error=str(found), exit_code=found.exit_code)
     from primbench.decompose.written import left_out, suite_of
 
-    missing = sum(left_out(found).values())
-    distinct = len(found.counted())
-    return Answer(suite=suite_of(found), step=found.of, calls=len(found.calls), distinct=distinct, left_out=missing)
+    return Answer(
+        suite=suite_of(found),
+        step=found.of,
+        calls=len(found.calls),
+        distinct=len(found.counted()),
+        left_out=sum(left_out(found).values()),
+        compiled=found.compiled,
+    )
 
 
 def _of_model(request: Request) -> Step | PrimbenchError:

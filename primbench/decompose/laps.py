@@ -15,21 +15,27 @@ MOST = 10  # steps that are kept, the last ones before the captured one
 
 
 class Lap(NamedTuple):
-    """A step. waited_s: for its data, while it is loaded by this process or by others."""
+    """A step. waited_s: for its data, while it is loaded by this process or by others. module_calls: that it made, of
+    outermost ones.
+    """
 
     seconds: float
     waited_s: float
+    module_calls: int = 0
 
 
 class Laps:
-    """Moments at which steps end, and what lies between them. is_loading: whether the data loader is at work."""
+    """Moments at which steps end, and what lies between them. is_loading: whether the data loader is at work.
+    module_calls: of outermost modules, since the last of these moments.
+    """
 
     def __init__(self) -> None:
-        self._laps: list[tuple[Any, Any, float]] = []
+        self._laps: list[tuple[Any, Any, float, int]] = []
         self._begun: Any = None
         self._waited_s = 0.0
         self._thread = threading.get_ident()
         self.is_loading = False
+        self.module_calls = 0
 
     def __len__(self) -> int:
         return len(self._laps)
@@ -43,13 +49,13 @@ class Laps:
         """A step ends, and the next one begins. is_timed: whether it ran as it does by itself."""
         now = _moment()
         if self._begun is not None and is_timed:
-            self._laps.append((self._begun, now, self._waited_s))
-        self._begun, self._waited_s = now, 0.0
+            self._laps.append((self._begun, now, self._waited_s, self.module_calls))
+        self._begun, self._waited_s, self.module_calls = now, 0.0, 0
 
     def last(self) -> list[Lap]:
         """At most MOST of them; in training on a GPU by its own clock, of whose work calls do not wait for the end."""
-        found = [(_between_s(begun, ended), waited_s) for begun, ended, waited_s in self._laps[-MOST:]]
-        return [Lap(seconds, waited_s) for seconds, waited_s in found if seconds is not None]
+        found = [(_between_s(begun, ended), waited_s, calls) for begun, ended, waited_s, calls in self._laps[-MOST:]]
+        return [Lap(seconds, waited_s, calls) for seconds, waited_s, calls in found if seconds is not None]
 
     @contextlib.contextmanager
     def following_loaders(self) -> Iterator[None]:

@@ -153,11 +153,22 @@ class _Phases:
 
 
 def _described(func: Any, args: Any, kwargs: Any, phase: Phase) -> Call:
+    func = _out_of_place(func)
     tensors: list[Any] = []
     positional = [_tree(each, tensors) for each in args]
     named = {name: _tree(each, tensors) for name, each in kwargs.items()}
     operator = f"{func.namespace}.{func._schema.name.partition('::')[2]}.{func._overloadname}"  # noqa: SLF001
     return Call(operator, positional, named, phase, _is_host_only(func, tensors))
+
+
+def _out_of_place(func: Any) -> Any:
+    """A view in place, such as squeeze_, would find another shape when it is called again: the view that it makes."""
+    import torch
+
+    if torch.Tag.inplace_view not in func.tags:
+        return func
+    name = func._schema.name.partition("::")[2].removesuffix("_")  # noqa: SLF001
+    return getattr(getattr(torch.ops.aten, name, None), func._overloadname, func)  # noqa: SLF001
 
 
 def _is_host_only(func: Any, tensors: list[Any]) -> bool:
@@ -241,4 +252,6 @@ def _values(tensor: Any, dtype: str) -> str:
 def _whole_numbers(tensor: Any) -> str:
     if tensor.numel() <= FEW:
         return "=" + ",".join(str(each) for each in tensor.reshape(-1).tolist())
-    return f":{int(tensor.min())}..{int(tensor.max())}~{tensor.unique().numel()}"
+    flat = tensor.reshape(-1)
+    ascending = tensor.is_contiguous() and bool((flat[:-1] <= flat[1:]).all())
+    return f":{int(flat.min())}..{int(flat.max())}~{flat.unique().numel()}{'<' * ascending}"

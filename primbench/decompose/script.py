@@ -1,14 +1,13 @@
 """A user's script, run as it is until one of its steps has been captured.
 
 A step of training is what lies between the ends of two step() of an optimizer, the first one that makes a step where
-there are several: however many batches its gradients are of, it is one. A step of a script that has no optimizer lies
-between the ends of two calls of an outermost module that keep no gradients: what the script does between them, such as
-loading data, is in it.
+there are several, or one made later, which takes its place: however many batches its gradients are of, it is one. A
+step of a script that has no optimizer lies between the ends of two calls of an outermost module that keep no gradients:
+what the script does between them, such as loading data, is in it.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import runpy
 import sys
@@ -16,6 +15,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from primbench.decompose.endings import Endings
 from primbench.decompose.laps import Laps
 from primbench.decompose.place import here
 from primbench.decompose.recording import recorder
@@ -57,7 +57,7 @@ def run(
     ended: PrimbenchError | None = None
     handles = watch.follow()
     try:
-        with watch.laps.following_loaders():
+        with watch.laps.following_loaders(), watch.endings.following():
             _start(script, is_module=is_module)
         ended = InvalidRequest(watch.too_few(f"{script} ended"))
     except _Done:
@@ -98,13 +98,12 @@ class _Watch:
     def __init__(self, number: int, words: str, answer: Callable[[Step | PrimbenchError], None]) -> None:
         self._number, self._words, self._answer = number, words, answer
         self._process = os.getpid()
-        self._first: Any = None  # optimizer that makes a step
+        self.endings = Endings()
         self._steps = self._calls = self._depth = 0
         self._told = -1  # steps that had been timed when it was told
         self.laps = Laps()
         self._recorder: Any = None
         self._step = Step()
-        self._optimizers_before = 0
         self._has_optimizer = self.is_done = False
 
     def follow(self) -> list[Any]:
@@ -113,9 +112,8 @@ class _Watch:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         warnings.filterwarnings("ignore", _HOOKED)
-        self._optimizers_before = _optimizers()
         return [
-            register_optimizer_step_pre_hook(lambda optimizer, *_: self._begin_optimizer(optimizer)),
+            register_optimizer_step_pre_hook(lambda *_: self._begin_optimizer()),
             register_optimizer_step_post_hook(lambda optimizer, *_: self._end_optimizer(optimizer)),
             module.register_module_forward_pre_hook(lambda *_: self._begin_module()),
             module.register_module_forward_hook(lambda *_: self._end_module(), always_call=True),
@@ -129,22 +127,21 @@ class _Watch:
     def too_few(self, ended: str, without_any: str = _STARTED) -> str:
         """One line. ended: what became of the script. without_any: what to do where it made no step at all."""
         seen = f"{self._steps} steps of an optimizer"
-        if not self._first and self._calls:
+        if self.endings.is_first and self._calls:
             seen = f"{self._calls} calls of a module without gradients"
         hint = f"ask for --step {self._steps or self._calls} or less" if self._steps or self._calls else without_any
         return f"{ended} after {seen}, before step {self._number} was captured: {hint}"
 
-    def _begin_optimizer(self, optimizer: Any) -> None:
-        if self._first is None:
-            self._first = optimizer
+    def _begin_optimizer(self) -> None:
+        if self.endings.is_first:
             self._drop()
             self.laps.forget()
 
     def _end_optimizer(self, optimizer: Any) -> None:
-        if optimizer is not self._first or self.is_forked:
+        if self.is_forked or not self.endings.ends(optimizer):
             return
         self._steps += 1
-        self.laps.end(is_timed=self._recorder is None)
+        self._note_lap()
         if self._recorder is not None:
             self._end(
                 f"step {self._number} of {self._words}, between the ends of two {type(optimizer).__name__}.step()"
@@ -155,30 +152,38 @@ class _Watch:
 
     def _begin_module(self) -> None:
         self._depth += 1
-        if self._depth == 1 and self._first is None and not self._is_inference():
+        if self._depth == 1 and self.endings.is_first and not self._is_inference():
             self._drop()
 
     def _end_module(self) -> None:
         self._depth -= 1
-        if self._depth or not self._is_inference():
+        if self._depth:
+            return
+        self.laps.module_calls += 1
+        if not self._is_inference():
             return
         self._calls += 1
-        self.laps.end(is_timed=self._recorder is None)
+        self._note_lap()
         if self._recorder is not None:
             self._end(f"step {self._number} of {self._words}, between the ends of two calls of its outermost module")
         elif self._calls >= self._number - 1 and not self.is_done and not self._looks_for_optimizers():
             self._begin()
         self._leave_if_enough()
 
+    def _note_lap(self) -> None:
+        if self._recorder is not None:
+            self._step.module_calls = self.laps.module_calls
+        self.laps.end(is_timed=self._recorder is None)
+
     def _is_inference(self) -> bool:
         import torch
 
-        is_first = self._first is None and not self._has_optimizer
+        is_first = self.endings.is_first and not self._has_optimizer
         return is_first and not torch.is_grad_enabled() and not self.is_forked
 
     def _looks_for_optimizers(self) -> bool:
         """Whether the script has made one by now, so that calls before are not what it is for."""
-        self._has_optimizer = _optimizers() > self._optimizers_before
+        self._has_optimizer = self.endings.made > 0
         return self._has_optimizer
 
     def _begin(self) -> None:
@@ -218,10 +223,3 @@ class _Watch:
             self._told = len(self.laps)
             self._step.laps = self.laps.last()
             self._answer(self._step)
-
-
-def _optimizers() -> int:
-    """How many there are in this process."""
-    import torch
-
-    return sum(issubclass(each, torch.optim.Optimizer) for each in map(type, gc.get_objects()))

@@ -69,7 +69,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     than for its calls, while the GPU waits: Python, autograd, the optimizer's own code. unmeasured: by reason, calls of
     parts that were not. others: seconds of other operators, by name, the largest first. disturbed_s: of what parts
     take, in calls that something disturbed; disturbances: what it was, of the step and of the part that takes most of
-    it. device: of its cases. timed: what the step's time is of, where it was not measured as a case.
+    it. device: of its cases. timed: what the step's time is of, where it was not measured as a case. compiled:
+    functions of the step that torch had compiled, whose operators the parts are.
     """
 
     device: str
@@ -81,6 +82,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     disturbed_s: float = 0.0
     disturbances: dict[str, list[str]] = {}
     timed: Timed | None = None
+    compiled: int = 0
 
     @property
     def step_s(self) -> float | None:
@@ -115,10 +117,13 @@ def totals(records: Iterable[Record]) -> dict[str, Explained]:
     return {name: each for name, each in several.items() if each is not None}
 
 
-def explained(records: Iterable[Record], steps: Timed | None = None, *, parts: str = PARTS) -> Explained | None:
+def explained(
+    records: Iterable[Record], steps: Timed | None = None, *, parts: str = PARTS, compiled: int = 0
+) -> Explained | None:
     """Of the records of one suite in one place; several of a case, of several processes, count by their median.
 
-    steps: as they ran, where no case is the whole. parts: the set that they are. None where there are none.
+    steps: as they ran, where no case is the whole. parts: the set that they are. compiled: functions that torch had
+    compiled. None where there are no parts.
     """
     found = list(records)
     calls = [measured_part(each) for each in by_case(found, parts)]
@@ -128,7 +133,8 @@ def explained(records: Iterable[Record], steps: Timed | None = None, *, parts: s
     whole = next(iter(by_case(found, WHOLE)), [])
     taken = _on_cpu if device == "cpu" else _on_gpu
     numbers, rows = taken(calls, whole, None if whole else steps)
-    return replace(_explained(device, calls, whole, numbers, rows), timed=None if whole else steps)
+    timed = None if whole else steps
+    return replace(_explained(device, calls, whole, numbers, rows), timed=timed, compiled=compiled)
 
 
 def _explained(

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """Of so many steps the median; interval: of that, 95 %, None for fewer than six. waits_s: the median of how long
-    the script waited for its data loader. elsewhere: in what the place where parts were measured is another, in words.
+    the script waited for its data loader. unlike: how many of them called modules another number of times than the one
+    whose parts were measured. elsewhere: in what the place where parts were measured is another, in words.
     """
 
     steps: int
@@ -23,6 +24,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     least_s: float
     most_s: float
     waits_s: float
+    unlike: int = 0
     elsewhere: list[str] = []
 
 
@@ -37,5 +39,6 @@ def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Time
         least_s=min(captured.times_s),
         most_s=max(captured.times_s),
         waits_s=stats.quantile(captured.waits_s, 0.5) if captured.waits_s else 0.0,
+        unlike=captured.unlike,
         elsewhere=elsewhere or [],
     )

@@ -32,8 +32,8 @@ class Step:
 
     of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version. threads: of its
     pool, as many as compute an operator on the CPU; None is not known. laps: steps like it that were not captured, as
-    they ran; place: where. compiled: how many functions torch had compiled, which under capture run as the operators
-    that they were made of.
+    they ran; place: where. module_calls: of outermost modules, in the step. compiled: how many functions torch had
+    compiled, which under capture run as the operators that they were made of.
     whole: a problem that is the step; None where there is none.
     """
 
@@ -44,6 +44,7 @@ class Step:
     threads: int | None = None
     laps: list[Lap] = field(default_factory=list)
     place: Place = field(default_factory=Place)
+    module_calls: int = 0
     compiled: int = 0
     whole: Problem | None = None
 
@@ -100,7 +101,6 @@ def suite_of(step: Step) -> str:
 
 
 def _head(step: Step) -> list[str]:
-    compiled = [f"# {step.compiled} functions were compiled by torch: seen are the operators that they were made of."]
     missing = [
         f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in left_out(step).items()
     ]
@@ -111,12 +111,13 @@ def _head(step: Step) -> list[str]:
         threads=step.threads,
         times_s=[round(each.seconds, 9) for each in step.laps],
         waits_s=[round(each.waited_s, 9) for each in step.laps],
+        unlike=sum(each.module_calls != step.module_calls for each in step.laps),
+        compiled=step.compiled,
         place=step.place,
     )
-    known = {name: value for name, value in msgspec.to_builtins(captured).items() if value not in (None, {}, [])}
+    known = {name: value for name, value in msgspec.to_builtins(captured).items() if value not in (None, {}, [], 0)}
     return [
         "# count: how often a step makes the call. Entries and counts may be changed, and entries left out.",
-        *(compiled if step.compiled else []),
         *missing,
         f"title = {_value(f'Parts of {step.of}')}",
         "",

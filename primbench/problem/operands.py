@@ -5,7 +5,8 @@ A tensor is its type and shape, ``float32[64,3,224,224]``; then, where they say 
 - ``@1,64``: strides in elements, where it is not contiguous;
 - ``+``: no element is below zero;
 - ``=0,3,1``: all its whole numbers; ``:0..50256~3911``: the least, the most and how many different ones there are;
-  below zero is the least alone, as the index that a loss ignores; of truth values ``:0.25`` is the share that is true.
+  below zero is the least alone, as the index that a loss ignores; ``<`` after it: none is below the one before it, as
+  where groups begin; of truth values ``:0.25`` is the share that is true.
 
 ``cpu:`` before it is a tensor on the host beside others on a GPU. ``{"same": 0}`` is the first tensor once more.
 """
@@ -36,11 +37,11 @@ TAGS = ("str", "dtype", "layout", "memory_format", "device", "float", "complex",
 _NUMBERS = r"(?:\d{1,20}(?:,\d{1,20})*)?"  # int() refuses thousands of digits
 _TEXT = re.compile(
     rf"(?P<host>cpu:)?(?P<dtype>[a-z0-9_]+)\[(?P<shape>{_NUMBERS})\](?:@(?P<strides>{_NUMBERS}))?"
-    r"(?P<values>\+|[=:][-\d.,~e]+)?",
+    r"(?P<values>\+|[=:][-\d.,~e]+<?)?",
     re.ASCII,
 )
 _LIST = re.compile(r"=-?\d{1,20}(,-?\d{1,20})*")
-_RANGE = re.compile(r":(-?\d{1,20})\.\.(-?\d{1,20})~(\d{1,20})")
+_RANGE = re.compile(r":(-?\d{1,20})\.\.(-?\d{1,20})~(\d{1,20})(<?)")
 MOST_ELEMENTS = 2**40
 
 
@@ -103,7 +104,9 @@ class Operand(NamedTuple):
             view[...] = listed.reshape(self.shape)
             return found
         said = _RANGE.fullmatch(self.values)
-        least, most, kinds = map(int, said.groups()) if said else (0, 1, 2)
+        least, most, kinds = map(int, said.groups()[:3]) if said else (0, 1, 2)
+        if said and said[4]:
+            return _ascending(rng, (least, most), kinds, self.extent).astype(self.dtype)
         if least < 0 <= most:
             several = np.append(_spread(rng, 0, most, max(1, kinds - 1)), least)
         else:
@@ -114,6 +117,16 @@ class Operand(NamedTuple):
 def _spread(rng: np.random.Generator, least: int, most: int, kinds: int) -> Array:
     """So many different ones."""
     found: Array = least + rng.permutation(min(kinds, most - least + 1)) * max(1, (most - least) // max(1, kinds - 1))
+    return found
+
+
+def _ascending(rng: np.random.Generator, ends: tuple[int, int], kinds: int, count: int) -> Array:
+    """Each about as often, from the least to the most: the last one may say how long another tensor is."""
+    import numpy as np
+
+    several = np.sort(_spread(rng, *ends, kinds))
+    several[-1] = ends[1]
+    found: Array = several[np.arange(count) * len(several) // max(1, count)]
     return found
 
 
@@ -177,7 +190,7 @@ def _are_whole(tensor: Operand) -> bool:
     found = _RANGE.fullmatch(tensor.values)
     if found is None:
         return False
-    least, most, kinds = map(int, found.groups())
+    least, most, kinds = map(int, found.groups()[:3])
     return lowest <= least <= most <= min(highest, 2**63 - 1) and 1 <= kinds <= max(1, tensor.elements)
 
 

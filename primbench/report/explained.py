@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.decompose.sums import LAUNCHES, totals
+from primbench.doctor.finding import listed
 from primbench.report import table
 from primbench.report.document import Document
 from primbench.report.table import Table
@@ -77,10 +78,25 @@ def numbers(title: str, explained: Explained) -> Table:
         ]
         for each in explained.numbers
     ]
-    notes = [f"the step's {each.name} is not known: {each.missing}" for each in explained.numbers if each.missing]
-    notes += _as_it_ran(explained.timed) if explained.timed else []
+    notes = [*(_as_it_ran(explained.timed) if explained.timed else _missing(explained.numbers))]
+    notes += _as_compiled(explained.compiled) if explained.compiled else []
     notes += [f"{count} calls not measured: {reason}" for reason, count in explained.unmeasured.items()]
     return Table(f"{title}  {explained.device}", ["", "parts", "step", "ratio", "what is added up"], rows, notes)
+
+
+def _missing(numbers: Sequence[Number]) -> Iterator[str]:
+    """Each reason once."""
+    for reason in dict.fromkeys(each.missing for each in numbers if each.missing):
+        names = [f"the step's {each.name}" for each in numbers if each.missing == reason]
+        yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} not known: {reason}"
+
+
+def _as_compiled(functions: int) -> Iterator[str]:
+    several = "a function" if functions == 1 else f"{functions} functions"
+    yield (
+        f"torch had compiled {several} for the step: parts are the operators that went into that, and may together "
+        "take longer than what it fused them into"
+    )
 
 
 def _as_it_ran(timed: Timed) -> Iterator[str]:
@@ -88,7 +104,12 @@ def _as_it_ran(timed: Timed) -> Iterator[str]:
     if timed.interval:
         scatter += f", 95 % interval of the median {' to '.join(map(format_time, timed.interval))}"
     waits = f"; {format_time(timed.waits_s)} of it for the data loader" if timed.waits_s else ""
-    yield f"the step is the median of {timed.steps} as they ran, not recorded: {scatter}{waits}"
+    yield f"the step is the median of {timed.steps} as they ran, whose whole time alone is known: {scatter}{waits}"
+    if timed.unlike:
+        yield (
+            f"{timed.unlike} of these {timed.steps} steps called modules more or fewer times than the captured one: "
+            "its parts need not add up to their time"
+        )
     if timed.elsewhere:
         yield f"the step is of another place than its parts: {'; '.join(timed.elsewhere)}"
 

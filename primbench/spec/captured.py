@@ -28,7 +28,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     threads: of torch's pool, by which an operator on the CPU computes; None is not known. times_s: of steps like it
     that were not captured, in seconds; [] where there were none. waits_s: of each of these, for its data loader.
-    place: where all that was.
+    unlike: how many of these called modules more or fewer times than the captured one. compiled: functions that torch
+    had compiled, whose operators were captured as if it had not. place: where all that was.
     """
 
     step: str
@@ -37,6 +38,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
     times_s: list[float] = []
     waits_s: list[float] = []
+    unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
+    compiled: Annotated[int, msgspec.Meta(ge=0)] = 0
     place: Place = Place()
 
     def __post_init__(self) -> None:

@@ -11,9 +11,11 @@ import primbench
 import primbench.suites as suites
 from primbench import Method
 from primbench.backends import missing
+from primbench.decompose.mapping import cases
 from primbench.kernels.aten import Aten
 from primbench.kernels.model import Model
 from primbench.problem.operands import Operand
+from primbench.registry import build
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
 
@@ -59,9 +61,27 @@ def test_what_is_compiled_is_seen_as_what_it_was_made_of(tmp_path: Path) -> None
     assert ["mm", "relu", "add", "t", "t", "mm"] == [call.name for call in step.calls]
     assert step.compiled >= 1
     step.write(tmp_path / "step.toml")
-    assert "functions were compiled by torch" in (tmp_path / "step.toml").read_text()
+    said = suites.study(tmp_path / "step.toml").captured
+    assert said is not None
+    assert step.compiled == said.compiled
     with pytest.raises(primbench.OutputError, match="File exists"):
         step.write(tmp_path / "step.toml")
+
+
+def test_where_groups_begin_and_views_in_place_are_called_again_alike() -> None:
+    """Offsets begin at 0 and go up; a view in place would find a tensor without the axis at its second call."""
+    import torch
+
+    table, rows, offsets = torch.rand(9, 4), torch.arange(600) % 9, torch.arange(200) * 3
+    with primbench.capture() as step:
+        torch.nn.functional.embedding_bag(rows, table, offsets)
+        table[:1].squeeze_(0)
+    calls = {call.name: call for call in step.calls}
+    assert ":0..597~200<" == calls["_embedding_bag_forward_only"].tensor(2).values
+    for name in ("_embedding_bag_forward_only", "squeeze"):
+        (case,) = cases(calls[name], step.settings)
+        found = primbench.measure(build(case.primitive, case.fields), "torch", "cpu", method=Method(dry_run=True))
+        assert found.verified or case.fields.get("host_only"), found.missing
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")

@@ -15,6 +15,7 @@ import pytest
 
 import primbench.suites as suites
 from primbench.backends import missing, threads
+from primbench.decompose.written import suite_of
 from primbench.errors import PrimbenchError
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
@@ -61,6 +62,26 @@ def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
     assert 5 == len(step.laps)  # of steps 2 to 4, the first one makes what is made once; and of 6 and 7
     assert step.threads == threads()["torch"]
     assert step.of.startswith("step 5 of own.py 100, between the ends of two SGD.step()")
+
+
+def test_an_optimizer_made_later_takes_the_place_of_the_first_one_and_others_beside_it_end_no_step(
+    tmp_path: Path,
+) -> None:
+    """As in scripts that make one in each iteration, whose scheduler keeps it alive."""
+    text = TRAINING.format(at_each="optimizer = torch.optim.SGD(module.parameters(), 0.1)")
+    kept = "    torch.optim.lr_scheduler.StepLR(optimizer, 1)\n    other.step()\n"
+    other = "other = torch.optim.Adam(module.parameters())\nfor number"
+    step = outcome(tmp_path, f"{text.replace('for number', other)}{kept}", "20", number=8)
+    assert 1 == Counter(call.name for call in step.calls)["addmm"]
+    assert step.of.startswith("step 8 of own.py 20, between the ends of two SGD.step()")
+
+
+def test_steps_of_other_lengths_than_the_captured_one_are_told_apart(tmp_path: Path) -> None:
+    """As of episodes in reinforcement learning."""
+    text = TRAINING.format(at_each="for _ in range(number): module(torch.ones(2, 4))")
+    step = outcome(tmp_path, text, "20", number=8)
+    assert (8, {4, 5, 6, 7, 3, 2}) == (step.module_calls, {lap.module_calls for lap in step.laps})
+    assert "unlike = 6" in suite_of(step)
 
 
 def test_a_module_is_run_by_its_name_and_what_it_forks_is_not_captured(

@@ -134,8 +134,19 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
         (row.name, round(1e3 * (row.seconds or 0))) for row in found.rows
     ]
     printed = words.text([("A step", found)])
-    assert "the median of 3 as they ran, not recorded: 4.00 ms to 9.00 ms; 1.00 ms of it for the data loader" in printed
+    assert (
+        "the median of 3 as they ran, whose whole time alone is known: 4.00 ms to 9.00 ms; 1.00 ms of it for" in printed
+    )
     assert "the step is of another place than its parts: gpu A, B" in printed
+    unlike = replace(loading, unlike=2) if loading else None
+    found = explained([record("gemm", 1, on_gpu(1e-3, 1e-3))], unlike, compiled=2)
+    assert found is not None
+    printed = words.text([("A step", found)])
+    assert "2 of these 3 steps called modules more or fewer times than the captured one" in printed
+    assert "torch had compiled 2 functions for the step" in printed
+    assert "not known" not in printed  # of a script's step no more than the whole time ever is
+    printed = words.text([("A step", found)]) if (found := explained([record("gemm", 1, on_gpu(1e-3, 1e-3))])) else ""
+    assert 1 == printed.count("the step's device, the step's host and the step's step are not known: no case of")
     found = explained([record("gemm", 1, on_gpu(1e-3, 4.5e-3))], loading)  # which a GPU computes beside the loader
     assert found is not None
     assert [4.5, 0.5, 0] == [round(1e3 * found.seconds(name), 6) for name in ("gemm", LOADING, UNEXPLAINED)]

@@ -31,7 +31,8 @@ def tensors(draw: st.DrawFn) -> Operand:
     values = ""
     if dtype in WHOLE:
         low, span, kinds = draw(st.tuples(*[st.integers(0, 50)] * 2, st.integers(1, max(1, math.prod(shape)))))
-        values = draw(st.sampled_from(["", f":{low}..{low + span}~{kinds}"]))
+        said = f":{low}..{low + span}~{kinds}"
+        values = draw(st.sampled_from(["", said, f"{said}<"]))
     elif dtype in FLOATS:
         values = draw(st.sampled_from(["", "+"]))
     return Operand(dtype, shape, strides, values, draw(st.booleans()))
@@ -103,9 +104,11 @@ def test_what_lies_in_memory_of_a_tensor_is_alike(tensor: Operand) -> None:
     if tensor.values == "+":
         assert (array >= 0).all()
     elif tensor.values and array.size:
-        low, high, kinds = (int(each) for each in tensor.values[1:].replace("..", "~").split("~"))
+        low, high, kinds = (int(each) for each in tensor.values[1:].rstrip("<").replace("..", "~").split("~"))
         assert low <= array.min() <= array.max() <= high
         assert len(np.unique(array)) <= kinds
+    if tensor.values.endswith("<"):
+        assert (np.sort(array) == array).all()
 
 
 @pytest.mark.parametrize(
@@ -159,6 +162,7 @@ RULES = [
     ("_softmax_backward_data", ["float32[2,4,8]", "float32[2,4,8]+", -1, {"dtype": "float32"}],
      "softmax", {"rows": 8, "kind": "softmax", "direction": "backward"}),
     ("embedding", ["float32[1000,64]", "int64[8,64]:0..999~400"], "embedding", {"tokens": 512}),
+    ("embedding", ["float32[1000,64]", "int64[512]:0..999~400<"], "aten", {}),
     ("embedding_dense_backward", ["float32[8,64,64]", "int64[8,64]:0..9~9", 1000, -1, False], "aten", {}),
     ("max_pool2d_with_indices", ["float32[4,8,6,6]", [3, 3], [2, 2], [1, 1]], "pool", {"r": 3, "pad_h": 1}),
     ("avg_pool2d_backward", ["float32[4,8,3,3]", "float32[4,8,6,6]", [2, 2], [2, 2], [0, 0], False, True, None],
