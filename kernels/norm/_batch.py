@@ -1,7 +1,8 @@
-"""Batch normalisation on CuPy arrays, by primbench's own CUDA kernels, batch.cu."""
+"""Batch normalisation and its gradients on CuPy arrays, by primbench's own CUDA kernels, batch.cu."""
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from primbench.cuda import rows
 from primbench.dtypes import itemsize_bytes
 from primbench.errors import UnsupportedCase
+from primbench.kernels.norm._launch import Launch, in_turn, launch_of
 from primbench.kernels.norm._operands import EPSILON, MOMENTUM, named_inputs
-from primbench.problem import described
+from primbench.problem import Outputs, described
 
 if TYPE_CHECKING:
     from primbench.kernels.norm.problem import Norm
@@ -34,7 +36,7 @@ class Plan:
 
     @property
     def blocks(self) -> int:
-        """Of apply()."""
+        """Of apply() and apply_to_dy()."""
         return -(-self.packs // (THREADS * AT_ONCE))
 
 
@@ -64,29 +66,32 @@ def options(problem: Norm, plan: Plan) -> tuple[str, ...]:
 
 def batch_norm(backend: Any, problem: Norm, inputs: tuple[Any, ...], compiled: Any) -> Step:
     """compiled: batch.cu with options()."""
-    import numpy as np
-
-    named, plan = named_inputs(problem, inputs), plan_of(problem)
-    y, by = backend.empty(problem.shape, problem.dtype), backend.empty((2, problem.features), "float32")
+    named, plan, launch = named_inputs(problem, inputs), plan_of(problem), functools.partial(launch_of, compiled)
+    y, by = backend.empty(problem.shape, problem.dtype), backend.empty((4, problem.features), "float32")
     sums = backend.empty((2, plan.slices, problem.features), "float32")
-    images, channels, area = map(np.uint32, (problem.rows, problem.features, problem.h * problem.w))
-    moments, factors, apply = (compiled.get_function(name) for name in ("moments", "factors", "apply"))
-    vectors = (named[name] for name in ("weight", "bias", "running_mean", "running_var"))
-    constants = np.uint32(plan.slices), np.float32(EPSILON), np.float32(MOMENTUM)
-    of_moments = (named["x"], sums, images, channels, area)
-    of_factors = (named["x"], sums, *vectors, by, images, channels, area, *constants)
-    of_apply = (named["x"], by, y, np.uint32(plan.packs), channels, area)
+    sizes, x, dy = (problem.rows, problem.features, problem.h * problem.w), named["x"], named["dy"]
     each_channel, warps = (-(-problem.features // WARPS),), (rows.WARP, WARPS)
+    vectors = (named[name] for name in ("weight", "bias", "running_mean", "running_var"))
+    constants = plan.slices, EPSILON, MOMENTUM
+    launches = [launch("factors", each_channel, warps, x, sums, *vectors, by, *sizes, *constants)]
+    if not problem.running_statistics:
+        launches.insert(0, launch("moments", plan.grid, plan.block, x, sums, *sizes))
+    if problem.direction == "forward":
+        launches.append(launch("apply", (plan.blocks,), (THREADS,), x, by, y, plan.packs, *sizes[1:]))
+        return _described(plan, launches, y)
+    for each in launches:
+        each()
+    kept, of_dx = by[2:], backend.empty((3, problem.features), "float32")
+    dweight, dbias = (backend.empty((problem.features,), "float32") for _ in range(2))
+    of_factors = (sums, named["weight"], kept, of_dx, dweight, dbias, *sizes, plan.slices)
+    launches = [
+        launch("sums_of_dy", plan.grid, plan.block, x, dy, kept, sums, *sizes),
+        launch("factors_of_dx", each_channel, warps, *of_factors),
+        launch("apply_to_dy", (plan.blocks,), (THREADS,), x, dy, of_dx, y, plan.packs, *sizes[1:]),
+    ]
+    return _described(plan, launches, Outputs(backend, (y, dweight, dbias)))
 
-    def inference() -> Any:
-        factors(each_channel, warps, of_factors)
-        apply((plan.blocks,), (THREADS,), of_apply)
-        return y
 
-    def training() -> Any:
-        moments(plan.grid, plan.block, of_moments)
-        return inference()
-
-    if problem.running_statistics:
-        return described(inference, algorithm="own CUDA kernels, 2 launches")
-    return described(training, algorithm=f"own CUDA kernels, 3 launches, channels in {plan.slices} slices")
+def _described(plan: Plan, launches: list[Launch], output: Any) -> Step:
+    slices = f", channels in {plan.slices} slices" if len(launches) == 3 else ""  # but by running means
+    return described(in_turn(launches, output), algorithm=f"own CUDA kernels, {len(launches)} launches{slices}")

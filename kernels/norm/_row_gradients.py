@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.cuda import driver, rows
 from primbench.dtypes import itemsize_bytes
+from primbench.kernels.norm._launch import in_turn, launch_of
 from primbench.kernels.norm._operands import EPSILON, named_inputs
 from primbench.kernels.norm.problem import VECTORS
 from primbench.problem import Outputs, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from primbench.kernels.norm.problem import Norm
     from primbench.problem import Step
 
@@ -67,9 +66,8 @@ def options(problem: Norm, plan: Plan) -> tuple[str, ...]:
 
 def row_gradients(backend: Any, problem: Norm, inputs: tuple[Any, ...], compiled: Any) -> Step:
     """compiled: backward.cu with options()."""
-    import numpy as np
-
     named, plan = named_inputs(problem, inputs), plan_of(problem.features, problem.dtype)
+    launch = functools.partial(launch_of, compiled)
     slices = plan.slices(problem, driver.device_attribute(driver.MULTIPROCESSORS))
     shapes = [problem.shape, *[(problem.features,)] * VECTORS[problem.kind]]
     dx, *of_vectors = (backend.empty(shape, problem.dtype) for shape in shapes)
@@ -77,27 +75,16 @@ def row_gradients(backend: Any, problem: Norm, inputs: tuple[Any, ...], compiled
     sums = backend.empty((len(of_vectors), slices, problem.features), "float32")
     sizes, read = (problem.rows, problem.features), (named["x"], named["dy"], named["weight"], moments)
     each_row, block = (-(-problem.rows // plan.rows),), (plan.threads, plan.rows)
-
-    def call(name: str, grid: tuple[int, ...], threads: tuple[int, ...], *arguments: Any) -> Callable[[], None]:
-        converted = tuple(np.uint32(each) if isinstance(each, int) else each for each in arguments)
-        return functools.partial(compiled.get_function(name), grid, threads, converted)
-
-    call("keep", each_row, block, named["x"], moments, *sizes, np.float32(EPSILON))()
+    launch("keep", each_row, block, named["x"], moments, *sizes, EPSILON)()
     if plan.held:
-        calls = [call("gradients", (slices,), block, *read, dx, sums, *sizes)]
+        launches = [launch("gradients", (slices,), block, *read, dx, sums, *sizes)]
     else:
         across = plan.across(problem), slices
-        calls = [
-            call("sums_of_rows", each_row, block, *read, of_rows, *sizes),
-            call("gradients_of_long_rows", across, (plan.threads,), *read, of_rows, dx, sums, *sizes),
+        launches = [
+            launch("sums_of_rows", each_row, block, *read, of_rows, *sizes),
+            launch("gradients_of_long_rows", across, (plan.threads,), *read, of_rows, dx, sums, *sizes),
         ]
     grid, threads = (-(-problem.features // rows.WARP), len(of_vectors)), (rows.WARP, BLOCK // rows.WARP)
-    calls.append(call("total", grid, threads, sums, of_vectors[0], of_vectors[-1], slices, problem.features))
-    outputs = Outputs(backend, (dx, *of_vectors))
-
-    def step() -> Any:
-        for each in calls:
-            each()
-        return outputs
-
-    return described(step, algorithm=f"own CUDA kernels, {len(calls)} launches, rows in {slices} slices")
+    launches.append(launch("total", grid, threads, sums, of_vectors[0], of_vectors[-1], slices, problem.features))
+    algorithm = f"own CUDA kernels, {len(launches)} launches, rows in {slices} slices"
+    return described(in_turn(launches, Outputs(backend, (dx, *of_vectors))), algorithm=algorithm)

@@ -185,7 +185,8 @@ sums_of_rows(const T* __restrict__ x, const T* __restrict__ dy, const T* __restr
     if (threadIdx.x == 0) of_rows[row] = sums;
 }
 
-// A thread has a pack of columns, and every gridDim.y-th row of them.
+// A thread has a pack of columns, and every gridDim.y-th row of them, from the last one on: sums_of_rows has read that
+// last, and the cache still has it.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 gradients_of_long_rows(const T* __restrict__ x, const T* __restrict__ dy, const T* __restrict__ weight,
                        const Moments* __restrict__ moments, const Sums* __restrict__ of_rows, T* __restrict__ dx,
@@ -196,7 +197,8 @@ gradients_of_long_rows(const T* __restrict__ x, const T* __restrict__ dy, const 
     Pack by = reinterpret_cast<const Pack*>(weight)[at];
     Sums of_columns[PACK] = {};
 #pragma unroll 4
-    for (unsigned row = blockIdx.y; row < rows; row += gridDim.y) {
+    for (unsigned from_last = blockIdx.y; from_last < rows; from_last += gridDim.y) {
+        unsigned row = rows - 1 - from_last;
         size_t place = size_t(row) * packs + at;
         Pack of_x = reinterpret_cast<const Pack*>(x)[place], of_dy = reinterpret_cast<const Pack*>(dy)[place];
         Moments of_row = moments[row];

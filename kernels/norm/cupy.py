@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import UnsupportedCase
 from primbench.kernels.norm._operands import EPSILON, named_inputs
 from primbench.problem import Step, described, kernel
 
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
 
 @kernel("norm", "cupy")
 def cupy_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
-    """Forward, and backward of layer and rms. The step's ``algorithm`` says how threads share it."""
+    """The step's ``algorithm`` says how threads share it."""
     if problem.kind == "batch":
-        if problem.direction == "backward":
-            raise UnsupportedCase("norm kind=batch on cupy: direction=forward: ask for that, or backend=torch")
         from primbench.kernels.norm import _batch
 
         compiled = _compiled("batch.cu", *_batch.options(problem, _batch.plan_of(problem)))

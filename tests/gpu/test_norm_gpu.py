@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -56,11 +57,11 @@ def test_gradients_of_rows_of_every_length_by_our_kernels(rows: int, features: i
 def test_images_by_our_kernels(rows: int, features: int, side: int, layout: str, dtype: str) -> None:
     if (reason := missing("cupy")) is not None:
         pytest.skip(reason)
-    for is_running in (False, True):
-        problem = Norm(rows, features, side, side, "batch", "forward", is_running, layout, dtype)
+    for direction, is_running in itertools.product(("forward", "backward"), (False, True)):
+        problem = Norm(rows, features, side, side, "batch", direction, is_running, layout, dtype)
         measured = measure(problem, "cupy", "cuda:0", method=QUICK)
         assert measured.verified
-        assert (2 if is_running else 3) == measured.nodes_per_call
+        assert (2 if (direction, is_running) == ("forward", True) else 3) == measured.nodes_per_call
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
