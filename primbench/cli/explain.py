@@ -108,8 +108,8 @@ command = GroupedCommand(
         *measuring_options(),
     ],
     help="Measure steps that were captured, their parts and the whole, and show where the time goes: by primitive, by "
-         "other operators, launches, waiting, and what is left unexplained.\n\n"
+         "other operators, launches, Python and autograd, and what is left unexplained.\n\n"
          "Three numbers are set beside the step's own: the sum of its parts' device times, the sum of their launches, "
          "and the larger of these two. The whole of a script's step are steps like it, timed as they ran when it was "
-         "captured, of which the wait for the data loader is told apart.",
+         "captured, of which waits for the data loader and for a CPU are told apart.",
 )  # fmt: skip

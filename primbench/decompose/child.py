@@ -57,6 +57,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> None:
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or its profiler says on stderr that it starts
     path, request = sys.argv[1], msgspec.json.decode(sys.argv[2], type=Request)
 
     def answer(found: Step | PrimbenchError) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,12 +18,13 @@ MOST = 10  # steps that are kept, the last ones before the captured one
 
 
 class Lap(NamedTuple):
-    """A step. waited_s: for its data, while it is loaded by this process or by others. module_calls: that it made, of
-    outermost ones.
+    """A step. waited_s: for its data, while it is loaded by this process or by others. queued_s: for a CPU, by the
+    script's own thread; None where the kernel does not count it. module_calls: that it made, of outermost ones.
     """
 
     seconds: float
     waited_s: float
+    queued_s: float | None = None
     module_calls: int = 0
 
 
@@ -30,9 +34,9 @@ class Laps:
     """
 
     def __init__(self) -> None:
-        self._laps: list[tuple[Any, Any, float, int]] = []
+        self._laps: list[tuple[Any, Any, float, float, int]] = []
         self._begun: Any = None
-        self._waited_s = 0.0
+        self._waited_s = self._queued_s = 0.0
         self._thread = threading.get_ident()
         self.is_loading = False
         self.module_calls = 0
@@ -47,15 +51,19 @@ class Laps:
 
     def end(self, *, is_timed: bool = True) -> None:
         """A step ends, and the next one begins. is_timed: whether it ran as it does by itself."""
-        now = _moment()
+        now, queued_s = _moment(), queued_s_so_far()
         if self._begun is not None and is_timed:
-            self._laps.append((self._begun, now, self._waited_s, self.module_calls))
-        self._begun, self._waited_s, self.module_calls = now, 0.0, 0
+            queue_s = queued_s - self._queued_s
+            self._laps.append((self._begun, now, self._waited_s, queue_s, self.module_calls))
+        self._begun, self._waited_s, self._queued_s, self.module_calls = now, 0.0, queued_s, 0
 
     def last(self) -> list[Lap]:
         """At most MOST of them; in training on a GPU by its own clock, of whose work calls do not wait for the end."""
-        found = [(_between_s(begun, ended), waited_s, calls) for begun, ended, waited_s, calls in self._laps[-MOST:]]
-        return [Lap(seconds, waited_s, calls) for seconds, waited_s, calls in found if seconds is not None]
+        return [
+            Lap(seconds, waited_s, None if math.isnan(queued_s) else queued_s, module_calls)
+            for begun, ended, waited_s, queued_s, module_calls in self._laps[-MOST:]
+            if (seconds := _between_s(begun, ended)) is not None
+        ]
 
     @contextlib.contextmanager
     def following_loaders(self) -> Iterator[None]:
@@ -77,12 +85,13 @@ class Laps:
         def timed(loader: Any) -> Any:
             if self.is_loading or threading.get_ident() != self._thread:
                 return original(loader)
-            self.is_loading, begun_s = True, time.perf_counter()
+            self.is_loading, begun_s, queued_s = True, time.perf_counter(), queued_s_so_far()
             try:
                 return original(loader)
             finally:
                 self.is_loading = False
                 self._waited_s += time.perf_counter() - begun_s
+                self._queued_s += queued_s_so_far() - queued_s  # which is in the wait for data
 
         return timed
 

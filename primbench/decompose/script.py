@@ -16,6 +16,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.endings import Endings
+from primbench.decompose.inside import Inside
 from primbench.decompose.laps import Laps
 from primbench.decompose.place import here
 from primbench.decompose.recording import recorder
@@ -47,7 +48,7 @@ def run(
     *,
     is_module: bool = False,
 ) -> None:
-    """Call ``answer`` with the step, once more where steps after it were timed, or with why there is none.
+    """Call ``answer`` with the step, once more with what steps after it told, or with why there is none.
 
     is_module: whether the script is named as ``python -m`` has it.
     """
@@ -100,8 +101,8 @@ class _Watch:
         self._process = os.getpid()
         self.endings = Endings()
         self._steps = self._calls = self._depth = 0
-        self._told = -1  # steps that had been timed when it was told
         self.laps = Laps()
+        self._inside: Inside | None = None
         self._recorder: Any = None
         self._step = Step()
         self._has_optimizer = self.is_done = False
@@ -173,7 +174,7 @@ class _Watch:
     def _note_lap(self) -> None:
         if self._recorder is not None:
             self._step.module_calls = self.laps.module_calls
-        self.laps.end(is_timed=self._recorder is None)
+        self.laps.end(is_timed=self._recorder is None and self._inside is None)
 
     def _is_inference(self) -> bool:
         import torch
@@ -201,11 +202,21 @@ class _Watch:
         self._recorder = None
         self._step.of, self._step.place = of, here()
         self.is_done = True
-        self.tell()
+        self._tell()
         self.laps.end(is_timed=False)
 
     def _leave_if_enough(self) -> None:
-        if self.is_done and len(self.laps) >= LEAST_TIMED:
+        """Once others were timed, some more run to tell how long of them passes inside operators."""
+        if not self.is_done or len(self.laps) < LEAST_TIMED:
+            return
+        if self._step.compiled:  # whose own kernels are no operators
+            raise _Done(0)
+        self._inside = self._inside or Inside()
+        try:
+            self._inside.end()
+        except RuntimeError:
+            raise _Done(0) from None
+        if self._inside.is_enough:
             raise _Done(0)
 
     def tell_at_end(self, ended: PrimbenchError | None) -> None:
@@ -213,13 +224,12 @@ class _Watch:
         if self.is_forked:
             return
         if self.is_done:
-            self.tell()
+            self._step.inside_s = self._inside.leave() if self._inside else []
+            self._tell()
         elif ended is not None:
             self._answer(ended)
 
-    def tell(self) -> None:
-        """The step, with those that were timed by now, where that is news."""
-        if len(self.laps) > self._told:
-            self._told = len(self.laps)
-            self._step.laps = self.laps.last()
-            self._answer(self._step)
+    def _tell(self) -> None:
+        """The step, with those that were timed by now."""
+        self._step.laps = self.laps.last()
+        self._answer(self._step)

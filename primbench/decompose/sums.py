@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 WHOLE, PARTS = "whole", "parts"
 """Sets of a suite: the step as one case, and what it is made of."""
-LAUNCHES, WAITING, LOADING, NOT_MEASURED, UNEXPLAINED = (
-    "launches", "waiting", "data loader", "not measured", "unexplained",
+LAUNCHES, PYTHON, LOADING, QUEUING, NOT_MEASURED, UNEXPLAINED = (
+    "launches", "Python and autograd", "data loader", "waiting for a CPU", "not measured", "unexplained",
 )  # fmt: skip
 """Rows of what is no part."""
 
@@ -63,11 +63,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """rows: they add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
-    launches, waiting, the data loader, what was not measured and what is unexplained, which nobody knows beside that.
+    launches, Python and autograd, the data loader, waiting for a CPU, what was not measured and what is unexplained,
+    which nobody knows beside that.
 
-    launches: what parts take longer to launch than to compute. waiting: how much longer the host takes for the step
-    than for its calls, while the GPU waits: Python, autograd, the optimizer's own code. unmeasured: by reason, calls of
-    parts that were not. others: seconds of other operators, by name, the largest first. disturbed_s: of what parts
+    launches: what parts take longer to launch than to compute. Python and autograd: what the host does between its
+    calls, the optimizer's own code among it, while a GPU waits: by how much it takes longer for the step than for them,
+    and of a script how long its own steps were outside operators. unmeasured: by reason, calls of parts that were not.
+    others: seconds of other operators, by name, the largest first. disturbed_s: of what parts
     take, in calls that something disturbed; disturbances: what it was, of the step and of the part that takes most of
     it. device: of its cases. timed: what the step's time is of, where it was not measured as a case. compiled:
     functions of the step that torch had compiled, whose operators the parts are.
@@ -195,27 +197,36 @@ def _by_name(parts: Sequence[Part]) -> list[Row]:
     return [Row(name=name, seconds=taken[name], calls=calls[name]) for name in largest]
 
 
-def _left(parts: Sequence[Part], rest_s: float | None, loading_s: float = 0.0) -> list[Row]:
-    """What no part accounts for. rest_s: None where the step's time is not known; loading_s: of that."""
+def _left(parts: Sequence[Part], rest_s: float | None, known: Sequence[tuple[str, float]] = ()) -> list[Row]:
+    """What no part accounts for. rest_s: None where the step's time is not known. known: what is known to be in it, as
+    far as it leaves time for that: a GPU may compute meanwhile.
+    """
     unmeasured = sum(part.calls for part in parts if part.reason)
     rows = [Row(name=NOT_MEASURED, seconds=None, calls=unmeasured)] if unmeasured else []
     if rest_s is None:
         return rows
-    loading = [Row(name=LOADING, seconds=loading_s)] if loading_s else []
-    return [*loading, *rows, Row(name=UNEXPLAINED, seconds=None if unmeasured else rest_s - loading_s)]
+    found = []
+    for name, seconds in known:
+        found.append(Row(name=name, seconds=min(seconds, max(0.0, rest_s))))
+        rest_s -= found[-1].seconds or 0.0
+    return [*found, *rows, Row(name=UNEXPLAINED, seconds=None if unmeasured else rest_s)]
 
 
-def _loading_s(timed: Timed | None) -> float:
-    return timed.waits_s if timed else 0.0
+def _waits(timed: Timed | None) -> list[tuple[str, float]]:
+    """Of a script's step."""
+    waits = [(LOADING, timed.waits_s), (QUEUING, timed.queues_s)] if timed else []
+    return [(name, seconds) for name, seconds in waits if seconds]
 
 
 def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
     """A CPU computes in the calls themselves: there is one number."""
     step_s = timed.median_s if timed else median_s(whole, device_time)
     parts_s = _total(parts, _device_s)
+    numbers = [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))]
     rest_s = None if step_s is None else step_s - parts_s
-    rows = [*_by_name(parts), *_left(parts, rest_s, _loading_s(timed))]
-    return [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))], rows
+    # Last, since a part by itself is called by Python, too.
+    between = [(PYTHON, timed.between_s)] if timed and timed.between_s is not None else []
+    return numbers, [*_by_name(parts), *_left(parts, rest_s, [*_waits(timed), *between])]
 
 
 def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
@@ -225,6 +236,7 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     device_s, host_s = _total(parts, _device_s), _total(parts, _host_s)
     whole_device_s = median_s(whole, lambda found: found.busy_s or found.device_s)
     whole_host_s = median_s(whole, lambda found: found.enqueue_s)
+    all_host_s = _all_host_s(parts, whole_host_s, timed)
     step_s = timed.median_s if timed else median_s(whole, lambda found: found.stream_s)
     longer_s = max(device_s, host_s)
     lacks_device, lacks_host = _lacks(parts, _device_s), _lacks(parts, _host_s)
@@ -237,21 +249,31 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     if step_s is None:
         launches = Row(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
         return numbers, [*_by_name(parts), launches, *_left(parts, None)]
-    launches_s, waiting_s = _idle(step_s, whole_device_s or device_s, host_s, whole_host_s or host_s)
-    rest_s = step_s - device_s - launches_s - waiting_s
-    loading_s = min(_loading_s(timed), max(0.0, rest_s))  # it may compute meanwhile
+    launches_s, between_s = _idle(step_s, whole_device_s or device_s, host_s, all_host_s)
+    rest_s = step_s - device_s - launches_s - (between_s or 0.0)
     return numbers, [
         *_by_name(parts),
         Row(name=LAUNCHES, seconds=launches_s, calls=calls),
-        Row(name=WAITING, seconds=None if lacks_host else waiting_s),
-        *_left(parts, rest_s, loading_s),
+        Row(name=PYTHON, seconds=between_s),
+        *_left(parts, rest_s, _waits(timed)),
     ]
 
 
-def _idle(step_s: float, device_s: float, host_s: float, whole_host_s: float) -> tuple[float, float]:
+def _all_host_s(parts: Sequence[Part], whole_host_s: float | None, timed: Timed | None) -> float | None:
+    """Of the step; of a script's, its calls and what lies between them."""
+    if _lacks(parts, _host_s):
+        return None
+    if timed is None:
+        return whole_host_s
+    return None if timed.between_s is None else _total(parts, _host_s) + timed.between_s
+
+
+def _idle(step_s: float, device_s: float, host_s: float, whole_host_s: float | None) -> tuple[float, float | None]:
     """How long the GPU waits for launches, and for the rest of the host's time. device_s, whole_host_s: of the step."""
     waits_s = max(0.0, step_s - device_s)
     launches_s = min(waits_s, max(0.0, host_s - device_s))
+    if whole_host_s is None:
+        return launches_s, None
     return launches_s, min(waits_s - launches_s, max(0.0, whole_host_s - max(host_s, device_s)))
 
 

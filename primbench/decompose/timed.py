@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,13 +10,18 @@ import msgspec
 from primbench import stats
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from primbench.spec.captured import Captured
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """Of so many steps the median; interval: of that, 95 %, None for fewer than six. waits_s: the median of how long
-    the script waited for its data loader. unlike: how many of them called modules another number of times than the one
-    whose parts were measured. elsewhere: in what the place where parts were measured is another, in words.
+    the script waited for its data loader. queues_s: by how much the median is longer since its thread waited for a
+    CPU; None where that is not known. between_s: no less than this passed between operators, in Python, modules and
+    autograd; None where it is not known, or steps differ. unlike: how many of them called modules another number of
+    times than the one whose parts were measured. elsewhere: in what the place where parts were measured is another, in
+    words.
     """
 
     steps: int
@@ -24,6 +30,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     least_s: float
     most_s: float
     waits_s: float
+    queues_s: float | None = None
+    between_s: float | None = None
     unlike: int = 0
     elsewhere: list[str] = []
 
@@ -32,13 +40,26 @@ def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Time
     """None where no step was timed."""
     if captured is None or not captured.times_s:
         return None
+    times_s = captured.times_s
+    ran_s = [time_s - queued_s for time_s, queued_s in zip(times_s, captured.queues_s, strict=False)]
+    median_s = stats.quantile(times_s, 0.5)
     return Timed(
-        steps=len(captured.times_s),
-        median_s=stats.quantile(captured.times_s, 0.5),
-        interval=stats.median_interval(captured.times_s),
-        least_s=min(captured.times_s),
-        most_s=max(captured.times_s),
+        steps=len(times_s),
+        median_s=median_s,
+        interval=stats.median_interval(times_s),
+        least_s=min(times_s),
+        most_s=max(times_s),
         waits_s=stats.quantile(captured.waits_s, 0.5) if captured.waits_s else 0.0,
+        queues_s=median_s - stats.quantile(ran_s, 0.5) if ran_s else None,
+        between_s=_between_s(captured, ran_s or times_s),
         unlike=captured.unlike,
         elsewhere=elsewhere or [],
     )
+
+
+def _between_s(captured: Captured, ran_s: Sequence[float]) -> float | None:
+    """ran_s: how long each step lasted, without what it waited for a CPU."""
+    if not captured.inside_s or captured.unlike:
+        return None
+    active_s = [each - waited_s for each, waited_s in itertools.zip_longest(ran_s, captured.waits_s, fillvalue=0.0)]
+    return max(0.0, stats.quantile(active_s, 0.5) - stats.quantile(captured.inside_s, 0.5))

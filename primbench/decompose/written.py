@@ -32,8 +32,9 @@ class Step:
 
     of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version. threads: of its
     pool, as many as compute an operator on the CPU; None is not known. laps: steps like it that were not captured, as
-    they ran; place: where. module_calls: of outermost modules, in the step. compiled: how many functions torch had
-    compiled, which under capture run as the operators that they were made of.
+    they ran; inside_s: how long of others passed inside operators; place: where. module_calls: of outermost modules, in
+    the step. compiled: how many functions torch had compiled, which under capture run as the operators that they were
+    made of.
     whole: a problem that is the step; None where there is none.
     """
 
@@ -44,6 +45,7 @@ class Step:
     threads: int | None = None
     laps: list[Lap] = field(default_factory=list)
     place: Place = field(default_factory=Place)
+    inside_s: list[float] = field(default_factory=list)
     module_calls: int = 0
     compiled: int = 0
     whole: Problem | None = None
@@ -111,6 +113,8 @@ def _head(step: Step) -> list[str]:
         threads=step.threads,
         times_s=[round(each.seconds, 9) for each in step.laps],
         waits_s=[round(each.waited_s, 9) for each in step.laps],
+        queues_s=[round(each.queued_s, 9) for each in step.laps if each.queued_s is not None],
+        inside_s=[round(each, 9) for each in step.inside_s],
         unlike=sum(each.module_calls != step.module_calls for each in step.laps),
         compiled=step.compiled,
         place=step.place,

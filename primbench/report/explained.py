@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from primbench.decompose.sums import LAUNCHES, totals
+from primbench.decompose.sums import LAUNCHES, PYTHON, totals
 from primbench.doctor.finding import listed
 from primbench.report import table
 from primbench.report.document import Document
@@ -30,6 +30,7 @@ ON_CPU = "counts x times of a call, beside the step's time"
 AT_LEAST = ">= "
 BAR = 40
 MOST_OTHERS = 6
+MUCH = 0.1  # of a step
 
 
 def text(steps: Sequence[tuple[str, Explained]]) -> str:
@@ -104,7 +105,8 @@ def _as_it_ran(timed: Timed) -> Iterator[str]:
     if timed.interval:
         scatter += f", 95 % interval of the median {' to '.join(map(format_time, timed.interval))}"
     waits = f"; {format_time(timed.waits_s)} of it for the data loader" if timed.waits_s else ""
-    yield f"the step is the median of {timed.steps} as they ran, whose whole time alone is known: {scatter}{waits}"
+    between = f"; no less than {format_time(timed.between_s)} between operators" if timed.between_s else ""
+    yield f"the step is the median of {timed.steps} as they ran, whose whole time is known: {scatter}{waits}{between}"
     if timed.unlike:
         yield (
             f"{timed.unlike} of these {timed.steps} steps called modules more or fewer times than the captured one: "
@@ -133,7 +135,19 @@ def _notes(explained: Explained) -> Iterator[str]:
         yield f"other operators: {', '.join(largest)}"
     if explained.unmeasured and explained.rest_s is not None:
         yield f"what was not measured and what is unexplained take {format_time(explained.rest_s)} together"
+    yield from _between_calls(explained)
     yield from _disturbances(explained)
+
+
+def _between_calls(explained: Explained) -> Iterator[str]:
+    """What each call has beside it of the host's time that is in no part."""
+    between_s, rest = explained.seconds(PYTHON), explained.unexplained_fraction or 0.0
+    if between_s > MUCH * explained.known_s:
+        each = format_time(between_s / explained.calls)
+        yield f"{PYTHON}: {each} beside each of {explained.calls} calls, modules and the optimizer's own code included"
+    elif rest > MUCH and not any(row.name == PYTHON and row.seconds is not None for row in explained.rows):
+        each = format_time(rest * explained.known_s / explained.calls)
+        yield f"unexplained: {each} for each of {explained.calls} calls; Python and autograd between them are in it"
 
 
 def _disturbances(explained: Explained) -> Iterator[str]:

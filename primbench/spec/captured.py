@@ -28,8 +28,9 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     threads: of torch's pool, by which an operator on the CPU computes; None is not known. times_s: of steps like it
     that were not captured, in seconds; [] where there were none. waits_s: of each of these, for its data loader.
-    unlike: how many of these called modules more or fewer times than the captured one. compiled: functions that torch
-    had compiled, whose operators were captured as if it had not. place: where all that was.
+    queues_s: likewise, for a CPU; [] is not known. inside_s: of further steps, how long of each some operator was under
+    way. unlike: how many of times_s called modules more or fewer times than the captured one. compiled: functions that
+    torch had compiled, whose operators were captured as if it had not. place: where all that was.
     """
 
     step: str
@@ -38,15 +39,19 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
     times_s: list[float] = []
     waits_s: list[float] = []
+    queues_s: list[float] = []
+    inside_s: list[float] = []
     unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
     compiled: Annotated[int, msgspec.Meta(ge=0)] = 0
     place: Place = Place()
 
     def __post_init__(self) -> None:
         """Raises ValueError, which makes a suite that is not so be refused."""
-        if not all(each > 0 and math.isfinite(each) for each in self.times_s):
+        if not all(each > 0 for each in self.times_s):
             raise ValueError("times_s: finite numbers above 0")
-        if not all(each >= 0 and math.isfinite(each) for each in self.waits_s):
-            raise ValueError("waits_s: finite numbers of at least 0")
-        if len(self.waits_s) not in (0, len(self.times_s)):
-            raise ValueError("waits_s: one for each of times_s")
+        for name in ("times_s", "waits_s", "queues_s", "inside_s"):
+            if not all(0 <= each < math.inf for each in getattr(self, name)):
+                raise ValueError(f"{name}: finite numbers of at least 0")
+        for name in ("waits_s", "queues_s"):
+            if len(getattr(self, name)) not in (0, len(self.times_s)):
+                raise ValueError(f"{name}: one for each of times_s")

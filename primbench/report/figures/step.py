@@ -1,11 +1,11 @@
-"""A step as a waterfall: what each kind of its parts takes, launches, waiting, and what is left unexplained."""
+"""A step as a waterfall: what each kind of its parts takes, launches, Python, and what is left unexplained."""
 
 from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING
 
-from primbench.decompose.sums import LAUNCHES, UNEXPLAINED, WAITING
+from primbench.decompose.sums import LAUNCHES, PYTHON, UNEXPLAINED
 from primbench.report.columns import Column
 from primbench.report.document import Figure, Numbers
 from primbench.report.svg_plot import Axis, add_bar, add_rule, add_ticks_below, add_words, picture, time_ticks
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from primbench.decompose.sums import Explained, Row
 
-LOOKS = {LAUNCHES: "s1", WAITING: "s3", UNEXPLAINED: "s4"}
+LOOKS = {LAUNCHES: "s1", PYTHON: "s3", UNEXPLAINED: "s4"}
 ROW, LINE = 36, 15  # pixels down
 LANE_END = 72.0  # percent of the width; times stand to the right of it
 
@@ -28,9 +28,9 @@ def step(title: str, found: Explained) -> Figure | None:
         return None
     words = (
         "Bars follow one another from 0 to the time of the step. Launches are what the calls take longer to start than "
-        "to compute, waiting is the host's own work beside its calls, and unexplained is what no part accounts for: "
-        "below 0, and drawn backwards, where the parts by themselves take longer. Of what was not measured no time is "
-        "known, and so no bar is drawn, nor of what is unexplained beside it."
+        "to compute, Python and autograd are the host's own work between its calls, and unexplained is what no part "
+        "accounts for: below 0, and drawn backwards, where the parts by themselves take longer. Of what was not "
+        "measured no time is known, and so no bar is drawn, nor of what is unexplained beside it."
     )
     return Figure(title, words, _picture(found.rows, title, words), _numbers(found), is_folded=False)
 

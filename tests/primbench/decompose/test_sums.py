@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from primbench.decompose.parts import OTHERS
-from primbench.decompose.sums import LAUNCHES, LOADING, NOT_MEASURED, UNEXPLAINED, WAITING, explained
+from primbench.decompose.sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, UNEXPLAINED, explained
 from primbench.decompose.timed import timed
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import HostReading
@@ -58,9 +58,37 @@ def test_a_step_that_waits_for_launches() -> None:
     ]
     rows = [(row.name, round(1e6 * (row.seconds or 0)), row.calls) for row in found.rows]
     # 410 us without a kernel: 290 by launches alone, 100 more by all that the host does; 20 of neither.
-    expected = [(OTHERS, 60, 6), ("gemm", 40, 4), (LAUNCHES, 290, 30), (WAITING, 100, 0), (UNEXPLAINED, 30, 0)]
+    expected = [(OTHERS, 60, 6), ("gemm", 40, 4), (LAUNCHES, 290, 30), (PYTHON, 100, 0), (UNEXPLAINED, 30, 0)]
     assert expected == rows
     assert ({"relu": 60e-6}, {}) == ({name: round(each, 9) for name, each in found.others.items()}, found.unmeasured)
+
+
+def test_what_a_scripts_step_does_between_operators() -> None:
+    """Of 10 ms 3 ms were in operators and 2 ms in none's, since there was no CPU; parts have Python's call of each."""
+    captured = Captured(
+        step="a step", times_s=[10e-3] * 3, waits_s=[1e-3] * 3, queues_s=[2e-3] * 3, inside_s=[3e-3, 2e-3, 9e-3]
+    )
+    parts = [record("gemm", 4, Measurement(batch_s=samples(0.5e-3)), "cpu")]
+    found = explained(parts, timed(captured))
+    assert found is not None
+    rows = [(row.name, round(1e3 * (row.seconds or 0.0), 6)) for row in found.rows]
+    assert [("gemm", 2), (LOADING, 1), (QUEUING, 2), (PYTHON, 4), (UNEXPLAINED, 1)] == rows
+    printed = words.text([("A step", found)])
+    assert "Python and autograd: 1.00 ms beside each of 4 calls" in printed
+    assert "1.00 ms of it for the data loader; no less than 4.00 ms between operators" in printed
+    longer = explained([record("gemm", 10, Measurement(batch_s=samples(0.5e-3)), "cpu")], timed(captured))
+    assert longer is not None
+    assert (2, 0) == tuple(round(1e3 * longer.seconds(name), 6) for name in (PYTHON, UNEXPLAINED))
+    on_one = explained([record("gemm", 4, on_gpu(0.5e-3, 0.4e-3))], timed(captured))
+    assert on_one is not None
+    rows = [(row.name, round(1e3 * (row.seconds or 0.0), 6)) for row in on_one.rows]
+    assert [("gemm", 1.6), (LAUNCHES, 0.4), (PYTHON, 4), (LOADING, 1), (QUEUING, 2), (UNEXPLAINED, 1)] == rows
+    unlike = timed(replace(captured, unlike=1))
+    assert unlike is not None
+    assert unlike.between_s is None
+    found = explained(parts, unlike)
+    assert found is not None
+    assert "unexplained: 1.25 ms for each of 4 calls" in words.text([("A step", found)])
 
 
 times = st.floats(1e-7, 1e-1)
@@ -74,7 +102,7 @@ def test_rows_add_up_to_the_step(
     found = explained([*records, record("model", 0, on_gpu(enqueue_s, device_s, stream_s))])
     assert found is not None
     assert math.isclose(stream_s, sum(row.seconds or 0.0 for row in found.rows), rel_tol=1e-9, abs_tol=1e-12)
-    assert found.seconds(LAUNCHES) >= 0 <= found.seconds(WAITING)
+    assert found.seconds(LAUNCHES) >= 0 <= found.seconds(PYTHON)
 
 
 def test_parts_that_failed_leave_a_lower_bound_and_nothing_to_explain() -> None:
@@ -90,7 +118,7 @@ def test_parts_that_failed_leave_a_lower_bound_and_nothing_to_explain() -> None:
     sums = [(each.name, round(1e6 * (each.parts_s or 0)), each.is_least) for each in found.numbers]
     assert [("device", 60, True), ("host", 140, True), ("step", 140, True)] == sums
     rows = [(row.name, None if row.seconds is None else round(1e6 * row.seconds), row.calls) for row in found.rows]
-    unknown = [(WAITING, None, 0), (NOT_MEASURED, None, 3), (UNEXPLAINED, None, 0)]
+    unknown = [(PYTHON, None, 0), (NOT_MEASURED, None, 3), (UNEXPLAINED, None, 0)]
     assert [("gemm", 40, 4), (OTHERS, 20, 1), (LAUNCHES, 30, 5), *unknown] == rows
     assert ({"failed: a crash": 3}, None, 8) == (found.unmeasured, found.unexplained_fraction, found.calls)
     assert 430 == round(1e6 * (found.rest_s or 0))
@@ -134,9 +162,7 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
         (row.name, round(1e3 * (row.seconds or 0))) for row in found.rows
     ]
     printed = words.text([("A step", found)])
-    assert (
-        "the median of 3 as they ran, whose whole time alone is known: 4.00 ms to 9.00 ms; 1.00 ms of it for" in printed
-    )
+    assert "the median of 3 as they ran, whose whole time is known: 4.00 ms to 9.00 ms; 1.00 ms of it for" in printed
     assert "the step is of another place than its parts: gpu A, B" in printed
     unlike = replace(loading, unlike=2) if loading else None
     found = explained([record("gemm", 1, on_gpu(1e-3, 1e-3))], unlike, compiled=2)
@@ -145,6 +171,7 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     assert "2 of these 3 steps called modules more or fewer times than the captured one" in printed
     assert "torch had compiled 2 functions for the step" in printed
     assert "not known" not in printed  # of a script's step no more than the whole time ever is
+    assert found.rows[2].seconds is None  # nothing is known of what lies between its operators
     printed = words.text([("A step", found)]) if (found := explained([record("gemm", 1, on_gpu(1e-3, 1e-3))])) else ""
     assert 1 == printed.count("the step's device, the step's host and the step's step are not known: no case of")
     found = explained([record("gemm", 1, on_gpu(1e-3, 4.5e-3))], loading)  # which a GPU computes beside the loader
