@@ -36,9 +36,9 @@ class Plan(NamedTuple):
         return BLOCK // self.threads
 
     def slices(self, problem: Norm, multiprocessors: int) -> int:
-        """Parts of the rows, whose sums are made apart: one for each block, or row of blocks."""
+        """Parts of the rows, whose sums are made apart: as many as blocks that run at once, or rows of blocks."""
         if self.held:
-            return min(problem.rows, multiprocessors)
+            return min(problem.rows, multiprocessors * (2 if self.held == 1 else 1))
         return min(problem.rows, -(-LONG_BLOCKS * multiprocessors // self.across(problem)))
 
     def across(self, problem: Norm) -> int:

@@ -30,6 +30,7 @@
 
 using T = STORED;
 constexpr unsigned WARP = 32, WARPS = THREADS / WARP, BLOCK = 512, ROWS = BLOCK / THREADS;  // of a block
+constexpr unsigned BLOCKS = HELD == 1 ? 2 : 1;  // of gradients() on a multiprocessor, so few registers each
 
 struct alignas(PACK * sizeof(T)) Pack {
     T of[PACK];
@@ -108,7 +109,7 @@ struct Row {
 };
 
 // A row is on its way from memory while the one before it is computed.
-extern "C" __global__ void __launch_bounds__(BLOCK)
+extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS)
 gradients(const T* __restrict__ x, const T* __restrict__ dy, const T* __restrict__ weight,
           const Moments* __restrict__ moments, T* __restrict__ dx, float* __restrict__ sums, unsigned rows,
           unsigned features) {

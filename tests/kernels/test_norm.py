@@ -157,5 +157,6 @@ def test_a_block_holds_rows_for_which_it_has_registers(features: int, dtype: str
 def test_gradients_are_summed_in_slices_for_every_multiprocessor() -> None:
     assert 132 == plan_of_rows(4096, "bfloat16").slices(Norm(10_000, 4096), 132)
     assert 3 == plan_of_rows(4096, "bfloat16").slices(Norm(3, 4096), 132)
+    assert 264 == plan_of_rows(128, "bfloat16").slices(Norm(10_000, 128), 132)  # of few registers two blocks fit
     assert 66 == plan_of_rows(16_384, "bfloat16").slices(Norm(10_000, 16_384), 132)  # eight blocks beside each other
     assert 1 == plan_of_rows(10**6, "float32").slices(Norm(1, 10**6), 132)
