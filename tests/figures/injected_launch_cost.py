@@ -1,10 +1,10 @@
 """Whether a study of a captured step explains it where one place makes launches dearer, and nothing else.
 
-A model's step of many small operators is captured, and measured with its parts on the host and on the host again, where
-each launch waits for some microseconds. Nothing of primbench is told: that arm preloads a library of one function. On a
-GPU it stands before cudaLaunchKernel, by which torch starts its own kernels; on a CPU, which launches nothing, before
-each loop over elements that torch prepares, which are kernels of most operators there but products and views. Printed
-are what was injected, what `primbench study` says of the step, and whether what it explains lies within the interval.
+A model's step of many small operators is captured, and measured with its parts on the host and on the host again,
+where each launch waits for some microseconds. Nothing of primbench is told: that arm preloads a library of one
+function, which stands before each loop over elements that torch prepares, as it does for most operators but products
+and views, on a GPU as well, whose kernel it then launches. Printed are what was injected, what `primbench study` says
+of the step, and whether what it explains lies within the interval.
 
 The default is a step whose data are small, and a short wait. One that reads megabytes, or lasts several times as long,
 finds less of them in the caches that it shares, and loses more than is injected: a pause of 2.5 ms before a step of
@@ -25,10 +25,16 @@ from primbench.compare.step import StepComparison
 from primbench.results import file as results_file
 from primbench.units import format_time
 
+# void at::TensorIteratorBase::build(TensorIteratorConfig&), in aten/src/ATen/TensorIterator.h. Python loads extensions
+# where RTLD_NEXT is blind, so that the library is asked by its name.
 WAITING = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <time.h>
+
+#define BUILD _ZN2at18TensorIteratorBase5buildERNS_20TensorIteratorConfigE
+#define NAME_OF(symbol) #symbol
+#define NAME(symbol) NAME_OF(symbol)
 
 static void wait_us(double us) {
     struct timespec begun, now;
@@ -37,40 +43,19 @@ static void wait_us(double us) {
     while ((now.tv_sec - begun.tv_sec) * 1e6 + (now.tv_nsec - begun.tv_nsec) * 1e-3 < us);
 }
 
-static void *in(const char *name, const char *const *libraries) { /* Python loads extensions where RTLD_NEXT is blind */
-    void *found = dlsym(RTLD_NEXT, name), *library;
-    for (; !found && *libraries; libraries++)
-        if ((library = dlopen(*libraries, RTLD_LAZY | RTLD_NOLOAD))) found = dlsym(library, name);
-    return found;
-}
-"""
-# void at::TensorIteratorBase::build(TensorIteratorConfig&), in aten/src/ATen/TensorIterator.h
-BY_LOOP = """
-#define NAME "_ZN2at18TensorIteratorBase5buildERNS_20TensorIteratorConfigE"
-static const char *const libraries[] = {"libtorch_cpu.so", 0};
-void _ZN2at18TensorIteratorBase5buildERNS_20TensorIteratorConfigE(void *iterator, void *config) {
+void BUILD(void *iterator, void *config) {
     static void (*next)(void *, void *);
-    if (!next) next = (void (*)(void *, void *))in(NAME, libraries);
+    if (!next) next = (void (*)(void *, void *))dlsym(dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD), NAME(BUILD));
     wait_us(%s);
     next(iterator, config);
 }
 """
-BY_KERNEL = """
-typedef struct { unsigned x, y, z; } dim3;
-static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12", 0};
-int cudaLaunchKernel(const void *code, dim3 grid, dim3 block, void **arguments, size_t shared, void *stream) {
-    static int (*next)(const void *, dim3, dim3, void **, size_t, void *);
-    if (!next) next = (int (*)(const void *, dim3, dim3, void **, size_t, void *))in("cudaLaunchKernel", libraries);
-    wait_us(%s);
-    return next(code, grid, block, arguments, shared, stream);
-}
-"""
 
 
-def built(folder: Path, device: str, cost_us: float) -> Path:
+def built(folder: Path, cost_us: float) -> Path:
     """The library that is preloaded."""
     source, library = folder / "dearer.c", folder / "dearer.so"
-    source.write_text(WAITING + (BY_LOOP if device == "cpu" else BY_KERNEL) % cost_us)
+    source.write_text(WAITING % cost_us)
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     return library
 
@@ -81,7 +66,7 @@ def run(*words: object) -> None:
 
 def study(folder: Path, asked: argparse.Namespace) -> Path:
     step, path = folder / "step.toml", asked.output or folder / "study.jsonl"
-    library = built(folder, asked.device, asked.cost)
+    library = built(folder, asked.cost)
     run("capture", f"model:{asked.model}", "-o", step, "--device", asked.device, "--batch-size", asked.batch_size)
     threads = "threads=1" if asked.device == "cpu" else ""
     arms = [f"host:{threads}".rstrip(":"), f"host:{threads},name=dearer,preload={library}".replace(":,", ":")]
