@@ -151,7 +151,7 @@ class Memcpy(Problem, name="memcpy"):
     def figures(self, measured: Measurement) -> dict[str, float | None]:
         ways = {way: measured.others.get(f"{way}_s") for way in ("h2d", "d2h")}
         return {
-            "wall_p99_s": measured.wall_s.quantile_s(0.99) if measured.wall_s else None,
+            "wall_p99_s": measured.wall_s.tail_s(0.99) if measured.wall_s else None,
             **{f"{way}_bytes_per_s": taken.per_second(self.bytes) if taken else None for way, taken in ways.items()},
         }
 

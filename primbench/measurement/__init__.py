@@ -53,6 +53,10 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     def quantile_s(self, q: float) -> float:
         return stats.quantile(self.samples_s, q)
 
+    def tail_s(self, q: float) -> float | None:
+        """The same of the slow ones; None of fewer than 1 / (1 - q) samples, of which it would be the slowest."""
+        return self.quantile_s(q) if len(self.samples_s) >= round(1 / (1 - q)) else None
+
     def per_second(self, count: float) -> float | None:
         """So many a call, a second, by the median; None where the clock saw no time pass."""
         return count / self.median_s if self.median_s else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from primbench.problem import Work
 
 FEWEST_BEYOND = 10
-"""Samples beyond a quantile of the tail, without which it is not known."""
+"""Samples beyond a quantile of the tail, without which it is not known well enough to be compared."""
 
 _LAST = 9
 

@@ -110,7 +110,7 @@ def _quantiles(metric: str, found: Samples | None) -> dict[str, float | None]:
     stem = metric.removesuffix("_s")
     return {
         f"{stem}_s": found.median_s if found else None,
-        f"{stem}_p95_s": found.quantile_s(0.95) if found else None,
-        f"{stem}_p99_s": found.quantile_s(0.99) if found else None,
+        f"{stem}_p95_s": found.tail_s(0.95) if found else None,
+        f"{stem}_p99_s": found.tail_s(0.99) if found else None,
         f"{stem}_samples": len(found.samples_s) if found else None,
     }
