@@ -51,7 +51,14 @@ def prepared(name: str, mode: str, batch_size: int, device: str) -> Callable[[],
     torch.manual_seed(0)
     module = found.module().to(device).train(mode == "train")
     batch = [torch.from_numpy(each).to(device) for each in found.inputs(np.random.default_rng(0), batch_size)]
-    optimiser = found.optimiser(module.parameters())
+
+    def predict() -> Any:
+        with torch.no_grad():
+            return found.predict(module, *batch).sum()
+
+    if mode == "inference":
+        return predict
+    optimiser = found.optimiser(module.parameters())  # which takes torch a second, and no prediction needs
 
     def train() -> Any:
         optimiser.zero_grad(set_to_none=True)
@@ -61,11 +68,7 @@ def prepared(name: str, mode: str, batch_size: int, device: str) -> Callable[[],
         optimiser.step()
         return loss.detach()
 
-    def predict() -> Any:
-        with torch.no_grad():
-            return found.predict(module, *batch).sum()
-
-    return train if mode == "train" else predict
+    return train
 
 
 if __name__ == "__main__":

@@ -11,10 +11,12 @@ from primbench import Method
 from primbench.backends import missing, open_backend
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.program import Program
+from primbench.kernels.program._run import prepared
 from primbench.kernels.program.problem import STAGES
 from primbench.measurement import Measurement
 from primbench.problem import description_of
 from primbench.registry import setup_of
+from primbench.registry.networks import network
 from primbench.timing.sampling import Pace
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
@@ -37,6 +39,17 @@ def test_stages_add_up_to_the_whole() -> None:
     figures = problem.figures(Measurement(others=others))
     assert {f"{stage}_s" for stage in STAGES} == figures.keys()
     assert None not in figures.values()
+
+
+def test_a_program_that_predicts_makes_no_optimiser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of torch's the first takes a second to import what compiles steps."""
+    made: list[str] = []
+    kind = type(network("fathom_memnet"))
+    monkeypatch.setattr(kind, "optimiser", lambda *_: made.append("optimiser"))
+    assert prepared("fathom_memnet", "inference", 2, "cpu")().isfinite()
+    assert [] == made
+    prepared("fathom_memnet", "train", 2, "cpu")
+    assert ["optimiser"] == made
 
 
 def test_without_a_gpu_there_is_no_program_on_one() -> None:
