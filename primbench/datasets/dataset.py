@@ -78,7 +78,7 @@ class Dataset:
 
     def _read(self, extent: Extent) -> bytes:
         """Raises OSError, ValueError where the file has become shorter."""
-        opened = os.open(extent.path, os.O_RDONLY)
+        opened = os.open(extent.path, os.O_RDONLY | os.O_NONBLOCK)  # of a pipe it would wait for who writes
         try:
             content = os.pread(opened, extent.size_bytes, extent.offset)
             if not self._is_kept:  # of a page that is asked for in part, the kernel drops nothing

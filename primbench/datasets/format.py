@@ -90,14 +90,32 @@ class Format(ABC):
 
 
 def files_ending(folder: str, *endings: str) -> Iterator[str]:
-    """Paths of all files below a folder, links followed, in the order of their names. Raises OSError."""
+    """Paths of all files below a folder, links followed, in the order of their names. Raises OSError.
+
+    A link to a folder that it lies in leads nowhere new, and is passed over.
+    """
+    yield from _below(folder, endings, frozenset())
+
+
+def _below(folder: str, endings: tuple[str, ...], above: frozenset[tuple[int, int]]) -> Iterator[str]:
+    """above: device and inode of each folder that this one lies in, links followed."""
+    there = os.stat(folder)
+    if (itself := (there.st_dev, there.st_ino)) in above:
+        return
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
-        if entry.is_dir():
-            yield from files_ending(entry.path, *endings)
+        if _is_folder(entry):
+            yield from _below(entry.path, endings, above | {itself})
         elif entry.name.lower().endswith(endings):
             yield entry.path
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself: as a file that is not there, it cannot be read
+        return False
 
 
 def whole(path: str) -> Extent:

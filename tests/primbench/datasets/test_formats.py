@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import tarfile
 from collections.abc import Callable, Iterable
@@ -156,6 +157,22 @@ def test_a_file_that_has_gone_or_become_shorter_is_bad(tmp_path: Path) -> None:
     assert "No such file or directory" == gone.reason
     assert short.reason.startswith("2 bytes, not ")
     good(dataset[2])
+
+
+def test_links_that_lead_back_and_what_is_no_file_cost_themselves_alone(tmp_path: Path) -> None:
+    form, dataset = written("arrays", tmp_path)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "up").symlink_to(tmp_path)
+    (tmp_path / "a" / "up").symlink_to("..")
+    (tmp_path / "a" / "itself.npz").symlink_to("itself.npz")
+    os.mkfifo(tmp_path / "a" / "pipe.npz")
+    there = find(form, str(tmp_path), as_shards=False)
+    assert [*(place.name for place in dataset.places), "a/itself.npz", "a/pipe.npz"] == sorted(
+        (place.name for place in there), key=lambda name: (name.startswith("a/"), name)
+    )
+    with_bad = Dataset(form, str(tmp_path), there, is_kept=True)
+    bad = [found for found in map(with_bad.__getitem__, range(len(there))) if isinstance(found, Bad)]
+    assert [("a/itself.npz", "Too many levels of symbolic links"), ("a/pipe.npz", "Illegal seek")] == bad
 
 
 def empty(folder: Path) -> Path:
