@@ -7,6 +7,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, BinaryIO
 
+from primbench.errors import PrimbenchError
 from primbench.registry import build
 from primbench.spec.method import Method
 from primbench.timing.calls import Calls
@@ -69,6 +70,9 @@ def _prepared(backend: Backend, neighbour: Neighbour) -> Calls:
 
 
 def one_line(error: Exception) -> str:
+    """Its kind first, but where that is the base of ours and says nothing."""
     lines = str(error).strip().splitlines()
     name = type(error).__name__
+    if lines and type(error) is PrimbenchError:
+        return lines[0]
     return f"{name}: {lines[0]}" if lines and lines[0] not in name else name

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.backends.numpy import Numpy
-from primbench.errors import BackendUnavailable
+from primbench.errors import BackendUnavailable, PrimbenchError, VerificationError
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
@@ -102,6 +102,8 @@ def test_tracing_on_a_cpu_is_an_outcome_too() -> None:
         ("RuntimeError: first", RuntimeError("first\nsecond")),
         ("RuntimeError: padded", RuntimeError("\n  padded\n")),
         ("MemoryError", MemoryError()),
+        ("files in /x: none", PrimbenchError("files in /x: none")),
+        ("VerificationError: wrong", VerificationError("wrong")),
         ("KeyError: 'x'", KeyError("x")),
     ],
 )
