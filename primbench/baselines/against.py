@@ -26,7 +26,7 @@ def parse(text: str) -> Yardstick:
     if kind == "reference":
         paths = suites.references().get(name)
         if paths is None:
-            raise InvalidRequest(f"reference:{name}: there is {' and '.join(suites.references())}")
+            raise InvalidRequest(f"reference:{name}: there are {', '.join(suites.references())}")
         return Earlier(text, times_in(paths))
     place = place_of(text)
     if not os.path.exists(place):  # Path's raises OSError for a name that is too long

@@ -12,6 +12,7 @@ from primbench import backends, units
 from primbench.cli.completing import complete, complete_arm, complete_device
 from primbench.cli.option_types import CPUS, DEVICE, DURATION, FILE, LABEL, NODE, NODES, PERCENT, TIMEOUT, parsed
 from primbench.errors import BackendUnavailable, InvalidField, PlacementError
+from primbench.registry import primitives
 from primbench.report import written
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
 
@@ -63,6 +64,18 @@ class GroupedCommand(click.Command):
 
 
 _PLAIN = r"'([\w.:+-]+)'"  # needs no quotes
+
+
+def primitives_option() -> click.Option:
+    return grouped(
+        "Problem",
+        "--primitive",
+        "primitives",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete(primitives),
+        help="This primitive only; repeatable.",
+    )
 
 
 def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:

@@ -14,19 +14,19 @@ from primbench.cli.options import (
     GroupedOption,
     fleet_options,
     measuring_options,
+    primitives_option,
     versus_options,
 )
 from primbench.cli.problem import once
 from primbench.cli.versus import measure_or_compare
 from primbench.dtypes import ITEMSIZE_BYTES
-from primbench.registry import primitives
 
 
 def _run(suite: str, **values: Any) -> None:
     import primbench.suites as suites
 
     overrides = {"dtype": tuple(dict.fromkeys(values["dtype"]))} if values["dtype"] else None
-    entries = suites.read(suite, only=values["only"] or None, set=values["set_name"], overrides=overrides)
+    entries = suites.read(suite, only=values["primitives"] or None, set=values["set_name"], overrides=overrides)
     if suite.endswith(".toml"):
         said = suites.study(suite)
         values["backends"] = values["backends"] or said.backends
@@ -39,14 +39,7 @@ command = GroupedCommand(
     callback=_run,
     params=[
         click.Argument(["suite"], metavar="NAME|FILE.toml", shell_complete=complete_suite),
-        GroupedOption(
-            ["--only"],
-            group="Problem",
-            metavar="PRIMITIVE",
-            multiple=True,
-            shell_complete=complete(primitives),
-            help="This primitive only; repeatable.",
-        ),
+        primitives_option(),
         GroupedOption(
             ["--set", "set_name"], group="Problem", metavar="NAME", shell_complete=complete_set,
             help="This set of the suite only, such as training."

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from primbench.cli import compare as comparing
 from primbench.cli.captured import threads_of
 from primbench.cli.compare import gate_of, gate_options
-from primbench.cli.completing import complete, complete_arm, complete_suite
+from primbench.cli.completing import complete_arm, complete_suite
 from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, LASTING_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.estimate import say_how_long
@@ -33,6 +33,7 @@ from primbench.cli.options import (
     grouped,
     is_typed,
     measuring_options,
+    primitives_option,
 )
 from primbench.cli.outputs import check_outputs
 from primbench.cli.problem import once
@@ -47,7 +48,6 @@ from primbench.errors import InvalidRequest
 from primbench.experiments.pairs import run
 from primbench.experiments.sharing import Sharing
 from primbench.experiments.study import LEAST_PAIRS, check_build, to_run, whole_pairs
-from primbench.registry import primitives
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.runtimes.table import check, known
@@ -234,8 +234,7 @@ def study_options() -> list[click.Option]:
                 help="in-turn: the processes of a pair take turns sample by sample, so that what the machine does "
                      "falls on all alike; where they cannot (several GPUs, a CPU quota, no CPU or not "
                      "memory enough for all) they follow one another, and the record says why."),
-        grouped("Problem", "--primitive", "primitives", multiple=True, metavar="NAME",
-                shell_complete=complete(primitives), help="This primitive only; repeatable."),
+        primitives_option(),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
                 help=f"Sizes to run: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}."),
         *_shared(),

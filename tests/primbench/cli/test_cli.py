@@ -190,7 +190,7 @@ COMPLETIONS = {
     "gemm --backend nump": ["numpy"],
     "gemm --backend al": ["all"],
     "gemm --dtype bf": ["bfloat16"],
-    "run deepbench --only ge": ["gemm"],
+    "run deepbench --primitive ge": ["gemm"],
     "run deepbench --dtype int": ["int32", "int8"],
     "run deepbench --set inference_d": ["inference_device"],
     "study tiny": ["tiny_imagenet"],

@@ -64,7 +64,7 @@ REFUSED = [
     (["--against", __file__], "test_options.py: not a primbench results file: its first line is no header"),
     (["--against", "published:V9"], "published:V9: there are AMD MI25, AMD Vega FE, "),
     (["--against", "published:TitanX"], "published:TitanX: it may be NVIDIA TitanX Maxwell or NVIDIA TitanX Pascal"),
-    (["--against", "reference:h0"], "reference:h0: there is h200"),
+    (["--against", "reference:h0"], "reference:h0: there are h100, h200"),
     (["--max-noise", "0.5"], "percentage '0.5': expected a positive number and %, as in 0.5%"),
     (["--max-noise", "0%"], "max_noise=0.0: a fraction between 0 and 1"),
     (["--max-noise", "100%"], "max_noise=1.0: a fraction between 0 and 1"),

@@ -35,7 +35,7 @@ application = "vision"
 
 
 def test_part_of_a_shipped_suite(invoke: Callable[..., Result]) -> None:
-    narrow = ("--only", "gemm", "--set", "inference_device")
+    narrow = ("--primitive", "gemm", "--set", "inference_device")
     result = invoke("run", "deepbench", *narrow, *DRY, "--no-check", "--json", "-")
     expected = suites.read("deepbench", only=["gemm"], set="inference_device")
     found = [record["case"] for record in json.loads(result.stdout)["records"]]
@@ -131,7 +131,7 @@ def test_roof_of_nothing_that_is_measured_adds_no_case(invoke: Callable[..., Res
 
 
 REFUSED = [
-    (["deepbench", "--only", "gemn"], f"primitive 'gemn': there are {', '.join(primitives())}"),
+    (["deepbench", "--primitive", "gemn"], f"primitive 'gemn': there are {', '.join(primitives())}"),
     (["deepbench", "--set", "x"], "deepbench: no entry of set 'x': it holds gemm 'training', "),
     (["deepbench", "--dtype", "float3"], "--dtype float3: one of float64, "),
     (
