@@ -50,8 +50,8 @@ class Child:
         """
         self.name = name
         self._clears_up = clears_up
-        with starting(name):
-            self._stderr = None if verbose else tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        with starting(name), contextlib.ExitStack() as undone:
+            self._stderr = None if verbose else undone.enter_context(tempfile.TemporaryFile())
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
@@ -60,6 +60,7 @@ class Child:
                 start_new_session=True,
                 pass_fds=inherited,
             )
+            undone.pop_all()  # it lives as long as the child
 
     @property
     def pid(self) -> int:
@@ -147,9 +148,18 @@ def starting(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        is_of_file = error.errno in (errno.EACCES, errno.ENOENT) and error.filename
-        where = f"see {error.filename} and its folders" if is_of_file else "see the limits of `ulimit -a`"
-        raise WorkerError(f"{name} cannot be started: {error.strerror}: {where}") from None
+        raise WorkerError(f"{name} cannot be started: {error.strerror}: {_way_out(error)}") from None
+
+
+def _way_out(error: OSError) -> str:
+    if error.errno in (errno.EACCES, errno.ENOENT) and error.filename:
+        return f"see {error.filename} and its folders"
+    if error.errno == errno.E2BIG:  # execve(2), MAX_ARG_STRLEN
+        return (
+            "Linux passes on 128 KiB in an argument or a variable and a quarter of `ulimit -s` in all of them, and an "
+            "arm with the values that it sets is one argument: shorten these, or pass long ones on as env.NAME"
+        )
+    return "see the limits of `ulimit -a`"
 
 
 def _signal_name(number: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.errors import BackendUnavailable, InvalidRequest, WorkerError
 from primbench.results.record import Record, Worker
 from primbench.runtimes.limits import properties
 from primbench.spec.arm import Arm, parse_arm
@@ -319,3 +319,9 @@ def test_what_systemd_is_told_of_limits(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert expected == properties(arm, tmp_path)
     assert [] == properties(parse_arm("host"))
+
+
+def test_variables_that_are_too_long_for_a_program_are_refused_with_what_to_do() -> None:
+    arm = parse_arm(f"host:name=long,env.LONG={'x' * 131_072}")
+    with pytest.raises(WorkerError, match=r"Argument list too long: Linux passes on 128 KiB in .*: .* as env\.NAME$"):
+        WorkerProcess(START, arm=arm)
