@@ -142,13 +142,15 @@ def _waits(seen: Seen, slower: Collection[bool] = (True, False)) -> list[str]:
 
 def _quota(seen: Seen) -> list[str]:
     """How much a CPU quota held back either side, by cpu.stat of all its processes together."""
-    here, there = _HeldBack.of(seen.of_one), _HeldBack.of(seen.of_other)
+    here, there = HeldBack.of(seen.of_one), HeldBack.of(seen.of_other)
     if abs(there.share - here.share) <= NOTABLE_THROTTLING:
         return []
     return [f"the CPU quota held back {seen.other} {there.words}, {seen.one} {here.words}"]
 
 
-class _HeldBack(NamedTuple):
+class HeldBack(NamedTuple):
+    """By its CPU quota, all records of a place together."""
+
     is_counted: bool
     throttled_s: float
     duration_s: float
@@ -156,9 +158,9 @@ class _HeldBack(NamedTuple):
     periods: int
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> _HeldBack:
+    def of(cls, records: Sequence[Record]) -> HeldBack:
         """What was not counted is taken for nothing, and is_counted says so: the root group of v2 can have no quota."""
-        hosts = _host_readings(records)
+        hosts = host_readings(records)
         return cls(
             any(host.throttled_s is not None for host in hosts),
             sum(host.throttled_s or 0.0 for host in hosts),
@@ -181,7 +183,7 @@ class _HeldBack(NamedTuple):
         return f"{periods}for {held} added up over CPUs, in {of} (cpu.stat)"
 
 
-def _host_readings(records: Sequence[Record]) -> list[HostReading]:
+def host_readings(records: Sequence[Record]) -> list[HostReading]:
     """The counters of the host, of all records that have them."""
     return [each.measurement.host for each in records if each.measurement and each.measurement.host]
 

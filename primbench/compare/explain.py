@@ -15,7 +15,7 @@ from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.neighbour import evidence_beside, neighbours, noise_beside
 from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
-from primbench.compare.stopped import stopped
+from primbench.compare.stopped import limited_later, stopped
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
@@ -91,7 +91,11 @@ def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side:
     if case.is_untellable or not (parts or waiting(seen)):
         return None
     can_move = parts or WAITING_PARTS
-    known_causes = [*neighbours(case, arm, baseline, side, seen), *(stopped(case, seen) if parts else ())]
+    known_causes = [
+        *neighbours(case, arm, baseline, side, seen),
+        *limited_later(baseline, side, seen),
+        *(stopped(case, seen) if parts else ()),
+    ]
     found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side, known=known_causes)
     return Explanation(
         parts=parts,

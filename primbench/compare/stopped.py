@@ -1,4 +1,7 @@
-"""Whether something stops the threads of a place: they neither run nor wait for a CPU, though they have work to do."""
+"""Whether something stops the threads of a place that it did not have when its workers told of themselves.
+
+They neither run nor wait for a CPU, though they have work to do, or a quota holds them back.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,23 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.cause import Cause
 from primbench.compare.criteria import problem_of
+from primbench.compare.evidence import NOTABLE_THROTTLING, HeldBack, host_readings
+from primbench.measurement.readings import MOVED
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.evidence import Seen
+    from primbench.compare.sides import Side
     from primbench.measurement import Measurement
+    from primbench.results.record import Record
 
 NOTABLE = 0.1
 ROOM = 2.0  # factor left for the scatter of shares, and for caches that others filled meanwhile
 _UPSTREAM = 5
+_UPSTREAM_OF_QUOTA = 6  # as other CPUs, by the rules
 _BUSY = ("kernel", "launch", "copy")  # work in which a thread sleeps for nothing, unless it asks the system for it
 
 
@@ -40,6 +48,26 @@ def stopped(case: CaseComparison, seen: Seen) -> Iterator[Cause]:
         stops=True,
     )
     yield found if is_arm else found.of_baseline()
+
+
+def limited_later(baseline: Side, side: Side, seen: Seen) -> Iterator[Cause]:
+    """A quota or another control group that came over the processes of one place alone after they had told of it."""
+    one, other = _later(baseline, seen.of_one), _later(side, seen.of_other)
+    if (one is None) == (other is None):
+        return
+    found = Cause(one or other or "", at_least=1.0, upstream=_UPSTREAM_OF_QUOTA, stops=True)
+    yield found if other else found.of_baseline()
+
+
+def _later(side: Side, records: Sequence[Record]) -> str | None:
+    if any(host.missing.get("throttled_s") == MOVED for host in host_readings(records)):
+        return f"processes of {side.name} were moved to another control group while they were timed"
+    limits = [worker.environment.limits for worker in side.used]
+    held_back = HeldBack.of(records)
+    had_none = limits and all(each.cpu_quota is None and "cpu_quota" not in each.missing for each in limits)
+    if had_none and held_back.share > NOTABLE_THROTTLING:
+        return f"a CPU quota, which {side.name} was given after its start, held it back {held_back.words}"
+    return None
 
 
 def _is_busy(case: CaseComparison) -> bool:

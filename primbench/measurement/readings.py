@@ -8,6 +8,9 @@ import msgspec
 
 from primbench.quantities import Amount, Seconds, Time, Whole
 
+MOVED = "this process was moved to another control group"
+"""Why it is not known how long a quota held it back."""
+
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     """Another process that holds this GPU. memory_bytes: None where the driver hides it, as it does in containers."""

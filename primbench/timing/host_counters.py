@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from primbench.measurement.readings import HostReading, Turns
+from primbench.measurement.readings import MOVED, HostReading, Turns
 from primbench.system.cgroups import cgroup_folders
 from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
 from primbench.system.files import attempt, whole_number
@@ -149,14 +149,17 @@ def queued_s() -> float:
 
 
 def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, str]) -> Throttling | None:
-    """Throttling meanwhile of the control group held back longest; None where no quota is counted."""
+    """Throttling meanwhile of the control group held back longest; None where no quota is counted.
+
+    Nor where the process was moved: the groups above both, such as the root, tell nothing of the one that it came to.
+    """
     if before.throttling is None or now.throttling is None:
         return None
-    same = before.throttling.keys() & now.throttling.keys()
-    held_back = [now.throttling[group].since(before.throttling[group]) for group in same]
-    if not held_back:
-        missing["throttled_s"] = "this process was moved to another control group"
-    return max(held_back, key=lambda each: each.held_back_s, default=None)
+    if before.throttling.keys() != now.throttling.keys():
+        missing["throttled_s"] = MOVED
+        return None
+    held_back = [now.throttling[group].since(before.throttling[group]) for group in now.throttling]
+    return max(held_back, key=lambda each: each.held_back_s)
 
 
 def threads_of(root: Path, pid: int = 0) -> dict[str, Thread]:
