@@ -6,6 +6,7 @@ and `doctor --against results.jsonl` looks at these.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ def preloads(place: Place) -> Iterator[Finding]:
     first = _preloaded(software)
     for path, where in first.items():
         brings = ", and malloc comes from it" if malloc is not None and malloc.path == path else ""
-        yield _other_functions(f"{path} is put before all other libraries by {where}{brings}", where)
+        name = os.path.basename(path)  # alone: a container has a copy of it in a folder of its own
+        yield _other_functions(f"{name} is put before all other libraries by {where}{brings}", f"{where}: {path}")
     if malloc is not None and malloc.path not in first and not is_c_library(malloc):
         yield _other_functions(f"malloc comes from {malloc.path}, not from the C library", "dladdr() of malloc")
 
