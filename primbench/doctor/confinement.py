@@ -11,6 +11,7 @@ from primbench.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
 
 RANK = 6
@@ -19,6 +20,7 @@ RANK = 6
 FREE_OF_SECCOMP = (5, 16)
 SLOW_OPEN_S = 10e-6  # opening a file and closing it takes 1 to 4 us, and with a scanner that reads its head 12
 SLOW_SYSTEM_CALL_S = 1e-6  # getppid takes 0.05 to 0.2 us on a bare host
+MANY_INTERRUPTIONS_HZ = 2500  # Linux' own clock interrupts a busy CPU 100 to 1000 times a second
 IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
 
 
@@ -99,17 +101,39 @@ def system_calls(place: Place) -> Iterator[Finding]:
 def file_opens(place: Place) -> Iterator[Finding]:
     """What opening a file costs: scanners for viruses, sandboxes and file systems that are programs look at each."""
     confinement = place.environment.confinement
-    yield from unseen("file-opens", confinement, "open_file_s")
-    cost_s = confinement.open_file_s
+    yield from unseen("file-opens", confinement, "open_file_s", "open_temporary_s")
+    yield from _slow_open(confinement.open_file_s, "a file", "the interpreter", ["start-up", "data loading"])
+    yield from _slow_open(confinement.open_temporary_s, "a temporary file", "a temporary file", ["data loading"])
+
+
+def _slow_open(cost_s: float | None, what: str, of: str, distorts: list[Activity]) -> Iterator[Finding]:
     if cost_s is not None and cost_s > SLOW_OPEN_S:
         yield Finding(
             check="file-opens",
             severity="warning",
-            summary=f"opening a file takes {format_time(cost_s)}: a scanner, a filter or another program looks at each",
+            summary=f"opening {what} takes {format_time(cost_s)}: a scanner, a filter or another program looks at each",
             reading=cost_s,
-            evidence=["open() and close() of the interpreter, timed"],
-            distorts=["start-up", "data loading"],
+            evidence=[f"open() and close() of {of}, timed"],
+            distorts=distorts,
             advice="see whether a scanner watches files (fanotify), a filter hands calls to a program, or FUSE is used",
+        )
+
+
+def interruptions(place: Place) -> Iterator[Finding]:
+    """Whether a thread that only computes is stopped for a moment thousands of times a second."""
+    confinement = place.environment.confinement
+    yield from unseen("interruptions", confinement, "interruptions_hz")
+    rate_hz = confinement.interruptions_hz
+    if rate_hz is not None and rate_hz > MANY_INTERRUPTIONS_HZ:
+        yield Finding(
+            check="interruptions",
+            severity="warning",
+            summary=f"this process is interrupted {rate_hz:.0f} times a second while it computes: a sampling profiler, "
+            "or a device that interrupts its CPU",
+            reading=rate_hz,
+            evidence=["gaps between looks at the clock"],
+            distorts=["launch", "copy", "everything on the CPU", "start-up", "data loading"],
+            advice="end perf and agents that profile all processes; /proc/interrupts counts what interrupts CPUs",
         )
 
 

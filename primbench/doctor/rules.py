@@ -113,6 +113,7 @@ RULES = (
         cause="threads pinned otherwise",
         upstream=5,
         works={"": (*OF_THREADS[""], "data loading"), "numpy": OF_THREADS["numpy"]},
+        stops=True,
     ),
     Rule(
         "waiting",
@@ -132,6 +133,7 @@ RULES = (
         upstream=9,
         works=OF_THREADS,
         tells=("threads",),
+        stops=True,
     ),
     Rule(
         "allocator",
@@ -159,6 +161,9 @@ RULES = (
     Rule("start-code", "warning", [*CPU_PARTS, "copy", "collective", *FILE_PARTS],
          "each Python runs it before anything else, and it can change whatever comes after",
          cause="other code at Python's start", upstream=14),
+    Rule("other-threads", "warning", [*CPU_PARTS, *FILE_PARTS],
+         "each takes the interpreter's lock for as long as it computes in Python", cause="other threads of Python",
+         upstream=10, stops=True),
     Rule("bytecode", "note", ["start-up"], "Python compiles modules anew, or reads them from another place",
          cause="other bytecode of modules", upstream=11, times=10.0,
          source="15.5 s to 7.1 s once it is kept (topoteretes/cognee#3051); NumPy: 4.9 times", tells=("bytecode",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +14,10 @@ import msgspec
 
 from primbench.environment import container
 from primbench.environment.container import Runtime
-from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY, far_mounts, filesystems
+from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY, far_mounts, filesystems, temporary_files
 from primbench.environment.reading import Reader, of_process, read_all
 from primbench.numa import mempolicy
-from primbench.quantities import Seconds, Whole
+from primbench.quantities import Amount, Seconds, Whole
 from primbench.system import loopback
 from primbench.system.capabilities import capabilities
 from primbench.system.files import labelled_bytes, labelled_value, read_mounts, utf8, whole_number
@@ -34,6 +35,10 @@ _IO_URING_SETUP = 425  # one number on all architectures since Linux 5.1
 _CALLS = 1000  # take 0.2 ms
 _ROUNDS = 5
 _OPENS = 50  # take 0.1 ms
+_LOOKS = 5
+_SPUN_S = 1e-3  # in which Linux itself interrupts a thread once at most, by its own clock
+_INTERRUPTED_S = 2e-6  # a look at the clock takes 0.05 to 0.2 us, handling an interrupt 2 us and more
+_MOST_OF_A_LOOK = 20  # times as long: where each line of Python is slow, as under a debugger, all of them are
 
 
 def _of_namespace(kind: str) -> Meaning:
@@ -62,6 +67,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     set_mempolicy, mbind, move_pages, io_uring: "allowed" or the name of the error, by a call that changes nothing.
     system_call_s: cost of a cheap one (getppid), which a filter makes dearer, without what Python adds.
     open_file_s: what opening the interpreter's file and closing it takes, whoever looks at it meanwhile.
+    open_temporary_s: the same of a file in the folder for temporary ones.
+    interruptions_hz: how often a thread that only computes is stopped for a moment, in the calmest of a few looks.
     probed: whether the kernel stops at a function of a library that this process has called (uprobe).
     loopback: how processes of one machine reach each other by sockets here: "mtu", "queue" (which may delay packets or
     hold them to a rate) and TCP's settings.
@@ -93,6 +100,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     io_uring: Annotated[str | None, Meaning("confinement", "files", set_by="seccomp")] = None
     system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     open_file_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
+    open_temporary_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
+    interruptions_hz: Annotated[Amount | None, Meaning("confinement", varies=True)] = None
     probed: Annotated[bool | None, Meaning("confinement", by_doctor=True)] = None
     loopback: Annotated[dict[str, str] | None, Meaning("confinement", entry=Meaning("confinement", "loopback"))] = None
     locked_bytes: Annotated[Whole | None, NOTHING] = None
@@ -221,7 +230,42 @@ def _call_s(call: Callable[[], object], calls: int = _CALLS) -> float:
 
 
 def _open_file_s(root: Path) -> float:
-    return _call_s(lambda: os.close(os.open(sys.executable, os.O_RDONLY | os.O_CLOEXEC)), _OPENS)
+    return _open_s(sys.executable)
+
+
+def _open_temporary_s(root: Path) -> float:
+    """Of a file without a name, so that none is left behind: whoever looks at files there sees it opened all the same.
+
+    Raises OSError where the file system has no such files.
+    """
+    made = os.open(temporary_files(), os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        return _open_s(f"/proc/self/fd/{made}")
+    finally:
+        os.close(made)
+
+
+def _open_s(path: str) -> float:
+    return _call_s(lambda: os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC)), _OPENS)
+
+
+def _interruptions_hz(root: Path) -> float:
+    """By the least of several counts: what else interrupts a CPU comes and goes."""
+    return min(_interruptions(_SPUN_S) for _ in range(_LOOKS)) / _SPUN_S
+
+
+def _interruptions(spun_s: float) -> int:
+    """How often there is a gap from one look at the clock to the next, in which no other thread was given the CPU."""
+    now = time.perf_counter
+    look_s = min(-now() + now() for _ in range(_MOST_OF_A_LOOK))
+    longest_s = max(_INTERRUPTED_S, _MOST_OF_A_LOOK * look_s)
+    switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+    count, last = 0, now()
+    end = last + spun_s
+    while last < end:
+        before, last = last, now()
+        count += last - before > longest_s
+    return max(0, count - (resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw - switches))
 
 
 def _probed(root: Path, pid: int) -> bool:
@@ -263,6 +307,10 @@ READERS = {
     "io_uring": Reader("io_uring_setup(), without a place for its rings", _io_uring),
     "system_call_s": Reader("getppid() beside getpagesize(), measured", _system_call_s),
     "open_file_s": Reader("open() and close() of the interpreter, measured", _open_file_s),
+    "open_temporary_s": Reader(
+        "open() and close() of a file in the folder for temporary ones, measured", _open_temporary_s
+    ),
+    "interruptions_hz": Reader("gaps between looks at the clock, measured", _interruptions_hz),
     "probed": of_process("/proc/self/maps [uprobes]", _probed),
     "loopback": Reader("SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", loopback.loopback),
     "locked_bytes": of_process(f"{_STATUS} VmLck", _locked_bytes),

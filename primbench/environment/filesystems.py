@@ -13,7 +13,7 @@ from primbench.system.files import holding, read_mounts
 from primbench.system.processes import environ_of, folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from primbench.system.files import Mount
@@ -77,12 +77,17 @@ def _folders() -> list[tuple[str, str]]:
         *_working_folder(),
         ("home", "~"),
         ("Python", sys.prefix),
-        ("temporary files", os.environ.get("TMPDIR") or "/tmp"),
+        ("temporary files", temporary_files()),
         (SHARED_MEMORY, "/dev/shm"),
         *((f"{FILES_OF}{name}", str(path.parent)) for name, path in bytecode.sources().items()),
         *cache_names().items(),
     ]
     return [(what, os.path.realpath(os.path.expanduser(folder))) for what, folder in folders]
+
+
+def temporary_files(environ: Mapping[str, str] = os.environ) -> str:
+    """The folder that temporary files are made in, as the variables of a process say."""
+    return environ.get("TMPDIR") or "/tmp"
 
 
 def _working_folder() -> list[tuple[str, str]]:
@@ -99,7 +104,7 @@ def _folders_of(root: Path, pid: int) -> list[tuple[str, str]]:
     folders = [
         (WORKING_FOLDER, os.readlink(folder_of(root, pid) / "cwd")),
         ("home", "~"),
-        ("temporary files", environ.get("TMPDIR") or "/tmp"),
+        ("temporary files", temporary_files(environ)),
         *cache_names(environ).items(),
     ]
     return [(what, in_home(folder, environ)) for what, folder in folders]

@@ -8,6 +8,7 @@ import re
 import signal
 import site
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from primbench.units import format_time
@@ -20,6 +21,7 @@ _RUNS = re.compile(r"import[ \t].*", re.MULTILINE)  # a line of a .pth file that
 _MODULE_OF_LINE = re.compile(r"import[ \t]+(\w+)")
 _OF_SETUPTOOLS = "distutils-precedence.pth"  # where setuptools is: it adds a finder of distutils alone
 _DIGITS = 12  # of a SHA-256: enough to tell two texts apart
+_NUMBER = re.compile(r"-\d+")  # by which Python tells threads of one name apart, in the order in which they began
 _TIMERS = {signal.ITIMER_REAL: "real", signal.ITIMER_VIRTUAL: "virtual", signal.ITIMER_PROF: "profiling"}
 # Of finders of modules: Python's own, and those that look for a few names alone.
 _USUAL = ("_frozen_importlib", "_frozen_importlib_external", "_distutils_hack", "six")
@@ -85,6 +87,12 @@ def settings(root: Path) -> dict[str, str]:
         "finders": ", ".join(filter(None, map(_added, sys.meta_path))) or "its own",
         "timers": ", ".join(_running()) or "none",
     }
+
+
+def other_threads(root: Path) -> list[str]:
+    """Each takes the interpreter's lock from what is timed here, for as long as it computes in Python."""
+    ours = {threading.main_thread(), threading.current_thread()}
+    return sorted(_NUMBER.sub("", each.name) for each in threading.enumerate() if each not in ours)
 
 
 def _added(finder: object) -> str | None:

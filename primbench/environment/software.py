@@ -86,7 +86,8 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     name, the folder of a cache -> "writable", or why not. uncompiled: package whose modules have no .pyc files that are
     up to date -> whether the next one is kept. hooks: what Python calls at each function, line or allocation, such as
     "sys.setprofile". start_code: .pth file or module -> a digest of what Python ran of it at its start. interpreter:
-    what code can set of Python -> how it is. search_path: how many folders Python looks for modules in.
+    what code can set of Python -> how it is. other_threads: names of threads of Python that others have started in this
+    process by now. search_path: how many folders Python looks for modules in.
     other_variables: names of those of which nothing is known; environment_bytes: size of all. nccl_plugins: network
     plugin of NCCL -> where it is found, if it is.
     """
@@ -112,6 +113,7 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Annotated[list[str] | None, Meaning("stack", by_doctor=True)] = None
     start_code: Annotated[dict[str, str] | None, Meaning("stack", entry=_OF_START_CODE)] = None
     interpreter: Annotated[dict[str, str] | None, Meaning("stack", entry=_OF_INTERPRETER)] = None
+    other_threads: Annotated[list[str] | None, Meaning("stack", "other-threads")] = None
     search_path: Annotated[Whole | None, NOTHING] = None
     other_variables: Annotated[list[str] | None, Meaning("confinement")] = None
     environment_bytes: Annotated[Whole | None, NOTHING] = None
@@ -261,6 +263,7 @@ READERS = {
     "hooks": Reader("sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()", _hooks),
     "start_code": Reader("*.pth of site-packages, sitecustomize, usercustomize", interpreter.start_code),
     "interpreter": Reader("gc, sys.getswitchinterval(), sys.meta_path, getitimer()", interpreter.settings),
+    "other_threads": Reader("threading.enumerate()", interpreter.other_threads),
     "search_path": Reader("sys.path", lambda root: len(sys.path)),
     "other_variables": of_process("names of environment variables", _other_variables),
     "environment_bytes": of_process("environment variables", _environment_bytes),
