@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from primbench.compare.cause import LATE, Cause
+from primbench.compare.cause import SYMPTOM, Cause
 from primbench.doctor.against import by_rule, short
 from primbench.doctor.checks import examine
 from primbench.doctor.place import Place
@@ -69,7 +69,7 @@ def _alone(name: str, alike: Sequence[Finding], rules: Collection[Rule], moved: 
         at_least=min(each.at_least for each in alike),
         at_most=_most(alike, rule, moved),
         title=f"{first.summary}, in {name} alone",
-        upstream=LATE + 1 if is_symptom else rule.upstream if rule else _UPSTREAM,
+        upstream=SYMPTOM if is_symptom else rule.upstream if rule else _UPSTREAM,
         stops=rule is not None and rule.stops,
         check=first.check,
     )

@@ -7,6 +7,10 @@ from typing import NamedTuple
 
 LATE = 20
 """Of what is told after all that rules know of."""
+SYMPTOM = LATE + 1
+"""Of what was read in one place: it is as slow as it is for some cause, which may be told before it."""
+OF_UNKNOWN_EFFECT = LATE + 2
+"""Of what arms set, and nobody knows who reads it."""
 
 
 class Cause(NamedTuple):

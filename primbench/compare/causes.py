@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, get_args
 
 from primbench.compare.alone import found_in_one_alone
-from primbench.compare.cause import Cause
+from primbench.compare.cause import LATE, OF_UNKNOWN_EFFECT, Cause
 from primbench.compare.differing import placement, set_variables
 from primbench.compare.effects import changes_of
 from primbench.compare.filters import dearer_s, filters
@@ -62,15 +62,19 @@ def causes(
     ranked = sorted([*known, *_all(parts, case, differing, baseline, side)], key=lambda cause: cause.upstream)
     moved = [each for each in case.estimates if each.has_moved]
     if not moved:
-        return [each.words for each in ranked if case.fails_more is None or _can_fail(each, case, side)], None
+        return [each.words for each in ranked if _can_be(each, case, side)], None
     if not any(METRICS[each.metric].is_median for each in moved):
         ranked.sort(key=lambda cause: not cause.stops)
     return _fitting(ranked, [each.ratio for each in moved])
 
 
-def _can_fail(cause: Cause, case: CaseComparison, side: Side) -> bool:
-    """Whether it works against the place in which a case fails: there it takes for ever."""
-    return cause.works_towards(math.inf if case.fails_more == side.name else 0.0)
+def _can_be(cause: Cause, case: CaseComparison, side: Side) -> bool:
+    """Where nothing moved: whether it has threads wait, or, of a case that fails in one place alone, works against that
+    place.
+    """
+    if case.fails_more is None:
+        return cause.stops
+    return cause.works_towards(math.inf if case.fails_more == side.name else 0.0)  # it takes for ever there
 
 
 def _all(
@@ -184,7 +188,7 @@ def _variables(parts: Sequence[Activity], differing: Difference | None, baseline
     for name, words in set_variables(baseline, side):
         is_looked_through = name in _LOOKED_THROUGH and "start-up" in parts
         if is_looked_through or not _is_told_elsewhere(name, differing):
-            yield Cause(words)
+            yield Cause(words, upstream=LATE if is_looked_through else OF_UNKNOWN_EFFECT)
 
 
 def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:

@@ -182,7 +182,7 @@ def quiet() -> Iterator[Document]:
         yield examined()
 
 
-MEASURED = {"clock", "cpu-contention", "system-calls"}  # another at each look
+MEASURED = {"clock", "cpu-contention", "file-opens", "interruptions", "system-calls"}  # another at each look
 FILTERED = (sys.executable, "-P", str(SECCOMP), "--deny", "io_uring_setup", "--")
 PROVOKED: list[tuple[str, Sequence[str], Callable[[], object] | None, dict[str, str]]] = [
     ("open-files", (), soft_limit(resource.RLIMIT_NOFILE, 1000), {}),
@@ -225,7 +225,7 @@ def test_a_preload_is_named_first(quiet: Document) -> None:
         path for line in Path("/proc/self/maps").read_text().splitlines() if "/libm" in (path := line.split()[-1])
     )
     found = first_new(examined(LD_PRELOAD=loaded), quiet)
-    assert ("preloads", True) == (found[0].check, loaded in found[0].summary)
+    assert ("preloads", True) == (found[0].check, found_in(found[0].evidence, loaded))
 
 
 def test_modules_without_bytecode_are_named_first(quiet: Document, tmp_path: Path) -> None:

@@ -223,3 +223,36 @@ def test_folders_that_are_looked_through_for_libraries_touch_what_starts_program
     arms = ("host:name=one", "host:env.LD_LIBRARY_PATH=/a,name=other")
     told = [explained(what, 1.5, HERE, HERE, arms=arms).causes for what in (PROGRAM, CALL)]
     assert [["the variable LD_LIBRARY_PATH is set in other"], []] == told
+
+
+FILES = ("files", {"bytes": 4096, "what": "small", "files": 10})
+SET = ("host:env.MINE=1,name=one", "host:env.MINE=2,name=other")
+OF_MINE = "the variable MINE is set in one and otherwise in other"
+
+
+@pytest.mark.parametrize(
+    ("what", "reading"), [(FILES, {"open_temporary_s": 40e-6}), (CALL, {"interruptions_hz": 15_000.0})]
+)
+def test_what_was_read_comes_before_a_variable_of_which_nothing_is_known(
+    causes: Causes, what: tuple[str, dict[str, Any]], reading: dict[str, float]
+) -> None:
+    one = place(confinement={"open_file_s": 2e-6, "open_temporary_s": 2e-6, "interruptions_hz": 0.0})
+    other = replace(one, confinement=replace(one.confinement, **reading))
+    assert ["in other alone", OF_MINE] == causes(what, 1.5, one, other, arms=SET)
+    assert [OF_MINE] == causes(what, 1.5, other, other, arms=SET)
+
+
+def test_threads_of_other_code_come_before_the_code_that_started_them(causes: Causes) -> None:
+    one = place(software={"start_code": {}, "other_threads": []})
+    other = place(software={"start_code": {"sitecustomize": "ab"}, "other_threads": ["telemetry"]})
+    for rare in (False, True):
+        found = causes(CALL, 2.0, one, other, rare=rare)
+        assert ["other threads of Python", "other code at Python's start"] == found
+
+
+def test_a_library_that_both_preload_is_no_cause_wherever_its_copies_lie(causes: Causes) -> None:
+    one, other = (
+        place(software={"preloads": {"LD_PRELOAD": [Library(path=f"/tmp/{folder}/libx.so", build_id="aa")]}})
+        for folder in ("primbench-1", "primbench-2")
+    )
+    assert [OF_MINE] == causes(CALL, 2.0, one, other, arms=SET)

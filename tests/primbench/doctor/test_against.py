@@ -92,6 +92,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"limits.address_space_bytes": 2**32}, "against-address-space", "note", "1 TiB here and 4 GiB in other.json"),
     ({"limits.file_size_bytes": 2**19}, "against-file-size", "note", "1 TiB here and 512 KiB in other.json"),
     ({"software.start_code": {"agent.pth": "cd"}}, "against-start-code", "warning", "agent.pth is none here and cd in"),
+    ({"software.other_threads": ["agent"]}, "against-other-threads", "warning", "is none here and agent in other.json"),
     ({"limits.io_limits": ["8:0 rbps=9"]}, "against-io-limits", "note", "and 8:0 rbps=9 in other.json"),
     ({"limits.open_files": 1024}, "against-open-files", "note", "and 1024 in other.json"),
     ({"limits.shm_bytes": 2**26}, "against-shared-memory", "note", "is 64 GiB here and 64 MiB in other.json"),

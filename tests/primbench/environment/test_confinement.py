@@ -37,7 +37,7 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
     assert {"overlay on /"} == set((found.filesystems or {}).values())
     asked = {
         "runtime", "filesystems", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages",
-        "io_uring", "system_call_s", "open_file_s", "loopback", "missing",
+        "io_uring", "system_call_s", "open_file_s", "open_temporary_s", "interruptions_hz", "loopback", "missing",
     }  # fmt: skip
     assert set(found.__struct_fields__) == {*expected, *asked}
     assert found.runtime is not None
