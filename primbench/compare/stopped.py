@@ -55,7 +55,9 @@ def limited_later(baseline: Side, side: Side, seen: Seen) -> Iterator[Cause]:
     one, other = _later(baseline, seen.of_one), _later(side, seen.of_other)
     if (one is None) == (other is None):
         return
-    found = Cause(one or other or "", at_least=1.0, upstream=_UPSTREAM_OF_QUOTA, stops=True)
+    words = one or other or ""
+    title = words.partition(": ")[0]
+    found = Cause(words, at_least=1.0, title=title, upstream=_UPSTREAM_OF_QUOTA, stops=True)
     yield found if other else found.of_baseline()
 
 
@@ -66,7 +68,7 @@ def _later(side: Side, records: Sequence[Record]) -> str | None:
     held_back = HeldBack.of(records)
     had_none = limits and all(each.cpu_quota is None and "cpu_quota" not in each.missing for each in limits)
     if had_none and held_back.share > NOTABLE_THROTTLING:
-        return f"a CPU quota, which {side.name} was given after its start, held it back {held_back.words}"
+        return f"a CPU quota that {side.name} was given after its start: it held it back {held_back.words}"
     return None
 
 

@@ -27,7 +27,7 @@ STOPS = (
     "in {place} its threads neither ran nor waited for a CPU for 50.0% of the time, 0.0% in {other}: something stops"
 )
 THROTTLED = RUNS | {"throttled_s": 0.5, "quota_periods": 10, "throttled_periods": 5}
-HELD_BACK = "a CPU quota, which {place} was given after its start, held it back in 20 of 40 periods, for 2.00 s added"
+HELD_BACK = "a CPU quota that {place} was given after its start: it held it back in 20 of 40 periods, for 2.00 s added"
 REGROUPED = "processes of {place} were moved to another control group while they were timed"
 
 
