@@ -160,7 +160,7 @@ def test_file_without_times_is_refused(tmp_path: Path) -> None:
         ("nosuch", "'nosuch': no such file; --against takes published:"),
         ("", "'': no such file"),
         ("x" * 300, f"'{'x' * 300}': no such file"),
-        ("reference:h0", "reference:h0: there is "),
+        ("reference:h0", "reference:h0: there are "),
         ("published:x", "published:x: there are AMD MI25"),
     ],
 )
