@@ -43,7 +43,8 @@ def _write(output: str, answer: Answer) -> None:
         raise OutputError(f"{output}: {error.strerror}") from None
     missing = f", {answer.left_out} that cannot be made again, as the file says" if answer.left_out else ""
     compiled = ", of what torch had compiled the operators that went into it" if answer.compiled else ""
-    counts = f"{answer.calls} calls, {answer.distinct} of them distinct{compiled}{missing}"
+    replayed = f", none of what is in the {answer.cuda_graphs} CUDA graphs replayed" if answer.cuda_graphs else ""
+    counts = f"{answer.calls} calls, {answer.distinct} of them distinct{compiled}{replayed}{missing}"
     say(f"{answer.step}: {counts}; primbench explain {output}")
 
 

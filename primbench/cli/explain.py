@@ -92,8 +92,8 @@ def _steps_in(file: str, results: Results) -> list[tuple[str, Explained]]:
         own = [record for record in records if record.case.labels.get(STEP, file) == title]
         for place, several in places(own).items():
             captured = results.header.captured.get(title)
-            whole, compiled = as_it_ran(captured, results.workers, several), captured.compiled if captured else 0
-            if (step := explained(several, whole, compiled=compiled)) is not None:
+            whole = as_it_ran(captured, results.workers, several)
+            if (step := explained(several, whole, captured=captured)) is not None:
                 found.append((f"{title}, {place}" if place else title, step))
     if not found:
         raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")

@@ -42,8 +42,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """suite: its text, with how many calls, distinct ones, and such as cannot be made again, and how many functions
-    torch had compiled; else error, exit_code.
+    """suite: its text, with how many calls, distinct ones, and such as cannot be made again, how many graphs of
+    operators torch had compiled, and how many CUDA graphs were replayed; else error, exit_code.
     """
 
     suite: str = ""
@@ -52,6 +52,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     distinct: int = 0
     left_out: int = 0
     compiled: int = 0
+    cuda_graphs: int = 0
     error: str = ""
     exit_code: int = 0
 
@@ -103,6 +104,7 @@ def _answered(found: Step | PrimbenchError) -> Answer:
         distinct=len(found.counted()),
         left_out=sum(left_out(found).values()),
         compiled=found.compiled,
+        cuda_graphs=found.cuda_graphs,
     )
 
 

@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.written import Step
@@ -43,16 +44,19 @@ def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contex
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    phases = _Phases()
+    phases, around = _Phases(), contextlib.ExitStack()
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
         def __enter__(self) -> Any:
-            phases.follow()
+            if phases.follow():
+                around.enter_context(_counting_replays(step))
+                around.enter_context(_uncompiled())
             return super().__enter__()
 
         def __exit__(self, *raised: Any) -> None:
             super().__exit__(*raised)
             if phases.leave():
+                around.close()
                 _finish(step)
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -83,8 +87,6 @@ def _has_nested(arguments: Iterable[Any]) -> bool:
 
 
 def _finish(step: Step) -> None:
-    import sys
-
     import torch
 
     step.torch, step.threads = str(torch.__version__), torch.get_num_threads()
@@ -98,7 +100,7 @@ def _finish(step: Step) -> None:
         ranks=ranks,
     )
     if dynamo := sys.modules.get("torch._dynamo.utils"):
-        step.compiled = dynamo.counters["frames"]["ok"]
+        step.compiled = dynamo.counters["stats"]["unique_graphs"]
 
 
 def _allows_tf32(library: Any) -> bool:
@@ -117,7 +119,8 @@ class _Phases:
         self._handles: list[Any] = []
         self._depth = 0
 
-    def follow(self) -> None:
+    def follow(self) -> bool:
+        """Whether that is the first time."""
         from torch.nn.modules.module import register_module_forward_pre_hook
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -127,6 +130,7 @@ class _Phases:
                 register_module_forward_pre_hook(lambda *_: self._begin()),
                 register_optimizer_step_pre_hook(lambda *_: self._step()),
             ]
+        return self._depth == 1
 
     def leave(self) -> bool:
         """Whether that was for good."""
@@ -150,6 +154,33 @@ class _Phases:
             self._is_over = True
             return "backward"
         return "optimizer" if self._is_over else "forward"
+
+
+@contextlib.contextmanager
+def _counting_replays(step: Step) -> Iterator[None]:
+    """Of CUDA graphs, of which no operator reaches the dispatcher."""
+    import torch
+
+    original = torch.cuda.CUDAGraph.replay
+
+    def replay(graph: Any) -> None:
+        step.cuda_graphs += 1
+        original(graph)
+
+    torch.cuda.CUDAGraph.replay = replay
+    try:
+        yield
+    finally:
+        torch.cuda.CUDAGraph.replay = original
+
+
+def _uncompiled() -> contextlib.AbstractContextManager[object]:
+    """Else torch refuses what was compiled with fullgraph=True, since it takes no compiled code meanwhile."""
+    set_stance = getattr(sys.modules.get("torch._dynamo"), "set_stance", None)  # since torch 2.6
+    try:
+        return set_stance("force_eager") if set_stance else contextlib.nullcontext()
+    except RuntimeError:  # a function that is compiled has called what begins a step
+        return contextlib.nullcontext()
 
 
 def _described(func: Any, args: Any, kwargs: Any, phase: Phase) -> Call:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from primbench.decompose.timed import Timed
     from primbench.results.record import Record
+    from primbench.spec.captured import Captured
 
 WHOLE, PARTS = "whole", "parts"
 """Sets of a suite: the step as one case, and what it is made of."""
@@ -72,7 +73,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     others: seconds of other operators, by name, the largest first. disturbed_s: of what parts
     take, in calls that something disturbed; disturbances: what it was, of the step and of the part that takes most of
     it. device: of its cases. timed: what the step's time is of, where it was not measured as a case. compiled:
-    functions of the step that torch had compiled, whose operators the parts are.
+    graphs of operators that torch had compiled, whose operators the parts are. cuda_graphs: that the step replayed,
+    whose operators are no parts.
     """
 
     device: str
@@ -85,6 +87,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     disturbances: dict[str, list[str]] = {}
     timed: Timed | None = None
     compiled: int = 0
+    cuda_graphs: int = 0
 
     @property
     def step_s(self) -> float | None:
@@ -120,12 +123,12 @@ def totals(records: Iterable[Record]) -> dict[str, Explained]:
 
 
 def explained(
-    records: Iterable[Record], steps: Timed | None = None, *, parts: str = PARTS, compiled: int = 0
+    records: Iterable[Record], steps: Timed | None = None, *, parts: str = PARTS, captured: Captured | None = None
 ) -> Explained | None:
     """Of the records of one suite in one place; several of a case, of several processes, count by their median.
 
-    steps: as they ran, where no case is the whole. parts: the set that they are. compiled: functions that torch had
-    compiled. None where there are no parts.
+    steps: as they ran, where no case is the whole. parts: the set that they are. captured: what its suite
+    says of it. None where there are no parts.
     """
     found = list(records)
     calls = [measured_part(each) for each in by_case(found, parts)]
@@ -136,7 +139,9 @@ def explained(
     taken = _on_cpu if device == "cpu" else _on_gpu
     numbers, rows = taken(calls, whole, None if whole else steps)
     timed = None if whole else steps
-    return replace(_explained(device, calls, whole, numbers, rows), timed=timed, compiled=compiled)
+    taken_apart = _explained(device, calls, whole, numbers, rows)
+    unseen = {"compiled": captured.compiled, "cuda_graphs": captured.cuda_graphs} if captured else {}
+    return replace(taken_apart, timed=timed, **unseen)
 
 
 def _explained(

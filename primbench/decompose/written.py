@@ -33,8 +33,8 @@ class Step:
     of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version. threads: of its
     pool, as many as compute an operator on the CPU; None is not known. laps: steps like it that were not captured, as
     they ran; inside_s: how long of others passed inside operators; place: where. module_calls: of outermost modules, in
-    the step. compiled: how many functions torch had compiled, which under capture run as the operators that they were
-    made of.
+    the step. compiled: how many graphs of operators torch had compiled, which under capture run operator by operator.
+    cuda_graphs: how many it replayed.
     whole: a problem that is the step; None where there is none.
     """
 
@@ -48,7 +48,13 @@ class Step:
     inside_s: list[float] = field(default_factory=list)
     module_calls: int = 0
     compiled: int = 0
+    cuda_graphs: int = 0
     whole: Problem | None = None
+
+    @property
+    def unlike(self) -> int:
+        """How many of the laps called modules another number of times; compiled ones do not tell of their calls."""
+        return 0 if self.compiled else sum(each.module_calls != self.module_calls for each in self.laps)
 
     def counted(self) -> list[tuple[Call, int]]:
         """Each distinct call and how often it was made, in order of first appearance."""
@@ -115,8 +121,9 @@ def _head(step: Step) -> list[str]:
         waits_s=[round(each.waited_s, 9) for each in step.laps],
         queues_s=[round(each.queued_s, 9) for each in step.laps if each.queued_s is not None],
         inside_s=[round(each, 9) for each in step.inside_s],
-        unlike=sum(each.module_calls != step.module_calls for each in step.laps),
+        unlike=step.unlike,
         compiled=step.compiled,
+        cuda_graphs=step.cuda_graphs,
         place=step.place,
     )
     known = {name: value for name, value in msgspec.to_builtins(captured).items() if value not in (None, {}, [], 0)}

@@ -80,7 +80,7 @@ def numbers(title: str, explained: Explained) -> Table:
         for each in explained.numbers
     ]
     notes = [*(_as_it_ran(explained.timed) if explained.timed else _missing(explained.numbers))]
-    notes += _as_compiled(explained.compiled) if explained.compiled else []
+    notes += _unseen(explained)
     notes += [f"{count} calls not measured: {reason}" for reason, count in explained.unmeasured.items()]
     return Table(f"{title}  {explained.device}", ["", "parts", "step", "ratio", "what is added up"], rows, notes)
 
@@ -92,12 +92,17 @@ def _missing(numbers: Sequence[Number]) -> Iterator[str]:
         yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} not known: {reason}"
 
 
-def _as_compiled(functions: int) -> Iterator[str]:
-    several = "a function" if functions == 1 else f"{functions} functions"
-    yield (
-        f"torch had compiled {several} for the step: parts are the operators that went into that, and may together "
-        "take longer than what it fused them into"
-    )
+def _unseen(explained: Explained) -> Iterator[str]:
+    """What the step ran otherwise than its parts."""
+    if explained.compiled:
+        several = f"{explained.compiled} graph{'s' * (explained.compiled != 1)}"
+        yield (
+            f"torch had compiled {several} of the script: parts are the operators that went into them, and may "
+            "together take longer than what it fused them into"
+        )
+    if explained.cuda_graphs:
+        several = f"{explained.cuda_graphs} CUDA graph{'s' * (explained.cuda_graphs != 1)}"
+        yield f"the step replayed {several}, in which no operator is seen: what they take is unexplained"
 
 
 def _as_it_ran(timed: Timed) -> Iterator[str]:

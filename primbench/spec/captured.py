@@ -29,8 +29,9 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     threads: of torch's pool, by which an operator on the CPU computes; None is not known. times_s: of steps like it
     that were not captured, in seconds; [] where there were none. waits_s: of each of these, for its data loader.
     queues_s: likewise, for a CPU; [] is not known. inside_s: of further steps, how long of each some operator was under
-    way. unlike: how many of times_s called modules more or fewer times than the captured one. compiled: functions that
-    torch had compiled, whose operators were captured as if it had not. place: where all that was.
+    way. unlike: how many of times_s called modules more or fewer times than the captured one. compiled: graphs of
+    operators that torch had compiled, which were captured as if it had not. cuda_graphs: that the step replayed, of
+    whose operators none was captured. place: where all that was.
     """
 
     step: str
@@ -43,6 +44,7 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     inside_s: list[float] = []
     unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
     compiled: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cuda_graphs: Annotated[int, msgspec.Meta(ge=0)] = 0
     place: Place = Place()
 
     def __post_init__(self) -> None:

@@ -48,22 +48,29 @@ def test_every_part_of_a_models_step_is_right_by_itself(tmp_path: Path, request:
     assert unchecked["checked"] > len(parts) / 12
 
 
-def test_what_is_compiled_is_seen_as_what_it_was_made_of(tmp_path: Path) -> None:
+def test_what_is_compiled_is_seen_as_what_it_was_made_of_and_cuda_graphs_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
-    compiled = torch.compile(lambda x: torch.relu(x @ x) + 1, backend="eager")
+    replayed = list[None]()
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", replayed.append)
+    compiled = torch.compile(lambda x: torch.relu(x @ x) + 1, backend="eager", fullgraph=True)
     x = torch.ones(8, 8)
     compiled(x)
     with primbench.capture() as step:
         compiled(x)
         with torch.inference_mode():
             torch.nn.functional.linear(x.t(), x)
+        torch.cuda.CUDAGraph.replay(None)
+    torch.cuda.CUDAGraph.replay(None)
     assert ["mm", "relu", "add", "t", "t", "mm"] == [call.name for call in step.calls]
     assert step.compiled >= 1
     step.write(tmp_path / "step.toml")
     said = suites.study(tmp_path / "step.toml").captured
     assert said is not None
-    assert step.compiled == said.compiled
+    assert step.compiled == said.compiled > 0
+    assert (1, 2) == (said.cuda_graphs, len(replayed))
     with pytest.raises(primbench.OutputError, match="File exists"):
         step.write(tmp_path / "step.toml")
 

@@ -165,11 +165,14 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     assert "the median of 3 as they ran, whose whole time is known: 4.00 ms to 9.00 ms; 1.00 ms of it for" in printed
     assert "the step is of another place than its parts: gpu A, B" in printed
     unlike = replace(loading, unlike=2) if loading else None
-    found = explained([record("gemm", 1, on_gpu(1e-3, 1e-3))], unlike, compiled=2)
+    found = explained(
+        [record("gemm", 1, on_gpu(1e-3, 1e-3))], unlike, captured=Captured(step="", compiled=2, cuda_graphs=1)
+    )
     assert found is not None
     printed = words.text([("A step", found)])
     assert "2 of these 3 steps called modules more or fewer times than the captured one" in printed
-    assert "torch had compiled 2 functions for the step" in printed
+    assert "torch had compiled 2 graphs of the script" in printed
+    assert "the step replayed 1 CUDA graph, in which no operator is seen" in printed
     assert "not known" not in printed  # of a script's step no more than the whole time ever is
     assert found.rows[2].seconds is None  # nothing is known of what lies between its operators
     printed = words.text([("A step", found)]) if (found := explained([record("gemm", 1, on_gpu(1e-3, 1e-3))])) else ""
