@@ -9,7 +9,7 @@ from primbench.units import format_bytes, format_percent, format_time
 from primbench.watching import studies
 from primbench.watching.gpu_causes import on_gpus
 from primbench.watching.hindrance import Hindrance
-from primbench.watching.watch import SYNCING
+from primbench.watching.watch import ANSWERED, SYNCING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,11 @@ LEAST_SHARE = 0.05  # of the time; a cause that costs less is not told
 BUSY = 0.5  # of a CPU
 FEW_BYTES_PER_S, FEW_FAULTS_PER_S = 2**20, 20.0
 MANY_FAULTS_PER_S = 1e5  # of 0.3 us and more each, as of the kernel's fresh pages
-_STARTING = {"kernel_clone", "_do_fork", "do_fork"}  # Linux: kernel/fork.c
+_STARTING = "where it starts processes", "until each of them runs a program"
+_BLOCKED_BY = {  # function of the kernel -> what waits there, and for what
+    **dict.fromkeys(("kernel_clone", "_do_fork", "do_fork"), _STARTING),  # Linux: kernel/fork.c
+    ANSWERED: ("until a process answers for a file system (FUSE)", "as fuse-overlayfs, sshfs or virtiofs"),
+}
 EXPLAINED = 0.5  # of what is read from disks, which a memory limit had taken out of the cache
 _ON_CPU: list[Activity] = ["launch", "copy", "everything on the CPU", "data loading"]
 _ON_FILES: list[Activity] = ["data loading", "start-up"]
@@ -237,7 +241,7 @@ def _short_of_memory(whole: Stretch, job: Job, summary: str) -> Hindrance:
 def _blocked_in(whole: Stretch) -> list[str]:
     if not whole.looks:
         return []
-    return [f"a thread was blocked (state D) in {format_percent(whole.blocked_fraction)} of {whole.looks} looks"]
+    return [f"a thread was blocked in {format_percent(whole.blocked_fraction)} of {whole.looks} looks"]
 
 
 def _pressure(on: str, waiting_s: float | None, whole: Stretch) -> list[str]:
@@ -277,16 +281,18 @@ def _most_blocked_in(whole: Stretch) -> str | None:
 
 
 def _blocked(whole: Stretch) -> Hindrance:
-    starts = _most_blocked_in(whole) in _STARTING
+    summary, by = _BLOCKED_BY.get(
+        _most_blocked_in(whole) or "",
+        ("though little was read from disks or written to them", "as by a file system over a network, or by a driver"),
+    )
     return Hindrance(
         cause="blocked",
         share=whole.blocked_fraction,
-        summary="a thread was blocked in the kernel, "
-        + ("where it starts processes" if starts else "though little was read from disks or written to them"),
+        summary=f"a thread was blocked in the kernel, {summary}",
         evidence=[
             *_blocked_in(whole),
             *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items()),
-            "until each of them runs a program" if starts else "as by a file system over a network, or by a driver",
+            by,
         ],
         distorts=_ON_FILES,
         effect=f"what that thread does takes {_times(whole.blocked_fraction)}",

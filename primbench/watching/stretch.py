@@ -45,13 +45,14 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
     time_s: when it ends, since watching began. threads: the 256 that wanted a CPU most, if for 1 % of the time;
     thread_count: all. looks: how often states of threads were looked at; blocked: thread -> in how many of these it,
-    or a process that it started meanwhile, was blocked in the kernel (state D), as on a disk, and blocked_in: function
-    of the kernel -> in how many, where that may be asked; stopped: in how many the first process was, by a signal or a
-    debugger; tracer: of it, at the end, such as "4242 (strace)"; "none". kernel_time_s: of cpu_time_s.
-    memory_grown_bytes: by which those grew that were there all the time. calls: of the driver's entry points, as far as
-    they were counted. read_bytes, written_bytes: from and to disks; reread_bytes, swapped_in_bytes: after a limit of
-    the control groups had them taken out. *_waiting_s: in which some task of the control group, or of the machine,
-    waited. periods, throttled_*: of the group that its quota held back longest.
+    or a process that it started meanwhile, was blocked in the kernel as on a disk (state D) or until files are
+    answered for (FUSE), and blocked_in: function of the kernel -> in how many, where that may be asked; stopped: in
+    how many the first process was, by a signal or a debugger; tracer: of it, at the end, such as "4242 (strace)";
+    "none". kernel_time_s: of cpu_time_s. memory_grown_bytes: by which those grew that were there all the time. calls:
+    of the driver's entry points, as far as they were counted. read_bytes, written_bytes: from and to disks;
+    reread_bytes, swapped_in_bytes: after a limit of the control groups had them taken out. *_waiting_s: in which some
+    task of the control group, or of the machine, waited. periods, throttled_*: of the group that its quota held back
+    longest.
     """
 
     time_s: Seconds

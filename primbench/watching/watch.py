@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from primbench.environment.confinement import tracer_of
 from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
-from primbench.system.files import attempt
+from primbench.system.files import attempt, read_mounts
 from primbench.system.processes import fields_of_stat, folder_of, has_ended, processes, quick_text, started
 from primbench.watching import gpus
 from primbench.watching.calls import Calls, Counters, summed
@@ -32,6 +32,8 @@ _STATE, _PARENT = 0, 1  # of /proc/PID/stat, indices after the name
 _BLOCKED, _GONE = "D", ("X", "Z")
 SYNCING = {"do_fsync", "vfs_fsync_range", "generic_write_sync", "ksys_sync", "ksys_sync_file_range"}  # Linux: fs/sync.c
 _STOPPED = ("T", "t")  # by a signal, by a debugger
+_ASLEEP = "S"
+ANSWERED = "request_wait_answer"  # Linux: fs/fuse/dev.c, where a thread sleeps until a process has answered for a file
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,7 @@ class Watch:
         self._read_gpus, no_gpus = self._closing.enter_context(gpus.reader())
         self._missing = {} if no_gpus is None else {"gpus": no_gpus}
         self._counters = Counters(root)
+        self._may_be_answered = _has_fuse(root, pid)
         self._cpu_time_s, self._began_s = time.process_time(), time.monotonic()
 
     @property
@@ -139,7 +142,7 @@ class Watch:
             time.sleep(min(LOOK_EVERY_S, left_s))
             looks += 1
             states = {number: _state(file) for number, file in files.items()}
-            now = [number for number, state in states.items() if state == _BLOCKED]
+            now = [number for number, state in states.items() if self._is_blocked(files[number], state)]
             blocked.update({started_by.get(number, number) for number in now})
             blocked_in.update(filter(None, (_function(files[number].with_name("stack")) for number in now)))
             stopped += states.get(self.job.pid) in _STOPPED
@@ -148,6 +151,12 @@ class Watch:
         tracer = attempt({}, "", lambda: tracer_of(self._root, self.job.pid))
         seen = {"looks": looks, "blocked": blocked, "blocked_in": blocked_in, "stopped": stopped, "tracer": tracer}
         return seen | self._of_calls(counted)
+
+    def _is_blocked(self, file: Path, state: str) -> bool:
+        """By a disk or a driver, or by a process that answers for a file system, who is waited for as an event is."""
+        return state == _BLOCKED or (
+            self._may_be_answered and state == _ASLEEP and _text(file.with_name("wchan")) == ANSWERED
+        )
 
     def _followed(self, files: dict[int, Path], states: dict[int, str], started_by: dict[int, int]) -> dict[int, Path]:
         """The files without those of threads that have ended, with those of the processes that followed them.
@@ -186,11 +195,25 @@ def _function(stack: Path) -> str | None:
 
     One of SYNCING where it is called by that: below it a file system and a disk's driver wait each in their own way.
     """
-    try:
-        called = [line.partition("] ")[2].partition("+")[0] for line in quick_text(stack).splitlines()]
-    except OSError:
-        return None
+    called = [line.partition("] ")[2].partition("+")[0] for line in _text(stack).splitlines()]
     return next((each for each in called if each in SYNCING), called[0] if called else None)
+
+
+def _text(file: Path) -> str:
+    """ "" where it may not be read, or too late."""
+    try:
+        return quick_text(file)
+    except OSError:
+        return ""
+
+
+def _has_fuse(root: Path, pid: int) -> bool:
+    """Whether there is a file system that a process answers for, such as fuse-overlayfs, or a machine's host."""
+    try:
+        kinds = {mount.kind for mount in read_mounts(root, pid)}
+    except OSError:
+        return True
+    return any(kind.partition(".")[0] in ("fuse", "fuseblk", "virtiofs") for kind in kinds)
 
 
 def _state(file: Path) -> str:

@@ -106,6 +106,12 @@ def test_small_writes_that_are_waited_for_are_the_disks() -> None:
     assert found.effect.startswith("who writes waits")
 
 
+def test_a_file_system_that_a_process_answers_for_is_named() -> None:
+    found, *_ = hindrances(replace(CALM, blocked={7: 30}, blocked_in={"request_wait_answer": 28}), JOB)
+    assert ("blocked", 0.3) == (found.cause, found.share)
+    assert "(FUSE)" in found.summary
+
+
 def test_what_is_calm_is_held_back_by_nothing() -> None:
     assert [] == hindrances(CALM, JOB)
 

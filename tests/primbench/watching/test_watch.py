@@ -37,3 +37,22 @@ def test_a_process_that_follows_one_that_ended_is_looked_at_and_counts_for_who_s
     (seen,) = Watch([7], 0.5, tmp_path)
     assert (5, {7: 4}) == (seen.looks, seen.blocked), "all but the look that missed 8"
     assert {"do_fsync": 4} == seen.blocked_in
+
+
+@pytest.mark.parametrize(("kind", "blocked"), [("fuse.sshfs", {7: 5}), ("ext4", {})])
+def test_who_waits_for_a_process_that_answers_for_files_is_blocked(
+    kind: str, blocked: dict[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(time, "sleep", lambda lasting_s: now_s.append(now_s.pop() + lasting_s))
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    thread = tmp_path / "proc/7/task/7"
+    thread.mkdir(parents=True)
+    for folder in (thread, thread.parents[1]):
+        (folder / "stat").write_text(f"7 (sh) S 1 {' '.join(['0'] * 50)}\n")
+    (thread / "wchan").write_text("request_wait_answer")
+    (thread / "stack").write_text("[<0>] request_wait_answer+0x1/0x2\n[<0>] fuse_simple_request+0x3/0x4\n")
+    (tmp_path / "proc/7/mountinfo").write_text(f"31 1 0:9 / /data rw - {kind} far rw\n")
+    (seen,) = Watch([7], 0.5, tmp_path)
+    assert (5, blocked) == (seen.looks, seen.blocked)
+    assert [*seen.blocked_in] == ["request_wait_answer"] * len(blocked)
