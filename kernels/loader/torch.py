@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.loader._failures import in_one_line, quietly
 from primbench.kernels.loader._items import encoded, inflated, sums
+from primbench.kernels.loader._sockets import sockets_kept
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
@@ -28,21 +31,27 @@ def torch_loader(backend: Any, problem: Loader, differences: Any) -> Step:
         raise UnsupportedCase("pin_memory copies to memory that a GPU's driver knows, and there is no GPU")
     items = Encoded(backend.get(differences)) if problem.decode == "png" else Raw(differences)
     output = Taken(problem)
-    with quietly():
-        loader: Any = DataLoader(
-            items,
-            batch_size=problem.batch,
-            num_workers=problem.workers,
-            pin_memory=problem.pin_memory,
-            persistent_workers=problem.workers > 0,
-        )
-        with in_one_line():
-            for _ in loader:  # starts the workers
-                pass
+    held: list[Any] = []
+    with contextlib.ExitStack() as opened:
+        with quietly(), sockets_kept(problem.workers, opened):
+            held += [
+                DataLoader(
+                    items,
+                    batch_size=problem.batch,
+                    num_workers=problem.workers,
+                    pin_memory=problem.pin_memory,
+                    persistent_workers=problem.workers > 0,
+                )
+            ]
+            opened.callback(held.clear)  # and with it end the workers, before their sockets are removed
+            with in_one_line():
+                for _ in held[0]:  # starts the workers
+                    pass
+        kept = opened.pop_all()
 
     def step() -> Any:
         count = 0
-        for batch in loader:
+        for batch in held[0]:
             if output.wanted:
                 output.take(count, batch)
             count += len(batch)
@@ -51,6 +60,7 @@ def torch_loader(backend: Any, problem: Loader, differences: Any) -> Step:
         output.wanted = False
         return output
 
+    weakref.finalize(step, kept.close)
     started = f", workers by {get_start_method()}" if problem.workers else ""
     return described(step, algorithm=f"torch.utils.data.DataLoader{started}", host_buffers=[])
 

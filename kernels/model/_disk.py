@@ -12,6 +12,7 @@ from primbench.datasets.dataset import Dataset, find, format_of, write
 from primbench.datasets.folder import Folder, said
 from primbench.environment.filesystems import filesystem_of
 from primbench.errors import PrimbenchError
+from primbench.kernels.loader._sockets import sockets_kept
 from primbench.kernels.model._loading import Loading
 from primbench.problem import described
 from primbench.system.page_cache import write_back
@@ -44,7 +45,8 @@ def from_disk(device: str, problem: Model, network: Network, made: Training | In
             cooling(where, dataset.paths())
         else:
             dataset.read()
-        loading = Loading(device, problem, made, dataset)
+        with sockets_kept(problem.loader_workers, opened):
+            loading = Loading(device, problem, made, dataset)
         opened.callback(loading.end)
         kept = opened.pop_all()
 

@@ -71,12 +71,14 @@ class TestByTorch:
         before = set(psutil.Process().children())
         step, check = self.prepared(Loader(40, 500, batch=16, workers=1))
         assert 0.0 == check(Loader(40, 500, batch=16))
-        (worker,) = set(psutil.Process().children()) - before
+        this = psutil.Process()
+        (worker,) = [each for each in set(this.children()) - before if each.cmdline() == this.cmdline()]  # it is forked
         step()
         assert worker.is_running()
         del step, check
         gc.collect()
         assert [] == psutil.wait_procs([worker], timeout=20)[1]
+        assert before == set(this.children())
 
     def test_what_a_worker_died_of_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: object) -> None:

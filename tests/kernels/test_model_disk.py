@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,14 +67,17 @@ class TestByTorch:
     pytestmark = with_torch
 
     @pytest.fixture(autouse=True)
-    def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Where examples are made, of which nothing may be left, as of the processes that load them."""
-        folder, before = tmp_path / "made here", psutil.Process().children()
-        folder.mkdir()
-        monkeypatch.setenv("TMPDIR", str(folder))
-        yield
-        gc.collect()
-        assert [] == list(folder.iterdir())
+    def temporary(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Where examples are made, of which nothing may be left, as of the processes that load them.
+
+        Its name is short, as those of sockets have to be.
+        """
+        before = psutil.Process().children()
+        with tempfile.TemporaryDirectory() as folder:
+            monkeypatch.setenv("TMPDIR", folder)
+            yield
+            gc.collect()
+            assert [] == os.listdir(folder)
         assert [] == psutil.wait_procs([each for each in psutil.Process().children() if each not in before], 20)[1]
 
     @staticmethod
@@ -127,8 +131,9 @@ class TestByTorch:
         monkeypatch.setattr(signal_handling, "_SIGCHLD_handler_set", False)
         before_any = signal.getsignal(signal.SIGCHLD)
         signal_handling._set_SIGCHLD_handler()  # as a loader elsewhere does: it raises wherever the process is then
+        monkeypatch.setattr(tempfile, "tempdir", os.environ["TMPDIR"])  # where it would leave its sockets
         before = set(psutil.Process().children())
-        step = self.step(Model(SMALL, batch_size=4, examples=8, data="disk", loader_workers=1))
+        step = self.step(Model(SMALL, "inference", batch_size=4, examples=8, data="disk", loader_workers=1))
         calls(step, 5)
         assert "1 workers by fork" in str(description_of(step).algorithm)
         this = psutil.Process()
