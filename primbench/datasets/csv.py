@@ -56,7 +56,9 @@ class CsvFiles(Format):
             raise ValueError(f"{values.size} numbers, not {expected}")
         found, first = [], 0
         for each in self.like:
-            part = values[first : first + each.size].reshape(each.shape).astype(each.dtype)
-            found.append(within(part, self._kind.words, "word") if each.dtype.kind == "i" else part)
+            part = values[first : first + each.size].reshape(each.shape)
+            if each.dtype.kind == "i":
+                within(part, self._kind.words, "word")
+            found.append(part.astype(each.dtype))
             first += each.size
         return tuple(found)

@@ -136,6 +136,9 @@ def within(value: Any, classes: int | None, what: str) -> Any:
     """The value, an array or number. Raises ValueError where one is none of so many classes or words."""
     import numpy as np
 
-    if classes is not None and np.size(value) and not (np.min(value) >= 0 and np.max(value) < classes):
-        raise ValueError(f"{what} {np.max(value)} where there are {classes}")
+    if classes is not None:
+        numbers = np.ravel(value)
+        is_one = (numbers >= 0) & (numbers < classes) & (numbers == np.floor(numbers))
+        if not is_one.all():
+            raise ValueError(f"{what} {numbers[~is_one][0]:.12g} where there are {classes}")
     return value
