@@ -1,6 +1,6 @@
 """What the process runs: a program as a user would write it, which says when each of its stages has ended.
 
-It is started as ``python -P _run.py PIPE NETWORK MODE BATCH_SIZE STEPS DEVICE``.
+It is started as ``python -P _run.py PIPE NETWORK MODE BATCH_SIZE STEPS DEVICE [FILE.py]...``, files as of --kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main(words: Sequence[str]) -> None:
 
     import torch
 
-    pipe, name, mode, batch_size, steps, device = words
+    pipe, name, mode, batch_size, steps, device, *files = words
     ended_ns = [BEGUN_NS, time.monotonic_ns()]
 
     def stage() -> None:
@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> None:
 
     torch.empty(1, device=device)
     stage()
-    step = prepared(name, mode, int(batch_size), device)
+    step = prepared(name, mode, int(batch_size), device, files)
     stage()
     made = int(torch.isfinite(step()))
     stage()
@@ -40,13 +40,16 @@ def main(words: Sequence[str]) -> None:
     os.write(int(pipe), f"{made} {' '.join(map(str, ended_ns))}".encode())
 
 
-def prepared(name: str, mode: str, batch_size: int, device: str) -> Callable[[], Any]:
-    """A step, which returns one number."""
+def prepared(name: str, mode: str, batch_size: int, device: str, files: Sequence[str] = ()) -> Callable[[], Any]:
+    """A step, which returns one number. files: in which a model may be, too."""
     import numpy as np
     import torch
 
+    from primbench.registry import add_file
     from primbench.registry.networks import network
 
+    for file in files:
+        add_file(file)
     found = network(name)
     torch.manual_seed(0)
     module = found.module().to(device).train(mode == "train")

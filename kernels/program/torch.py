@@ -14,6 +14,7 @@ from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.program.problem import STAGES
 from primbench.measurement import Samples
 from primbench.problem import described, kernel
+from primbench.registry import named_files
 
 if TYPE_CHECKING:
     from primbench.kernels.program.problem import Program
@@ -51,7 +52,9 @@ class _Runs:
 
     def __init__(self, problem: Program) -> None:
         self._device = "cuda" if problem.gpu else "cpu"
-        self._words = [problem.network, problem.mode, str(problem.batch_size), str(problem.steps), self._device]
+        self._words = [
+            problem.network, problem.mode, str(problem.batch_size), str(problem.steps), self._device, *named_files(),
+        ]  # fmt: skip
         self._stages_s: list[list[float]] = []
         self._is_timed = False
 

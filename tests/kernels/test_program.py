@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +23,23 @@ from primbench.timing.sampling import Pace
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
 
 
-def test_stages_add_up_to_the_whole() -> None:
-    """Whatever the clock says: each stage ends where the next one begins."""
+OWN = """
+from pathlib import Path
+
+from primbench.problem.network import Network
+
+
+class Own(Network, name="own"): ...
+
+
+Path(__file__).with_suffix(".seen").touch()
+"""
+
+
+def test_stages_add_up_to_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the clock says: each stage ends where the next one begins. A file of --kernels is the program's, too."""
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.setattr("primbench.kernels.program.torch.named_files", lambda: {str(tmp_path / "own.py"): ""})
     problem = Program("fathom_memnet", batch_size=2, steps=3)
     step = setup_of("program", "torch")(open_backend("torch", "cpu"), problem)
     said = description_of(step)
@@ -39,6 +55,7 @@ def test_stages_add_up_to_the_whole() -> None:
     figures = problem.figures(Measurement(others=others))
     assert {f"{stage}_s" for stage in STAGES} == figures.keys()
     assert None not in figures.values()
+    assert (tmp_path / "own.seen").exists()
 
 
 def test_a_program_that_predicts_makes_no_optimiser(monkeypatch: pytest.MonkeyPatch) -> None:
