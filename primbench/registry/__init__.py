@@ -61,6 +61,7 @@ def _import(source: str, load: Callable[[], object]) -> bool:
     """
     from primbench.problem import KERNELS, PROBLEMS
     from primbench.problem.network import NETWORKS
+    from primbench.registry import networks as shipped
 
     problems, kernels, networks = set(PROBLEMS), set(KERNELS), set(NETWORKS)
     try:
@@ -68,6 +69,7 @@ def _import(source: str, load: Callable[[], object]) -> bool:
         new = (PROBLEMS.keys() - problems) | {primitive for primitive, _ in KERNELS.keys() - kernels}
         for primitive in new & sources.folders().keys():
             _load_folder(primitive)  # so that a definition that exists twice is found now
+        shipped.refuse_again(NETWORKS.keys() - networks)
     except (Exception, SystemExit) as error:
         _take_back(PROBLEMS, problems)
         _take_back(KERNELS, kernels)

@@ -17,6 +17,8 @@ from primbench.errors import InvalidRequest
 from primbench.problem.patterns import LEARNING_BATCH, LEARNING_STEPS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from primbench.problem.network import Network
 
 PACKAGE = "primbench.suites.models"
@@ -76,6 +78,13 @@ def _defined() -> dict[str, type[Network]]:
     """By what is imported by now."""
     module = sys.modules.get("primbench.problem.network")
     return module.NETWORKS if module else {}
+
+
+def refuse_again(names: Iterable[str]) -> None:
+    """Raises TypeError where a model that has just been defined has the name of one of primbench's."""
+    for name in _shipped().keys() & set(names):
+        if (module := _defined()[name].__module__) != _shipped()[name].module:
+            raise TypeError(f"model {name!r} is defined in {_shipped()[name].module} and {module}")
 
 
 def names() -> list[str]:
