@@ -33,16 +33,17 @@ class Inside:
         from torch.profiler import ProfilerActivity, profile, record_function
 
         if self._profile is None:
-            self._profile = profile(activities=[ProfilerActivity.CPU])
-            self._profile.__enter__()
+            profiler = profile(activities=[ProfilerActivity.CPU])
+            profiler.__enter__()
+            self._profile = profiler
         with record_function(_END):
             self._ends += 1
 
     def leave(self) -> list[float]:
         """How long of each whole step some operator was under way, in seconds."""
-        if self._profile is None:
-            return []
         profiler, self._profile = self._profile, None
+        if profiler is None:
+            return []
         profiler.__exit__(None, None, None)
         # events() of torch.profiler makes a tree of them, which takes half a minute where these take a second.
         events = profiler.profiler.kineto_results.events()

@@ -272,7 +272,7 @@ def _values(tensor: Any, dtype: str) -> str:
         return ""
     try:
         if dtype == "bool":
-            return f":{float(tensor.float().mean()):.4g}"
+            return f":{int(tensor.count_nonzero()) / tensor.numel():.12g}"
         if dtype in WHOLE:
             return _whole_numbers(tensor)
         return "+" if bool(tensor.min() >= 0) else ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import threading
 import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -209,6 +210,8 @@ class _Watch:
         """Once others were timed, some more run to tell how long of them passes inside operators."""
         if not self.is_done or len(self.laps) < LEAST_TIMED:
             return
+        if threading.current_thread() is not threading.main_thread():  # which alone the profiler starts in
+            raise SystemExit  # and of which no more is said where a thread ends by it
         if self._step.compiled:  # whose own kernels are no operators
             raise _Done(0)
         self._inside = self._inside or Inside()

@@ -212,8 +212,9 @@ def _left(parts: Sequence[Part], rest_s: float | None, known: Sequence[tuple[str
         return rows
     found = []
     for name, seconds in known:
-        found.append(Row(name=name, seconds=min(seconds, max(0.0, rest_s))))
-        rest_s -= found[-1].seconds or 0.0
+        if (taken_s := min(seconds, rest_s)) > 0:
+            found.append(Row(name=name, seconds=taken_s))
+            rest_s -= taken_s
     return [*found, *rows, Row(name=UNEXPLAINED, seconds=None if unmeasured else rest_s)]
 
 

@@ -6,7 +6,8 @@ A tensor is its type and shape, ``float32[64,3,224,224]``; then, where they say 
 - ``+``: no element is below zero;
 - ``=0,3,1``: all its whole numbers; ``:0..50256~3911``: the least, the most and how many different ones there are;
   below zero is the least alone, as the index that a loss ignores; ``<`` after it: none is below the one before it, as
-  where groups begin; of truth values ``:0.25`` is the share that is true.
+  where groups begin; of truth values ``:0.25`` is the share that is true, of
+  a mask as many as it selects.
 
 ``cpu:`` before it is a tensor on the host beside others on a GPU. ``{"same": 0}`` is the first tensor once more.
 """
@@ -43,6 +44,7 @@ _TEXT = re.compile(
 _LIST = re.compile(r"=-?\d{1,20}(,-?\d{1,20})*")
 _RANGE = re.compile(r":(-?\d{1,20})\.\.(-?\d{1,20})~(\d{1,20})(<?)")
 MOST_ELEMENTS = 2**40
+MOST_COUNTED = 2**24  # truth values of which as many are true as are to be
 
 
 class Operand(NamedTuple):
@@ -83,7 +85,9 @@ class Operand(NamedTuple):
         drawn_count = min(self.extent, POOL_SIZE)
         if self.dtype == "bool":
             share = float(self.values[1:]) if self.values.startswith(":") else 0.5
-            return rng.random(drawn_count, np.float32) < share
+            count = self.extent if self.extent <= MOST_COUNTED else drawn_count
+            found: Array = rng.permutation(count) < round(share * count)
+            return found
         if self.dtype in COMPLEX:
             parts = random_array(rng, (2 * drawn_count,), "float64")
             return parts.view(np.complex128).astype(self.dtype)

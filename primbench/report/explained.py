@@ -146,11 +146,12 @@ def _notes(explained: Explained) -> Iterator[str]:
 
 def _between_calls(explained: Explained) -> Iterator[str]:
     """What each call has beside it of the host's time that is in no part."""
-    between_s, rest = explained.seconds(PYTHON), explained.unexplained_fraction or 0.0
+    between_s = (explained.timed and explained.timed.between_s) or explained.seconds(PYTHON)
+    rest = explained.unexplained_fraction or 0.0
     if between_s > MUCH * explained.known_s:
         each = format_time(between_s / explained.calls)
         yield f"{PYTHON}: {each} beside each of {explained.calls} calls, modules and the optimizer's own code included"
-    elif rest > MUCH and not any(row.name == PYTHON and row.seconds is not None for row in explained.rows):
+    elif rest > MUCH and not between_s:
         each = format_time(rest * explained.known_s / explained.calls)
         yield f"unexplained: {each} for each of {explained.calls} calls; Python and autograd between them are in it"
 

@@ -75,17 +75,20 @@ def test_what_is_compiled_is_seen_as_what_it_was_made_of_and_cuda_graphs_are_cou
         step.write(tmp_path / "step.toml")
 
 
-def test_where_groups_begin_and_views_in_place_are_called_again_alike() -> None:
-    """Offsets begin at 0 and go up; a view in place would find a tensor without the axis at its second call."""
+def test_where_groups_begin_views_in_place_and_masks_are_called_again_alike() -> None:
+    """Offsets begin at 0 and go up; a view in place would find a tensor without the axis at its second call; a mask
+    selects as many rows as there are new ones.
+    """
     import torch
 
     table, rows, offsets = torch.rand(9, 4), torch.arange(600) % 9, torch.arange(200) * 3
     with primbench.capture() as step:
         torch.nn.functional.embedding_bag(rows, table, offsets)
         table[:1].squeeze_(0)
+        table[torch.arange(9) % 3 == 0] = table[:3].clone()
     calls = {call.name: call for call in step.calls}
     assert ":0..597~200<" == calls["_embedding_bag_forward_only"].tensor(2).values
-    for name in ("_embedding_bag_forward_only", "squeeze"):
+    for name in ("_embedding_bag_forward_only", "squeeze", "index_put_"):
         (case,) = cases(calls[name], step.settings)
         found = primbench.measure(build(case.primitive, case.fields), "torch", "cpu", method=Method(dry_run=True))
         assert found.verified or case.fields.get("host_only"), found.missing
