@@ -64,7 +64,9 @@ class Model(Problem, name="model"):
     loader_workers: int = option(0, "processes that load, with data=disk", least=0, most=MOST_WORKERS)
     data_folder: str = option("", "of examples to read, with data=disk; made up unless given")
     data_format: str = option("files", "what data=disk reads: the original's files, or tar files", ("files", "shards"))
-    examples: int = option(0, "of data=disk, read in turn; 0 is 4 batches, from 256 to 1024", least=0)
+    examples: int = option(
+        0, "of data=disk, read in turn, or all where data_folder has fewer; 0 is 4 batches, from 256 to 1024", least=0
+    )
     page_cache: str = option("warm", "whether the kernel has what data=disk reads in memory", ("warm", "cold"))
     on_bad_data: str = option("stop", "at what cannot be decoded: stop, or take others in its place", ("stop", "skip"))
     compile: str = option("eager", "how torch runs it", ("eager", "graph", "inductor"))

@@ -124,4 +124,4 @@ def find(form: Format, folder: str, *, as_shards: bool) -> list[Place]:
 
 def _in_words(error: Exception) -> str:
     words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(words.split()) or type(error).__name__
+    return " ".join(words.split()).rstrip(".") or type(error).__name__

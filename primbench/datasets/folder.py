@@ -29,8 +29,8 @@ _WAYS_OUT = {
     **dict.fromkeys(_NO_FOLDER, "a folder is needed in every arm that can be written to"),
     errno.EFBIG: "RLIMIT_FSIZE, or the file system, allows no file so large",
     errno.EMFILE: "RLIMIT_NOFILE allows no more open files: fewer files or readers",
-    errno.ENOSPC: "smaller or fewer files, or another path",
-    errno.EDQUOT: "the quota is used up: smaller or fewer files, or another path",
+    errno.ENOSPC: "smaller or fewer files, or another path or TMPDIR",
+    errno.EDQUOT: "the quota is used up: smaller or fewer files, or another path or TMPDIR",
 }
 BLOCK_BYTES = 4096  # of a file system: a file takes whole ones
 SPARE = 1.05  # times the bytes, for what a file system keeps of its own beside them
@@ -84,7 +84,9 @@ class Folder:
         need_bytes = int(SPARE * size_bytes) + files * BLOCK_BYTES
         if need_bytes > free_bytes:
             need, free = format_bytes(need_bytes), format_bytes(free_bytes)
-            raise UnsupportedCase(f"needs {need} of {self.where}, {free} free: smaller or fewer files, or another path")
+            raise UnsupportedCase(
+                f"needs {need} of {self.where}, {free} free: smaller or fewer files, or another path or TMPDIR"
+            )
         if there.f_files and files >= there.f_favail:  # a file system that has any number of them says 0
             raise UnsupportedCase(f"needs {files} files of {self.where}, which has room for {there.f_favail}")
 
