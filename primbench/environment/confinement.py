@@ -36,7 +36,7 @@ _CALLS = 1000  # take 0.2 ms
 _ROUNDS = 5
 _OPENS = 50  # take 0.1 ms
 _LOOKS = 5
-_SPUN_S = 1e-3  # in which Linux itself interrupts a thread once at most, by its own clock
+_SPUN_S = 0.5e-3  # in which Linux itself interrupts a thread once at most, by its own clock
 _INTERRUPTED_S = 2e-6  # a look at the clock takes 0.05 to 0.2 us, handling an interrupt 2 us and more
 _MOST_OF_A_LOOK = 20  # times as long: where each line of Python is slow, as under a debugger, all of them are
 
