@@ -97,10 +97,11 @@ class _Bottleneck(nn.Module):
 class Residual(_OfFathom, name="fathom_residual"):
     """Twelve bottlenecks without batch norm, all at 56 x 56.
 
-    Of images of 32 x 32 it learns nothing in as many steps as others: without batch norm the rate of the code takes its
-    loss from 7 to 10^6 in some twenty, from which it comes back without being right. The same with a quarter of the
-    channels does learn, and at full width neither the code's first weights help, normal with a deviation of 0.02, nor
-    those of He et al.
+    It does not learn in as many steps as others. Of images of 32 x 32, without batch norm, the rate of the code takes
+    its loss from 7 to 10^8 in two steps, and 40 leave it as often right as by guessing; of 224 x 224 it begins alike.
+    The same with a quarter of the channels is right about all that it was trained on after 100 steps. At full width it
+    is then right about 41 % with the code's first weights, normal with a deviation of 0.02, and about 86 % with those
+    of He et al. (one seed each).
     """
 
     batch_size = 16
