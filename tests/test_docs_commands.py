@@ -34,7 +34,7 @@ sizes = "small"
 [memcpy]
 sizes = "small"
 [run]
-only = {only}
+primitive = {only}
 [numa]
 bytes = "1MiB"
 rounds = 1

@@ -114,7 +114,7 @@ def test_command_parses_and_means_something(arguments: list[str]) -> None:
     if name in primitives():
         assert entries_of(primitives()[name], values)
     elif name == "run":
-        assert suites.read(values["suite"], only=values["only"], set=values["set_name"])
+        assert suites.read(values["suite"], only=values["primitives"], set=values["set_name"])
 
 
 def test_options_named_in_the_prose_exist() -> None:

@@ -46,7 +46,7 @@ def test_earlier_results_are_set_beside(invoke: Callable[..., Result], measured:
 
 def test_baseline_that_is_not_there_names_what_is(refusal: Callable[..., str], measured: tuple[Path, Result]) -> None:
     error = refusal("show", measured[0], "--against", "reference:nosuch")
-    assert "reference:nosuch: there is h200" in error
+    assert "reference:nosuch: there are h100, h200" in error
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\n", b'{"kind": "header"}\n', b"[[gemm]]\nm = 1\n"])
