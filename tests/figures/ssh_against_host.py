@@ -38,7 +38,7 @@ def main() -> None:
         suite.write_text(SUITE)
         far = f"ssh:far,config={served.config},python={sys.executable},threads=1,name=far"
         command = [sys.executable, "-P", "-m", "primbench", "study", "--arm", "host:threads=1", "--arm", far, "--self"]
-        done = subprocess.run([*command, *(sys.argv[1:] or [suite, *SETTLED])], check=False)
+        done = subprocess.run([*command, *(sys.argv[1:] or [str(suite), *SETTLED])], check=False)
     sys.exit(done.returncode)
 
 
