@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import os
 import random
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PLACED = 0.99  # share of pages that must be in place: the kernel may have moved a few
 MOST_PAGES = 8192  # asking takes 0.3 us for each
+AGAIN_S = 0.01
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -131,6 +133,15 @@ class _Tally:
 
 
 def _by_move_pages(ranges: _Ranges) -> Residency:
+    """Asked once more where there is no page: while the kernel makes a huge page of some, these are nowhere."""
+    try:
+        return _as_told(ranges)
+    except ValueError:
+        time.sleep(AGAIN_S)
+        return _as_told(ranges)
+
+
+def _as_told(ranges: _Ranges) -> Residency:
     total = sum(len(pages) for each in ranges.values() for pages in each)
     stride = -(-total // MOST_PAGES)
     tally = _Tally()

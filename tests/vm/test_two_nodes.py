@@ -62,7 +62,7 @@ from primbench.timing.case import measure_on
 
 backend, once = open_backend("numpy", "cpu"), Method(dry_run=True)
 measured = measure_on(backend, Memcpy(2**20), once, page_nodes=placed.page_nodes)
-print(msgspec.json.encode({"placement": placed, "pages": measured.pages}).decode())
+print(msgspec.json.encode({"placement": placed, "pages": measured.pages, "missing": measured.missing}).decode())
 """
 
 # Holds a CPU for a second, then goes on as the doctor.
@@ -91,6 +91,7 @@ def copied(on_two_nodes: Run) -> Callable[..., tuple[Any, Any]]:
 
     def of(cgroup: Mapping[str, str] | None = None, **placement: Any) -> tuple[Any, Any]:
         said = json_of(on_two_nodes(sys.executable, "-P", "-c", COPIED, json.dumps(placement), cgroup=cgroup))
+        assert said["pages"] is not None, said["missing"]
         return said["placement"], said["pages"]
 
     return of
