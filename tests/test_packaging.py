@@ -85,6 +85,7 @@ def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
             "*.def",
             "*.sh",
             "*.cu",
+            "*.cuh",
             "*.md",
             "filters/*",
             "NOTICE",

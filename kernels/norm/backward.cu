@@ -9,32 +9,14 @@
 // the same columns of every row that they come to: that is where a slice's sums are. sums_of_rows,
 // gradients_of_long_rows: of longer rows, which are read twice.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "rows.cuh"
 
-#ifndef STORED
-#define STORED float
-#endif
-#ifndef PACK
-#define PACK 1
-#endif
-#ifndef HELD
-#define HELD 1
-#endif
-#ifndef THREADS
-#define THREADS 32
-#endif
 #ifndef RMS
 #define RMS 0
 #endif
 
-using T = STORED;
-constexpr unsigned WARP = 32, WARPS = THREADS / WARP, BLOCK = 512, ROWS = BLOCK / THREADS;  // of a block
+constexpr unsigned BLOCK = 512, ROWS = BLOCK / THREADS;  // of a block
 constexpr unsigned BLOCKS = HELD == 1 ? 2 : 1;  // of gradients() on a multiprocessor, so few registers each
-
-struct alignas(PACK * sizeof(T)) Pack {
-    T of[PACK];
-};
 
 // What the forward pass keeps of a row.
 struct alignas(8) Moments {

@@ -9,15 +9,8 @@
 // Gradients take the same three steps: sums_of_dy, factors_of_dx, apply_to_dy. With z = (x - mean) scale,
 // dx = (dy - mean of dy - z mean of dy z) scale weight, dweight and dbias are the sums of dy z and of dy.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "packs.cuh"
 
-#ifndef STORED
-#define STORED float
-#endif
-#ifndef PACK
-#define PACK 1
-#endif
 #ifndef NHWC
 #define NHWC 0
 #endif
@@ -25,14 +18,9 @@
 #define RUNNING 0
 #endif
 
-using T = STORED;
 using Index = unsigned long long;
 constexpr unsigned THREADS = 256, AT_ONCE = 4, WARP = 32;
 constexpr unsigned OWN = NHWC ? PACK : 1;  // channels of a pack
-
-struct alignas(PACK * sizeof(T)) Pack {
-    T of[PACK];
-};
 
 // A block has blockDim.x packs of channels (NHWC), or one channel, and of these a slice of all that there is:
 // blockIdx.y of gridDim.y. sums[2][slices][channels]: of values, and of their products with x - start. The values are

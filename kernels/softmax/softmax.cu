@@ -4,29 +4,10 @@
 // THREADS have a row, and a block has blockDim.y rows. A row is read once: each thread holds HELD loads of PACK
 // elements of it until the largest and the sum of the powers are known, in float32.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "rows.cuh"
 
-#ifndef STORED
-#define STORED float
-#endif
-#ifndef PACK
-#define PACK 1
-#endif
-#ifndef HELD
-#define HELD 1
-#endif
-#ifndef THREADS
-#define THREADS 32
-#endif
-
-using T = STORED;
-constexpr unsigned WARP = 32, WARPS = THREADS / WARP, MOST_ROWS = 8;  // of a block
+constexpr unsigned MOST_ROWS = 8;  // of a block
 constexpr unsigned MOST_THREADS = THREADS < WARP * MOST_ROWS ? WARP * MOST_ROWS : THREADS;  // so few registers each
-
-struct alignas(PACK * sizeof(T)) Pack {
-    T of[PACK];
-};
 
 struct Sum {
     __device__ static float of(float a, float b) { return a + b; }

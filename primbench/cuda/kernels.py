@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.resources
+import re
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
@@ -20,9 +21,17 @@ Prepared = tuple[Callable[..., int], tuple[Any, ...]]
 """A foreign function and its arguments, converted beforehand: that would cost time in every call."""
 
 
+_INCLUDED = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+
+
 def text_of(primitive: str, name: str) -> str:
-    """A CUDA source in a primitive's folder."""
-    return importlib.resources.files(f"primbench.kernels.{primitive}").joinpath(name).read_text()
+    """A CUDA source in a primitive's folder, with headers of primbench.cuda put in: NVRTC is given one text."""
+    return _whole(importlib.resources.files(f"primbench.kernels.{primitive}").joinpath(name).read_text())
+
+
+def _whole(text: str) -> str:
+    headers = importlib.resources.files("primbench.cuda")
+    return _INCLUDED.sub(lambda found: _whole(headers.joinpath(found[1]).read_text()), text)
 
 
 def module(source: str, options: Sequence[str] = ()) -> driver.Module:

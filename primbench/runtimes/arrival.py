@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KINDS = (".py", ".cu", ".json")
+KINDS = (".py", ".cu", ".cuh", ".json")
 """Endings of the files that a worker needs; the others are what was measured elsewhere, sizes and images."""
 
 
