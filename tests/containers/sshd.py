@@ -59,6 +59,7 @@ Host locked
 
 NEAR_END, FAR_END = "198.18.77.1", "198.18.77.2"  # of a network that is for tests: RFC 2544
 APART = """\
+echo apart
 read cable
 ip link set lo up
 ip address add $1/30 dev "$cable"
@@ -109,7 +110,10 @@ def server(folder: Path) -> Iterator[Server]:
     if is_root:
         Path("/run/sshd").mkdir(exist_ok=True)  # where no system has started one yet
         command = ["unshare", "--net", "sh", "-euc", APART, "sh", FAR_END, *command]
-    with (folder / "log").open("w") as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process:
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log) as process,
+    ):
         try:
             cable = lay_cable(process) if is_root else None
             until_it_listens(address, port, folder / "log")
@@ -120,6 +124,8 @@ def server(folder: Path) -> Iterator[Server]:
 
 def lay_cable(process: subprocess.Popen[bytes]) -> str:
     """From here into its namespace, with which it goes. The end that is here."""
+    assert process.stdout is not None
+    process.stdout.readline()  # once it is in its namespace; before that, the far end would be left in this one
     near, far = (f"ssh{process.pid}{end}" for end in "ab")
     for words in (
         ["link", "add", near, "type", "veth", "peer", "name", far, "netns", str(process.pid)],
