@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 STEP_TIMEOUT_S = 60.0
 GOODBYE_MS = 2000  # in which a worker that is not in the middle of a case has ended
 BEAT_MS = 5000  # between two signs of life to the supervisor on another machine, when there is nothing to pass on
-LOST_AFTER_MS = 20_000  # without any: the connection is gone, which the program that holds it may never notice
+LOST_AFTER_BEATS = 4  # that are missing: the connection is gone, which the program that holds it may never notice
 BEAT = b"\0"  # in no line of JSON
 GUARD_S = 0.5  # in which a guard beside the program that holds the connection, as srun has, clears the other side
 _HINT = re.compile(r"(Run|See) '.* --help'")
@@ -189,31 +189,33 @@ def _pass_on(order: Order, worker: subprocess.Popen[bytes], ended: int, first: b
     """Hand the worker ``first`` and then what the main process writes, until either of the two has ended.
 
     Never waits for a worker that does not read, which a machine that is not reached does not do. Between two machines
-    a sign of life is passed on as well, and it ends once there has been none for long.
+    a sign of life is passed on as well, and it ends once several are missing; a machine that stood still itself, as one
+    that is saved and resumed, misses one by that. Raises SystemExit then.
     """
     assert worker.stdin is not None
-    takes, unsaid = worker.stdin.fileno(), bytearray(first)
+    takes, unsaid, missing = worker.stdin.fileno(), bytearray(first), 0
     os.set_blocking(takes, False)
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(ended, select.POLLIN)
     while True:
-        ready = _ready(poll, takes if unsaid else None, _patience_ms(order))
-        if ended in ready or (order.is_from_afar and not ready):
+        ready = _ready(poll, takes if unsaid else None, BEAT_MS if _is_between_machines(order) else None)
+        if ended in ready:
             return
+        missing = 0 if ready else missing + order.is_from_afar
+        if missing == LOST_AFTER_BEATS:
+            sys.exit(f"the connection is lost: nothing was heard for {missing * BEAT_MS} ms")
         if takes in ready:
             unsaid = _said(takes, unsaid)
-        heard = _heard(ready)
+        heard = _heard(ready, order)
         if heard is None:
             _let_end(worker, ended)
             return
         unsaid += heard
 
 
-def _patience_ms(order: Order) -> int | None:
-    if order.is_from_afar:
-        return LOST_AFTER_MS
-    return BEAT_MS if order.arm.is_far else None
+def _is_between_machines(order: Order) -> bool:
+    return order.is_from_afar or order.arm.is_far
 
 
 def _ready(poll: select.poll, takes: int | None, patience_ms: int | None) -> list[int]:
@@ -226,10 +228,10 @@ def _ready(poll: select.poll, takes: int | None, patience_ms: int | None) -> lis
     return found
 
 
-def _heard(ready: Sequence[int]) -> bytes | None:
-    """What is to be passed on, a sign of life where nothing is; None where the main process has ended."""
+def _heard(ready: Sequence[int], order: Order) -> bytes | None:
+    """What is to be passed on, to another machine a sign of life where nothing is; None once the main process ended."""
     if 0 not in ready:
-        return b"" if ready else BEAT
+        return b"" if ready or order.is_from_afar else BEAT
     said = os.read(0, 1 << 16)
     return said.replace(BEAT, b"") if said else None
 

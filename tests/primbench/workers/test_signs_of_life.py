@@ -23,7 +23,7 @@ ECHO = ["python3", "-P", "-c", "import sys\nfor line in sys.stdin: print(line, e
 @contextmanager
 def supervisor(order: Order, constant: str, milliseconds: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-P", "-c", QUICKLY.format(constant, milliseconds), msgspec.json.encode(order).decode()]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         try:
             yield running
         finally:
@@ -32,7 +32,7 @@ def supervisor(order: Order, constant: str, milliseconds: int) -> Iterator[subpr
 
 def test_a_worker_whose_other_side_is_lost_is_ended_and_signs_of_life_are_not_for_it() -> None:
     order = Order(arm=parse_arm("host"), gpus=False, command=ECHO, is_from_afar=True)
-    with supervisor(order, "LOST_AFTER_MS", 2000) as running:
+    with supervisor(order, "BEAT_MS", 500) as running:
         assert running.stdin is not None
         assert running.stdout is not None
         for _ in range(6):
@@ -42,7 +42,9 @@ def test_a_worker_whose_other_side_is_lost_is_ended_and_signs_of_life_are_not_fo
         running.stdin.write(b"\0hel\0lo\n\0")
         running.stdin.flush()
         assert b"hello\n" == running.stdout.readline()
-        assert 128 + 9 == running.wait(timeout=30), "with its input open"
+        assert 1 == running.wait(timeout=30), "with its input open"
+        assert running.stderr is not None
+        assert b"the connection is lost: nothing was heard for 2000 ms\n" == running.stderr.read()
 
 
 def test_who_has_nothing_to_say_to_another_machine_gives_signs_of_life(
