@@ -23,13 +23,13 @@ def script(shell: str) -> str:
 
 def place(shell: str) -> Path:
     """Where the shell, or for bash the package bash-completion, looks for what completes a command of that name."""
-    data = base("XDG_DATA_HOME", ".local/share")
+    data = Path(base("XDG_DATA_HOME", ".local/share"))
     if shell == "bash":
         own = os.environ.get("BASH_COMPLETION_USER_DIR")
         return (Path(own) if own else data / "bash-completion") / "completions/primbench"
     if shell == "zsh":
         return data / "zsh/site-functions/_primbench"
-    return base("XDG_CONFIG_HOME", ".config") / "fish/completions/primbench.fish"
+    return Path(base("XDG_CONFIG_HOME", ".config")) / "fish/completions/primbench.fish"
 
 
 def _own(shell: str | None) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,20 +18,21 @@ OF_ALL = "defaults"
 """The table of options for every command that has them; each other table is of the command of its name."""
 
 
-def path() -> Path:
+def path() -> str:
     """The file that VARIABLE names, else config.toml below XDG_CONFIG_HOME (XDG Base Directory Specification 0.8)."""
     if named := os.environ.get(VARIABLE):
-        return Path(named)
-    return base("XDG_CONFIG_HOME", ".config") / "primbench/config.toml"
+        return named
+    return os.path.join(base("XDG_CONFIG_HOME", ".config"), "primbench/config.toml")
 
 
-def base(variable: str, below_home: str) -> Path:
+def base(variable: str, below_home: str) -> str:
     """XDG Base Directory Specification 0.8: a relative one does not count. Raises Homeless."""
-    named = Path(os.environ.get(variable, ""))
-    try:
-        return named if named.is_absolute() else Path.home() / below_home
-    except RuntimeError:
-        raise Homeless(f"user {os.getuid()} has no home here: set HOME or {variable}") from None
+    named, home = os.environ.get(variable, ""), os.path.expanduser("~")
+    if os.path.isabs(named):
+        return named
+    if home == "~":
+        raise Homeless(f"user {os.getuid()} has no home here: set HOME or {variable}")
+    return os.path.join(home, below_home)
 
 
 class Homeless(FileError):
@@ -43,7 +42,8 @@ class Homeless(FileError):
 def read() -> dict[str, dict[str, Any]]:
     """Its tables; none where there is no file. Raises FileError."""
     try:
-        found = tomllib.loads(path().read_text(encoding="utf-8"))
+        with open(path(), encoding="utf-8") as file:
+            found = _parsed(file.read())
     except (Homeless, FileNotFoundError, NotADirectoryError):  # HOME may be /dev/null
         return {}
     except OSError as error:
@@ -56,6 +56,12 @@ def read() -> dict[str, dict[str, Any]]:
         if not isinstance(table, dict):
             raise FileError(f"{path()}: {name} is not a table: write [{OF_ALL}] above it, or the name of a command")
     return found
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    import tomllib  # next to nobody has such a file, and --help does without
+
+    return tomllib.loads(text)
 
 
 def defaults_of(name: str, command: click.Command) -> dict[str, Any]:
@@ -112,7 +118,7 @@ def command() -> None:
     dtype = "bf16"
     """
     where, shown = path(), list(_lines(read()))
-    click.echo("\n".join([str(where) if os.path.exists(where) else f"{where}: not there", *shown]))
+    click.echo("\n".join([where if os.path.exists(where) else f"{where}: not there", *shown]))
 
 
 def _lines(held: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

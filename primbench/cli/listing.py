@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -36,13 +35,15 @@ def _backend(name: str) -> str:
 
 def _version(name: str) -> str:
     """The version of the first installed distribution that provides the backend's module."""
+    from importlib import metadata  # takes as long as click itself
+
     modules = backend_files.modules_of(name)
     for distribution in modules:  # most are called as their module; to ask every distribution takes half a second
-        with suppress(importlib.metadata.PackageNotFoundError):
-            return importlib.metadata.version(distribution)
-    providers = importlib.metadata.packages_distributions()
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(distribution)
+    providers = metadata.packages_distributions()
     found = [distribution for module in modules for distribution in providers.get(module, [])]
-    return importlib.metadata.version(found[0]) if found else "version unknown"
+    return metadata.version(found[0]) if found else "version unknown"
 
 
 def _without_gpu(name: str) -> str:
@@ -54,6 +55,12 @@ def _without_gpu(name: str) -> str:
 
 
 def _suites() -> list[tuple[str, str]]:
+    import primbench.suites as suites
+
+    return list(suites.titles().items())
+
+
+def _counted_suites() -> list[tuple[str, str]]:
     import primbench.suites as suites
 
     return [(name, _suite(suites.describe(name))) for name in suites.names()]
@@ -69,17 +76,21 @@ def _suite(found: Contents) -> str:
     return f"{found.title}: {'; '.join(f'{primitive} {counted(sets)}' for primitive, sets in found.counts.items())}"
 
 
-SECTIONS = {"primitives": _primitives, "models": _models, "backends": _backends, "suites": _suites}
+SECTIONS = {"primitives": _primitives, "models": _models, "backends": _backends, "suites": _counted_suites}
+IN_SHORT = SECTIONS | {"suites": _suites}
 
 
 @click.command("list")
 @click.argument("what", type=click.Choice(list(SECTIONS)), required=False)
 def command(what: str | None) -> None:
-    """List primitives, models, backends and suites, and what is missing for which."""
+    """List primitives, models, backends and suites, and what is missing for which.
+
+    `list suites` also counts the cases of each.
+    """
     from primbench.report.terminal import width
 
-    for heading in [what] if what else SECTIONS:
+    for heading, rows in ({what: SECTIONS[what]} if what else IN_SHORT).items():
         formatter = click.HelpFormatter(width=width())
         with formatter.section(heading.capitalize()):
-            formatter.write_dl(SECTIONS[heading]())
+            formatter.write_dl(rows())
         click.echo(formatter.getvalue(), nl=False)

@@ -146,11 +146,11 @@ def problem_class(primitive: str) -> type[Problem]:
 
 
 def backends_of(primitive: str) -> list[str]:
-    """Names of the backends that have a kernel for a primitive."""
-    from primbench.problem import KERNELS
-
-    _load_kernels(primitive)
-    return sorted(backend for name, backend in KERNELS if name == primitive)
+    """Names of the backends that have a kernel for a primitive. Imports nothing from the folders in kernels/."""
+    _load_others()
+    module = sys.modules.get("primbench.problem")
+    others = {backend for name, backend in module.KERNELS if name == primitive} if module else set()
+    return sorted(others | sources.backends_in(primitive) if primitive in sources.folders() else others)
 
 
 def setup_of(primitive: str, backend: str) -> Setup:

@@ -1,7 +1,8 @@
 """Where primitives and kernels are defined: in kernels/, in installed packages, and in files that are named.
 
 A folder in kernels/ has the name of its primitive. The text at the top of its ``__init__.py`` says in its first line
-what that computes, and in one that begins with "Also called" its other names: known before anything is imported.
+what that computes, and in one that begins with "Also called" its other names; ``@kernel("gemm", "torch")`` above a
+function of one of its files names the backends. This is read as text, and known before anything is imported.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,9 +22,12 @@ if TYPE_CHECKING:
 PACKAGE = "primbench.kernels"
 GROUP = PACKAGE  # of entry points
 ALSO = "Also called "
+_KERNEL = re.compile(r'^@kernel\(\s*"\w+",([^)]*)\)', re.MULTILINE)
+_WORD = re.compile(r'"(\w+)"')
 
 
 class Folder(NamedTuple):
+    path: str
     summary: str
     aliases: tuple[str, ...]
 
@@ -34,14 +39,14 @@ def folders() -> dict[str, Folder]:
     for entry in _entries():
         if entry.is_dir() and os.path.isfile(opened := os.path.join(entry.path, "__init__.py")):
             with open(opened, encoding="utf-8") as file:
-                found[entry.name] = _read(file.read())
+                found[entry.name] = _read(entry.path, file.read())
     return found
 
 
-def _read(text: str) -> Folder:
+def _read(path: str, text: str) -> Folder:
     summary, *others = text.partition('"""')[2].partition('"""')[0].splitlines() or [""]
     called = [line.removeprefix(ALSO).rstrip(".").split(", ") for line in others if line.startswith(ALSO)]
-    return Folder(summary, tuple(itertools.chain(*called)))
+    return Folder(path, summary, tuple(itertools.chain(*called)))
 
 
 @functools.cache
@@ -59,11 +64,24 @@ def _entries() -> list[os.DirEntry[str]]:
 
 def modules_in(primitive: str) -> list[str]:
     """Names of the modules in a primitive's folder, but for those that begin with _, which its kernels import."""
-    import pkgutil
+    names = [os.path.basename(path).removesuffix(".py") for path in _files_in(primitive)]
+    return [f"{PACKAGE}.{primitive}.{name}" for name in names]
 
-    package = importlib.import_module(f"{PACKAGE}.{primitive}")
-    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    return [f"{package.__name__}.{name}" for name in names if not name.startswith("_")]
+
+@functools.cache
+def backends_in(primitive: str) -> frozenset[str]:
+    """Those that the folder of a primitive has kernels for: to import all of them takes longer than click itself."""
+    found: set[str] = set()
+    for path in _files_in(primitive):
+        with open(path, encoding="utf-8") as file:
+            found.update(*(_WORD.findall(backends) for backends in _KERNEL.findall(file.read())))
+    return frozenset(found)
+
+
+def _files_in(primitive: str) -> list[str]:
+    folder = folders()[primitive].path
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".py") and not name.startswith("_"))
+    return [os.path.join(folder, name) for name in names]
 
 
 def installed() -> list[EntryPoint]:

@@ -95,10 +95,10 @@ def test_a_home_that_is_no_folder_holds_none(monkeypatch: pytest.MonkeyPatch, in
 def test_the_home_of_another_user_holds_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of who became another user and kept HOME; root, who may read all, is refused by hand."""
 
-    def refused(path: Path, **_: object) -> str:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    def refused(path: str, **_: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr(Path, "read_text", refused)
+    monkeypatch.setattr(config, "open", refused, raising=False)
     with pytest.raises(FileError, match="cannot be read: Permission denied"):
         config.read()
     monkeypatch.delenv("PRIMBENCH_CONFIG")

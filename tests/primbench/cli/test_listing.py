@@ -47,7 +47,13 @@ def test_one_section(section: str, listed: Callable[[str], Result]) -> None:
 
 
 def test_without_a_word_all_sections(listed: Callable[[str], Result], invoke: Callable[..., Result]) -> None:
-    assert "".join(listed(section).stdout for section in SECTIONS) == invoke("list").stdout
+    whole = invoke("list").stdout
+    assert whole.startswith("".join(listed(section).stdout for section in list(SECTIONS)[:-1]) + "Suites:\n")
+
+
+def test_without_a_word_suites_have_their_titles_alone(invoke: Callable[..., Result]) -> None:
+    shown = rows(invoke("list").stdout.partition("Suites:\n")[2])
+    assert {name: suites.describe(name).title for name in suites.names()} == shown
 
 
 def test_primitives_say_which_backends_have_a_kernel(listed: Callable[[str], Result]) -> None:

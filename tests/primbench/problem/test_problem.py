@@ -16,11 +16,15 @@ from primbench.problem import Problem, Reference, Step, kernel, option, size
 from primbench.registry import build
 
 
+def shipped() -> set[tuple[str, str]]:
+    return {(name, backend) for name in registry.primitives() for backend in registry.backends_of(name)}
+
+
 @pytest.fixture(autouse=True)
 def registers() -> Iterator[None]:
     """What these tests register is forgotten after each."""
-    for name in registry.primitives():
-        registry.backends_of(name)
+    for name, backend in shipped():
+        registry.setup_of(name, backend)
     problems, kernels = dict(problem.PROBLEMS), dict(problem.KERNELS)
     yield
     problem.PROBLEMS.clear()
@@ -80,6 +84,10 @@ def test_the_folder_of_kernels_is_looked_through_once(monkeypatch: pytest.Monkey
 
 def test_every_primitive_has_a_kernel() -> None:
     assert [] == [name for name in registry.primitives() if not registry.backends_of(name)]
+
+
+def test_what_the_text_of_a_folder_says_of_backends_is_what_importing_it_registers() -> None:
+    assert set(problem.KERNELS) == shipped()
 
 
 def test_two_files_may_not_define_one_primitive_or_kernel() -> None:
