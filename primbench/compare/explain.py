@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from primbench.compare.causes import causes
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
 from primbench.compare.criteria import is_its_own, problem_of
-from primbench.compare.effects import changes_of
+from primbench.compare.effects import changes_of, differences
 from primbench.compare.evidence import Seen, evidence, noise, waiting
+from primbench.compare.later import as_timed, changed_later
 from primbench.compare.neighbour import evidence_beside, neighbours, noise_beside
 from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
@@ -81,7 +82,19 @@ def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
 
 
 def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side) -> Explanation | None:
-    differing = arm.differences.get(f"{case.case.backend} {case.case.device}")
+    """By the places as they were while the case was timed."""
+    key, served = identity(case.case), f"{case.case.backend} {case.case.device}"
+    changed = [*changed_later(baseline, key), *changed_later(side, key)]
+    if not changed:
+        return _by_places(case, arm, arm.differences.get(served), baseline, side)
+    baseline, side = as_timed(baseline, key), as_timed(side, key)
+    found = _by_places(case, arm, differences(baseline, side).get(served), baseline, side)
+    return found and replace(found, evidence=[*found.evidence, *changed])
+
+
+def _by_places(
+    case: CaseComparison, arm: ArmComparison, differing: Difference | None, baseline: Side, side: Side
+) -> Explanation | None:
     if (case.fails_more or not case.estimates) and (refused := _of_refused(case, differing, baseline, side)):
         return refused
     key, parts = identity(case.case), _parts(case)

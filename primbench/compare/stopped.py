@@ -62,7 +62,7 @@ def limited_later(baseline: Side, side: Side, seen: Seen) -> Iterator[Cause]:
 
 
 def _later(side: Side, records: Sequence[Record]) -> str | None:
-    if any(host.missing.get("throttled_s") == MOVED for host in host_readings(records)):
+    if _were_moved(records):
         return f"processes of {side.name} were moved to another control group while they were timed"
     limits = [worker.environment.limits for worker in side.used]
     held_back = HeldBack.of(records)
@@ -70,6 +70,12 @@ def _later(side: Side, records: Sequence[Record]) -> str | None:
     if had_none and held_back.share > NOTABLE_THROTTLING:
         return f"a CPU quota that {side.name} was given after its start: it held it back {held_back.words}"
     return None
+
+
+def _were_moved(records: Sequence[Record]) -> bool:
+    """To another control group, of which the limits do not tell more."""
+    is_moved = any(host.missing.get("throttled_s") == MOVED for host in host_readings(records))
+    return is_moved and not any(record.later for record in records)
 
 
 def _is_busy(case: CaseComparison) -> bool:

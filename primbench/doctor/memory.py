@@ -253,7 +253,7 @@ def memory_limit(place: Place) -> Iterator[Finding]:
             severity="note",
             summary=f"at most {format_bytes(limit)} of the machine's {format_bytes(machine.memory_bytes)}, file cache "
             "and pinned buffers included",
-            evidence=["memory.max or memory.limit_in_bytes of the control groups"],
+            evidence=["memory.max, memory.high or memory.limit_in_bytes of the control groups"],
         )
 
 

@@ -22,7 +22,7 @@ from primbench.system.cgroups import (
 )
 from primbench.system.files import labelled_value, parse_cpu_list, read_number, whole_number
 from primbench.system.meaning import NOTHING, Meaning
-from primbench.system.memory import reread_bytes
+from primbench.system.memory import MEMORY_LIMITS, reread_bytes
 from primbench.system.processes import folder_of, root_of
 from primbench.system.soft_limits import soft_limit
 
@@ -50,7 +50,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown where ``missing`` gives a reason under the field's name, and "no limit" where it does not.
 
     cpus_allowed, memory_nodes_allowed: by affinity and cpuset together. cpu_quota: CPUs' worth of time that the control
-    groups grant, the smallest of those above this process; cpu_period_s: its period. memory_limit_bytes: likewise.
+    groups grant, the smallest of those above this process; cpu_period_s: its period. memory_limit_bytes: likewise, also
+    where no more is refused but slowed down.
     cpu_weight: against other control groups that want a CPU, the smallest of those above if it is below the usual 100,
     which 1024 shares of v1 are. scheduling: the policy; niceness: within it, from -20 to 19, the last to come;
     session_niceness: likewise beside programs of other sessions, among which a kernel with autogroups shares CPUs out
@@ -170,8 +171,8 @@ def _scheduling(root: Path, pid: int) -> str:
 
 
 def _memory_limit_bytes(root: Path, pid: int) -> int | None:
-    limits = [*_limits(root, pid, "memory", "memory.max"), *_limits(root, pid, "memory", "memory.limit_in_bytes")]
-    return min((limit for limit in limits if limit < V1_NO_LIMIT_BYTES), default=None)
+    found = (limit for name in MEMORY_LIMITS for limit in _limits(root, pid, "memory", name))
+    return min((limit for limit in found if limit < V1_NO_LIMIT_BYTES), default=None)
 
 
 def _processes_max(root: Path, pid: int) -> int | None:
@@ -271,7 +272,9 @@ READERS = {
     "memory_nodes_allowed": of_process("/proc/self/status Mems_allowed_list", _memory_nodes_allowed),
     "cpu_quota": of_process("control group: cpu.max or cpu.cfs_quota_us", _cpu_quota),
     "cpu_period_s": of_process("control group: cpu.max or cpu.cfs_period_us", _cpu_period_s),
-    "memory_limit_bytes": of_process("control group: memory.max or memory.limit_in_bytes", _memory_limit_bytes),
+    "memory_limit_bytes": of_process(
+        "control group: memory.max, memory.high or memory.limit_in_bytes", _memory_limit_bytes
+    ),
     "cpu_weight": of_process("control group: cpu.weight or cpu.shares", _cpu_weight),
     "niceness": of_process("getpriority()", _niceness),
     "session_niceness": of_process("/proc/self/autogroup", _session_niceness),

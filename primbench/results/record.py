@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from primbench.environment.fingerprint import Environment
+from primbench.environment.later import Later
 from primbench.measurement import Measurement, notebook
 from primbench.numa.placement import EffectivePlacement
 from primbench.quantities import Time, Whole
@@ -34,7 +35,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
     """What became of a case. ``worker`` is the number of the Worker line that tells where it ran.
 
     status: "ok", "skipped" (reason: no such operation, does not fit, hopeless) or "failed" (reason: error, wrong
-    result, crash, timeout). duration_s: the whole case, set-up and check included.
+    result, crash, timeout). duration_s: the whole case, set-up and check included. later: what of the worker's place
+    was, after this case, not as its line says; None where nothing was, or there was no worker any more.
     """
 
     case: Case
@@ -44,6 +46,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
     worker: Whole | None = None
     started_utc: str
     duration_s: Time
+    later: Later | None = None
 
     @cached_property  # tables and exports ask for it again and again
     def disturbances(self) -> list[str]:

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 # Control groups v2, then v1: limit and usage.
-_LIMITS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+_LIMITS = (
+    ("memory.max", "memory.current"),
+    ("memory.high", "memory.current"),  # beyond which the kernel holds up whoever takes more
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+MEMORY_LIMITS = tuple(limit for limit, _ in _LIMITS)
 _UNKNOWN_CACHE_BYTES = 32 * 1024 * 1024
 
 

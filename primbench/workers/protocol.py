@@ -14,6 +14,7 @@ import msgspec
 
 from primbench.distributed.networks import Network
 from primbench.environment.fingerprint import Environment
+from primbench.environment.later import Later
 from primbench.measurement import Measurement, Trace
 from primbench.numa.placement import EffectivePlacement
 from primbench.spec.case import Case
@@ -113,12 +114,16 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What became of a case: a measurement from a timing worker, a trace from a tracing one, or a reason."""
+    """What became of a case: a measurement from a timing worker, a trace from a tracing one, or a reason.
+
+    later: where the worker's place was not as it was at its start, once the case was over.
+    """
 
     status: Literal["ok", "skipped", "failed"]
     reason: str | None = None
     measurement: Measurement | None = None
     trace: Trace | None = None
+    later: Later | None = None
 
 
 Answer = Ready | Refusal | TurnOver | Called | Outcome

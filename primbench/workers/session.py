@@ -287,4 +287,5 @@ def _record(case: Case, worker: int | None, outcome: Outcome, started_utc: str, 
         worker=worker,
         started_utc=started_utc,
         duration_s=round(duration_s, 6),
+        later=outcome.later,
     )

@@ -26,6 +26,7 @@ from primbench.distributed.group import ALONE, Group, Refused, host_identity
 from primbench.distributed.ranks import LocalRanks
 from primbench.environment import fingerprint
 from primbench.environment.devices import has_gpu_node
+from primbench.environment.later import later
 from primbench.errors import BackendUnavailable, FileError, PlacementError, UnsupportedCase
 from primbench.numa import placement
 from primbench.registry import add_file
@@ -72,7 +73,8 @@ def main() -> None:
         task = protocol.decode_word(line)
         assert isinstance(task, Task)
         page_nodes = ready.placement.page_nodes
-        say(sink, refused or run(backend, task, start, group=group, page_nodes=page_nodes, give_away=give_away))
+        outcome = refused or run(backend, task, start, group=group, page_nodes=page_nodes, give_away=give_away)
+        say(sink, replace(outcome, later=later(ready.environment)))
         gc.collect()
         backend.release()
     os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
+from primbench.environment.later import Later
 from primbench.measurement import Measurement
 from primbench.numa.placement import EffectivePlacement
 from primbench.results.file import Results
@@ -63,7 +64,8 @@ def made_study() -> MadeStudy:
     """``made_study(arms, cases, measured)``: what a study leaves that saw ``measured(arm, case, pair)``.
 
     arms: in words, with " (again)" after the first one for the baseline run twice. environments: arm -> what its
-    workers saw; this machine where it is not named. What ``measured`` gives as text is a failed case's reason.
+    workers saw; this machine where it is not named. later: arm -> what had changed of that once a case was timed. What
+    ``measured`` gives as text is a failed case's reason.
     """
 
     def make(
@@ -72,6 +74,7 @@ def made_study() -> MadeStudy:
         measured: Callable[[str, Case, int], Measurement | str],
         pairs: int = 8,
         environments: Mapping[str, Environment] = {},
+        later: Mapping[str, Later] = {},
     ) -> Results:
         parsed = [
             replace(parse_arm(words.removesuffix(AGAIN)), name=words) if words.endswith(AGAIN) else parse_arm(words)
@@ -107,6 +110,7 @@ def made_study() -> MadeStudy:
                                     worker=len(results.workers) - 1,
                                     started_utc="",
                                     duration_s=1.0,
+                                    later=later.get(arm.name),
                                 )
                             )
         return results
