@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from primbench.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from primbench.watching.members import Others
 
 OF_SLURM = "slurm:"
 
 
-def processes_of(job: str) -> list[int]:
-    """Those of a job: a number, the name of a container, or "slurm:4711" of Slurm. The first one tells when it ends.
+def processes_of(job: str) -> tuple[list[int], Others | None]:
+    """Those of a job: a number, the name of a container, or "slurm:4711" of Slurm, and who joins it later on.
 
-    Raises InvalidRequest.
+    None of these where its first process tells when it ends. Raises InvalidRequest.
     """
     if job.startswith(OF_SLURM):
-        from primbench.runtimes.slurm import processes_here
+        from primbench.runtimes.slurm import goes_on, is_of, processes_here
+        from primbench.watching.members import Others
 
-        return processes_here(job.removeprefix(OF_SLURM))
-    by_number = job.isascii() and job.isdecimal()
-    return [process_of(int(job) if by_number else None, None if by_number else job)]
+        number = job.removeprefix(OF_SLURM)
+        return processes_here(number), Others(lambda pid: is_of(number, pid), lambda: goes_on(number))
+    if job.isascii() and job.isdecimal():
+        return [process_of(int(job), None)], None
+    from primbench.watching.members import in_groups_of
+
+    first = process_of(None, job)
+    return [first], in_groups_of(Path("/"), first)
 
 
 def process_of(pid: int | None, container: str | None) -> int:

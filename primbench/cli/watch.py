@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 HELP = """Follow a job that runs, without touching it, and say what holds it back, the likeliest cause first.
 
 PID is the number of a process, CONTAINER the name of one of Docker or Podman, whose first process is meant, slurm:JOB a
-job of Slurm, or a step of one, on this node; what it started is followed, too. Each cause comes with its evidence, what
-it makes longer, and a study that would prove it.
+job of Slurm, or a step of one, on this node. What it started is followed, too, what others start in the container, and
+the job's steps one after the other. Each cause comes with its evidence, what it makes longer, and a study that would
+prove it.
 
 What the job's files in /proc, its control groups and NVML say is read once a second. As root, launches of a job with
 CUDA are counted too, by uprobes that are there for 1 % of the time. Ctrl-C ends it early. What a job is held to and was
@@ -71,7 +72,8 @@ def command(*, job: str, lasting_s: float, json_path: str | None, prometheus_pat
     if prometheus_path == "-":
         raise InvalidRequest("--prometheus -: a file that is written anew each second cannot be stdout")
     check_files([json_path, prometheus_path])
-    watch = Watch(processes_of(job), lasting_s)
+    pids, others = processes_of(job)
+    watch = Watch(pids, lasting_s, others=others)
     with _opened(json_path) as write:
         interrupted = _follow(watch, write, prometheus_path, on_stdout=json_path == "-")
     if interrupted:

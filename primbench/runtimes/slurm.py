@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes import afar, host
 from primbench.runtimes.invocation import Invocation, answer, answers, version
 from primbench.runtimes.runtime import Refusal, Runtime
+from primbench.system.processes import folder_of, parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from primbench.spec.arm import Arm
 
@@ -29,6 +31,7 @@ OPTIONS = (
 # Of pyxis. What the image has of its own is its Python, and the home of this user is no part of it.
 OF_IMAGE = ("--no-container-entrypoint", "--no-container-mount-home", "--container-writable")
 
+ROOT = Path("/")
 _JOB = re.compile(r"[0-9]+(\.([0-9]+|batch|interactive))?")
 _STEP, _TASK = 2, 3  # columns of `scontrol listpids`; of a process that is no task's first "-"
 
@@ -68,6 +71,21 @@ def processes_here(job: str) -> list[int]:
     if not tasks:
         raise InvalidRequest(f"slurm:{job}: no process of it is on this node")
     return [int(words[0]) for words in tasks]
+
+
+def is_of(job: str, pid: int) -> bool:
+    """Whether a process is a task or the script of that job or step: its daemon for a step has started it."""
+    of_steps = f"slurmstepd: [{job}{']' if '.' in job else '.'}".encode()
+    with contextlib.suppress(OSError):
+        by = parent(ROOT, pid)
+        return (folder_of(ROOT, by) / "cmdline").read_bytes().startswith(of_steps)
+    return False
+
+
+def goes_on(job: str) -> bool:
+    """Whether more steps of a job may begin; of one step, more of it does not."""
+    reason, line = answer(["squeue", "--noheader", "--format=%t", "--jobs", job.partition(".")[0]])
+    return "." not in job and reason is None and line in ("R", "S")
 
 
 def step(arm: Arm) -> list[str]:

@@ -20,14 +20,14 @@ def cgroup_folders(controller: str, root: Path = Path("/"), pid: int = 0) -> lis
     Of the v1 hierarchy that has the ``controller``, else of the v2 one. A limit on any of them holds.
     Raises ValueError where no such hierarchy is mounted, or nowhere as far down as the process is in it.
     """
-    paths = _cgroup_paths(root, pid)
+    paths = paths_of(root, pid)
     is_v1 = bool(controller) and controller in paths  # v2 has those that no v1 hierarchy took
     path = paths.get(controller if is_v1 else "")
     mounts = [mount for mount in _cgroup_mounts(root) if _has(mount, controller, is_v1=is_v1)]
     if path is None or not mounts:
         raise ValueError(f"no control groups with {controller} are mounted")
     for mount in mounts:
-        folders = _folders(PurePosixPath(path), mount, root)
+        folders = _folders(path, mount, root)
         if folders:
             return folders
     raise ValueError(f"the control group {path} of {words_for(pid)} lies outside what is mounted here")
@@ -73,12 +73,12 @@ def cgroup_version(root: Path = Path("/")) -> str:
     return "hybrid" if len(kinds) == 2 else "v2" if "cgroup2" in kinds else "v1"
 
 
-def _cgroup_paths(root: Path, pid: int) -> dict[str, str]:
-    """Controller -> path from its /proc/PID/cgroup; the v2 path under the empty name."""
-    paths = {}
+def paths_of(root: Path, pid: int) -> dict[str, PurePosixPath]:
+    """Controller -> path of a process's group, by /proc/PID/cgroup; the v2 path under the empty name."""
+    paths: dict[str, PurePosixPath] = {}
     for line in (folder_of(root, pid) / "cgroup").read_text(errors="backslashreplace").splitlines():
         _, controllers, path = line.split(":", 2)
-        paths.update(dict.fromkeys(controllers.split(","), path))
+        paths.update(dict.fromkeys(controllers.split(","), PurePosixPath(path)))
     return paths
 
 

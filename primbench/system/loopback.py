@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
 import struct
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 NAME = "lo"
 _SIOCGIFMTU = 0x8921  # linux/sockios.h
 _NEWQDISC, _GETQDISC, _ERROR, _DONE = 36, 38, 2, 3  # linux/rtnetlink.h, linux/netlink.h
+_ERRNO = struct.Struct("=i")  # of nlmsgerr, negative
 _REQUEST, _DUMP = 0x1, 0x300
 _KIND = 1  # TCA_KIND
 _HEADER, _TCMSG, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=B3xiIII"), struct.Struct("=HH")
@@ -34,7 +36,7 @@ def _mtu() -> int:
 
 
 def _queues() -> list[str]:
-    """Disciplines by which packets are sent, such as "noqueue" or "netem", which delays them."""
+    """Disciplines by which packets are sent, such as "noqueue" or "netem", which delays them. Raises OSError."""
     index = socket.if_nametoindex(NAME)
     found: list[str] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as asked:
@@ -44,7 +46,10 @@ def _queues() -> list[str]:
             answer = asked.recv(1 << 16)
             while answer:
                 size, kind, *_ = _HEADER.unpack_from(answer)
-                if kind in (_DONE, _ERROR):
+                if kind == _ERROR:
+                    number = -_ERRNO.unpack_from(answer, _HEADER.size)[0]
+                    raise OSError(number, f"RTM_GETQDISC: {os.strerror(number)}")
+                if kind == _DONE:
                     return found
                 if kind == _NEWQDISC and _TCMSG.unpack_from(answer, _HEADER.size)[1] == index:
                     found.append(_kind_of(answer[_HEADER.size + _TCMSG.size : size]))

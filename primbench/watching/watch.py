@@ -15,20 +15,23 @@ from primbench.environment.confinement import tracer_of
 from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt, read_mounts
-from primbench.system.processes import fields_of_stat, folder_of, has_ended, processes, quick_text, started
+from primbench.system.processes import fields_of_stat, folder_of, has_ended, quick_text, started
 from primbench.watching import gpus
 from primbench.watching.calls import Calls, Counters, summed
 from primbench.watching.job import look
+from primbench.watching.members import Members
 from primbench.watching.moment import Moment, read
 from primbench.watching.stretch import Stretch, between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.watching.members import Others
+
 EVERY_S = 1.0
 LOOK_EVERY_S = 0.1
 MOST_LOOKED_AT = 16  # threads, of which a look takes 6 us each
-_STATE, _PARENT = 0, 1  # of /proc/PID/stat, indices after the name
+_STATE = 0  # of /proc/PID/stat, index after the name
 _BLOCKED, _GONE = "D", ("X", "Z")
 SYNCING = {"do_fsync", "vfs_fsync_range", "generic_write_sync", "ksys_sync", "ksys_sync_file_range"}  # Linux: fs/sync.c
 _STOPPED = ("T", "t")  # by a signal, by a debugger
@@ -58,15 +61,20 @@ class Watch:
     Raises InvalidRequest where there is no process of this number. root: of /proc and /sys.
     """
 
-    def __init__(self, pids: Sequence[int], lasting_s: float, root: Path = Path("/")) -> None:
-        """pids: of the job's processes, of which the first one ends last, and what these start."""
+    def __init__(
+        self, pids: Sequence[int], lasting_s: float, root: Path = Path("/"), others: Others | None = None
+    ) -> None:
+        """pids: of the job's processes, of which the first one ends last, and what these start.
+
+        others: who belongs to it as well. It goes on then as long as any of them does, or may still come.
+        """
         pid = pids[0]
         self.job, self.ended = look(pid, root), False
         self._root, self._lasting_s = root, lasting_s
         self._started = started(root, pid)
         self._samples = 0
-        self._members: dict[int, int | None] = dict.fromkeys(pids)  # -> who started it, where that was seen
-        self._seen: set[int] = set()
+        self._others = others
+        self._members = Members(root, pids, others)
         self._closing = contextlib.ExitStack()
         self._read_gpus, no_gpus = self._closing.enter_context(gpus.reader())
         self._missing = {} if no_gpus is None else {"gpus": no_gpus}
@@ -92,7 +100,10 @@ class Watch:
         end_s = self._began_s + self._lasting_s
         while not self.ended and before.time_s < end_s:
             seen = self._look(before, min(before.time_s + EVERY_S, end_s))
-            after = self._moment()
+            first, after = self.job.pid, self._moment()
+            if first != self.job.pid:  # the counters of another one's groups begin elsewhere
+                before = after
+                continue
             if self.ended or self.job.pid not in after.processes:
                 self.ended = True
                 return
@@ -106,30 +117,27 @@ class Watch:
             before = after
 
     def _moment(self) -> Moment:
-        self.ended = not self._lives()
-        self._find_members()
-        return read(self._root, [*self._members])
+        self._members.find(self.job.pid)
+        self.ended = not (self._lives() or self._is_followed())
+        return read(self._root, [self.job.pid, *(pid for pid in self._members.started_by if pid != self.job.pid)])
+
+    def _is_followed(self) -> bool:
+        """Whether another process tells now when the job ends: that of the next step, which may not have begun yet."""
+        while self._others is not None and time.monotonic() < self._began_s + self._lasting_s:
+            for pid in [*self._members.started_by]:
+                with contextlib.suppress(OSError, InvalidRequest):
+                    self.job, self._started = look(pid, self._root), started(self._root, pid)
+                    return True
+            if not self._others.may_come():
+                break
+            time.sleep(EVERY_S)
+            self._members.find(self.job.pid)
+        return False
 
     def _lives(self) -> bool:
         with contextlib.suppress(OSError, InvalidRequest):
             return not has_ended(self._root, self.job.pid) and started(self._root, self.job.pid) == self._started
         return False
-
-    def _find_members(self) -> None:
-        """What the job has started since the last time: who is nobody's child of it at first never becomes one."""
-        there = processes(self._root)
-        parents = {pid: self._parent(pid) for pid in there - self._seen}
-        self._seen = there
-        self._members = {pid: by for pid, by in self._members.items() if pid in there or pid == self.job.pid}
-        found = {*self._members}
-        while found:
-            found = {pid for pid in parents.keys() - self._members.keys() if parents[pid] in found}
-            self._members |= {pid: parents[pid] for pid in sorted(found)}
-
-    def _parent(self, pid: int) -> int | None:
-        with contextlib.suppress(OSError):
-            return int(fields_of_stat(folder_of(self._root, pid) / "stat")[_PARENT])
-        return None
 
     def _look(self, before: Moment, until_s: float) -> dict[str, Any]:
         """What a Stretch has of the states of threads and of calls, until then or until the job ends."""
@@ -166,11 +174,11 @@ class Watch:
         left = {number: file for number, file in files.items() if states[number] not in _GONE}
         if len(left) == len(files):
             return files
-        before = {*self._members}
-        self._find_members()
-        come = [pid for pid in self._members if pid not in before][: MOST_LOOKED_AT - len(left)]
+        before = {*self._members.started_by}
+        self._members.find(self.job.pid)
+        come = [pid for pid in self._members.started_by if pid not in before][: MOST_LOOKED_AT - len(left)]
         for pid in come:
-            parent = self._members[pid] or pid
+            parent = self._members.started_by[pid] or pid
             started_by[pid] = started_by.get(parent, parent)
         return left | {pid: self._stat_file(pid, str(pid)) for pid in come}
 

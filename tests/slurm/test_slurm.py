@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from primbench.cli.processes import processes_of
 from primbench.system.cgroups import cgroup_folders
+from primbench.watching.watch import Watch
 
 PRIMBENCH = [sys.executable, "-P", "-m", "primbench"]
 GEMM = ["gemm", "-n", "16", "-k", "16", "--backend", "numpy", "--device", "cpu"]
@@ -36,13 +38,27 @@ def test_each_node_measures_and_one_prints(invoke: Callable[..., Result], slurm:
 
 
 def test_a_step_s_processes_on_a_node_are_watched(invoke: Callable[..., Result], slurm: Path) -> None:
-    with subprocess.Popen(["srun", "-N2", "-n2", "sh", "-c", "echo $SLURM_JOB_ID; sleep 60; :"], stdout=-1) as job:
+    with subprocess.Popen(["srun", "-N1", "sh", "-c", "echo $SLURM_JOB_ID; sleep 60; :"], stdout=-1) as job:
         assert job.stdout is not None
         number = job.stdout.readline().decode().strip()
         *_, last = invoke("watch", f"slurm:{number}.0", "--for", "0.3s", "--json", "-").stdout.splitlines()
         job.terminate()
     assert 2 == json.loads(last)["whole"]["process_count"], "a shell, and what it started"
     assert "be on a node that it runs on" in invoke("watch", f"slurm:{number}7").stderr
+
+
+def test_steps_that_begin_later_are_watched_until_the_job_ends(slurm: Path, tmp_path: Path) -> None:
+    until = "while ! [ -e {} ]; do sleep 0.1; done"
+    first, second = until.format(tmp_path / "first"), until.format(tmp_path / "second")
+    steps = f"srun -n1 sh -c 'echo $SLURM_JOB_ID; {first}'; srun -n1 sh -c '{second}'"
+    with subprocess.Popen(["salloc", "-N1", "-Q", "sh", "-c", steps], stdout=-1) as job:
+        assert job.stdout is not None
+        pids, others = processes_of(f"slurm:{job.stdout.readline().decode().strip()}")
+        watch, followed = Watch(pids, 60, others=others), set()
+        for _ in watch:
+            followed.add(watch.job.pid)
+            (tmp_path / ("first" if len(followed) == 1 else "second")).touch()
+    assert (True, 2) == (watch.ended, len(followed))
 
 
 def test_an_all_reduce_over_the_nodes_is_one_table(slurm: Path) -> None:

@@ -7,8 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from primbench.system import loopback
 
 READ = """import json; from pathlib import Path; from primbench.system.loopback import loopback
 print(json.dumps(loopback(Path("/"))))"""
@@ -40,3 +43,10 @@ def test_packets_that_queue_on_the_loopback_are_seen_and_those_on_other_interfac
 def test_settings_of_tcp_are_those_of_the_namespace() -> None:
     plain, small = seen("true"), seen("echo 4096 8192 16384 > /proc/sys/net/ipv4/tcp_rmem")
     assert {"tcp_rmem": "4096 8192 16384"} == {key: small[key] for key in small if small[key] != plain[key]}
+
+
+def test_what_the_kernel_refuses_to_tell_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a sandbox whose kernel has no traffic control."""
+    monkeypatch.setattr(loopback, "_GETQDISC", 255)  # no kernel has a message of this number
+    with pytest.raises(OSError, match=r"^\[Errno \d+\] RTM_GETQDISC: "):
+        loopback.loopback(Path("/"))

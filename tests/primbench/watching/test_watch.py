@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from primbench.watching.members import Members, in_groups_of
 from primbench.watching.watch import Watch
 
 
@@ -56,3 +57,30 @@ def test_who_waits_for_a_process_that_answers_for_files_is_blocked(
     (seen,) = Watch([7], 0.5, tmp_path)
     assert (5, blocked) == (seen.looks, seen.blocked)
     assert [*seen.blocked_in] == ["request_wait_answer"] * len(blocked)
+
+
+def test_who_is_started_in_a_container_later_on_is_of_the_job_and_so_is_what_it_starts(tmp_path: Path) -> None:
+    """As by `docker exec`, which forks a process outside that it moves into the container's groups then."""
+
+    def write(pid: int | str, parent: int, group: str) -> None:
+        folder = tmp_path / f"proc/{pid}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "stat").write_text(f"{pid} (sh) S {parent} {' '.join(['0'] * 50)}\n")
+        (folder / "cgroup").write_text(f"4:memory:{group}\n3:cpuset:/\n0::/unit{group}\n")
+
+    write("self", 1, "/session")
+    write(7, 1, "/docker/4f")
+    write(8, 1, "/docker/4f7")
+    write(9, 1, "/session")
+    write(10, 9, "/session")
+    members = Members(tmp_path, [7], in_groups_of(tmp_path, 7))
+    members.find(7)
+    assert [7] == [*members.started_by]
+    write(10, 9, "/docker/4f/below")
+    write(11, 10, "/elsewhere")
+    members.find(7)
+    assert {7: None, 10: None, 11: 10} == members.started_by
+    write(12, 1, "/session")
+    alone = Members(tmp_path, [12], in_groups_of(tmp_path, 12))
+    alone.find(12)
+    assert [12] == [*alone.started_by], "groups that who asks is in itself set nobody apart"
