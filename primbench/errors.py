@@ -15,8 +15,16 @@ PrimbenchError              exit code 1
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 INTERRUPTED = 130
 """Exit code where Ctrl-C ended it."""
+
+_LEAST_LIKENESS = 0.7  # by less, "until" looks like "title"
+_LONGEST_NAME = 100  # that a file may hold a word of megabytes costs nothing
 
 
 class PrimbenchError(Exception):
@@ -63,3 +71,11 @@ class VerificationError(PrimbenchError):
 
 class WorkerError(PrimbenchError):
     pass
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """For a message about a name that is not known: "did you mean gemm? " where one of those known looks like it."""
+    import difflib  # takes a while, and most names are right
+
+    found = difflib.get_close_matches(name[:_LONGEST_NAME], list(known), n=1, cutoff=_LEAST_LIKENESS)
+    return f"did you mean {found[0]}? " if found else ""

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, near
 from primbench.registry import problem_class
 
 if TYPE_CHECKING:
@@ -220,7 +220,8 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> Suite:
     try:
         return parse(source, shipped.get(source, source))
     except FileNotFoundError:
+        known = [*names(), *studies()]
         raise InvalidRequest(
-            f"suite {source!r}: there are {', '.join([*names(), *studies()])}, and no such file; "
+            f"suite {source!r}: {near(source, known)}there are {', '.join(known)}, and no such file; "
             "the path of a suite of your own ends in .toml"
         ) from None

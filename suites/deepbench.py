@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import primbench.suites as suites
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, near
 from primbench.problem import Problem, Value
 from primbench.units import parse_duration
 
@@ -111,7 +111,7 @@ def read(name: str) -> Published:
     asked = set(name.casefold().split())
     found = [device for device in devices() if asked and asked <= set(device.casefold().split())]
     if len(found) != 1:
-        of = f"it may be {' or '.join(found)}" if found else f"there are {', '.join(devices())}"
+        of = f"it may be {' or '.join(found)}" if found else f"{near(name, devices())}there are {', '.join(devices())}"
         raise InvalidRequest(f"published:{name}: {of}")
     return Published(found[0], _sheets(found[0]), _times(found[0]))
 

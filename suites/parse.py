@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from primbench.dtypes import full_name
-from primbench.errors import FileError, InvalidField, InvalidRequest
+from primbench.errors import FileError, InvalidField, InvalidRequest, near
 from primbench.problem import fields_of
 from primbench.registry import build, primitives, problem_class
 from primbench.spec.captured import Captured
@@ -90,9 +89,7 @@ def parse(source: str, path: str | os.PathLike[str]) -> Suite:
 def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
     for key in keys:
         if key not in known:
-            near = difflib.get_close_matches(cut(key), known, n=1, cutoff=0.7)  # by less, "until" is near to "title"
-            meant = f"did you mean {near[0]}? " if near else ""
-            raise FileError(f"{where}: " + cut(f"unknown key {key!r}: {meant}there are {', '.join(known)}"))
+            raise FileError(f"{where}: " + cut(f"unknown key {key!r}: {near(key, known)}there are {', '.join(known)}"))
 
 
 def _study(source: str, said: dict[str, Any]) -> dict[str, Any]:

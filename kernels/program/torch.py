@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.kernels.program.problem import Program
     from primbench.problem import Step
 
+_NO_MEMORY = re.compile(r"MemoryError|out of memory|allocate memory|ended with -9$", re.IGNORECASE)
 _RUN = Path(__file__).with_name("_run.py")
 
 
@@ -52,11 +54,18 @@ class _Runs:
 
     def __init__(self, problem: Program) -> None:
         self._device = "cuda" if problem.gpu else "cpu"
+        self._batch_size = problem.batch_size
         self._words = [
             problem.network, problem.mode, str(problem.batch_size), str(problem.steps), self._device, *named_files(),
         ]  # fmt: skip
         self._stages_s: list[list[float]] = []
         self._is_timed = False
+
+    def _without_memory(self, said: str) -> str:
+        """Before what NumPy, torch, CUDA or Linux, which kills, say of memory that they do not have: what takes it."""
+        if not _NO_MEMORY.search(said):
+            return ""
+        return f"no memory for batches of {self._batch_size}; ask for a smaller --batch-size: "
 
     def begin(self) -> None:
         """Before a call that is timed."""
@@ -85,7 +94,8 @@ class _Runs:
             said = told.read()
         if done.returncode or not said:
             lines = done.stderr.decode(errors="replace").strip().splitlines()
-            raise PrimbenchError(f"program {self._words[0]}: {lines[-1] if lines else f'ended with {done.returncode}'}")
+            said = lines[-1] if lines else f"ended with {done.returncode}"
+            raise PrimbenchError(f"program {self._words[0]}: {self._without_memory(said)}{said}")
         made, *within_ns = said.split(" ")
         at_ns = [begun_ns, *map(int, within_ns), ended_ns]
         if self._is_timed:

@@ -17,7 +17,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.errors import BackendUnavailable, InvalidRequest, near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,5 +173,5 @@ def _not_installed(having_kernels: Sequence[str]) -> list[str]:
 
 def _module(name: str) -> Any:
     if name not in files():
-        raise InvalidRequest(f"backend {name!r}: there are {', '.join(names())}")
+        raise InvalidRequest(f"backend {name!r}: {near(name, names())}there are {', '.join(names())}")
     return importlib.import_module(f"primbench.backends.{name}")

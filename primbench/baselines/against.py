@@ -9,7 +9,7 @@ import primbench.suites as suites
 from primbench.baselines.earlier import Earlier, times_in
 from primbench.baselines.named import place_of, runs_of, saved
 from primbench.baselines.published import PublishedTimes
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, near
 from primbench.suites import deepbench
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ def parse(text: str) -> Yardstick:
     if kind == "reference":
         paths = suites.references().get(name)
         if paths is None:
-            raise InvalidRequest(f"reference:{name}: there are {', '.join(suites.references())}")
+            raise InvalidRequest(
+                f"reference:{name}: {near(name, suites.references())}there are {', '.join(suites.references())}"
+            )
         return Earlier(text, times_in(paths))
     place = place_of(text)
     if not os.path.exists(place):  # Path's raises OSError for a name that is too long

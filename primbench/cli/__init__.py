@@ -14,7 +14,7 @@ import click
 
 from primbench import __version__
 from primbench.cli.echo import say
-from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
+from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError, near
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,21 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class Group(click.Group):
+    """Of a command that is none of its own it says which are."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            there = self.list_commands(ctx)
+            hint = near(args[0], there).rstrip() or f"there are {', '.join(there)}"
+            raise click.UsageError(f"No such command {args[0]!r}: {hint}", ctx) from None
+
+
+class LazyGroup(Group):
     """Knows its commands by name; primitives are those in kernels/, of installed packages, and of --kernels."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -82,15 +96,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            name, command, rest = super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            import difflib
-
-            there = self.list_commands(ctx)
-            near = difflib.get_close_matches(args[0], there, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(there)}."
-            raise click.UsageError(f"{error.message} {hint}", ctx) from None
+        name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and not ctx.resilient_parsing:
             ctx.default_map = {name: _own_defaults(name, command)}
         return name, command, rest

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from primbench.cli import Group
 from primbench.cli.config import base
 from primbench.errors import InvalidRequest, OutputError
 
@@ -39,7 +40,7 @@ def _own(shell: str | None) -> str:
     return found
 
 
-@click.group("completion")
+@click.group("completion", cls=Group, no_args_is_help=False)
 def command() -> None:
     """Complete commands, options and their values in a shell."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from primbench.errors import FileError
+from primbench.errors import FileError, near
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -70,8 +70,8 @@ def defaults_of(name: str, command: click.Command) -> dict[str, Any]:
     own = held.get(name, {})
     for key, value in own.items():
         if key not in options:
-            known = ", ".join(options)
-            raise FileError(f"{path()}: [{name}] {key}: no option of primbench {name}, whose are {known}")
+            known = f"{near(key, options)}they are {', '.join(options)}"
+            raise FileError(f"{path()}: [{name}] {key}: no option of primbench {name}: {known}")
         if misfit := _misfit(options[key], value):
             raise FileError(f"{path()}: [{name}] {key}: {misfit}")
     shared = {key: value for key, value in held.get(OF_ALL, {}).items() if key in options}
@@ -128,7 +128,7 @@ def _lines(held: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if name in commands:
             defaults_of(name, commands[name])
         elif name != OF_ALL:
-            raise FileError(f"{path()}: [{name}]: no command; there are {', '.join(commands)}")
+            raise FileError(f"{path()}: [{name}]: no command: {near(name, commands)}there are {', '.join(commands)}")
         else:
             _check_shared(table, commands.values())
         yield from (f"[{name}] {key} = {value}" for key, value in table.items())

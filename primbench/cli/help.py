@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from importlib import resources
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from primbench.cli.completing import complete
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, near
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,9 +48,8 @@ def command(page: str | None) -> None:
     elif page in reference.PAGES:
         _show(reference.text(reference.PAGES[page]))
     else:
-        near = difflib.get_close_matches(page, _names(), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_names())}"
-        raise InvalidRequest(f"page {page!r}: {hint}; of a command: primbench {page} --help")
+        meant = near(page, _names()).rstrip() or f"there are {', '.join(_names())}"
+        raise InvalidRequest(f"page {page!r}: {meant}; of a command: primbench {page} --help")
 
 
 def _list(heading: str, titles: Mapping[str, str]) -> None:

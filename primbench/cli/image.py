@@ -6,6 +6,7 @@ import shlex
 
 import click
 
+from primbench.cli import Group
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.runtimes.images.build import builders
@@ -20,7 +21,7 @@ Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
 """
 
 
-@click.group()
+@click.group(cls=Group, no_args_is_help=False)
 def command() -> None:
     """Build container images of primbench."""
 

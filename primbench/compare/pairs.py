@@ -22,7 +22,7 @@ from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.compare.step import compare_step
 from primbench.compare.verdicts import against, verdicts
 from primbench.decompose.sums import WHOLE
-from primbench.errors import InvalidField, InvalidRequest
+from primbench.errors import InvalidField, InvalidRequest, near
 from primbench.results.cpu_speed import SLOWED
 from primbench.spec.study import AGAIN
 from primbench.units import format_percent
@@ -56,7 +56,7 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
         raise InvalidField(f"baseline= is needed, as no study says which arm it is: one of {', '.join(sides)}")
     first = sides.get(next(iter(sides)) if baseline is None else baseline)
     if first is None:
-        raise InvalidField(f"baseline={baseline}: the arms are {', '.join(sides)}")
+        raise InvalidField(f"baseline={baseline}: {near(str(baseline), sides)}the arms are {', '.join(sides)}")
     again = sides.get(first.name + AGAIN)
     others = [side for side in sides.values() if side not in (first, again)]
     found = _compared(first, others, again, Matching(paired, WHILE_LOOKING) if _was_looked_at(results) else PAIRED)

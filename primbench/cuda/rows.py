@@ -41,7 +41,7 @@ def shape_of(elements: int, dtype: str) -> Shape:
     held, most = -(-loads // threads), min(MOST_HELD, MOST_HELD_BYTES // (pack * itemsize_bytes(dtype)))
     if held > most:
         raise UnsupportedCase(
-            f"a row of {elements} elements of {dtype}: {MOST_THREADS} threads hold {most} loads of {pack} elements "
-            "each: ask for backend=torch"
+            f"a row of {elements} elements of {dtype} is longer than the {MOST_THREADS * most * pack} that registers "
+            "hold, from which it is read and written once: ask for backend=torch"
         )
     return Shape(pack, held, threads, max(1, BLOCK // threads))

@@ -61,4 +61,6 @@ class CsvFiles(Format):
                 within(part, self._kind.words, "word")
             found.append(part.astype(each.dtype))
             first += each.size
+        if found[-1].dtype.kind == "f":  # as binary cross-entropy takes a class
+            within(found[-1], self.network.classes, "label")
         return tuple(found)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from primbench.errors import InvalidField
+from primbench.errors import InvalidField, near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def checked(primitive: str, field: dataclasses.Field[Any], value: Any) -> Any:
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind or not _is_within(value, field):
-        raise InvalidField(f"{primitive} {field.name}={value!r}: {_expected(kind, field)}")
+        raise InvalidField(f"{primitive} {field.name}={value!r}: {_meant(value, field)}{_expected(kind, field)}")
     return value
 
 
@@ -69,6 +69,11 @@ def _is_within(value: Any, field: dataclasses.Field[Any]) -> bool:
 def _choices(field: dataclasses.Field[Any]) -> Sequence[str]:
     names: Callable[[], Sequence[str]] | None = field.metadata.get("names")
     return names() if names else field.metadata.get("choices", ())
+
+
+def _meant(value: Any, field: dataclasses.Field[Any]) -> str:
+    """The nearest of many names; of choices there are few."""
+    return near(value, _choices(field)) if isinstance(value, str) and "names" in field.metadata else ""
 
 
 def _expected(kind: type, field: dataclasses.Field[Any]) -> str:

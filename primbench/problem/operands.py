@@ -42,6 +42,7 @@ _TEXT = re.compile(
     re.ASCII,
 )
 _LIST = re.compile(r"=-?\d{1,20}(,-?\d{1,20})*")
+_SHARE = re.compile(r":\d+(\.\d+)?(e-?\d+)?")
 _RANGE = re.compile(r":(-?\d{1,20})\.\.(-?\d{1,20})~(\d{1,20})(<?)")
 MOST_ELEMENTS = 2**40
 MOST_COUNTED = 2**24  # truth values of which as many are true as are to be
@@ -164,38 +165,58 @@ def operand(text: str) -> Operand:
     if found["strides"] is None:
         strides = contiguous(shape)
     tensor = Operand(found["dtype"], shape, strides, found["values"] or "", found["host"] is not None)
-    if len(strides) != len(shape) or max(tensor.elements, tensor.extent) > MOST_ELEMENTS or not _suits(tensor):
-        raise InvalidField(f"tensor {text[:80]!r}: strides, size or values do not suit its type and shape")
+    if misfit := _misfit(tensor):
+        raise InvalidField(f"tensor {text[:80]!r}: {misfit}")
     return tensor
+
+
+def _misfit(tensor: Operand) -> str:
+    """Why there can be no such tensor, else ""."""
+    if len(tensor.strides) != len(tensor.shape):
+        return f"{len(tensor.strides)} strides, and its shape has {len(tensor.shape)} axes"
+    if max(tensor.elements, tensor.extent) > MOST_ELEMENTS:
+        return f"takes the memory of {max(tensor.elements, tensor.extent)} elements, {MOST_ELEMENTS} are the most"
+    return _misfit_of_values(tensor) if tensor.values else ""
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(each) for each in text.split(",") if each)
 
 
-def _suits(tensor: Operand) -> bool:
-    """Whether its values can be such."""
-    if not tensor.values:
-        return True
+def _misfit_of_values(tensor: Operand) -> str:
     if tensor.dtype == "bool":
-        return bool(re.fullmatch(r":\d+(\.\d+)?(e-?\d+)?", tensor.values))
+        return "" if _SHARE.fullmatch(tensor.values) else "of truth values only their share is said, as :0.25"
     if tensor.dtype in WHOLE:
-        return _are_whole(tensor)
-    return tensor.values == "+" and tensor.dtype in FLOATS
+        return _misfit_of_list(tensor) if tensor.values.startswith("=") else _misfit_of_range(tensor)
+    if tensor.dtype not in FLOATS:
+        return f"nothing is said of values of {tensor.dtype}"
+    return "" if tensor.values == "+" else f"of {tensor.dtype} nothing is said but +: that none is below zero"
 
 
-def _are_whole(tensor: Operand) -> bool:
-    lowest, highest = _limits(tensor.dtype)
-    if tensor.values.startswith("="):
-        if not _LIST.fullmatch(tensor.values):
-            return False
-        listed = _numbers(tensor.values[1:])
-        return len(listed) == tensor.elements and lowest <= min(listed) <= max(listed) <= highest
+def _misfit_of_list(tensor: Operand) -> str:
+    if not _LIST.fullmatch(tensor.values):
+        return "all values are written as =0,3,1"
+    listed = _numbers(tensor.values[1:])
+    if len(listed) != tensor.elements:
+        return f"{len(listed)} values, and its shape has {tensor.elements} elements"
+    return _beyond(tensor.dtype, min(listed), max(listed))
+
+
+def _misfit_of_range(tensor: Operand) -> str:
     found = _RANGE.fullmatch(tensor.values)
     if found is None:
-        return False
+        return "values are written as =0,3,1, or as :0..9~5, of which there are five"
     least, most, kinds = map(int, found.groups()[:3])
-    return lowest <= least <= most <= min(highest, 2**63 - 1) and 1 <= kinds <= max(1, tensor.elements)
+    if not least <= most < 2**63:
+        return f"{least} is more than {most}" if least > most else f"{most} takes more than 63 bits"
+    if not 1 <= kinds <= max(1, tensor.elements):
+        return f"{kinds} different values, and its shape has {tensor.elements} elements"
+    return _beyond(tensor.dtype, least, most)
+
+
+def _beyond(dtype: str, least: int, most: int) -> str:
+    lowest, highest = _limits(dtype)
+    return "" if lowest <= least <= most <= highest else f"{dtype} holds {lowest} to {highest}"
 
 
 def _limits(dtype: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import FileError, InvalidRequest, UnsupportedCase
+from primbench.errors import FileError, InvalidRequest, UnsupportedCase, near
 from primbench.registry import sources
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def problem_class(primitive: str) -> type[Problem]:
     if primitive not in PROBLEMS:
         known = summaries()
         if primitive not in known:
-            raise InvalidRequest(f"primitive {primitive!r}: there are {', '.join(known)}")
+            raise InvalidRequest(f"primitive {primitive!r}: {near(primitive, known)}there are {', '.join(known)}")
     return PROBLEMS[primitive]
 
 
@@ -193,7 +193,8 @@ def build(primitive: str, parameters: Mapping[str, Value]) -> Problem:
     fields = {field.name: field for field in fields_of(cls)}
     unknown = sorted(set(parameters) - set(fields))
     if unknown:
-        raise InvalidRequest(f"{primitive} has no field {unknown[0]!r}: its fields are {', '.join(fields)}")
+        meant = near(unknown[0], fields)
+        raise InvalidRequest(f"{primitive} has no field {unknown[0]!r}: {meant}its fields are {', '.join(fields)}")
     missing = [name for name in required(cls) if name not in parameters]
     if missing:
         raise InvalidRequest(f"{primitive} needs {', '.join(missing)}")

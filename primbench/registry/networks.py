@@ -13,7 +13,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, near
 from primbench.problem.patterns import LEARNING_BATCH, LEARNING_STEPS
 
 if TYPE_CHECKING:
@@ -96,5 +96,5 @@ def network(name: str, *, draws: bool = True) -> Network:
     if name not in _defined() and name in _shipped():
         importlib.import_module(_shipped()[name].module)
     if name not in _defined():
-        raise InvalidRequest(f"model {name!r}: there are {', '.join(names())}")
+        raise InvalidRequest(f"model {name!r}: {near(name, names())}there are {', '.join(names())}")
     return _defined()[name](draws=draws)

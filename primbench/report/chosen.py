@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, near
 from primbench.measurement import Samples
 from primbench.report.columns import PLACES, Noise, columns_of
 from primbench.report.fitting import ROW
@@ -129,6 +128,4 @@ def _with_columns(table: Table, names: Sequence[str]) -> Table:
 def _check(names: Iterable[str], headings: set[str]) -> None:
     for name in names:
         if name not in headings:
-            near = difflib.get_close_matches(name, headings, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(headings))}"
-            raise InvalidRequest(f"column {name!r}: {hint}")
+            raise InvalidRequest(f"column {name!r}: {near(name, headings)}there are {', '.join(sorted(headings))}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, near
 from primbench.spec.confidential import hidden, is_secret
 from primbench.spec.elsewhere import RUNTIME, Machine
 from primbench.spec.neighbour import Neighbour
@@ -146,7 +146,7 @@ class Arm(Machine, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def unknown_runtime(where: str, runtime: str, runtimes: Collection[str]) -> InvalidRequest:
     """The error of an arm whose runtime is none of those there are."""
-    return InvalidRequest(f"{where}: runtime {runtime!r}: there are {', '.join(runtimes)}")
+    return InvalidRequest(f"{where}: runtime {runtime!r}: {near(runtime, runtimes)}there are {', '.join(runtimes)}")
 
 
 def parse_arm(text: str, runtimes: Collection[str] = ()) -> Arm:
@@ -201,7 +201,9 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> A
         elif key in FIELDS:
             fields[FIELDS[key].field] = _parsed(FIELDS[key].parse, key, value, where)
         else:
-            raise InvalidRequest(f"{where}: unknown key {key!r}; the keys are {_known()}")
+            raise InvalidRequest(
+                f"{where}: unknown key {key!r}: {near(key, [*PLACEMENT, *FIELDS])}the keys are {_known()}"
+            )
     fields["placement"] = Placement(**placement)
     if "name" not in fields:
         fields["name"] = _words(Arm(name=runtime, runtime=runtime, **fields))

@@ -29,7 +29,9 @@ def test_the_batch_is_the_originals_where_none_is_named() -> None:
 
 
 def test_a_model_that_is_not_there_is_answered_with_those_that_are() -> None:
-    with pytest.raises(InvalidRequest, match=rf"^model network='resnet9': one of .*\b{SMALL}\b"):
+    with pytest.raises(
+        InvalidRequest, match=rf"^model network='resnet9': did you mean resnet\d+\? one of .*\b{SMALL}\b"
+    ):
         Model("resnet9")
 
 

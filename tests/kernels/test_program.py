@@ -84,3 +84,15 @@ def test_a_program_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("primbench.kernels.program.torch._RUN", "/nowhere/program.py")
     with pytest.raises(PrimbenchError, match=r"^program fathom_memnet: .*No such file or directory"):
         step()
+
+
+def test_a_batch_for_which_there_is_no_memory_is_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "run.py"
+    script.write_text("raise MemoryError('Unable to allocate 292. GiB')")
+    monkeypatch.setattr("primbench.kernels.program.torch._RUN", str(script))
+    step = setup_of("program", "torch")(open_backend("torch", "cpu"), Program("fathom_memnet", batch_size=9))
+    said = "^program fathom_memnet: no memory for batches of 9; ask for a smaller --batch-size: MemoryError: Unable to"
+    with pytest.raises(PrimbenchError, match=said):
+        step()

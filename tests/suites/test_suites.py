@@ -142,7 +142,7 @@ def test_empty_selection_names_what_there_is(tmp_path: Path) -> None:
 
 
 def test_unknown_primitive_in_the_selection_is_named() -> None:
-    with pytest.raises(InvalidRequest, match=r"^primitive 'gem': there are .*gemm"):
+    with pytest.raises(InvalidRequest, match=r"^primitive 'gem': did you mean gemm\? there are .*gemm"):
         suites.read("small", only=["gem"])
 
 

@@ -80,11 +80,11 @@ def test_version(invoke: Callable[..., Result]) -> None:
 
 
 def test_misspelt_primitive_is_answered_with_the_nearest(refusal: Callable[..., str]) -> None:
-    assert "No such command 'gemn'. Did you mean 'gemm'? (see primbench --help)" == refusal("gemn")
+    assert "No such command 'gemn': did you mean gemm? (see primbench --help)" == refusal("gemn")
 
 
 def test_unknown_command_is_answered_with_all(refusal: Callable[..., str]) -> None:
-    assert f"No such command 'xyzzy'. There are: {', '.join(NAMES)}. (see primbench --help)" == refusal("xyzzy")
+    assert f"No such command 'xyzzy': there are {', '.join(NAMES)} (see primbench --help)" == refusal("xyzzy")
 
 
 def test_unknown_option_is_refused(refusal: Callable[..., str]) -> None:

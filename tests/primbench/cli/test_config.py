@@ -58,12 +58,16 @@ def test_own_defaults_are_taken_shown_and_overridden(own: Path, invoke: Callable
     [
         ("gemm = 1", "gemm", "gemm is not a table: write [defaults] above it, or the name of a command"),
         ("[gemm", "gemm", "not TOML: "),
-        ("[gemm]\nsize = 1", "gemm", "[gemm] size: no option of primbench gemm, whose are sizes, m, n, k, dtype, "),
+        (
+            "[gemm]\nsize = 1",
+            "gemm",
+            "[gemm] size: no option of primbench gemm: did you mean sizes? they are sizes, m, n, k, dtype, ",
+        ),
         ("[gemm]\nmax-time = 5", "gemm", "Invalid value for '--max-time': duration '5': expected "),
         ('[numa]\nbackend = ["numpy"]', "numa", "[numa] backend: takes one value, and this is a list"),
         ("[gemm]\nmax-time = true", "gemm", "[gemm] max-time: takes a value, and this is true"),
         ("[defaults]\nmax-time = false", "config", "[defaults] max-time: takes a value, and this is false"),
-        ("[gem]\nm = 1", "config", "[gem]: no command; there are "),
+        ("[gem]\nm = 1", "config", "[gem]: no command: did you mean gemm? there are "),
         ("[defaults]\nnosuch = 1", "config", "[defaults] nosuch: no command has such an option"),
     ],
 )

@@ -131,7 +131,7 @@ def test_roof_of_nothing_that_is_measured_adds_no_case(invoke: Callable[..., Res
 
 
 REFUSED = [
-    (["deepbench", "--primitive", "gemn"], f"primitive 'gemn': there are {', '.join(primitives())}"),
+    (["deepbench", "--primitive", "gemn"], f"primitive 'gemn': did you mean gemm? there are {', '.join(primitives())}"),
     (["deepbench", "--set", "x"], "deepbench: no entry of set 'x': it holds gemm 'training', "),
     (["deepbench", "--dtype", "float3"], "--dtype float3: one of float64, "),
     (

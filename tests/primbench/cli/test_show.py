@@ -139,7 +139,7 @@ def test_records_are_chosen_sorted_and_shown_in_some_columns(invoke: Callable[..
     [
         ("--only", "gem", "--only gem: no record is such: primitive is memcpy"),
         ("--only", "nosuch=1", "--only nosuch=1: no record is such: fields are primitive, status, arm, backend, "),
-        ("--sort", "devise", "column 'devise': did you mean 'device'?"),
+        ("--sort", "devise", "column 'devise': did you mean device? there are "),
         ("--columns", "bytes,xyz", "column 'xyz': there are B/s, bytes, check, "),
     ],
 )

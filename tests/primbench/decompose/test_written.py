@@ -123,6 +123,25 @@ def test_a_text_that_is_no_tensor(text: str) -> None:
         operand(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("float32[2]@1,2", "2 strides, and its shape has 1 axes"),
+        ("float32[2]@999999999999999", "takes the memory of 1000000000000000 elements, 1099511627776 are the most"),
+        ("int64[2]=1", "1 values, and its shape has 2 elements"),
+        ("int8[2]=1,128", "int8 holds -128 to 127"),
+        ("int64[9]:5..1~3", "5 is more than 1"),
+        ("int64[9]:0..9~12", "12 different values, and its shape has 9 elements"),
+        ("float32[2]=1,2", "of float32 nothing is said but +: that none is below zero"),
+        ("bool[2]+", "of truth values only their share is said, as :0.25"),
+    ],
+)
+def test_what_does_not_suit_a_tensor_is_said(text: str, why: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        operand(text)
+    assert f"tensor {text!r}: {why}" == str(caught.value)
+
+
 def test_which_primitive_an_operator_is() -> None:
     x, w, column = (operand(text) for text in ("float32[8,3,9,9]", "float32[4,3,3,3]", "float32[4]"))
     forward = Call("aten.convolution.default", [x, w, column, [1, 1], [1, 1], [1, 1], False, [0, 0], 1], {})

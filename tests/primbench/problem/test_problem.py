@@ -168,7 +168,7 @@ def test_no_figure_is_over_a_time_that_the_clock_did_not_see() -> None:
 
 
 def test_an_unknown_primitive_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InvalidRequest, match=r"'gemn': there are .*gemm"):
+    with pytest.raises(InvalidRequest, match=r"'gemn': did you mean gemm\? there are .*gemm"):
         registry.problem_class("gemn")
 
 

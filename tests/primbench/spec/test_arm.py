@@ -169,7 +169,7 @@ WRONG = {
     "": "runtime '': there are",
     "docker:": "after the colon come settings",
     "docker:cpus": "'cpus' is no KEY=VALUE; the keys are name, host, node, runtime, python, config, image",
-    "docker:colour=red": "unknown key 'colour'; the keys are name, host, node, runtime, python, config, image, cpus",
+    "docker:cpu=2": "unknown key 'cpu': did you mean cpus? the keys are name, host, node",
     "docker:cpus=2,cpus=3": "cpus is given twice",
     "docker:cpus=0-3": "which CPUs is cpuset=0-3",
     "docker:cpus=0": "more than 0",
