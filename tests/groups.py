@@ -22,13 +22,22 @@ def ahead_of_others() -> Iterator[None]:
     What is asserted of their times is then so beside other work, too.
     """
     with ExitStack() as closing, suppress(OSError, ValueError):
-        own, *above = cgroup_folders("cpu")
-        top = above[-1] if above else own
+        top = cgroup_folders("cpu")[-1]
         for name in OF_ENGINES:
             closing.enter_context(weighty(top / name))
-        first = closing.enter_context(weighty(top / f"primbench-test-{os.getpid()}-ahead"))
+        closing = closing.pop_all()
+    with closing, ahead(os.getpid()):
+        yield
+
+
+@contextmanager
+def ahead(process: int) -> Iterator[None]:
+    """A process, and what it starts from then on, has the CPUs first, as far as root may have it so."""
+    with ExitStack() as closing, suppress(OSError, ValueError):
+        own, *above = cgroup_folders("cpu")
+        first = closing.enter_context(weighty((above[-1] if above else own) / f"primbench-test-{process}-ahead"))
         closing.callback(move, first, own)  # with a daemon that was started meanwhile
-        (first / "cgroup.procs").write_text(str(os.getpid()))
+        (first / "cgroup.procs").write_text(str(process))
         closing = closing.pop_all()
     with closing:
         yield
@@ -50,4 +59,5 @@ def weighty(folder: Path) -> Iterator[Path]:
 
 def move(group: Path, to: Path) -> None:
     for process in (group / "cgroup.procs").read_text().split():
-        (to / "cgroup.procs").write_text(process)
+        with suppress(ProcessLookupError):
+            (to / "cgroup.procs").write_text(process)
