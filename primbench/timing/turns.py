@@ -102,17 +102,20 @@ class InTurn(Pace):
     def in_place(self, calls: Calls, device: str) -> Iterator[None]:
         """This thread on the CPU that all processes call from, unless calls are shared out to other threads.
 
-        Those would be woken on the same CPU, and have to wait for it.
+        Those would be woken on the same CPU, and have to wait for it. What others allow this thread meanwhile stays.
         """
         before = os.sched_getaffinity(0)
         if self._cpu is not None and device == "cpu" and (calls.are_processes or _are_shared_out(calls)):
+            self._cpu = None
+        if self._cpu not in before:
             self._cpu = None
         if self._cpu is not None:
             os.sched_setaffinity(0, {self._cpu})
         try:
             yield
         finally:
-            os.sched_setaffinity(0, before)
+            if os.sched_getaffinity(0) == {self._cpu}:
+                os.sched_setaffinity(0, before)
 
     def turns(self) -> Turns:
         return Turns(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -169,6 +169,24 @@ def test_without_a_cpu_each_stays_where_it_is() -> None:
     before = os.sched_getaffinity(0)
     with InTurn(lambda done: done).in_place(Calls([lambda: None]), "cpu"):
         assert before == os.sched_getaffinity(0)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: none can be taken away")
+@pytest.mark.parametrize("pinned_to", [None, min, max])
+def test_what_others_allow_a_thread_meanwhile_stays(pinned_to: Callable[[Collection[int]], int] | None) -> None:
+    before = os.sched_getaffinity(0)
+    pace = InTurn(lambda done: done, pinned_to and pinned_to(before))
+    given = {max(before)} if pinned_to is None else before - {pinned_to(before)}
+    try:
+        with pace.in_place(Calls([lambda: None]), "cpu"):
+            os.sched_setaffinity(0, given)
+        assert given == os.sched_getaffinity(0)
+        if pinned_to is not None:
+            with pace.in_place(Calls([lambda: None]), "cpu"):
+                assert given == os.sched_getaffinity(0), "the CPU of the others is no longer this thread's"
+            assert pace.turns().cpu is None
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def test_what_threads_wait_while_others_have_their_turn_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
