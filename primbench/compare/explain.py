@@ -84,11 +84,11 @@ def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
 def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side) -> Explanation | None:
     """By the places as they were while the case was timed."""
     key, served = identity(case.case), f"{case.case.backend} {case.case.device}"
-    changed = [*changed_later(baseline, key), *changed_later(side, key)]
-    if not changed:
+    one, other = as_timed(baseline, key), as_timed(side, key)
+    if one is baseline and other is side:
         return _by_places(case, arm, arm.differences.get(served), baseline, side)
-    baseline, side = as_timed(baseline, key), as_timed(side, key)
-    found = _by_places(case, arm, differences(baseline, side).get(served), baseline, side)
+    found = _by_places(case, arm, differences(one, other).get(served), one, other)
+    changed = [*changed_later(baseline, key), *changed_later(side, key)]
     return found and replace(found, evidence=[*found.evidence, *changed])
 
 

@@ -26,6 +26,7 @@ NOTABLE = 0.1
 ROOM = 2.0  # factor left for the scatter of shares, and for caches that others filled meanwhile
 _UPSTREAM = 5
 _UPSTREAM_OF_QUOTA = 6  # as other CPUs, by the rules
+_NEVER_SLEEPS = {"getppid"}
 _BUSY = ("kernel", "launch", "copy")  # work in which a thread sleeps for nothing, unless it asks the system for it
 
 
@@ -80,7 +81,12 @@ def _were_moved(records: Sequence[Record]) -> bool:
 
 def _is_busy(case: CaseComparison) -> bool:
     problem = case.case.known_problem()
-    if problem is None or problem.system_calls() or case.case.device != "cpu" or case.case.ranks > 1:
+    if (
+        problem is None
+        or not _NEVER_SLEEPS.issuperset(problem.system_calls())
+        or case.case.device != "cpu"
+        or case.case.ranks > 1
+    ):
         return False
     return problem_of(case.case.primitive).work in _BUSY
 

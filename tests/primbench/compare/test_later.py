@@ -33,7 +33,7 @@ USUAL = replace(
         cpu_weight=None,
         io_limits=[],
     ),
-    confinement=replace(HERE.confinement, tracer="none"),
+    confinement=replace(HERE.confinement, tracer="none", interruptions_hz=0.0),
 )
 
 
@@ -98,6 +98,8 @@ def test_what_was_limited_after_a_start_is_named_as_what_was_limited_from_it(
 def test_a_quota_and_a_tracer_that_came_later_are_told_by_the_doctor(explained: Explained) -> None:
     found = explained(GEMM, {"other": changed(cpu_quota=0.5, cpu_period_s=0.1)})
     assert "the CPU quota grants 0.5" in found.causes[0]
+    often = explained(GEMM, {"other": changed(interruptions_hz=20000.0)})
+    assert "is interrupted 20000 times a second" in often.causes[0]
     assert "4242 (strace)" in explained(GEMM, {"other": changed(tracer="4242 (strace)")}).causes[0]
 
 
