@@ -42,17 +42,10 @@ def to_text(job: Job, whole: Stretch | None, found: Sequence[Hindrance], cost: C
         lines += [*_numbers(whole, job), ""]
         for number, hindrance in enumerate(found, 1):
             lines += [*_shown(number, hindrance), ""]
-        lines += [] if found else [_nothing(whole), ""]
+        lines += [] if found else ["Nothing that can be seen from outside held it back.", ""]
         lines += _refused(job, whole)
     lines.append(_cost(cost))
     return "\n".join(lines) + "\n"
-
-
-def _nothing(whole: Stretch) -> str:
-    """Who wants no CPU is held back all the same: by what only the job knows."""
-    if whole.busiest is None:
-        return "Nothing that can be seen from outside held it back: it waited for a lock, input or time."
-    return "Nothing that can be seen from outside held it back."
 
 
 def _refused(job: Job, whole: Stretch) -> list[str]:

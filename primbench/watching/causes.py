@@ -9,7 +9,8 @@ from primbench.units import format_bytes, format_percent, format_time
 from primbench.watching import studies
 from primbench.watching.gpu_causes import on_gpus
 from primbench.watching.hindrance import Hindrance
-from primbench.watching.watch import ANSWERED, SYNCING
+from primbench.watching.looks import ANSWERED, SYNCING
+from primbench.watching.waits import on_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,23 +39,30 @@ def hindrances(whole: Stretch, job: Job) -> list[Hindrance]:
         return []
     found = [
         each
-        for each in (*_stopped(whole), *_on_cpus(whole, job), *_on_memory_or_disks(whole, job))
+        for each in (
+            *_stopped(whole),
+            *_on_cpus(whole, job),
+            *_on_memory_or_disks(whole, job),
+            *on_others(whole, job, is_stopped=bool(whole.stopped)),
+        )
         if each.share >= LEAST_SHARE
     ]
     found += [each for each in on_gpus(whole, job, cpu_is_held_back=bool(found)) if each.share >= LEAST_SHARE]
-    return [*sorted(found, key=lambda each: -each.share), *_in_kernel(whole)]
+    found.sort(key=lambda each: (each.cause != "traced", -each.share))  # that distorts all other numbers
+    return [*found, *_in_kernel(whole)]
 
 
 def _stopped(whole: Stretch) -> Iterator[Hindrance]:
     if whole.stopped:
-        share = whole.stopped / whole.looks
+        process, looks = max(whole.stopped.items(), key=lambda each: each[1])
+        share = looks / whole.looks
         tracer = None if whole.tracer == "none" else whole.tracer
         goes_on = "it goes on by `kill -CONT` or its debugger" if tracer is None else f"process {tracer} traces it"
         yield Hindrance(
             cause="stopped" if tracer is None else "traced",
             share=share,
-            summary=f"stopped for {format_percent(share)} of the time: {goes_on}",
-            evidence=[f"its state was T in {whole.stopped} of {whole.looks} looks"],
+            summary=f"process {process} stopped for {format_percent(share)} of the time: {goes_on}",
+            evidence=[f"/proc/{process}/stat: its state was T in {looks} of {whole.looks} looks"],
             distorts=_ON_CPU,
             effect="nothing of it runs meanwhile" + (", as with strace at each system call" if tracer else ""),
             study=None,
@@ -175,6 +183,8 @@ def _contention(whole: Stretch, job: Job, waiting: ThreadUse, share: float) -> H
     evidence = [_waits(whole, waiting)]
     if whole.cpu_waiting_s is not None:
         evidence.append(f"cpu.pressure: some task waited in {format_percent(whole.cpu_waiting_s / whole.duration_s)}")
+    if (job.limits.niceness or 0) > 0:
+        evidence.append(f"its niceness is {job.limits.niceness}: those with a lower one come first")
     if whole.migrations:
         evidence.append(f"{whole.migrations} migrations of its threads to other CPUs")
     return Hindrance(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Of /proc/PID/stat, indices after the name: proc_pid_stat(5), fields 3, 10, 12, 14 to 17.
-_STATE = 0
+# Of /proc/PID/stat, indices after the name: proc_pid_stat(5), fields 3, 4, 10, 12, 14 to 17.
+_STATE, _PARENT = 0, 1
 _MINOR, _MAJOR, _IN_USER, _IN_KERNEL, _ENDED_IN_USER, _ENDED_IN_KERNEL = 7, 9, 11, 12, 13, 14
 _SCHEDULED = re.compile(r"^(\S+)\s*:\s*([0-9]+)$", re.MULTILINE)
 
@@ -43,10 +43,13 @@ class ThreadAt(NamedTuple):
 class ProcessAt(NamedTuple):
     """Counted since it was started. swapped_bytes: of it, now. read_bytes, written_bytes: from and to disks.
 
-    kernel_time_s: of cpu_time_s, system calls and page faults. ended_*: the same of those that it started and that have
-    ended, and of what these had started.
+    parent: who started it. command: its words, of which a process that was forked has its parent's. kernel_time_s: of
+    cpu_time_s, system calls and page faults. ended_*: the same of those that it started and that have ended, and of
+    what these had started.
     """
 
+    parent: int
+    command: str | None
     cpu_time_s: float
     kernel_time_s: float
     ended_cpu_time_s: float
@@ -111,9 +114,11 @@ def _process(root: Path, pid: int, missing: dict[str, str]) -> ProcessAt | None:
             "read_bytes": lambda: _disk_bytes(folder, "read_bytes"),
             "written_bytes": lambda: _disk_bytes(folder, "write_bytes"),
             "threads": lambda: _threads(root, pid),
+            "command": lambda: quick_text(folder / "cmdline"),
         }
         found = {name: attempt(missing, name, read) for name, read in readers.items()}
         return ProcessAt(
+            parent=int(stat[_PARENT]),
             cpu_time_s=(int(stat[_IN_USER]) + int(stat[_IN_KERNEL])) / _TICKS_PER_S,
             kernel_time_s=int(stat[_IN_KERNEL]) / _TICKS_PER_S,
             ended_cpu_time_s=(int(stat[_ENDED_IN_USER]) + int(stat[_ENDED_IN_KERNEL])) / _TICKS_PER_S,

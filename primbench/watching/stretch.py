@@ -17,23 +17,26 @@ from primbench.watching.gpus import GpuUse, together
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from primbench.watching.moment import Moment
+    from primbench.watching.moment import Moment, ProcessAt
 
 LEAST_WANTED = 0.01  # of the time: threads that want a CPU less are not listed
 MOST_THREADS = 16
 
 
 class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
-    """process: whose it is. ran_s, waited_s: on a CPU, and for one. cpus: on which it may run; None where it ended
-    before it was asked.
+    """process: whose it is, parent: who started that; is_forked: whether that runs the parent's own program, as workers
+    of Python do. ran_s, waited_s: on a CPU, and for one. cpus: on which it may run; None where it ended before it was
+    asked.
     """
 
     number: Whole
     process: Whole
+    parent: Whole
     name: str | None
     ran_s: Seconds
     waited_s: Seconds
     cpus: list[Whole] | None
+    is_forked: bool = False
 
     @property
     def wanted_s(self) -> float:
@@ -43,16 +46,17 @@ class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing``; of processes that ended meanwhile nothing but CPU time is in it.
 
-    time_s: when it ends, since watching began. threads: the 256 that wanted a CPU most, if for 1 % of the time;
-    thread_count: all. looks: how often states of threads were looked at; blocked: thread -> in how many of these it,
-    or a process that it started meanwhile, was blocked in the kernel as on a disk (state D) or until files are
-    answered for (FUSE), and blocked_in: function of the kernel -> in how many, where that may be asked; stopped: in
-    how many the first process was, by a signal or a debugger; tracer: of it, at the end, such as "4242 (strace)";
-    "none". kernel_time_s: of cpu_time_s. memory_grown_bytes: by which those grew that were there all the time. calls:
-    of the driver's entry points, as far as they were counted. read_bytes, written_bytes: from and to disks;
-    reread_bytes, swapped_in_bytes: after a limit of the control groups had them taken out. *_waiting_s: in which some
-    task of the control group, or of the machine, waited. periods, throttled_*: of the group that its quota held back
-    longest.
+    time_s: when it ends, since watching began. threads: the 16 that wanted a CPU most, if for 1 % of the time, and of
+    each process that started one of theirs the one that did; thread_count: all. looks: how often states of threads were
+    looked at. blocked: thread -> in how many of these it, or a process that it started meanwhile, was blocked in the
+    kernel as on a disk (state D) or until files are answered for (FUSE), and blocked_in: function of the kernel -> in
+    how many, where that may be asked. asleep: in how many none ran or was blocked, and asleep_in: process -> function
+    that its first thread slept in -> in how many of these. stopped: process -> in how many it was, by a signal or a
+    debugger; tracer: of the one that was most often, or of the first, at the end, such as "4242 (strace)"; "none".
+    kernel_time_s: of cpu_time_s. memory_grown_bytes: by which those grew that were there all the time. calls: of the
+    driver's entry points, as far as they were counted. read_bytes, written_bytes: from and to disks; reread_bytes,
+    swapped_in_bytes: after a limit of the control groups had them taken out. *_waiting_s: in which some task of the
+    control group, or of the machine, waited. periods, throttled_*: of the group that its quota held back longest.
     """
 
     time_s: Seconds
@@ -66,7 +70,9 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     looks: Whole = 0
     blocked: dict[Whole, Whole] = {}
     blocked_in: dict[str, Whole] = {}
-    stopped: Whole = 0
+    asleep: Whole = 0
+    asleep_in: dict[Whole, dict[str, Whole]] = {}
+    stopped: dict[Whole, Whole] = {}
     tracer: str | None = None
     kernel_time_s: Seconds | None = None
     memory_grown_bytes: Whole | None = None
@@ -108,13 +114,13 @@ def between(before: Moment, after: Moment, began_s: float) -> Stretch:
     """began_s: when watching began."""
     used = list(_threads(before, after))
     duration_s = after.time_s - before.time_s
-    listed = sorted((each for each, *_ in used), key=lambda each: -each.wanted_s)[:MOST_THREADS]
+    wanting = [each for each, *_ in used if each.wanted_s > LEAST_WANTED * duration_s]
     return Stretch(
         time_s=after.time_s - began_s,
         duration_s=duration_s,
         process_count=len(after.processes),
         thread_count=sum(len(each.threads) for each in after.processes.values()),
-        threads=[_with_cpus(each) for each in listed if each.wanted_s > LEAST_WANTED * duration_s],
+        threads=[_with_cpus(each) for each in _listed(wanting)],
         migrations=_sum(migrations for _, migrations, _ in used),
         switches=_sum(switches for *_, switches in used),
         missing=after.missing,
@@ -168,7 +174,7 @@ _OF_GROUPS = ("reread_bytes", "swapped_in_bytes")
 _SUMMED = (
     *(*_TIMES, *_COUNTED, *_OF_GROUPS, "memory_grown_bytes", "duration_s", "migrations", "switches"),
     *("periods", "throttled_periods", "throttled_s"),
-    *("cpu_waiting_s", "memory_waiting_s", "io_waiting_s", "looks", "stopped"),
+    *("cpu_waiting_s", "memory_waiting_s", "io_waiting_s", "looks", "asleep"),
 )
 
 
@@ -191,18 +197,25 @@ def _threads(before: Moment, after: Moment) -> Iterator[tuple[ThreadUse, int | N
     """Each thread's use, migrations and switches."""
     for pid, process in after.processes.items():
         earlier = before.processes[pid].threads if pid in before.processes else {}
+        is_forked = _is_forked(process, after.processes.get(process.parent))
         for number, now in process.threads.items():
             if (then := earlier.get(number)) is not None:
                 use = ThreadUse(
                     number=int(number),
                     process=pid,
+                    parent=process.parent,
                     name=now.name,
                     ran_s=max(0.0, now.ran_s - then.ran_s),
                     waited_s=max(0.0, now.waited_s - then.waited_s),
                     cpus=None,
+                    is_forked=is_forked,
                 )
                 counts = [_difference(getattr(then, name), getattr(now, name)) for name in ("migrations", "switches")]
                 yield use, counts[0], counts[1]
+
+
+def _is_forked(process: ProcessAt, parent: ProcessAt | None) -> bool:
+    return parent is not None and process.command is not None and process.command == parent.command
 
 
 def _with_cpus(thread: ThreadUse) -> ThreadUse:
@@ -222,16 +235,22 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
     """One stretch of all, which follow one another; there is at least one. What is held is as at the end."""
     last = stretches[-1]
     summed = {name: _sum(getattr(each, name) for each in stretches) for name in _SUMMED}
-    blocked, blocked_in = Counter[int](), Counter[str]()
+    blocked, blocked_in, stopped = Counter[int](), Counter[str](), Counter[int]()
+    asleep_in: dict[int, Counter[str]] = {}
     for each in stretches:
         blocked.update(each.blocked)
         blocked_in.update(each.blocked_in)
+        stopped.update(each.stopped)
+        for process, functions in each.asleep_in.items():
+            asleep_in.setdefault(process, Counter()).update(functions)
     return replace(
         last,
         **summed,
         threads=_threads_of(stretches),
         blocked=dict(blocked),
         blocked_in=dict(blocked_in),
+        stopped=dict(stopped),
+        asleep_in={process: dict(functions) for process, functions in asleep_in.items()},
         calls=_calls_of(stretches),
         gpus=together([each.gpus for each in stretches]),
         missing={name: reason for each in stretches for name, reason in each.missing.items()},
@@ -253,4 +272,13 @@ def _threads_of(stretches: Sequence[Stretch]) -> list[ThreadUse]:
             found[each.number] = replace(each, ran_s=ran_s, waited_s=waited_s)
         else:
             found[each.number] = each
-    return sorted(found.values(), key=lambda each: -each.wanted_s)[:MOST_THREADS]
+    return _listed(found.values())
+
+
+def _listed(threads: Iterable[ThreadUse]) -> list[ThreadUse]:
+    """Those that wanted a CPU most, and the first one of each process that started theirs: it may wait for them."""
+    ordered = sorted(threads, key=lambda each: -each.wanted_s)
+    listed, left = ordered[:MOST_THREADS], ordered[MOST_THREADS:]
+    parents = {each.parent for each in listed} - {each.process for each in listed}
+    firsts = {each.process: each for each in reversed(left) if each.process in parents}
+    return listed + [each for each in left if firsts.get(each.process) is each]

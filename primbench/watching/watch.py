@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from primbench.environment.confinement import tracer_of
 from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
-from primbench.system.files import attempt, read_mounts
-from primbench.system.processes import fields_of_stat, folder_of, has_ended, quick_text, started
+from primbench.system.processes import folder_of, has_ended, started
 from primbench.watching import gpus
 from primbench.watching.calls import Calls, Counters, summed
 from primbench.watching.job import look
+from primbench.watching.looks import GONE, Looks, has_fuse
 from primbench.watching.members import Members
 from primbench.watching.moment import Moment, read
 from primbench.watching.stretch import Stretch, between
@@ -31,12 +29,6 @@ if TYPE_CHECKING:
 EVERY_S = 1.0
 LOOK_EVERY_S = 0.1
 MOST_LOOKED_AT = 16  # threads, of which a look takes 6 us each
-_STATE = 0  # of /proc/PID/stat, index after the name
-_BLOCKED, _GONE = "D", ("X", "Z")
-SYNCING = {"do_fsync", "vfs_fsync_range", "generic_write_sync", "ksys_sync", "ksys_sync_file_range"}  # Linux: fs/sync.c
-_STOPPED = ("T", "t")  # by a signal, by a debugger
-_ASLEEP = "S"
-ANSWERED = "request_wait_answer"  # Linux: fs/fuse/dev.c, where a thread sleeps until a process has answered for a file
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +70,7 @@ class Watch:
         self._closing = contextlib.ExitStack()
         self._read_gpus, no_gpus = self._closing.enter_context(gpus.reader())
         self._missing = {} if no_gpus is None else {"gpus": no_gpus}
-        self._counters = Counters(root)
-        self._may_be_answered = _has_fuse(root, pid)
+        self._counters, self._has_fuse = Counters(root), has_fuse(root, pid)
         self._cpu_time_s, self._began_s = time.process_time(), time.monotonic()
 
     @property
@@ -97,7 +88,7 @@ class Watch:
 
     def _stretches(self) -> Iterator[Stretch]:
         before = self._moment()
-        end_s = self._began_s + self._lasting_s
+        end_s = before.time_s + self._lasting_s
         while not self.ended and before.time_s < end_s:
             seen = self._look(before, min(before.time_s + EVERY_S, end_s))
             first, after = self.job.pid, self._moment()
@@ -142,36 +133,21 @@ class Watch:
     def _look(self, before: Moment, until_s: float) -> dict[str, Any]:
         """What a Stretch has of the states of threads and of calls, until then or until the job ends."""
         files, started_by = self._stat_files(before), dict[int, int]()
+        looks, counted = Looks(self._root, self.job.pid, has_fuse=self._has_fuse), list[Calls]()
         self._counters.find(before)
-        counted: list[Calls] = []
-        blocked, blocked_in = Counter[int](), Counter[str]()
-        looks = stopped = 0
         while (self.job.pid in files or self._lives()) and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(LOOK_EVERY_S, left_s))
-            looks += 1
-            states = {number: _state(file) for number, file in files.items()}
-            now = [number for number, state in states.items() if self._is_blocked(files[number], state)]
-            blocked.update({started_by.get(number, number) for number in now})
-            blocked_in.update(filter(None, (_function(files[number].with_name("stack")) for number in now)))
-            stopped += states.get(self.job.pid) in _STOPPED
+            states = looks.add(files, self._members.started_by.keys(), started_by)
             files = self._followed(files, states, started_by)
             counted += self._counters.next()
-        tracer = attempt({}, "", lambda: tracer_of(self._root, self.job.pid))
-        seen = {"looks": looks, "blocked": blocked, "blocked_in": blocked_in, "stopped": stopped, "tracer": tracer}
-        return seen | self._of_calls(counted)
-
-    def _is_blocked(self, file: Path, state: str) -> bool:
-        """By a disk or a driver, or by a process that answers for a file system, who is waited for as an event is."""
-        return state == _BLOCKED or (
-            self._may_be_answered and state == _ASLEEP and _text(file.with_name("wchan")) == ANSWERED
-        )
+        return looks.counted() | self._of_calls(counted)
 
     def _followed(self, files: dict[int, Path], states: dict[int, str], started_by: dict[int, int]) -> dict[int, Path]:
         """The files without those of threads that have ended, with those of the processes that followed them.
 
         started_by: of these, and of those before, the one that was there at first.
         """
-        left = {number: file for number, file in files.items() if states[number] not in _GONE}
+        left = {number: file for number, file in files.items() if states[number] not in GONE}
         if len(left) == len(files):
             return files
         before = {*self._members.started_by}
@@ -196,37 +172,3 @@ class Watch:
 
     def _stat_file(self, pid: int, thread: str) -> Path:
         return folder_of(self._root, pid) / "task" / thread / "stat"
-
-
-def _function(stack: Path) -> str | None:
-    """The function of the kernel that a thread is in, such as "kernel_clone"; None for who may not ask, or too late.
-
-    One of SYNCING where it is called by that: below it a file system and a disk's driver wait each in their own way.
-    """
-    called = [line.partition("] ")[2].partition("+")[0] for line in _text(stack).splitlines()]
-    return next((each for each in called if each in SYNCING), called[0] if called else None)
-
-
-def _text(file: Path) -> str:
-    """ "" where it may not be read, or too late."""
-    try:
-        return quick_text(file)
-    except OSError:
-        return ""
-
-
-def _has_fuse(root: Path, pid: int) -> bool:
-    """Whether there is a file system that a process answers for, such as fuse-overlayfs, or a machine's host."""
-    try:
-        kinds = {mount.kind for mount in read_mounts(root, pid)}
-    except OSError:
-        return True
-    return any(kind.partition(".")[0] in ("fuse", "fuseblk", "virtiofs") for kind in kinds)
-
-
-def _state(file: Path) -> str:
-    """As ps(1) has it; "X" of a thread that is not there any more."""
-    try:
-        return fields_of_stat(file)[_STATE]
-    except OSError:
-        return "X"

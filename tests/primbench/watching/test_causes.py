@@ -35,7 +35,7 @@ GPU = GpuUse(
 
 def thread(number: int, ran_s: float, waited_s: float, cpus: list[int] | None = None) -> ThreadUse:
     return ThreadUse(
-        number=number, process=JOB.pid, name="train", ran_s=ran_s, waited_s=waited_s, cpus=cpus or [0, 1, 4]
+        number=number, process=JOB.pid, parent=1, name="train", ran_s=ran_s, waited_s=waited_s, cpus=cpus or [0, 1, 4]
     )
 
 
@@ -64,9 +64,30 @@ CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
         "tmpfs=/tmp --primitive files",
     ),
     "memory": ({"swapped_in_bytes": 2**30, "blocked": {7: 60}}, "swapping in: 102 MiB a second", "memory=1GiB"),
-    "stopped": ({"stopped": 50}, "stopped for 50.0% of the time: it goes on by `kill -CONT`", ""),
-    "traced": ({"stopped": 50, "tracer": "31 (strace)"}, "process 31 (strace) traces it", ""),
+    "stopped": ({"stopped": {7: 50}}, "process 7 stopped for 50.0% of the time: it goes on by `kill -CONT`", ""),
+    "traced": ({"stopped": {7: 50}, "tracer": "31 (strace)"}, "process 31 (strace) traces it", ""),
     "blocked": ({"blocked": {7: 30}, "blocked_in": {"kernel_clone": 30}}, "where it starts processes", ""),
+    "workers": (
+        {"threads": [replace(thread(8, 9.0, 0.9), process=8, parent=7, is_forked=True), thread(7, 1.0, 0.5)]},
+        "process 7 wants no CPU in 85.0% of the time, while a process that it started has a whole one",
+        "",
+    ),
+    "turns": (
+        {"threads": [thread(number, 2.5, 1.0) for number in range(4)]},
+        "4 threads of process 7 run in turn: 1.00 CPUs in all, though each slept for 65.0% of the time or more",
+        "",
+    ),
+    "asleep": (
+        {
+            "threads": [],
+            "cpu_time_s": 0.2,
+            "gpus": [replace(GPU, busy_fraction=0.1)],
+            "asleep": 96,
+            "asleep_in": {7: {"do_wait": 96}, 8: {"wait_woken": 95, "futex_do_wait": 1}},
+        },
+        "nothing of it ran for 90.0% of the time: process 8 waits for what comes by a socket",
+        "",
+    ),
     "kernel": ({"kernel_time_s": 8.0}, "88.9% of its CPU time is the kernel's", ""),
     "gpu-clocks": (
         {"gpus": [replace(GPU, held_by={"sw power cap": 0.5, "gpu idle": 0.9}, sm_clock_hz=1.1e9)]},
@@ -97,6 +118,28 @@ def test_a_cause_is_found_first(cause: str, changes: dict[str, Any], summary: st
     assert cause == found[0].cause
     assert summary in found[0].summary
     assert study in (found[0].study or "")
+
+
+def test_a_launcher_is_not_held_back_by_what_it_started_nor_forward_by_backward() -> None:
+    ranks = [replace(thread(number, 9.5, 0.1), process=number, parent=7) for number in (8, 9)]
+    assert [] == hindrances(replace(CALM, threads=[*ranks, thread(7, 0.2, 0.0)]), JOB)
+    assert [] == hindrances(replace(CALM, threads=[thread(7, 5.0, 0.0), thread(8, 5.0, 0.0)]), JOB)
+
+
+def test_what_traces_a_job_is_told_first() -> None:
+    threads = [thread(7, 2.0, 7.0)]
+    found = hindrances(replace(CALM, threads=threads, stopped={7: 20}, tracer="31 (strace)"), JOB)
+    assert ["traced", "cpu-contention"] == [each.cause for each in found]
+
+
+def test_who_waits_for_a_gpu_is_not_asleep() -> None:
+    assert [] == hindrances(replace(CALM, threads=[], cpu_time_s=0.0, asleep=100, asleep_in={7: {"do_poll": 100}}), JOB)
+
+
+def test_the_parents_of_busy_processes_are_listed_though_many_want_more() -> None:
+    many = [replace(thread(number, 9.5, 0.1), process=number, parent=7) for number in range(100, 140)]
+    whole = joined([replace(CALM, threads=[*many, thread(7, 0.5, 0.0), thread(6, 0.6, 0.0)])])
+    assert [*range(100, 116), 6] == [each.number for each in whole.threads], "one of the parent's, that wants most"
 
 
 def test_small_writes_that_are_waited_for_are_the_disks() -> None:

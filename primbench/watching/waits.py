@@ -1,0 +1,153 @@
+"""What a job waits for though CPUs, memory and disks have time for it: its own workers, locks, or nothing that runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from primbench.units import format_percent
+from primbench.watching.hindrance import Hindrance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.finding import Activity
+    from primbench.watching.job import Job
+    from primbench.watching.stretch import Stretch, ThreadUse
+
+WHOLE_CPU = 0.9  # of the time: a thread that wants so much of a CPU is what others wait for
+FEWEST_IN_TURN = 3  # of two, one may just wait for what the other computes, as torch's forward for its backward
+LEAST_IN_TURN = 0.05  # of the time, that each of them ran
+ONE_CPU = 1.05  # of the time, that they ran together at most, but for what ticks of clocks differ by
+ENDING = "for a process to end"
+_WAITED_FOR = (  # what functions of the kernel wait for: Linux 5.4 to 6.18
+    (re.compile(r"do_wait|kernel_wait4"), ENDING),
+    (re.compile(r".*futex.*"), "for another thread or process, at a lock or alike (futex)"),
+    (re.compile(r".*nanosleep|common_nsleep"), "for time to pass: it sleeps by itself"),
+    (re.compile(r"(anon_)?pipe_.*"), "for who is at the other end of a pipe"),
+    (re.compile(r"wait_woken|sk_.*|inet_.*|tcp_.*|unix_.*|__skb_.*"), "for what comes by a socket, or a terminal"),
+    (re.compile(r".*poll.*|do_select"), "for events, mostly of sockets and pipes"),
+)
+_ANYTHING: list[Activity] = ["everything on the CPU", "launch", "data loading"]
+
+
+def on_others(whole: Stretch, job: Job, *, is_stopped: bool) -> Iterator[Hindrance]:
+    """is_stopped: whether something of it is, which is why others sleep."""
+    yield from _on_workers(whole, job)
+    yield from _in_turn(whole, job)
+    if not is_stopped:
+        yield from _asleep(whole)
+
+
+def _on_workers(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """Forks that have a CPU each, and do not keep up with whom they work for.
+
+    Who starts other programs and waits for them, as a launcher does, is not held back by that.
+    """
+    most = {each.process: each for each in reversed(whole.threads)}  # which are sorted
+    busy = {process: each for process, each in most.items() if each.wanted_s >= WHOLE_CPU * whole.duration_s}
+    workers: dict[int, list[ThreadUse]] = {}
+    for each in busy.values():
+        if each.is_forked:
+            workers.setdefault(each.parent, []).append(each)
+    for parent in workers.keys() & most.keys() - busy.keys():
+        yield _workers(whole, job, most[parent], workers[parent])
+
+
+def _workers(whole: Stretch, job: Job, waiting: ThreadUse, busy: list[ThreadUse]) -> Hindrance:
+    share = 1 - waiting.wanted_s / whole.duration_s
+    who = "a process" if len(busy) == 1 else f"{len(busy)} processes"
+    return Hindrance(
+        cause="workers",
+        share=share,
+        summary=f"process {waiting.process} wants no CPU in {format_percent(share)} of the time, while {who} that it "
+        "started ha" + ("s a whole one" if len(busy) == 1 else "ve a whole one each"),
+        evidence=[*(_ran(whole, each) for each in busy[:3]), _ran(whole, waiting), _of_cpus(whole, job)],
+        distorts=["data loading"],
+        effect="if it waits for them, as for batches that they load, that sets its pace: more of them where CPUs are "
+        "free, or less for each to do",
+        study=None,
+    )
+
+
+def _ran(whole: Stretch, thread: ThreadUse) -> str:
+    share = format_percent(thread.ran_s / whole.duration_s)
+    return f"schedstat of thread {thread.number} ({thread.name or 'unnamed'}) of process {thread.process}: ran {share}"
+
+
+def _of_cpus(whole: Stretch, job: Job) -> str:
+    used = whole.cpu_time_s / whole.duration_s
+    return f"{used:.2f} of its {len(job.limits.cpus_allowed)} CPUs used"
+
+
+def _in_turn(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """Threads of a process of which one runs at a time, as a lock makes them."""
+    by_process: dict[int, list[ThreadUse]] = {}
+    for each in whole.threads:
+        if each.ran_s >= LEAST_IN_TURN * whole.duration_s:
+            by_process.setdefault(each.process, []).append(each)
+    for process, threads in by_process.items():
+        if len(threads) >= FEWEST_IN_TURN and len(job.limits.cpus_allowed) > 1 and _is_one_cpu(whole, threads):
+            yield _turns(whole, job, process, threads)
+
+
+def _is_one_cpu(whole: Stretch, threads: list[ThreadUse]) -> bool:
+    """Whether together they run as one that never sleeps does."""
+    ran_s, wanted_s = sum(each.ran_s for each in threads), sum(each.wanted_s for each in threads)
+    return ran_s <= ONE_CPU * whole.duration_s and wanted_s >= WHOLE_CPU * whole.duration_s
+
+
+def _turns(whole: Stretch, job: Job, process: int, threads: list[ThreadUse]) -> Hindrance:
+    ran = sum(each.ran_s for each in threads) / whole.duration_s
+    share = 1 - max(each.wanted_s for each in threads) / whole.duration_s
+    return Hindrance(
+        cause="turns",
+        share=share,
+        summary=f"{len(threads)} threads of process {process} run in turn: {ran:.2f} CPUs in all, though each slept "
+        f"for {format_percent(share)} of the time or more",
+        evidence=[*(_ran(whole, each) for each in threads[:3]), _of_cpus(whole, job)],
+        distorts=_ANYTHING,
+        effect="together they are no faster than one, as Python's threads, of which its global lock lets one run at a "
+        "time; processes in their place would not wait for that",
+        study=None,
+    )
+
+
+def _asleep(whole: Stretch) -> Iterator[Hindrance]:
+    """Nothing of it runs, nor waits for a CPU or a disk, nor does a GPU of its own."""
+    if not whole.looks:
+        return
+    on_gpus = max((gpu.busy_fraction or 0.0 for gpu in whole.gpus or []), default=0.0)
+    share = min(whole.asleep / whole.looks, 1 - whole.cpu_time_s / whole.duration_s, 1 - on_gpus)
+    process, functions = _telling(whole)
+    most = max(functions, key=functions.__getitem__, default=None)
+    words = f"waits {_waited_for(most)}" if most else "sleeps"
+    yield Hindrance(
+        cause="asleep",
+        share=max(0.0, share),
+        summary=f"nothing of it ran for {format_percent(share)} of the time: process {process} {words}",
+        evidence=[
+            f"all its threads slept in {whole.asleep} of {whole.looks} looks",
+            *(f"process {process} in {function} in {looks} of these" for function, looks in functions.items()),
+            *([] if functions else ["/proc/PID/wchan tells nobody but its user and root where"]),
+        ],
+        distorts=_ANYTHING,
+        effect="it is as slow as what it waits for: look there",
+        study=None,
+    )
+
+
+def _telling(whole: Stretch) -> tuple[int, dict[str, int]]:
+    """The process whose waiting tells most: the busiest, or the first that does not just wait for another to end."""
+    of_busiest = whole.busiest.process if whole.busiest else None
+    ordered = sorted(whole.asleep_in, key=lambda process: process != of_busiest)
+    for process in ordered:
+        functions = whole.asleep_in[process]
+        most = max(functions, key=functions.__getitem__, default="")
+        if _waited_for(most) != ENDING:
+            return process, functions
+    return next(((each, whole.asleep_in[each]) for each in ordered), (0, {}))
+
+
+def _waited_for(function: str) -> str:
+    return next((words for pattern, words in _WAITED_FOR if pattern.fullmatch(function)), f"in {function}")
