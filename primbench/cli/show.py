@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -11,13 +12,21 @@ from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, parsed
 from primbench.cli.options import GroupedCommand, grouped, output_options
 from primbench.cli.outputs import check_outputs, report, say_unknown
-from primbench.errors import FileError
+from primbench.errors import FileError, InvalidRequest
 from primbench.report import chosen, steps
+from primbench.report.watch import to_text
 from primbench.results import file as results_file
+from primbench.watching.kept import is_kept, read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def _show(file: str, **values: Any) -> None:
     check_outputs({**values, "file": file})
+    if is_kept(Path(file)):
+        _show_watched(file, values)
+        return
     results = results_file.read(file)
     if not results.records:
         raise FileError(f"{file}: holds no records: the run ended before its first case did")
@@ -29,6 +38,15 @@ def _show(file: str, **values: Any) -> None:
         say(steps.text(records))
     else:
         report(replace(results, records=records), values, curves=True)
+
+
+def _show_watched(file: str, values: Mapping[str, Any]) -> None:
+    """What `watch` found, in its own words; raises InvalidRequest where a table is asked for."""
+    given = [name for name, value in values.items() if value]
+    if given:
+        option = f"--{given[0].removesuffix('_path').replace('_', '-')}"
+        raise InvalidRequest(f"{file}: by `primbench watch`, which makes no table: it is shown without {option}")
+    say(to_text(read(Path(file))), nl=False)
 
 
 SHOWN = [
@@ -46,5 +64,6 @@ command = GroupedCommand(
     "show",
     callback=_show,
     params=[click.Argument(["file"], type=FILE, metavar="FILE.jsonl"), STEPS, *SHOWN, *output_options()],
-    help="Print the table of a results file again, with what was sampled over time, or export it.",
+    help="Print the table of a results file again, with what was sampled over time, or export it; of a file by "
+    "`watch -o` what that found.",
 )

@@ -56,7 +56,7 @@ Exit status: 0 whatever is found, 2 where there is no such job, 130 when interru
     "json_path",
     type=FILE,
     metavar="FILE",
-    help="Write JSON lines: one a second as they come, then what was found; - is stdout.",
+    help="Write JSON lines: one a second as they come, then what was found, which `show` prints; - is stdout.",
 )
 @click.option(
     "--prometheus",
@@ -104,6 +104,7 @@ def _follow(
     from primbench.report.prometheus import replace_file, to_prometheus
     from primbench.report.watch import to_text
     from primbench.watching.causes import hindrances
+    from primbench.watching.kept import Kept
     from primbench.watching.stretch import joined
     from primbench.watching.watch import Watched
 
@@ -121,7 +122,8 @@ def _follow(
     found = hindrances(whole, watch.job) if whole is not None else []
     for hindrance in found:
         write("hindrance", hindrance)
-    write("watched", Watched(ended=watch.ended, whole=whole, cost=watch.cost))
+    watched = Watched(ended=watch.ended, whole=whole, cost=watch.cost)
+    write("watched", watched)
     if not on_stdout:
-        say(to_text(watch.job, whole, found, watch.cost, ended=watch.ended), nl=False)
+        say(to_text(Kept(watch.job, whole, found, watched)), nl=False)
     return interrupted

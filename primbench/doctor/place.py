@@ -20,7 +20,7 @@ from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.results import file as results_file
 from primbench.runtimes.table import known
 from primbench.system.jsonlines import UNREADABLE, opened
-from primbench.system.processes import named, started
+from primbench.system.processes import check_runs, named, started
 
 if TYPE_CHECKING:
     from primbench.system.gpu import Gpu
@@ -91,8 +91,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def look(root: Path = Path("/"), pid: int = 0) -> Place:
     """Observe the place of a process, 0 this one. root: of /proc, /sys, /dev and /etc.
 
-    Raises InvalidRequest where there is no process of this number, or no longer when all was read.
+    Raises InvalidRequest where there is no process of this number, or no longer when all was read, or it has ended.
     """
+    if pid:
+        check_runs(root, pid)
     begun = started(root, pid) if pid else None
     place = Place(
         environment=fingerprint.collect(root, pid, gpus=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,11 +15,12 @@ from primbench.watching.calls import NO_DRIVER, a_second
 from primbench.watching.causes import FEW_BYTES_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from primbench.watching.gpus import GpuUse
     from primbench.watching.hindrance import Hindrance
     from primbench.watching.job import Job
+    from primbench.watching.kept import Kept
     from primbench.watching.stretch import Stretch
     from primbench.watching.watch import Cost
 
@@ -32,26 +34,32 @@ def line_of(kind: str, value: object) -> str:
     return json_line({"kind": kind, **msgspec.to_builtins(value)})
 
 
-def to_text(job: Job, whole: Stretch | None, found: Sequence[Hindrance], cost: Cost, *, ended: bool) -> str:
-    """whole: None where the job ended before a second look at it."""
-    lines = [
-        said(printable(f"Process {job.name}, watched for {format_time(cost.duration_s)}{', when it ended' * ended}")),
-        "",
-    ]
+def to_text(kept: Kept) -> str:
+    """What is printed at the end, or of a file."""
+    job, whole, found, watched = kept
+    lines = [said(printable(f"Process {job.name}, watched for {_how_long(kept)}")), ""]
     if whole is not None:
         lines += [*_numbers(whole, job), ""]
         for number, hindrance in enumerate(found, 1):
             lines += [*_shown(number, hindrance), ""]
         lines += [] if found else ["Nothing that can be seen from outside held it back.", ""]
         lines += _refused(job, whole)
-    lines.append(_cost(cost))
+    lines += [] if watched is None else [_cost(watched.cost)]
     return "\n".join(lines) + "\n"
+
+
+def _how_long(kept: Kept) -> str:
+    if kept.watched is not None:
+        return f"{format_time(kept.watched.cost.duration_s)}{', when it ended' * kept.watched.ended}"
+    seconds = kept.whole.time_s if kept.whole is not None else 0.0
+    return f"{format_time(seconds)}, when watching was broken off"
 
 
 def _refused(job: Job, whole: Stretch) -> list[str]:
     """What takes rights that are lacking here, and the command that would show it."""
     fields = [field for field, reason in whole.missing.items() if reason.endswith((": EACCES", ": EPERM"))]
-    words = f"could not be seen: {', '.join(fields)}; `sudo primbench watch {job.pid}` shows what was refused"
+    way_out = f"`sudo primbench watch {job.pid}` shows what was refused"
+    words = f"could not be seen: {', '.join(fields)}; {way_out if os.geteuid() else 'it was refused to root'}"
     return [*paragraph(words, then="  "), ""] if fields else []
 
 

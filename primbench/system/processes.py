@@ -73,6 +73,15 @@ def has_ended(root: Path, pid: int) -> bool:
     return fields_of_stat(folder / "stat")[_STATE] in ("X", "Z") and len(os.listdir(folder / "task")) < 2
 
 
+def check_runs(root: Path, pid: int) -> None:
+    """Raises InvalidRequest where there is no process of this number, or where it has ended."""
+    started(root, pid)
+    if has_ended(root, pid):
+        raise InvalidRequest(
+            f"process {named(root, pid)} has ended: process {parent(root, pid)} has not waited for it yet"
+        )
+
+
 def parent(root: Path, pid: int) -> int:
     return int(fields_of_stat(folder_of(root, pid) / "stat")[_PARENT])
 

@@ -9,10 +9,9 @@ import msgspec
 
 from primbench.environment import limits
 from primbench.environment.limits import Limits
-from primbench.errors import InvalidRequest
 from primbench.quantities import Whole
 from primbench.system.files import attempt, read_cpu_list
-from primbench.system.processes import has_ended, named, parent, started
+from primbench.system.processes import check_runs, named, started
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,11 +25,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 def look(pid: int, root: Path = Path("/")) -> Job:
     """Raises InvalidRequest where there is no process of this number, or where it has ended."""
-    started(root, pid)
-    if has_ended(root, pid):
-        raise InvalidRequest(
-            f"process {named(root, pid)} has ended: process {parent(root, pid)} has not waited for it yet"
-        )
+    check_runs(root, pid)
     online = attempt({}, "", partial(read_cpu_list, root / "sys/devices/system/cpu/online"))
     name, held_to = named(root, pid), limits.collect(root, pid)
     started(root, pid)

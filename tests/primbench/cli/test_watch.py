@@ -266,6 +266,10 @@ def test_lines_are_the_job_its_samples_and_what_was_found(invoke: Invoke, start:
     assert pytest.approx(whole["duration_s"]) == sum(sample["duration_s"] for sample in samples)
     assert pytest.approx(whole["cpu_time_s"]) == sum(sample["cpu_time_s"] for sample in samples)
     assert [lines, counters] == sorted(tmp_path.iterdir()), "nothing is left of what is written beside it"
+    assert invoke("show", lines).stdout == shown.stdout
+    lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:2]))
+    assert ", when watching was broken off\n" in invoke("show", lines).stdout
+    assert "it is shown without --csv" in invoke("show", lines, "--csv", "-").stderr
     metric = rf'primbench_watch_cpu_seconds_total{{pid="{pid}"}} {whole["cpu_time_s"]!r}'
     text = counters.read_text()
     assert metric in text.splitlines()
@@ -291,6 +295,7 @@ def test_one_that_has_ended_and_was_not_waited_for_is_said_to_have(refusal: Call
         os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOWAIT)
         words = f"process {job.pid} (true) has ended: process {os.getpid()} has not waited for it yet"
         assert words == refusal("watch", job.pid)
+        assert words == refusal("doctor", "--pid", job.pid)
 
 
 def test_ctrl_c_ends_it_with_what_was_seen(start: Start) -> None:
