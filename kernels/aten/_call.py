@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import itertools
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
 
 OF_TORCH = ("dtype", "layout", "memory_format", "device")
 OF_FILES = re.compile("file|path")  # in the name of an argument
+DEFINED_IN = {
+    "_c10d_functional": "torch.distributed._functional_collectives", "fsdp": "torch.distributed.fsdp",
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed", "torchaudio": "torchaudio",
+    "torchvision": "torchvision",
+}  # fmt: skip
+"""Modules that define operators once they are imported, by the namespace of these."""
 RESERVED = "uint8"  # what libraries keep between passes, of no known content
 NAN, INFINITE = 1e300, 1e301  # numbers that they are compared as
 
@@ -84,11 +92,16 @@ class Call:
         return np.concatenate([np.zeros(0), *(each.reshape(-1) for each in self.outputs())])
 
     def outputs(self) -> list[Array]:
-        """Each in float64: what it returns, and the inputs it has changed."""
+        """Each in float64: what it returns, and the inputs it has changed.
+
+        Of floats and whole numbers the floats alone: where two are equal, either may be taken, and what else there is,
+        such as which bag a row is of, an implementation may leave out.
+        """
         import numpy as np
         import torch
 
         found = [*_tensors(self._results), *self.changed()]
+        found = [each for each in found if each.is_floating_point()] or found
         wide = [
             each.detach().to("cpu", torch.float64).numpy()
             for each in found
@@ -119,6 +132,9 @@ def operator_of(name: str) -> Any:
     import torch
 
     namespace, packet, overload = name.split(".")
+    if namespace in DEFINED_IN:
+        with contextlib.suppress(ImportError, OSError, RuntimeError):  # then the operator is not there
+            importlib.import_module(DEFINED_IN[namespace])
     try:
         found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
         arguments = found._schema.arguments  # noqa: SLF001 - nothing public tells

@@ -21,6 +21,25 @@ def of_bases(call: Call, settings: Settings) -> list[OperatorCase]:
     return _part([larger], settings, operation=BASES[call.name], in_place=False)
 
 
+@operator("all_gather_into_tensor")
+def gathered(call: Call, settings: Settings) -> list[OperatorCase]:
+    """From its argument into memory of its own, as many times as large."""
+    _of_all(call.argument(1), settings)
+    tensor = call.tensor(0)
+    return _part([tensor] * settings.ranks, settings, operation="all_gather", in_place=False)
+
+
+@operator("reduce_scatter_tensor")
+def scattered(call: Call, settings: Settings) -> list[OperatorCase]:
+    _of_all(call.argument(2), settings)
+    return _part([call.tensor(0)], settings, operation="reduce_scatter", in_place=False)
+
+
+def _of_all(ranks: Any, settings: Settings) -> None:
+    if ranks != settings.ranks:
+        raise NotThere(f"a group of {ranks} of {settings.ranks} processes")
+
+
 @operator("broadcast_")
 def broadcast(call: Call, settings: Settings) -> list[OperatorCase]:
     """All tensors of the call."""

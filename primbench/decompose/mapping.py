@@ -18,6 +18,9 @@ ROUNDED_BY = {
 }  # fmt: skip
 """Operators of which torch may round float32 to tf32, and the setting by which it does."""
 
+OF_GROUPS = ("_c10d_functional.", "symm_mem.")
+"""Namespaces whose operators are given a group of processes by its name, which another process has not."""
+
 
 def cases(call: Call, settings: Settings) -> list[OperatorCase]:
     """One or more, the first of which stands for the call itself. Raises NotThere where it cannot be called again."""
@@ -39,6 +42,8 @@ def _by(rule: Rule, call: Call, settings: Settings) -> list[OperatorCase]:
 def _again(call: Call, settings: Settings) -> OperatorCase:
     for found in _objects([*call.positional, *call.named.values()]):
         raise NotThere(f"an argument is a {found}")
+    if call.operator.startswith(OF_GROUPS) and '{"str"' in call.key()[1]:
+        raise NotThere("an argument names a group of processes")
     part = again(call.operator, call.positional, host_only=call.host_only, **call.named)
     if getattr(settings, ROUNDED_BY.get(call.name, ""), False):
         part.fields["math_mode"] = "tf32"

@@ -48,6 +48,7 @@ def verified(operator: str, arguments: str, keywords: str = "{}", **fields: Any)
         ("aten._to_copy.default", '["float32[8]@2"]', '{"dtype": {"dtype": "bfloat16"}, "device": {"device": "here"}}'),
         ("aten.mul.out", '["float32[9]", {"float": "inf"}]', '{"out": "float32[9]"}'),
         ("aten.sum.dim_IntList", '["float16[9,4]@0,1", [0], true]', "{}"),
+        ("aten._embedding_bag.default", '["float32[9,4]", "int64[4]:0..8~4", "int64[2]=0,2"]', "{}"),
     ],
 )  # fmt: skip
 @pytest.mark.wheel
@@ -61,11 +62,15 @@ def test_outputs_and_changed_inputs_agree_with_float64(operator: str, arguments:
 def test_what_cannot_be_compared_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (None, "it draws random numbers") == verified("aten.bernoulli_.float", '["float32[8]", 0.5]')
     assert "a view or an allocation" in verified("aten.view.default", '["float32[8]", [2, 4]]', host_only=True)[1]
+    assert "signs" in verified("aten._linalg_eigh.default", '["float32[8,8]"]')[1]
+    assert "steps" in verified("aten.fmod.Scalar", '["float32[999]", 0.01]')[1]
     assert "elements" in verified("aten.neg.default", '["float32[3000,3000]"]')[1]
     packed = '["bfloat16[8,32]", "int8[16,32]:0..9~9", "bfloat16[16]"]'
     assert "float64" in verified("aten._weight_int8pack_mm.default", packed)[1]
     with pytest.raises(UnsupportedCase, match=r"has no operator aten\.of_another_torch"):
         verified("aten.of_another_torch.default", "[]")
+    with pytest.raises(UnsupportedCase, match="library that is not imported"):
+        verified("torchvision.of_another_version.default", "[]")
     with pytest.raises(UnsupportedCase, match="ProcessGroup, which belongs to its own process"):
         verified("aten.neg.default", '[{"object": "ProcessGroup"}]')
     with pytest.raises(UnsupportedCase, match="opens a file"):
@@ -76,6 +81,13 @@ def test_what_cannot_be_compared_says_why(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("primbench.kernels.aten._reference.wide", lambda operand, array: 2 * torch.from_numpy(array))
     with pytest.raises(VerificationError, match="wrong result"):
         verified("aten.neg.default", '["float32[8]"]')
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_what_a_library_defines_once_it_is_imported() -> None:
+    parts = '[["float32[64,64]", "float32[64]"], 0, 2]'
+    assert verified("fsdp.chunk_cat.default", parts, '{"out": "float32[2,2080]"}')[0]
 
 
 @pytest.mark.wheel

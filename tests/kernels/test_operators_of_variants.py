@@ -8,7 +8,7 @@ import pytest
 
 from primbench.decompose.mapping import cases
 from primbench.problem.operands import operand
-from primbench.problem.operators import Call, Settings
+from primbench.problem.operators import Call, NotThere, Settings
 from primbench.registry import build
 
 BF16 = {"dtype": "bfloat16"}
@@ -28,6 +28,28 @@ def test_a_collective_has_the_size_of_the_larger_tensor(operator: str, tensors: 
     size = {"bytes": 4096, "ranks": 4, "dtype": "float32", "in_place": False}
     assert ("collective", size | fields) == (found.primitive, found.fields)
     assert 4096 == build(found.primitive, found.fields).parameters()["bytes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "fields"),
+    [
+        ("all_reduce", ["float32[64]", {"str": "sum"}, {"str": "0"}], {"bytes": 256}),
+        ("all_gather_into_tensor", ["float32[64]", 2, {"str": "0"}], {"bytes": 512, "operation": "all_gather"}),
+        ("reduce_scatter_tensor", ["float32[64]", {"str": "avg"}, 2, {"str": "0"}], {"operation": "reduce_scatter"}),
+        ("reduce_scatter_tensor", ["float32[64]", {"str": "sum"}, 4, {"str": "7"}], None),
+    ],
+)
+def test_functional_collectives_name_their_group(name: str, arguments: list[Any], fields: Any) -> None:
+    """What is of some processes alone is no case, and cannot be called again."""
+    given = [operand(each) if isinstance(each, str) else each for each in arguments]
+    call = Call(f"_c10d_functional.{name}.default", given, {})
+    if fields is None:
+        with pytest.raises(NotThere, match="group"):
+            cases(call, Settings(ranks=2))
+    else:
+        (found,) = cases(call, Settings(ranks=2))
+        assert found.fields | fields == found.fields
+        assert 2 == build(found.primitive, found.fields).parameters()["ranks"]
 
 
 def test_a_broadcast_is_of_all_tensors_together() -> None:
