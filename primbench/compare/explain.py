@@ -16,7 +16,7 @@ from primbench.compare.later import as_timed, changed_later
 from primbench.compare.neighbour import evidence_beside, neighbours, noise_beside
 from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
-from primbench.compare.stopped import limited_later, stopped
+from primbench.compare.stopped import is_busy, limited_later, stopped
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
@@ -26,6 +26,7 @@ from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, Arm, format_arm, wor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from primbench.compare.cause import Cause
     from primbench.doctor.finding import Activity
     from primbench.environment.difference import Difference
 
@@ -76,38 +77,52 @@ ABLATIONS = (
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
     """The arm with an explanation of every case that is slower or faster by a metric, waited, or was refused."""
+    stops = [cause for case in arm.cases for cause in stopped(case, _seen(case, baseline, side))]
     return replace(
-        arm, cases=[replace(case, explanation=_explanation(case, arm, baseline, side)) for case in arm.cases]
+        arm,
+        cases=[replace(case, explanation=_explanation(case, arm, stops, baseline, side)) for case in arm.cases],
     )
 
 
-def _explanation(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side) -> Explanation | None:
-    """By the places as they were while the case was timed."""
+def _seen(case: CaseComparison, baseline: Side, side: Side) -> Seen:
+    key = identity(case.case)
+    speeds = baseline.speeds.get(key), side.speeds.get(key)
+    alike = case.slowed is not None and case.slowed.may_be_alike
+    return Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], speeds, alike)
+
+
+def _explanation(
+    case: CaseComparison, arm: ArmComparison, stops: Sequence[Cause], baseline: Side, side: Side
+) -> Explanation | None:
+    """By the places as they were while the case was timed. stops: what stopped threads of any case of the arm."""
     key, served = identity(case.case), f"{case.case.backend} {case.case.device}"
     one, other = as_timed(baseline, key), as_timed(side, key)
     if one is baseline and other is side:
-        return _by_places(case, arm, arm.differences.get(served), baseline, side)
-    found = _by_places(case, arm, differences(one, other).get(served), one, other)
+        return _by_places(case, arm, arm.differences.get(served), baseline, side, stops=stops)
+    found = _by_places(case, arm, differences(one, other).get(served), one, other, stops=stops)
     changed = [*changed_later(baseline, key), *changed_later(side, key)]
     return found and replace(found, evidence=[*found.evidence, *changed])
 
 
 def _by_places(
-    case: CaseComparison, arm: ArmComparison, differing: Difference | None, baseline: Side, side: Side
+    case: CaseComparison,
+    arm: ArmComparison,
+    differing: Difference | None,
+    baseline: Side,
+    side: Side,
+    *,
+    stops: Sequence[Cause],
 ) -> Explanation | None:
     if (case.fails_more or not case.estimates) and (refused := _of_refused(case, differing, baseline, side)):
         return refused
-    key, parts = identity(case.case), _parts(case)
-    speeds = baseline.speeds.get(key), side.speeds.get(key)
-    alike = case.slowed is not None and case.slowed.may_be_alike
-    seen = Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], speeds, alike)
+    parts, seen = _parts(case), _seen(case, baseline, side)
     if case.is_untellable or not (parts or waiting(seen)):
         return None
     can_move = parts or WAITING_PARTS
     known_causes = [
         *neighbours(case, arm, baseline, side, seen),
         *limited_later(baseline, side, seen),
-        *(stopped(case, seen) if parts else ()),
+        *((stopped(case, seen) if is_busy(case) else stops[:1]) if parts else ()),
     ]
     found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side, known=known_causes)
     return Explanation(

@@ -1,7 +1,8 @@
 """What a study says of places that are slowed down for real: which of its cases moved, by how much, and why.
 
-Each effect is an arm beside the host, and a few cases of which some are to move. Names of effects may follow; --pairs
-is how many each study has. All take some 15 minutes on two CPUs that nothing else uses.
+Each effect is an arm beside the host, and a few cases of which some are to move; of those named "late" what is done to
+the arm's workers is done once they have told of their place, by root. "harmless" ones are to move nothing. Names of
+effects may follow; --pairs is how many each study has. All take some half an hour on two CPUs that nothing else uses.
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from primbench.compare.pairs import compare
 from primbench.results import file as results_file
+from primbench.runtimes import limits
+from primbench.spec.arm import parse_arm
 
 HOOK = """
 #define _GNU_SOURCE
@@ -40,6 +48,14 @@ PRODUCT = "gemm = [{ m = 1024, n = 1024, k = 1024 }]"
 SMALL = 'files = [{ bytes = 65536, files = 100, what = "small", path = "PATH" }]'
 READ = 'files = [{ bytes = 268435456, what = "read", page_cache = ["warm", "cold"], path = "PATH" }]'
 PAST_THE_CACHE = 'files = [{ bytes = 16777216, what = "read", access = "direct", path = "PATH" }]'
+GETPPID = 'launch = [{ call = ["getppid"] }]'
+GELU = 'elementwise = [{ op = "gelu", elements = 1048576 }]'
+MARK = "env.PROVOKED=1"
+LOOK_S = 0.03
+AT_START = {  # folder -> what a Python runs at its start that has it in its search path
+    "profiled": "import sys\nsys.setprofile(lambda *_: None)\n",
+    "many": "import sys\nsys.path[:0] = ['/usr'] * 800\n",
+}
 RING = 'files = [{ bytes = 4194304, what = "read", access = ["buffered", "io_uring"] }]'
 
 
@@ -65,6 +81,94 @@ def a_busy_process() -> Iterator[None]:
             spinning.kill()
 
 
+Do = Callable[[int], object]
+"""To a worker, by its number."""
+
+
+def late(do: Do) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Do it to each worker of the arm that has MARK, once that has told of its place and waits for a case."""
+
+    @contextlib.contextmanager
+    def beside() -> Iterator[None]:
+        over, done = threading.Event(), set[int]()
+
+        def watch() -> None:
+            while not over.wait(LOOK_S):
+                for pid in filter(_waits_for_a_case, set(_workers()) - done):
+                    done.add(pid)
+                    do(pid)
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watching.join()
+
+    return beside
+
+
+def _workers() -> Iterator[int]:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = [Path("/proc", pid, name).read_bytes() for name in ("environ", "cmdline")]
+            if b"PROVOKED=1\0" in words[0] and b"primbench.workers.worker" in words[1]:
+                yield int(pid)
+
+
+def _waits_for_a_case(pid: int) -> bool:
+    """By the system call that it is in (0 is read, on x86-64), with its backend loaded."""
+    with contextlib.suppress(OSError):
+        is_loaded = any(name in Path(f"/proc/{pid}/maps").read_text() for name in ("openblas", "libtorch_cpu"))
+        return is_loaded and Path(f"/proc/{pid}/syscall").read_text().startswith("0 ")
+    return False
+
+
+def limited_late(words: str) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Move each worker of the arm into control groups with the limits of another arm."""
+    name = f"primbench-late-{os.getpid()}"
+
+    def move(pid: int) -> None:
+        for group in Path("/sys/fs/cgroup").rglob(name):
+            (group / "cgroup.procs").write_text(str(pid))
+
+    return entered(lambda: limits.limited(parse_arm(words), name), late(move))
+
+
+def watched_late(*command: str) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Run a program that is told the number of each worker of the arm, and ends with it."""
+    nowhere = subprocess.DEVNULL
+    return late(lambda pid: subprocess.Popen([*command, str(pid)], stdout=nowhere, stderr=nowhere))
+
+
+def pause_late(pid: int) -> None:
+    """Stop it over and over, for as long as it is there."""
+
+    def pause() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            while True:
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.03)
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.02)
+
+    threading.Thread(target=pause, daemon=True).start()
+
+
+def entered(
+    *contexts: Callable[[], contextlib.AbstractContextManager[object]],
+) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    @contextlib.contextmanager
+    def beside() -> Iterator[None]:
+        with contextlib.ExitStack() as entering:
+            for each in contexts:
+                entering.enter_context(each())
+            yield
+
+    return beside
+
+
 EFFECTS = {
     "processes": Effect("host:pids=2", (START, LAUNCH, PRODUCT)),
     "open files": Effect("host:nofile=64", (START, 'files = [{ bytes = 4096, files = 200, what = "small", '
@@ -80,6 +184,26 @@ EFFECTS = {
     "fuse-overlayfs": Effect("host:fuse-overlay=PATH", (LAUNCH, SMALL)),
     "nice beside load": Effect("host:cpuset=0,nice=19", (LAUNCH, PRODUCT), against="host:cpuset=0",
                                beside=a_busy_process),
+    "late niceness": Effect(f"host:cpuset=0,{MARK}", (GETPPID, PRODUCT), against="host:cpuset=0",
+                            beside=entered(a_busy_process, late(lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 8)))),
+    "late CPUs": Effect(f"host:{MARK}", (GETPPID, PRODUCT), beside=limited_late("host:cpuset=0")),
+    "late weight": Effect(f"host:cpuset=0,{MARK}", (GETPPID, PRODUCT), against="host:cpuset=0",
+                          beside=entered(a_busy_process, limited_late("host:cpu-weight=20"))),
+    "late memory limit": Effect(f"host:{MARK}", (READ,), beside=limited_late("host:memory=160MiB")),
+    "late read limit": Effect(f"host:{MARK}", (GETPPID, PAST_THE_CACHE), beside=limited_late("host:read-rate=20MiB")),
+    "late tracer": Effect(f"host:{MARK}", (GETPPID, SMALL),
+                          beside=watched_late("strace", "-f", "-o", "/dev/null", "-p")),
+    "late profiler": Effect(f"host:{MARK}", (LAUNCH, PRODUCT),
+                            beside=watched_late("perf", "record", "-F", "20000", "-g", "-o", "/dev/null", "-p")),
+    "late stops": Effect(f"host:{MARK}", (GETPPID, PRODUCT), beside=late(pause_late)),
+    "profile hook": Effect("host:env.PYTHONPATH=FOLDER/profiled", (START, LAUNCH)),
+    "search path": Effect("host:env.PYTHONPATH=FOLDER/many", (START, LAUNCH)),
+    "allocations traced": Effect("host:env.PYTHONTRACEMALLOC=25", (LAUNCH, PRODUCT)),
+    "older vectors": Effect("host:env.ONEDNN_MAX_CPU_ISA=SSE41", (GELU, PRODUCT), backend="torch"),
+    "harmless locale": Effect("host:env.LANG=tr_TR.UTF-8,env.TZ=Asia/Tokyo", (START, LAUNCH, PRODUCT, SMALL)),
+    "harmless hash seed": Effect("host:env.PYTHONHASHSEED=7", (START, LAUNCH, PRODUCT, SMALL)),
+    "harmless core limit": Effect(f"host:{MARK}", (LAUNCH, PRODUCT), beside=late(
+        lambda pid: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)))),
 }  # fmt: skip
 
 
@@ -88,7 +212,7 @@ def study(effect: Effect, folder: Path, pairs: int) -> None:
     path.mkdir()
 
     def told(text: str) -> str:
-        return text.replace("FOLDER", str(folder)).replace("PATH", str(path))
+        return re.sub(r"\bPATH\b", str(path), text.replace("FOLDER", str(folder)))
 
     suite, output = folder / "cases.toml", folder / "study.jsonl"
     suite.write_text("\n".join(map(told, effect.cases)) + "\n")
@@ -132,6 +256,9 @@ def main() -> None:
                 subprocess.run(
                     [compiler, "-shared", "-fPIC", "-o", f"{folder}/hook.so", f"{folder}/hook.c", "-ldl"], check=True
                 )
+            for module, code in AT_START.items():
+                (Path(folder) / module).mkdir()
+                (Path(folder) / module / "sitecustomize.py").write_text(code)
             print(f"{name} ({EFFECTS[name].arm})", flush=True)
             study(EFFECTS[name], Path(folder), asked.pairs)
 

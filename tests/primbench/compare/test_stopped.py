@@ -38,6 +38,7 @@ def case(primitive: str, **parameters: Any) -> Case:
 
 GEMM = case("gemm", m=64, n=64, k=64)
 PROGRAM = case("launch", call="process_start")
+CALL = case("launch", call="getppid")
 SUM = case("allreduce", ranks=2, bytes=4096)
 
 
@@ -51,7 +52,7 @@ def causes(made_study: MadeStudy) -> Callable[..., list[str]]:
 
     def of(
         what: Case, one: Mapping[str, Any], other: Mapping[str, Any], ratio: float = 2.0, *, limited: str = "",
-        arms: Sequence[str] = ("host:name=one", "host:name=other"),
+        arms: Sequence[str] = ("host:name=one", "host:name=other"), beside: Sequence[Case] = (),
     ) -> list[str]:  # fmt: skip
         def measured(name: str, case: Case, pair: int) -> Measurement:
             time_s = 1e-3 * (1 + pair / 1e4) * (ratio if name == "other" else 1)
@@ -59,8 +60,8 @@ def causes(made_study: MadeStudy) -> Callable[..., list[str]]:
             return Measurement(batch_s=timed, host=host(other if name == "other" else one))
 
         places = {name: LIMITED if name == limited else FREE for name in ("one", "other")}
-        study = made_study(arms, [what], measured, pairs=4, environments=places)
-        (found,) = compare(study).arms[0].cases
+        study = made_study(arms, [what, *beside], measured, pairs=4, environments=places)
+        (found,) = [each for each in compare(study).arms[0].cases if each.case.parameters == what.parameters]
         explanation = found.explanation or Explanation(parts=[], evidence=[], causes=[])
         return explanation.causes
 
@@ -92,6 +93,12 @@ def test_threads_that_the_kernel_held_back_or_that_sleep_for_others_are_not_stop
     assert [] == causes(GEMM, RUNS, SLEEPS | {"waited_s": None}), "nor where the kernel does not count"
     quota = SLEEPS | {"throttled_s": 0.5, "quota_periods": 10, "throttled_periods": 5}
     assert not any("neither ran" in each for each in causes(GEMM, RUNS, quota))
+
+
+def test_what_stops_a_case_that_never_sleeps_is_told_of_those_that_do_beside_it(causes: Causes) -> None:
+    assert names_first(causes(PROGRAM, RUNS, SLEEPS, beside=[GEMM]), STOPS, "other", "one")
+    assert names_first(causes(PROGRAM, RUNS, SLEEPS, beside=[CALL]), STOPS, "other", "one")
+    assert [] == causes(PROGRAM, SLEEPS, RUNS, beside=[GEMM]), "which works towards the other side"
 
 
 def test_a_quota_that_no_worker_had_at_its_start_is_told_by_its_counter(causes: Causes) -> None:
