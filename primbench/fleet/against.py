@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primbench import stats
 from primbench.compare.criteria import margins_of
-from primbench.fleet.findings import Against, Change
+from primbench.fleet.findings import Against, Altered, Change
+from primbench.fleet.majority import moves_results
+from primbench.fleet.node import UNKNOWN
 from primbench.fleet.outliers import Limit, Spread, limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from primbench.fleet.held import Read
     from primbench.fleet.node import Value
@@ -38,9 +40,31 @@ def against(folder: str, before: Read, now: Read) -> Against:
             )
             for (key, metric), limit in found.items()
         ],
+        altered=_altered(before, now),
         come=[name for name in now.members.nodes if name not in before.members.nodes],
         gone=[name for name in before.members.nodes if name not in now.members.nodes],
     )
+
+
+def _altered(before: Read, now: Read) -> list[Altered]:
+    """What each node has otherwise than it had, alike changes together."""
+    found: dict[tuple[str, str, str], Altered] = {}
+    for name, node in now.members.nodes.items():
+        then = before.known.traits_of(before.members.nodes[name]) if name in before.members.nodes else {}
+        own = now.known.traits_of(node)
+        for field, was, value in _different(then, own) if then and own else ():
+            alike = found.setdefault(
+                (field, repr(was), repr(value)), Altered(field=field, before=was, now=value, nodes=[])
+            )
+            alike.nodes.append(name)
+    return sorted(found.values(), key=lambda each: -len(each.nodes))
+
+
+def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for field in dict.fromkeys([*now, *before]):
+        values = before.get(field), now.get(field)
+        if values[0] != values[1] and UNKNOWN not in values and moves_results(field):
+            yield field, *values
 
 
 def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> dict[str, float]:

@@ -110,11 +110,21 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return self.interval is not None and self.interval[0] > 1 + self.margin
 
 
+class Altered(msgspec.Struct, frozen=True, kw_only=True):
+    """A field that nodes had otherwise in the earlier fleet, of those that are known to move results."""
+
+    field: str
+    before: Any
+    now: Any
+    nodes: list[str]
+
+
 class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """come, gone: nodes of one of the fleets alone."""
+    """altered: that of most nodes first. come, gone: nodes of one of the fleets alone."""
 
     folder: str
     changes: list[Change]
+    altered: list[Altered]
     come: list[str]
     gone: list[str]
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from primbench.fleet.held import Read
     from primbench.fleet.node import Node
 
+OTHER_BOOT = ", of another boot: it was restarted between the two, or two machines have this name"
+
 
 def summarize(
     folder: str, held: Read, earlier: tuple[str, Read] | None = None, links: Read | None = None, what: str = "node"
@@ -41,7 +43,10 @@ def summarize(
         cases=cases,
         unhealthy=with_causes(found, members.nodes, cases, unlike),
         varied=varied(unlike),
-        notes=[f"{name}: replaced by a later file of its {what}" for name in members.replaced],
+        notes=[
+            f"{name}: replaced by a later file of its {what}" + ("" if is_same else OTHER_BOOT)
+            for name, is_same in members.replaced.items()
+        ],
         against=against(*earlier, held) if earlier else None,
         what=what,
         ends=_slow_ends(members.nodes, {each.node for each in found if each.outlying}),

@@ -11,7 +11,7 @@ from primbench.fleet.host_list import node_names
 from primbench.fleet.node import Node, Vocabulary, read_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 SUFFIXES = (".jsonl", ".jsonl.xz")
 
@@ -20,14 +20,14 @@ SUFFIXES = (".jsonl", ".jsonl.xz")
 class Members:
     """nodes: by name. missing: that a launcher names and left no file; unnamed: how many more there should be.
 
-    unreadable: file -> reason. replaced: files of nodes that have a later one.
+    unreadable: file -> reason. replaced: file of a node that has a later one -> whether both are of one boot.
     """
 
     nodes: dict[str, Node]
     missing: list[str]
     unnamed: int
     unreadable: dict[str, str]
-    replaced: list[str]
+    replaced: dict[str, bool]
 
 
 def read_members(folder: str, known: Vocabulary) -> Members:
@@ -55,8 +55,14 @@ def read_members(folder: str, known: Vocabulary) -> Members:
         missing=missing,
         unnamed=max(0, unnamed - len(unreadable)),
         unreadable=unreadable,
-        replaced=[node.path.name for node in found if latest[names[node.path]] is not node],
+        replaced=_replaced(found, {path: latest[name] for path, name in names.items()}),
     )
+
+
+def _replaced(found: Sequence[Node], latest: Mapping[Path, Node]) -> dict[str, bool]:
+    """latest: file -> what counts for its node."""
+    older = [node for node in found if latest[node.path] is not node]
+    return {node.path.name: node.boot == latest[node.path].boot for node in older}
 
 
 def _names(found: Sequence[Node]) -> dict[Path, str]:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 MEASURED_BY = "primbench_version"  # moves results as what a rule knows does
 
 
+def moves_results(field: str) -> bool:
+    """Whether it is known to."""
+    return field == MEASURED_BY or meaning_of(field).rule is not None
+
+
 class Majority:
     """The value of each field that more than half of the nodes have, where there is one.
 
@@ -41,7 +46,7 @@ class Majority:
 
     def unlike(self, node: Node) -> list[Unlike]:
         """What the node has otherwise than most; of what one of them does not know nothing is told."""
-        own = dict(self._known.traits[number] for number in node.traits)
+        own = self._known.traits_of(node)
         others = self._usual.keys() - own.keys() if own else ()
         names = [name for name in (*own, *others) if name in self._usual]
         return [
@@ -58,7 +63,7 @@ def varied(unlike: Mapping[str, list[Unlike]]) -> list[Varied]:
     others: dict[str, list[tuple[Any, list[str]]]] = {}
     for name, of_node in unlike.items():
         for each in of_node:
-            if each.rule is not None or each.field == MEASURED_BY:
+            if moves_results(each.field):
                 usual[each.field] = each.usual
                 found = others.setdefault(each.field, [])
                 nodes = next((nodes for value, nodes in found if value == each.value), None)

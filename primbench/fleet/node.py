@@ -75,6 +75,10 @@ class Vocabulary:
             self.traits.append((name, value))
         return found
 
+    def traits_of(self, node: Node) -> dict[str, Any]:
+        """Its fields with their values; {} where no worker came up."""
+        return dict(self.traits[number] for number in node.traits)
+
 
 def read_node(path: Path, known: Vocabulary) -> Node:
     """What a node found, as far as its file is whole. Raises FileError where not even its header is."""

@@ -10,7 +10,7 @@ from primbench.compare.shown import shown_ratio
 from primbench.report import table
 from primbench.report.document import Check, Document
 from primbench.report.environment import shown
-from primbench.report.fleet_changes import changes_table
+from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
 from primbench.report.plain import ended
 from primbench.report.table import Table
 from primbench.report.verdicts import heading
@@ -20,10 +20,9 @@ from primbench.units import UNKNOWN, format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.fleet.findings import Fleet, OfCase, OfMetric, OfNode
+    from primbench.fleet.findings import Against, Fleet, OfCase, OfMetric, OfNode
 
 MOST_NODES = 8
-MOST_NAMES = 4
 MOST_WORDS = 3
 TELLING = 10.0  # a node has to be so many times as slow to stand out: too few nodes for their scatter
 
@@ -54,7 +53,7 @@ def _with_links(fleet: Fleet) -> list[Fleet]:
 
 def _headline(fleet: Fleet) -> str:
     count = f"{len(fleet.nodes)} {fleet.what}{'s' * (len(fleet.nodes) != 1)}"
-    clauses = [*_wrong(fleet), *_absent(fleet), *_failing(fleet)]
+    clauses = [*_wrong(fleet), *_absent(fleet), *_failing(fleet), *_since(fleet.against)]
     if clauses:
         return f"{count}: {'; '.join(clauses)}."
     if not _is_told(fleet):
@@ -94,19 +93,25 @@ def _failing(fleet: Fleet) -> Iterator[str]:
         yield f"{failing} of {len(fleet.cases)} cases failed on all {fleet.what}s"
 
 
+def _since(against: Against | None) -> Iterator[str]:
+    """What makes a fleet fail beside an earlier one."""
+    if against is None:
+        return
+    nodes = list(dict.fromkeys(name for each in against.changes for name in each.changed))
+    if against.is_slower:
+        who = [*(["all"] if any(each.is_slower for each in against.changes) else []), *nodes]
+        yield f"slower than in {against.folder}: {named(who)}"
+    elif not against.changes:
+        yield f"nothing in common with {against.folder}"
+
+
 def _slowest(fleet: Fleet, slow: Sequence[OfNode]) -> str:
     first = slow[0]
     worst = max(first.outlying, key=lambda each: each.ratio)
     likely = f", likely {first.likely}" if first.likely else ""
     case = name_of(fleet.cases[worst.case].case, with_place=False)
-    others = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
-    return f"slower: {first.node}{others}, {shown_ratio(worst.ratio)} times as long in {case}{likely}"
-
-
-def named(names: Sequence[str]) -> str:
-    """The first ones, and how many more."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{', '.join(names[:MOST_NAMES])}{more}"
+    who = f"{named([each.node for each in slow])}: {first.node}" if len(slow) > 1 else f"{first.node},"
+    return f"slower: {who} {shown_ratio(worst.ratio)} times as long in {case}{likely}"
 
 
 def _parts(fleet: Fleet) -> list[Table | str]:

@@ -5,17 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_interval, shown_ratio
+from primbench.report.environment import shown
 from primbench.report.table import Table
 from primbench.report.verdicts import heading
 from primbench.spec.naming import name_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from primbench.fleet.findings import Against, Change, Fleet
 
-MOST_NODES = 4
+MOST_ALTERED = 8
+MOST_NAMES = 4
+
+
+def named(names: Sequence[str]) -> str:
+    """The first ones, and how many more."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
 def changes_table(fleet: Fleet, found: Against) -> Table:
@@ -42,9 +50,8 @@ def _row(fleet: Fleet, change: Change, *, is_first: bool) -> list[str]:
 
 def _verdict(change: Change) -> str:
     nodes = [f"{name} {shown_ratio(ratio)}" for name, ratio in change.changed.items()]
-    more = f" and {len(nodes) - MOST_NODES} more" if len(nodes) > MOST_NODES else ""
     slower = ["all are slower"] if change.is_slower else []
-    words = "; ".join([*slower, *([f"{', '.join(nodes[:MOST_NODES])}{more}"] if nodes else [])])
+    words = "; ".join([*slower, *([named(nodes)] if nodes else [])])
     if words:
         return f"> {words}"
     return "? too few nodes" if change.interval is None else "= not slower for certain"
@@ -55,5 +62,10 @@ def _notes(found: Against) -> Iterator[str]:
         yield f"not in {found.folder}: {', '.join(found.come)}"
     if found.gone:
         yield f"in {found.folder} alone: {', '.join(found.gone)}"
+    for each in found.altered[:MOST_ALTERED]:
+        before, now = (shown(each.field, value, "none") for value in (each.before, each.now))
+        yield f"since then: {each.field} {before}, now {now}, on {named(each.nodes)}"
+    if len(found.altered) > MOST_ALTERED:
+        yield f"since then: {len(found.altered) - MOST_ALTERED} more, which --json has"
     if not found.changes:
         yield f"nothing to compare: {found.folder} has no node and case in common with this fleet"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -143,6 +144,8 @@ def test_a_slow_node_is_named_with_what_is_different_there(
     assert "other CPUs" in node["likely"] or "quota" in node["likely"], node
     text = invoke("fleet", folder).stdout
     assert text.startswith("6 nodes: slower: n3, 1.")
+    both = made_fleet([1, 1, 1.4, 1, 1.6, 1, 1, 1], seed=1)
+    assert invoke("fleet", both).stdout.startswith("8 nodes: slower: n5, n3: n5 1.")
     assert "\nn3: can cause it: " in text
     assert "not alike: limits.cpu_quota none on most nodes, 0.5 on n3" in text
 
@@ -257,6 +260,9 @@ def test_a_node_measured_again_replaces_its_file(invoke: Callable[..., Result], 
     (folder / "n3-0.jsonl").write_text(later.replace('"started_utc":"2', '"started_utc":"9', 1))
     fleet, code = found(invoke, folder)
     assert (0, ["n3-2.jsonl: replaced by a later file of its node"]) == (code, fleet["notes"])
+    (folder / "n3-0.jsonl").write_text(re.sub(r'"boot_id":"[^"]+"', '"boot_id":"7"', later.replace('"2', '"9', 1)))
+    (note,) = found(invoke, folder)[0]["notes"]
+    assert "of another boot: it was restarted between the two, or two machines have this name" in note
 
 
 def test_too_few_nodes_say_so(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
@@ -275,7 +281,19 @@ def test_an_earlier_fleet_shows_the_node_that_changed(invoke: Callable[..., Resu
     primary = fleet["against"]["changes"][0]
     assert (1, ["n6"]) == (code, list(primary["changed"]))
     assert 0.98 < primary["ratio"] < 1.02
-    assert "> n6 1." in invoke("fleet", now, "--against", before).stdout
+    text = invoke("fleet", now, "--against", before).stdout
+    assert "> n6 1." in text
+    assert text.splitlines()[0].endswith(f"; slower than in {before}: n6.")
+    assert "since then" not in text
+
+
+def test_what_nodes_have_otherwise_than_earlier_is_told(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    fewer = with_limits(cpus_allowed=[0])
+    before = made_fleet([1] * 5, dict.fromkeys(["n2", "n3", "n4", "n5"], with_limits(cpu_quota=0.5)), seed=1)
+    now = made_fleet([1] * 5, {"n1": fewer}, seed=2)
+    text = invoke("fleet", now, "--against", before).stdout
+    told = re.findall(r"since then: limits\.(\S+) .*, on (.*)$", text, re.MULTILINE)
+    assert [("cpu_quota", "n2, n3, n4, n5"), ("cpus_allowed", "n1")] == told
 
 
 def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
@@ -283,11 +301,14 @@ def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Resul
     assert 0 == found(invoke, now)[1]
     fleet, code = found(invoke, now, "--against", before)
     assert (1, {}) == (code, fleet["against"]["changes"][0]["changed"])
-    assert "> all are slower" in invoke("fleet", now, "--against", before).stdout
+    text = invoke("fleet", now, "--against", before).stdout
+    assert "> all are slower" in text
+    assert f"6 nodes: slower than in {before}: all." == text.splitlines()[0]
     for path in before.iterdir():
         path.write_text(path.read_text().replace('"node":"n', '"node":"old', 1))
     result = invoke("fleet", now, "--against", before)
     assert (1, True) == (result.exit_code, "nothing to compare: " in result.stdout), "what was asked is not known"
+    assert f"6 nodes: nothing in common with {before}." == result.stdout.splitlines()[0]
 
 
 def test_what_is_no_fleet_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
