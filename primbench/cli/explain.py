@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from primbench.decompose.sums import Explained
     from primbench.results.file import Results
     from primbench.results.record import Record
-    from primbench.suites import StudyFile
+    from primbench.suites import Entry, StudyFile
 
 STEP = "step"
 """Label of cases, in which step they are."""
+FLOP_A_BYTE, LEAST_BYTES = 100, 2**20
+"""Of a large product, and what a GPU moves while it begins a kernel: so much is taken to last as long."""
 LASTING_S = {"min_time": 5e-3, "max_time": 30e-3}
 """Of a part, of which there may be hundreds."""
 
@@ -59,7 +62,11 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
     said = {file: suites.study(file) for file in files}
     values = {**values, "threads": threads_of(values, [each.captured for each in said.values()])}
     titles = {file: _title(file, each, is_alone=len(files) == 1) for file, each in said.items()}
-    entries = [(entry.problem, {**entry.labels, STEP: titles[file]}) for file in files for entry in suites.read(file)]
+    entries = [
+        (entry.problem, {**entry.labels, STEP: titles[file]})
+        for file in files
+        for entry in sorted(suites.read(file), key=_share, reverse=True)
+    ]
     with resuming(values["resume"]) as begun:
         captured = {titles[file]: each.captured for file, each in said.items() if each.captured}
         first = header(sys.argv, dict(values["labels"]), captured=captured)
@@ -67,6 +74,18 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
     if ended is not None:
         exit_as(ended, results.records)
     return _steps_in(", ".join(files), results), results.records
+
+
+def _share(entry: Entry) -> float:
+    """Larger for what is likely to take more of a step, so that a run that is cut off has measured most of it."""
+    from primbench.decompose.sums import PARTS
+
+    if entry.labels.get("set") != PARTS:
+        return math.inf
+    if getattr(entry.problem, "host_only", False):
+        return 0.0
+    work_bytes = LEAST_BYTES + entry.problem.memory_bytes() + (entry.problem.flop() or 0) / FLOP_A_BYTE
+    return int(entry.labels.get("count", "1")) * work_bytes
 
 
 def _defaults(values: Mapping[str, Any], said: Iterable[StudyFile]) -> dict[str, Any]:

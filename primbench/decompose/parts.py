@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
+    from primbench.spec.captured import Captured
 
 OTHERS, VIEWS = "other operators", "views"
 """Rows of parts that are no primitive's."""
@@ -61,6 +62,17 @@ def measured_part(records: Sequence[Record]) -> Part:
     label, calls = case.labels.get("label", case.primitive), int(case.labels.get("count", "1"))
     reason = "" if device_s is not None else why_unknown(records)
     return Part(row, label, calls, device_s, host_s, reason, disturbances(records))
+
+
+def without_record(parts: Sequence[Part], captured: Captured | None) -> list[Part]:
+    """Calls of the step that nothing was measured of: a run was cut off, or they cannot be made again."""
+    if captured is None:
+        return []
+    gone = {
+        "captured, but not in these results": captured.parts - sum(part.calls for part in parts),
+        "they cannot be made again, as comments in the step's file say": captured.left_out,
+    }
+    return [Part("", "", calls, None, None, reason, []) for reason, calls in gone.items() if calls > 0]
 
 
 def device_time(found: Measurement) -> Samples | None:

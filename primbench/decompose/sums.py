@@ -17,6 +17,7 @@ from primbench.decompose.parts import (
     measured_part,
     median_s,
     why_unknown,
+    without_record,
 )
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def explained(
     calls = [measured_part(each) for each in by_case(found, parts)]
     if not calls:
         return None
+    calls += without_record(calls, captured)
     device = found[0].case.device
     whole = next(iter(by_case(found, WHOLE)), [])
     taken = _on_cpu if device == "cpu" else _on_gpu

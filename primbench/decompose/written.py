@@ -105,16 +105,18 @@ def suite_of(step: Step) -> str:
         labels = {"set": PARTS, "phase": key[2], "label": name, "count": counted[key]}
         by_primitive.setdefault(part.primitive, []).append(f"  {_inline(labels | part.fields)},")
         calls[part.primitive] += counted[key]
-    return "\n".join([*_head(step), *_whole(step), *_entries(by_primitive, calls)]) + "\n"
+    return "\n".join([*_head(step, sum(calls.values())), *_whole(step), *_entries(by_primitive, calls)]) + "\n"
 
 
-def _head(step: Step) -> list[str]:
-    missing = [
-        f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in left_out(step).items()
-    ]
+def _head(step: Step, parts: int) -> list[str]:
+    """parts: calls that the entries make."""
+    gone = left_out(step)
+    missing = [f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in gone.items()]
     captured = Captured(
         step=step.of,
         calls=len(step.calls),
+        parts=parts,
+        left_out=sum(gone.values()),
         torch=step.torch,
         threads=step.threads,
         times_s=[round(each.seconds, 9) for each in step.laps],

@@ -24,7 +24,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """step: whose it is, and where it begins and ends. calls: of operators, views included. torch: its version.
+    """step: whose it is, and where it begins and ends. calls: of operators, views included. parts: as many as the
+    entries make together when they are written; 0 is not known. left_out: calls that no entry makes, since they cannot
+    be made again. torch: its version.
 
     threads: of torch's pool, by which an operator on the CPU computes; None is not known. times_s: of steps like it
     that were not captured, in seconds; [] where there were none. waits_s: of each of these, for its data loader.
@@ -36,6 +38,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     step: str
     calls: int = 0
+    parts: Annotated[int, msgspec.Meta(ge=0)] = 0
+    left_out: Annotated[int, msgspec.Meta(ge=0)] = 0
     torch: str = ""
     threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
     times_s: list[float] = []

@@ -15,7 +15,7 @@ OWN = """
 title = "{title}"
 gemm = [
   {{ set = "parts", phase = "forward", count = 3, m = 16, n = 16, k = 16 }},
-  {{ set = "parts", phase = "backward", count = 2, m = 32, n = 16, k = 16 }},
+  {{ set = "parts", phase = "backward", count = 2, m = 256, n = 256, k = 256 }},
 ]
 captured = {{ step = "step 2 of {title}.py", threads = {threads}, times_s = [0.5, 0.25, 1.0], place = {{ cpus = 99 }} }}
 """
@@ -30,7 +30,9 @@ def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., 
     first = invoke("explain", *files, *SHORT, "-o", results, "--json", "-")
     assert 0 == first.exit_code
     assert "with 1 thread of CPU libraries, as it was captured, unless --threads says otherwise" in first.stderr
-    assert {1} == {record.case.placement.threads for record in read(results).records}
+    records = read(results).records
+    assert {1} == {record.case.placement.threads for record in records}
+    assert ["2", "3"] * 2 == [record.case.labels["count"] for record in records]  # first what takes most of a step
     steps = json.loads(first.stdout)
     assert [f"step 2 of {file.stem}.py ({file})" for file in files] == [each["step"] for each in steps]
     for step in steps:

@@ -142,6 +142,22 @@ def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
     assert "! 3.00 ms of what parts take are of calls that something disturbed" in printed
 
 
+def test_what_was_not_measured_of_a_step_that_was_captured_is_not_unexplained() -> None:
+    """Of a run that was cut off, or calls that nothing stands for."""
+    step = Captured(step="a step", parts=9, left_out=2, times_s=[5e-3])
+    parts = [record("gemm", 4, Measurement(batch_s=samples(1e-3)), "cpu")]
+    found = explained(parts, timed(step), captured=step)
+    assert found is not None
+    assert (True, 4e-3, 11) == (found.numbers[0].is_least, found.numbers[0].parts_s, found.calls)
+    assert [5, 2] == list(found.unmeasured.values())
+    assert [("gemm", 4), (NOT_MEASURED, 7), (UNEXPLAINED, 0)] == [(row.name, row.calls) for row in found.rows]
+    assert found.unexplained_fraction is None
+    assert "5 calls not measured: captured, but not in these results" in words.text([("A step", found)])
+    whole = explained(parts, captured=Captured(step="a step", parts=4))
+    assert whole is not None
+    assert {} == whole.unmeasured
+
+
 def test_without_a_whole_or_with_parts_that_failed() -> None:
     parts = [record("gemm", 2, Measurement(batch_s=samples(1e-3)), "cpu"), record("gemm", 3, None, "cpu", m=2)]
     found = explained(parts)
