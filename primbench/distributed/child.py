@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 END_TIMEOUT_S = 10.0
 CLEAR_UP_TIMEOUT_S = 60.0
-# What srun and kubectl add to the last words of what they started, and to their own.
+# What srun, pyxis and kubectl add to the last words of what they started, and to their own.
 _AFTERWARDS = re.compile(
     r"srun: (error: \S+: tasks? \S+: |Force Terminated |Check SLURM_JOB_ID|cluster configuration)|Try \"srun --help\""
+    r"|slurmstepd\S*: error: (pyxis: (child [0-9]+ failed|couldn't start)|spank: |Failed to invoke spank)"
     r"|command terminated with exit code"
 )
 

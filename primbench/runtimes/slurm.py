@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
-from primbench.runtimes import afar, host
+from primbench.runtimes import afar, enroot, host
 from primbench.runtimes.invocation import Invocation, answer, answers, version
 from primbench.runtimes.runtime import Refusal, Runtime
 from primbench.system.processes import folder_of, parent
@@ -26,8 +26,8 @@ OPTIONS = (
     "--ntasks=1",
     "--cpu-bind=none",  # all CPUs that the job has there, as on any other machine
     "--mpi=none",
-    "--export=PATH,HOME,USER,LANG",  # not all that is here: the parcel has what is meant
 )
+PASSED_ON = "--export=PATH,HOME,USER,LANG"  # not all that is here: the parcel has what is meant
 # Of pyxis. What the image has of its own is its Python, and the home of this user is no part of it.
 OF_IMAGE = ("--no-container-entrypoint", "--no-container-mount-home", "--container-writable")
 
@@ -91,8 +91,11 @@ def goes_on(job: str) -> bool:
 def step(arm: Arm) -> list[str]:
     """The client, but for the command."""
     has_image = arm.image is not None and arm.runtime_there is None
-    image = [f"--container-image={arm.image}", *OF_IMAGE] if has_image else []
-    return ["srun", *OPTIONS, f"--nodelist={arm.node}", *image]
+    if not has_image:
+        return ["srun", *OPTIONS, PASSED_ON, f"--nodelist={arm.node}"]
+    passed_on = ",".join([PASSED_ON, *(f"{name}={value}" for name, value in enroot.NO_LOGIN.items())])
+    image = [f"--container-image={arm.image}", *OF_IMAGE]
+    return ["srun", *OPTIONS, passed_on, f"--nodelist={arm.node}", *image]
 
 
 RUNTIME = Runtime(
@@ -116,8 +119,24 @@ RUNTIME = Runtime(
             ),
         ),
         Refusal(
+            r"pyxis: .*(URL \S+ returned|curl: )",
+            lambda arm: (
+                f"image={arm.image} was asked of a registry, as REGISTRY#NAME:TAG; a file on {arm.node} begins with /"
+            ),
+        ),
+        Refusal(
+            r"pyxis: .*(No such file or directory: /|Invalid image format|corruption)",
+            lambda arm: (
+                f"image={arm.image} is to be a squashfs file on {arm.node}: `unsquashfs -s FILE` there reads one"
+            ),
+        ),
+        enroot.NO_SHELL,
+        Refusal(
             r"execve\(\): \S+: No such file",
-            lambda arm: f"there is no {afar.python(arm)}: name one by python=, as python=/opt/venv/bin/python",
+            lambda arm: (
+                f"there is no {afar.python(arm)}{f' in image {arm.image}' if arm.image else ''}: "
+                "name one by python=, as python=/opt/venv/bin/python"
+            ),
         ),
         *afar.REFUSALS,
     ),

@@ -170,8 +170,25 @@ def test_enroot(tmp_path: Path) -> None:
         *("torch+25", "python3", *MODULE),
     ]
     assert expected == found.worker
+    assert {**os.environ, "ENROOT_LOGIN_SHELL": "no"} == found.environment
     with pytest.raises(InvalidRequest, match="add image=NAME"):
         launched("enroot", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [("'x'", "quotes around its value"), ('"x" ', "quotes around its value"), ("x\ny=1", "a line break in its value")],
+)
+def test_what_enroot_would_not_pass_on_is_refused(
+    value: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODD", value)
+    with pytest.raises(InvalidRequest, match=f"^arm e: variable ODD: enroot does not pass on {told}: leave it out$"):
+        launched("enroot:image=x,env.ODD,name=e", tmp_path)
+    monkeypatch.setenv("ODD", "a 'b' \"c\" d=$e#")
+    assert "--env=ODD" in launched("enroot:image=x,env.ODD,name=e", tmp_path).worker
+    with pytest.raises(InvalidRequest, match=r"`export ENROOT_REMAP_ROOT=y` before$"):
+        launched("enroot:image=x,env.ENROOT_REMAP_ROOT=y", tmp_path)
 
 
 @pytest.mark.parametrize("image", ["primbench", "/images/primbench.sqsh"])

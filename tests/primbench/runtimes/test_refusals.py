@@ -19,6 +19,8 @@ RUNC = (
     r'worker died of exit status 1: time="2026-11-21T22:36:54Z" level=error msg="runc run failed: failed to write '
     r'\"900\": write /sys/fs/cgroup/cpuset/x/cpuset.cpus: numerical result out of range"'
 )
+NO_SHELL = "enroot-switchroot: failed to execute: /bin/sh: No such file or directory"
+PYXIS = "worker died of exit status 1: slurmstepd-n2: error: pyxis:     "
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,7 @@ RUNC = (
         ('...: exec: "python3": executable file not found in $PATH: unknown', "python3"),
         ("ch-run[1]: error: can't execve(2): python3: No such file or directory", "python3"),
         ("crun: executable file `python3` not found in $PATH: No such file or directory", "python3"),
+        ("worker died of exit status 127: /proc/self/fd/3: 2: exec: python3: not found", "python3"),  # enroot
     ],
 )
 def test_what_an_image_lacks_is_told_with_the_way_out(said: str, absent: str) -> None:
@@ -47,6 +50,30 @@ MENDED = [
         "charliecloud:image=/python3",
         "ch-run[1]: error: can't stat: /python3: No such file or directory",
         "`ch-image list`",
+    ),
+    ("enroot:image=x", "[ERROR] No such file or directory: /root/.local/share/enroot/x", "`enroot list` lists"),
+    ("enroot:image=/x", "[ERROR] Invalid argument: /x", "name a squashfs file, or"),
+    ("enroot:image=/x.sqsh", "[ERROR] Failed to mount: /x.sqsh", "`enroot create /x.sqsh` makes a container"),
+    ("enroot:image=/x.sqsh", "[ERROR] Command not found: squashfuse", "`enroot create /x.sqsh` makes a container"),
+    ("enroot:image=/x.sqsh", NO_SHELL, "image /x.sqsh has none"),
+    ("slurm:n2,image=/x.sqsh", f"{PYXIS}{NO_SHELL}", "image /x.sqsh has none"),
+    ("slurm:n2,image=/x.sqsh", f"{PYXIS}[ERROR] No such file or directory: /x.sqsh", "a squashfs file on n2"),
+    ("slurm:n2,image=/x.sqsh", f"{PYXIS}[ERROR] Invalid image format: /x.sqsh", "a squashfs file on n2"),
+    ("slurm:n2,image=/x.sqsh", f"{PYXIS}FATAL ERROR: File system corruption detected", "a squashfs file on n2"),
+    (
+        "slurm:n2,image=x.sqsh",
+        f"{PYXIS}[ERROR] URL https://registry-1.docker.io/v2/ returned error code: 404 Not Found",
+        "a file on n2 begins with /",
+    ),
+    (
+        "slurm:n2,image=/x.sqsh",
+        "worker died of exit status 2: slurmstepd: error: execve(): python3: No such file or directory",
+        "there is no python3 in image /x.sqsh: name one by python=",
+    ),
+    (
+        "slurm:n2",
+        "worker died of exit status 2: slurmstepd: error: execve(): python3: No such file or directory",
+        "there is no python3: name one by python=",
     ),
     ("runc:cpuset=900", RUNC, 'write "900": write /sys'),
     ("runc:cpuset=900", RUNC, "there are CPUs "),
