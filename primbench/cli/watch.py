@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, TIMEOUT
@@ -119,6 +120,8 @@ def _follow(
                 replace_file(prometheus_path, to_prometheus(watch.job.pid, whole, stretch.gpus or []))
     except KeyboardInterrupt:
         interrupted = True
+    if whole is not None:
+        whole = replace(whole, neighbours=watch.neighbours())
     found = hindrances(whole, watch.job) if whole is not None else []
     for hindrance in found:
         write("hindrance", hindrance)

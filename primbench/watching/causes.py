@@ -185,6 +185,9 @@ def _contention(whole: Stretch, job: Job, waiting: ThreadUse, share: float) -> H
         evidence.append(f"cpu.pressure: some task waited in {format_percent(whole.cpu_waiting_s / whole.duration_s)}")
     if (job.limits.niceness or 0) > 0:
         evidence.append(f"its niceness is {job.limits.niceness}: those with a lower one come first")
+    evidence += [
+        f"{each.name} used {format_percent(each.cpu_time_s / whole.duration_s)} of a CPU" for each in whole.neighbours
+    ]
     if whole.migrations:
         evidence.append(f"{whole.migrations} migrations of its threads to other CPUs")
     return Hindrance(

@@ -41,7 +41,7 @@ class Looks:
         self._stopped.update(number for number in states.keys() & members if states[number] in _STOPPED)
         if not blocked and _AT_REST.issuperset(states.values()):
             self._asleep += 1
-            self._add_waits({number: file for number, file in files.items() if number in members})
+            self._add_waits(files)
         return states
 
     def _add_waits(self, files: Mapping[int, Path]) -> None:

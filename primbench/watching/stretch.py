@@ -13,6 +13,7 @@ from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt
 from primbench.watching.calls import Calls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
+from primbench.watching.neighbours import Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,13 +51,14 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     each process that started one of theirs the one that did; thread_count: all. looks: how often states of threads were
     looked at. blocked: thread -> in how many of these it, or a process that it started meanwhile, was blocked in the
     kernel as on a disk (state D) or until files are answered for (FUSE), and blocked_in: function of the kernel -> in
-    how many, where that may be asked. asleep: in how many none ran or was blocked, and asleep_in: process -> function
-    that its first thread slept in -> in how many of these. stopped: process -> in how many it was, by a signal or a
+    how many, where that may be asked. asleep: in how many none ran or was blocked, and asleep_in: thread -> function
+    that it slept in -> in how many of these. stopped: process -> in how many it was, by a signal or a
     debugger; tracer: of the one that was most often, or of the first, at the end, such as "4242 (strace)"; "none".
     kernel_time_s: of cpu_time_s. memory_grown_bytes: by which those grew that were there all the time. calls: of the
     driver's entry points, as far as they were counted. read_bytes, written_bytes: from and to disks; reread_bytes,
     swapped_in_bytes: after a limit of the control groups had them taken out. *_waiting_s: in which some task of the
     control group, or of the machine, waited. periods, throttled_*: of the group that its quota held back longest.
+    neighbours: since watching began, in what is told of all of it.
     """
 
     time_s: Seconds
@@ -92,6 +94,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     memory_waiting_s: Seconds | None = None
     io_waiting_s: Seconds | None = None
     gpus: list[GpuUse] | None = None
+    neighbours: list[Neighbour] = []
     missing: dict[str, str] = {}
 
     @property

@@ -19,6 +19,8 @@ WHOLE_CPU = 0.9  # of the time: a thread that wants so much of a CPU is what oth
 FEWEST_IN_TURN = 3  # of two, one may just wait for what the other computes, as torch's forward for its backward
 LEAST_IN_TURN = 0.05  # of the time, that each of them ran
 ONE_CPU = 1.05  # of the time, that they ran together at most, but for what ticks of clocks differ by
+MOST_WANTED = 2.0  # CPUs, by who has the lock and who is to have it next; threads that want more wait for CPUs
+MOST_THREADS = 4  # that are told of
 ENDING = "for a process to end"
 _WAITED_FOR = (  # what functions of the kernel wait for: Linux 5.4 to 6.18
     (re.compile(r"do_wait|kernel_wait4"), ENDING),
@@ -94,7 +96,7 @@ def _in_turn(whole: Stretch, job: Job) -> Iterator[Hindrance]:
 def _is_one_cpu(whole: Stretch, threads: list[ThreadUse]) -> bool:
     """Whether together they run as one that never sleeps does."""
     ran_s, wanted_s = sum(each.ran_s for each in threads), sum(each.wanted_s for each in threads)
-    return ran_s <= ONE_CPU * whole.duration_s and wanted_s >= WHOLE_CPU * whole.duration_s
+    return ran_s <= ONE_CPU * whole.duration_s and WHOLE_CPU <= wanted_s / whole.duration_s <= MOST_WANTED
 
 
 def _turns(whole: Stretch, job: Job, process: int, threads: list[ThreadUse]) -> Hindrance:
@@ -119,17 +121,19 @@ def _asleep(whole: Stretch) -> Iterator[Hindrance]:
         return
     on_gpus = max((gpu.busy_fraction or 0.0 for gpu in whole.gpus or []), default=0.0)
     share = min(whole.asleep / whole.looks, 1 - whole.cpu_time_s / whole.duration_s, 1 - on_gpus)
-    process, functions = _telling(whole)
-    most = max(functions, key=functions.__getitem__, default=None)
-    words = f"waits {_waited_for(most)}" if most else "sleeps"
+    threads = _telling(whole)
+    first = next((f": thread {thread} waits {_waited_for(function)}" for thread, function in threads.items()), "")
     yield Hindrance(
         cause="asleep",
         share=max(0.0, share),
-        summary=f"nothing of it ran for {format_percent(share)} of the time: process {process} {words}",
+        summary=f"nothing of it ran for {format_percent(share)} of the time{first}",
         evidence=[
             f"all its threads slept in {whole.asleep} of {whole.looks} looks",
-            *(f"process {process} in {function} in {looks} of these" for function, looks in functions.items()),
-            *([] if functions else ["/proc/PID/wchan tells nobody but its user and root where"]),
+            *(
+                f"thread {thread} in {function} in {whole.asleep_in[thread][function]} of these"
+                for thread, function in [*threads.items()][:MOST_THREADS]
+            ),
+            *([] if threads else ["/proc/PID/wchan tells nobody but its user and root where"]),
         ],
         distorts=_ANYTHING,
         effect="it is as slow as what it waits for: look there",
@@ -137,16 +141,13 @@ def _asleep(whole: Stretch) -> Iterator[Hindrance]:
     )
 
 
-def _telling(whole: Stretch) -> tuple[int, dict[str, int]]:
-    """The process whose waiting tells most: the busiest, or the first that does not just wait for another to end."""
-    of_busiest = whole.busiest.process if whole.busiest else None
-    ordered = sorted(whole.asleep_in, key=lambda process: process != of_busiest)
-    for process in ordered:
-        functions = whole.asleep_in[process]
-        most = max(functions, key=functions.__getitem__, default="")
-        if _waited_for(most) != ENDING:
-            return process, functions
-    return next(((each, whole.asleep_in[each]) for each in ordered), (0, {}))
+def _telling(whole: Stretch) -> dict[int, str]:
+    """Thread -> what it slept in most: the busiest one first, and last who just waits for a process to end."""
+    slept_in = {thread: functions for thread, functions in whole.asleep_in.items() if functions}
+    most = {thread: max(functions, key=functions.__getitem__) for thread, functions in slept_in.items()}
+    busiest = whole.busiest.number if whole.busiest else None
+    ordered = sorted(most, key=lambda thread: (_waited_for(most[thread]) == ENDING, thread != busiest))
+    return {thread: most[thread] for thread in ordered}
 
 
 def _waited_for(function: str) -> str:

@@ -19,6 +19,7 @@ from primbench.watching.job import look
 from primbench.watching.looks import GONE, Looks, has_fuse
 from primbench.watching.members import Members
 from primbench.watching.moment import Moment, read
+from primbench.watching.neighbours import Neighbour, cpu_times, neighbours
 from primbench.watching.stretch import Stretch, between
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Watch:
         self._read_gpus, no_gpus = self._closing.enter_context(gpus.reader())
         self._missing = {} if no_gpus is None else {"gpus": no_gpus}
         self._counters, self._has_fuse = Counters(root), has_fuse(root, pid)
+        self._cpu_times = cpu_times(root)
         self._cpu_time_s, self._began_s = time.process_time(), time.monotonic()
 
     @property
@@ -81,6 +83,11 @@ class Watch:
             duration_s=time.monotonic() - self._began_s,
             samples=self._samples,
         )
+
+    def neighbours(self) -> list[Neighbour]:
+        """Others that used CPUs most by now."""
+        lasted_s = time.monotonic() - self._began_s
+        return neighbours(self._root, self._cpu_times, self._members.started_by.keys(), lasted_s)
 
     def __iter__(self) -> Iterator[Stretch]:
         with self._closing:

@@ -184,6 +184,7 @@ def test_another_s_busy_thread_on_its_only_cpu(invoke: Invoke, start: Start) -> 
         (cgroup_folders("cpu", pid=job)[0] / "cgroup.procs").write_text(str(beside.pid))
         found = first(watched(invoke, job))
     assert "cpu-contention" == found["cause"]
+    assert any(line.startswith(f"{beside.pid} (python") for line in found["evidence"]), found
     assert re.match(r"its busiest thread waited for a CPU [3-7]\d\.\d% of the time", found["summary"])
 
 

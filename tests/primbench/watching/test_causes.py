@@ -85,7 +85,7 @@ CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
             "asleep": 96,
             "asleep_in": {7: {"do_wait": 96}, 8: {"wait_woken": 95, "futex_do_wait": 1}},
         },
-        "nothing of it ran for 90.0% of the time: process 8 waits for what comes by a socket",
+        "nothing of it ran for 90.0% of the time: thread 8 waits for what comes by a socket",
         "",
     ),
     "kernel": ({"kernel_time_s": 8.0}, "88.9% of its CPU time is the kernel's", ""),
@@ -120,10 +120,12 @@ def test_a_cause_is_found_first(cause: str, changes: dict[str, Any], summary: st
     assert study in (found[0].study or "")
 
 
-def test_a_launcher_is_not_held_back_by_what_it_started_nor_forward_by_backward() -> None:
+def test_a_launcher_is_not_held_back_by_what_it_started_nor_do_all_threads_that_share_a_cpu_take_turns() -> None:
     ranks = [replace(thread(number, 9.5, 0.1), process=number, parent=7) for number in (8, 9)]
     assert [] == hindrances(replace(CALM, threads=[*ranks, thread(7, 0.2, 0.0)]), JOB)
     assert [] == hindrances(replace(CALM, threads=[thread(7, 5.0, 0.0), thread(8, 5.0, 0.0)]), JOB)
+    many = [thread(number, 0.6, 5.0) for number in range(16)]
+    assert ["threads"] == [each.cause for each in hindrances(replace(CALM, threads=many), JOB)]
 
 
 def test_what_traces_a_job_is_told_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from primbench.watching.members import Members, in_groups_of
+from primbench.watching.neighbours import cpu_times, neighbours
 from primbench.watching.watch import Watch
 
 
@@ -84,3 +86,22 @@ def test_who_is_started_in_a_container_later_on_is_of_the_job_and_so_is_what_it_
     alone = Members(tmp_path, [12], in_groups_of(tmp_path, 12))
     alone.find(12)
     assert [12] == [*alone.started_by], "groups that who asks is in itself set nobody apart"
+
+
+def test_neighbours_are_those_that_used_most_meanwhile_and_none_of_the_job(tmp_path: Path) -> None:
+    """9 is another process than the one that had its number before."""
+    ticks = os.sysconf("SC_CLK_TCK")
+
+    def write(pid: int, used_s: float, started: int = 1) -> None:
+        fields = ["S", "1", *["0"] * 9, str(round(used_s * ticks)), "0", *["0"] * 6, str(started), *["0"] * 20]
+        (tmp_path / f"proc/{pid}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"proc/{pid}/stat").write_text(f"{pid} (sh) {' '.join(fields)}\n")
+
+    for pid in range(7, 13):
+        write(pid, 100)
+    before = cpu_times(tmp_path)
+    for pid, used_s in {7: 110, 8: 103, 10: 100.1, 11: 101, 12: 102}.items():
+        write(pid, used_s)
+    write(9, 6, started=2)
+    found = neighbours(tmp_path, before, [7], 10.0)
+    assert [(9, 6), (8, 3), (12, 2)] == [(each.pid, round(each.cpu_time_s, 6)) for each in found]
