@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict, replace
+
 from primbench import stats
 from primbench.compare.criteria import margins_of
+from primbench.compare.sides import identity
 from primbench.fleet.findings import Against, Altered, Change
 from primbench.fleet.majority import moves_results
 from primbench.fleet.node import UNKNOWN
 from primbench.fleet.outliers import Limit, Spread, limits
+from primbench.spec.method import Method
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from primbench.fleet.held import Read
-    from primbench.fleet.node import Value
+    from primbench.fleet.node import Value, Vocabulary
+    from primbench.spec.case import Case
 
 
 def against(folder: str, before: Read, now: Read) -> Against:
@@ -41,9 +46,23 @@ def against(folder: str, before: Read, now: Read) -> Against:
             for (key, metric), limit in found.items()
         ],
         altered=_altered(before, now),
+        methods=list(dict.fromkeys(_methods(before.known, now.known))),
         come=[name for name in now.members.nodes if name not in before.members.nodes],
         gone=[name for name in before.members.nodes if name not in now.members.nodes],
     )
+
+
+def _methods(before: Vocabulary, now: Vocabulary) -> Iterator[str]:
+    then = {_problem(case): case.method for case in before.cases.values()}
+    for key, case in now.cases.items():
+        if key not in before.cases and (was := then.get(_problem(case))) is not None:
+            own = asdict(case.method)
+            yield from (f"{name} {value}, now {own[name]}" for name, value in asdict(was).items() if value != own[name])
+
+
+def _problem(case: Case) -> bytes:
+    """The same of cases that are measured in different ways."""
+    return identity(replace(case, method=Method()))
 
 
 def _altered(before: Read, now: Read) -> list[Altered]:

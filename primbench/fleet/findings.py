@@ -120,11 +120,15 @@ class Altered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """altered: that of most nodes first. come, gone: nodes of one of the fleets alone."""
+    """altered: that of most nodes first. come, gone: nodes of one of the fleets alone.
+
+    methods: how the same cases were measured otherwise, such as "max_time_s 0.2, now 0.3"; these are not compared.
+    """
 
     folder: str
     changes: list[Change]
     altered: list[Altered]
+    methods: list[str]
     come: list[str]
     gone: list[str]
 

@@ -67,5 +67,7 @@ def _notes(found: Against) -> Iterator[str]:
         yield f"since then: {each.field} {before}, now {now}, on {named(each.nodes)}"
     if len(found.altered) > MOST_ALTERED:
         yield f"since then: {len(found.altered) - MOST_ALTERED} more, which --json has"
+    if found.methods:
+        yield f"cases that were measured otherwise in {found.folder} are not compared: {'; '.join(found.methods)}"
     if not found.changes:
         yield f"nothing to compare: {found.folder} has no node and case in common with this fleet"

@@ -305,6 +305,10 @@ def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Resul
     assert "> all are slower" in text
     assert f"6 nodes: slower than in {before}: all." == text.splitlines()[0]
     for path in before.iterdir():
+        path.write_text(re.sub(r'"max_time_s": ?[0-9.]+', '"max_time_s":9.0', path.read_text()))
+    text = invoke("fleet", now, "--against", before).stdout
+    assert re.search(r"that were measured otherwise in \S+ are not compared: max_time_s 9\.0, now [0-9.]+\n", text)
+    for path in before.iterdir():
         path.write_text(path.read_text().replace('"node":"n', '"node":"old', 1))
     result = invoke("fleet", now, "--against", before)
     assert (1, True) == (result.exit_code, "nothing to compare: " in result.stdout), "what was asked is not known"
