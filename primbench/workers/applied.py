@@ -138,10 +138,14 @@ def _read_rate(arm: Arm, ready: Ready, here: Outside) -> str | None:
 
 
 def _preload(arm: Arm, ready: Ready, here: Outside) -> str | None:
-    """By the file's name: the dynamic linker leaves out what it cannot load, and says so where nobody hears it."""
+    """By the file's name: the dynamic linker leaves out what it cannot load, and says so where nobody hears it.
+
+    Mapped is what a link leads to.
+    """
     found = ready.environment.software.preloads
-    names = [file.name for file in (found or {}).get("LD_PRELOAD", [])]
-    return None if found is None or os.path.basename(str(arm.preload)) in names else "it not loaded"
+    names = {file.name for file in (found or {}).get("LD_PRELOAD", [])}
+    asked = {os.path.basename(path) for path in (str(arm.preload), os.path.realpath(str(arm.preload)))}
+    return None if found is None or names & asked else "it not loaded"
 
 
 def _seccomp(arm: Arm, ready: Ready, here: Outside) -> str | None:

@@ -33,6 +33,16 @@ def test_a_library_that_cannot_be_copied_is_refused(runtime: str, library: str, 
         variables(arm, tmp_path)
 
 
+def test_a_link_to_a_library_is_as_good_as_the_library(tmp_path: Path) -> None:
+    mapped = Path("/proc/self/maps").read_text().split()
+    (tmp_path / "libmine.so").symlink_to(next(each for each in mapped if "/libc.so" in each or "/ld-musl" in each))
+    worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=parse_arm(f"host:preload={tmp_path}/libmine.so"))
+    try:
+        assert worker.ready.environment.software.preloads
+    finally:
+        worker.end()
+
+
 def test_a_library_of_another_architecture_refuses_the_arm(tmp_path: Path) -> None:
     library = tmp_path / "libmine.so"
     header = bytearray(Path("/proc/self/exe").read_bytes()[:4096])
