@@ -66,6 +66,9 @@ class Files(Problem, name="files"):
     check_again = True
     example_sizes = ((8192, 4096), (5000, 700))
 
+    def folder(self) -> str | None:
+        return None if self.path == TMPDIR else self.path
+
     def settle(self) -> None:
         """Fill in how many files and what a block is, and refuse what does not go together."""
         self._fill_in("files", self.files or FILES[self.what])

@@ -121,6 +121,9 @@ class Model(Problem, name="model"):
         passes = 1 + BACKWARD if self.is_training else 1
         return passes * network(self.network).flop(self.batch_size)
 
+    def folder(self) -> str | None:
+        return self.data_folder or None
+
     def why_alone(self) -> str | None:
         return "its loader_workers load ahead between calls" if self.loader_workers else None
 

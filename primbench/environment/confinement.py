@@ -67,7 +67,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     set_mempolicy, mbind, move_pages, io_uring: "allowed" or the name of the error, by a call that changes nothing.
     system_call_s: cost of a cheap one (getppid), which a filter makes dearer, without what Python adds.
     open_file_s: what opening the interpreter's file and closing it takes, whoever looks at it meanwhile.
-    open_temporary_s: the same of a file in the folder for temporary ones.
+    open_temporary_s: the same of a file in the folder for temporary ones, or in a case's own, once that is over.
     interruptions_hz: how often what only computes is stopped for a moment, the least but one of a few readings.
     probed: whether the kernel stops at a function of a library that this process has called (uprobe).
     loopback: how processes of one machine reach each other by sockets here: "mtu", "queue" (which may delay packets or
@@ -234,11 +234,15 @@ def _open_file_s(root: Path) -> float:
 
 
 def _open_temporary_s(root: Path) -> float:
+    return open_temporary_s(temporary_files())
+
+
+def open_temporary_s(folder: str) -> float:
     """Of a file without a name, so that none is left behind: whoever looks at files there sees it opened all the same.
 
     Raises OSError where the file system has no such files.
     """
-    made = os.open(temporary_files(), os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    made = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         return _open_s(f"/proc/self/fd/{made}")
     finally:

@@ -10,16 +10,17 @@ from msgspec.structs import replace
 
 from primbench.environment import confinement, limits
 from primbench.environment.comparable import meaning_of
-from primbench.environment.confinement import Confinement
+from primbench.environment.confinement import Confinement, open_temporary_s
 from primbench.environment.limits import READERS, Limits
 from primbench.environment.reading import read_all
+from primbench.system.files import attempt
 
 if TYPE_CHECKING:
     from primbench.environment.fingerprint import Environment
 
 # By how much more a reading tells of another place: the same one reads otherwise each time, and interruptions are
 # counted in steps of 2000 Hz.
-_NOTABLE = {"interruptions_hz": 2000.0, "open_file_s": 20e-6, "system_call_s": 0.5e-6}
+_NOTABLE = {"interruptions_hz": 2000.0, "open_file_s": 20e-6, "open_temporary_s": 20e-6, "system_call_s": 0.5e-6}
 _SETTINGS = ("probed", "loopback", "tracer")
 _CHANGEABLE = {name: confinement.READERS[name] for name in (*_SETTINGS, *_NOTABLE)}
 
@@ -35,9 +36,14 @@ class Later(msgspec.Struct, frozen=True, kw_only=True):
         return replace(told, limits=self.limits, confinement=self.confinement)
 
 
-def later(told: Environment, root: Path = Path("/")) -> Later | None:
-    """None where all is as it was told. Takes some 10 ms: not while anything is timed."""
+def later(told: Environment, folder: str | None = None, root: Path = Path("/")) -> Later | None:
+    """None where all is as it was told. Takes some 10 ms: not while anything is timed.
+
+    folder: where temporary files are opened; None is where all others are.
+    """
     now = read_all(_CHANGEABLE, root)
+    opened_s = attempt({}, "", lambda: open_temporary_s(folder)) if folder else None
+    now |= {} if opened_s is None else {"open_temporary_s": opened_s}
     missing = {name: why for name, why in told.confinement.missing.items() if name not in _CHANGEABLE}
     found = Later(
         limits=limits.collect(root),

@@ -136,6 +136,10 @@ class Problem(ABC):
         """What a call launches where that is all it does: by the framework's own way, or nothing but a kernel."""
         return None
 
+    def folder(self) -> str | None:
+        """Where the files are that it goes through; None where there are none, or they are made in TMPDIR."""
+        return None
+
     def system_calls(self) -> tuple[str, ...]:
         """Names of the system calls that a call spends its time on; () for most primitives."""
         return ()

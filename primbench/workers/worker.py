@@ -74,7 +74,8 @@ def main() -> None:
         assert isinstance(task, Task)
         page_nodes = ready.placement.page_nodes
         outcome = refused or run(backend, task, start, group=group, page_nodes=page_nodes, give_away=give_away)
-        say(sink, replace(outcome, later=later(ready.environment)))
+        problem = task.case.known_problem()
+        say(sink, replace(outcome, later=later(ready.environment, problem and problem.folder())))
         gc.collect()
         backend.release()
     os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ USUAL = replace(
         cpu_weight=None,
         io_limits=[],
     ),
-    confinement=replace(HERE.confinement, tracer="none", interruptions_hz=0.0),
+    confinement=replace(HERE.confinement, tracer="none", interruptions_hz=0.0, open_temporary_s=1e-6),
 )
 
 
@@ -98,6 +99,8 @@ def test_what_was_limited_after_a_start_is_named_as_what_was_limited_from_it(
 def test_a_quota_and_a_tracer_that_came_later_are_told_by_the_doctor(explained: Explained) -> None:
     found = explained(GEMM, {"other": changed(cpu_quota=0.5, cpu_period_s=0.1)})
     assert "the CPU quota grants 0.5" in found.causes[0]
+    slow = explained(READ, {"other": changed(open_temporary_s=2e-3)})
+    assert "opening a temporary file takes 2.00 ms: a scanner" in slow.causes[0]
     often = explained(GEMM, {"other": changed(interruptions_hz=20000.0)})
     assert "is interrupted 20000 times a second" in often.causes[0]
     assert "4242 (strace)" in explained(GEMM, {"other": changed(tracer="4242 (strace)")}).causes[0]
@@ -128,3 +131,16 @@ def test_a_process_tells_what_changed_of_its_place_and_nothing_where_nothing_did
         done.stderr
     )
     assert later(HERE) is None
+
+
+def test_files_of_a_case_are_opened_where_that_has_them(tmp_path: Path) -> None:
+    quick = replace(HERE, confinement=replace(HERE.confinement, open_temporary_s=-1.0))
+    found = later(quick, str(tmp_path))
+    assert found is not None
+    assert (found.confinement.open_temporary_s or 0) > 0
+    assert later(quick, str(tmp_path / "nosuch")) is not None, "and elsewhere where no file can be opened there"
+    files = {"bytes": 4096, "what": "small"}
+    assert str(tmp_path) == build("files", files | {"path": str(tmp_path)}).folder()
+    assert build("files", files).folder() is None
+    disk = {"network": "alexnet", "data": "disk", "data_folder": str(tmp_path)}
+    assert str(tmp_path) == build("model", disk).folder()
