@@ -75,7 +75,7 @@ def main() -> None:
         page_nodes = ready.placement.page_nodes
         outcome = refused or run(backend, task, start, group=group, page_nodes=page_nodes, give_away=give_away)
         problem = task.case.known_problem()
-        say(sink, replace(outcome, later=later(ready.environment, problem and problem.folder())))
+        say(sink, replace(outcome, later=later(ready.environment, problem.folder() if problem else None)))
         gc.collect()
         backend.release()
     os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once

@@ -139,8 +139,7 @@ def test_files_of_a_case_are_opened_where_that_has_them(tmp_path: Path) -> None:
     assert found is not None
     assert (found.confinement.open_temporary_s or 0) > 0
     assert later(quick, str(tmp_path / "nosuch")) is not None, "and elsewhere where no file can be opened there"
-    files = {"bytes": 4096, "what": "small"}
-    assert str(tmp_path) == build("files", files | {"path": str(tmp_path)}).folder()
-    assert build("files", files).folder() is None
+    assert str(tmp_path) == build("files", {"bytes": 4096, "what": "small", "path": str(tmp_path)}).folder()
+    assert build("files", {"bytes": 4096, "what": "small"}).folder() is None
     disk = {"network": "alexnet", "data": "disk", "data_folder": str(tmp_path)}
     assert str(tmp_path) == build("model", disk).folder()
