@@ -9,16 +9,20 @@ of the step, and whether what it explains lies within the interval.
 The default is a step whose data are small, and a short wait. One that reads megabytes, or lasts several times as long,
 finds less of them in the caches that it shares, and loses more than is injected: a pause of 2.5 ms before a step of
 fathom_autoenc, not counted, made it 0.47 ms longer, as much as the same time spread over its loops did beyond itself.
-Needs gcc and torch; five pairs of the default take two minutes.
+Needs gcc and torch; five pairs of the default take two minutes. Ended by SIGTERM, it shows
+the pairs that were measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import FrameType
 
 from primbench.compare.pairs import compare
 from primbench.compare.step import StepComparison
@@ -61,18 +65,30 @@ def built(folder: Path, cost_us: float) -> Path:
 
 
 def run(*words: object) -> None:
-    subprocess.run([sys.executable, "-P", "-m", "primbench", *map(str, words)], check=True)
+    """Ended by SIGTERM, it ends what it runs, which keeps what was measured, and raises KeyboardInterrupt."""
+    with subprocess.Popen([sys.executable, "-P", "-m", "primbench", *map(str, words)]) as child:
+        try:
+            status = child.wait()
+        except KeyboardInterrupt:
+            child.terminate()
+            raise
+    if status:
+        sys.exit(status)
 
 
-def study(folder: Path, asked: argparse.Namespace) -> Path:
-    step, path = folder / "step.toml", asked.output or folder / "study.jsonl"
+def _unwind(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
+    raise KeyboardInterrupt
+
+
+def study(folder: Path, path: Path, asked: argparse.Namespace) -> None:
+    step = folder / "step.toml"
     library = built(folder, asked.cost)
     run("capture", f"model:{asked.model}", "-o", step, "--device", asked.device, "--batch-size", asked.batch_size)
     threads = "threads=1" if asked.device == "cpu" else ""
     arms = [f"host:{threads}".rstrip(":"), f"host:{threads},name=dearer,preload={library}".replace(":,", ":")]
-    brief = ("--min-time", "5ms", "--max-time", "40ms", "--no-check", "--fail-on", "never", "-q", "-o", path)
+    brief = ("--min-time", "5ms", "--max-time", "40ms", "--no-check", "--fail-on", "never", "-o", path)
     run("study", step, "--arm", arms[0], "--arm", arms[1], "--device", asked.device, "--pairs", asked.pairs, *brief)
-    return path
 
 
 def found(step: StepComparison, cost_us: float) -> str:
@@ -97,8 +113,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--output", type=Path, help="keep the study's results file")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, _unwind)
     with tempfile.TemporaryDirectory() as folder:
-        arms = compare(results_file.read(study(Path(folder), asked))).arms
+        path = asked.output or Path(folder) / "study.jsonl"
+        with contextlib.suppress(KeyboardInterrupt):
+            study(Path(folder), path, asked)
+        arms = compare(results_file.read(path)).arms if path.exists() else []
     steps = [arm.step for arm in arms if arm.step]
     print(*[found(step, asked.cost) for step in steps] or ["no pair has the whole step and its parts"], sep="\n")
 

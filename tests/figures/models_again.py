@@ -2,16 +2,20 @@
 
 The kept cases are measured once more, those first that took the least, each in a line as it ends; at the end, how many
 agree within 1 %, and with --busy, in how many of these the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI
-logs in a process of its own, which sets each step up once more. No case is begun that by then would pass --budget.
+logs in a process of its own, which sets each step up once more. No case is begun that by then would pass --budget;
+ended by SIGTERM, it counts those that were measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -86,6 +90,11 @@ def _busy(found: Measurement) -> float | None:
     return found.trace.busy_s.median_s / found.device_s.median_s if found.trace and found.device_s else None
 
 
+def _unwind(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="of models; all, where none is named")
@@ -97,10 +106,12 @@ def main() -> None:
     parser.add_argument("--batch", choices=("original", "1"))
     asked = parser.parse_args()
     kept, found = chosen(asked), list[tuple[float | None, float | None]]()
-    for before, now in again(kept, asked.budget, busy=asked.busy):
-        words, ratio, share = line(before, now)
-        print(words, flush=True)
-        found.append((ratio, share))
+    signal.signal(signal.SIGTERM, _unwind)
+    with contextlib.suppress(KeyboardInterrupt):
+        for before, now in again(kept, asked.budget, busy=asked.busy):
+            words, ratio, share = line(before, now)
+            print(words, flush=True)
+            found.append((ratio, share))
     ratios = [ratio for ratio, _ in found if ratio is not None]
     shares = [share for _, share in found if share is not None]
     within = sum(abs(ratio - 1) <= AGREE for ratio in ratios)

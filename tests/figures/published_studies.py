@@ -11,6 +11,7 @@ With --keep a folder gets what suites/reference/studies holds of each, STUDY.jso
 environment variables, configuration files and folders of paths are taken out, serial numbers become 1, 2 and so on, so
 that what is one thing in two places stays one, and of single calls the first 1000 samples are left of a process. While
 a study runs, its file lies there as it is; of one that was cut off, give the file again: STUDY.jsonl --keep FOLDER.
+Ended by SIGTERM, this shows and keeps the pairs that were measured, and begins no further study.
 
 As on one GPU, against a container, with the host once more:
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 import argparse
 import lzma
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,16 +58,16 @@ PATH = re.compile(r"(?<![\w.:/~])(?:~|/(?!(?:proc|sys|dev)/)[\w.@+-]+)(?:/[\w.@+
 COLUMNS = ["study", "published", "cases here", "place", "times as long", "host again", "verdict"]
 
 
-def studied(name: str, words: Sequence[str], folder: Path) -> Path:
-    """The file of a study that was run."""
+def studied(name: str, words: Sequence[str], folder: Path) -> tuple[Path, bool]:
+    """The file of a study that was run, and whether it was ended by SIGTERM before it was done."""
     path = folder / f"{name}.jsonl"
     begun = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "primbench", "study", name, *words, "--fail-on", "never", "-o", str(path)],
-        stdout=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
-    print(f"{name}: {time.monotonic() - begun:.0f} s, exit code {done.returncode}", file=sys.stderr, flush=True)
-    return path
+    command = [sys.executable, "-P", "-m", "primbench", "study", name, *words, "--fail-on", "never", "-o", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as study:
+        signal.signal(signal.SIGTERM, lambda *_: study.terminate())  # upon which it keeps what it has
+        code = study.wait()
+    print(f"{name}: {time.monotonic() - begun:.0f} s, exit code {code}", file=sys.stderr, flush=True)
+    return path, code in (128 + signal.SIGTERM, -signal.SIGTERM)
 
 
 def kept(path: Path, folder: Path) -> Path:
@@ -187,11 +189,13 @@ def main() -> None:
         found = []
         for each in asked.named or repeated:
             is_run = each in suites.studies()
-            path = studied(each, [*ending, *others], made_in) if is_run else Path(each)
+            path, is_cut = studied(each, [*ending, *others], made_in) if is_run else (Path(each), False)
             if path.exists():
                 found.append(kept(path, made_in) if asked.keep else path)
             if is_run and asked.keep:
                 path.unlink(missing_ok=True)
+            if is_cut:
+                break
         print(table.markdown(claims(found)), flush=True)
 
 

@@ -1,28 +1,34 @@
 """Do the parts of a step add up? Twelve steps, each captured, measured part by part and as a whole, and explained.
 
-A row a step: the sum of its parts' device times over its own, that of their enqueue times over its own, the larger of
-the two over its period in a loop, and what is unexplained of that. Takes one GPU and less
-than five minutes, in which the last ones may be left out; steps may be named.
+A row a step, once it is measured: the sum of its parts' device times over its own, that of their enqueue times over its
+own, the larger of the two over its period in a loop, and what is unexplained of that. Takes one GPU and less than five
+minutes; steps may be named. Of the step that is under way when they are over, or when the script is ended by SIGTERM,
+are shown the parts that were measured, which are those that take most: sums then are lower bounds, and nothing is said
+of what is unexplained. With --keep every record lies in FOLDER/steps.jsonl as it comes.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from primbench.decompose.model import captured
-from primbench.suites import read
+from primbench.decompose.sums import Explained, explained
+from primbench.errors import FileError
+from primbench.results import file as results_file
+from primbench.results.record import Record
+from primbench.suites import read, study
 
 STEPS: dict[str, dict[str, Any]] = {
     "mnist_cnn": {},
@@ -41,30 +47,52 @@ STEPS: dict[str, dict[str, Any]] = {
 SHORT = ("--min-time", "3ms", "--max-time", "15ms", "--no-check", "-q")
 HEADINGS = ("calls", "parts", "device", "of busy", "host", "of host", "step", "of step", "unexplained")
 ENDING_S = 30.0  # in which what was measured by then is written
+LOOK_S = 3.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[*STEPS])
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--keep", type=Path, help="a new folder for the suites and what was found")
+    parser.add_argument("--keep", type=Path, help="a new folder for the suites and what was measured")
     parser.add_argument("--budget", type=float, default=270.0, help="seconds for all of it; later steps are left out")
     options = parser.parse_args()
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    end_s = time.monotonic() + options.budget
+    signal.signal(signal.SIGTERM, _unwind)
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(KeyboardInterrupt):
         kept = options.keep or Path(folder)
         kept.mkdir(exist_ok=True)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as capturing:  # it then frees the GPU
             all_suites = capturing.map(_captured, options.names, repeat(options.device), repeat(kept))
             suites = [suite for suite in all_suites if suite is not None]
-        print(f"{len(suites)} steps captured in {time.monotonic() - begun:.0f} s", flush=True)
-        records = kept / "steps.jsonl"
-        command = ["explain", *map(str, suites), "--device", options.device, *SHORT, "-o", str(records)]
-        _run(command, options.budget - (time.monotonic() - begun))
-        print(f"measured after {time.monotonic() - begun:.0f} s", flush=True)
-        found = kept / "steps.json"
-        (kept / "steps.txt").write_text(_run(["explain", str(records), "--json", str(found)], ENDING_S))
-        _print(json.loads(found.read_text()), records, suites)
+        print(f"{len(suites)} steps captured, {end_s - time.monotonic():.0f} s left", flush=True)
+        if suites:
+            _measure(suites, kept / "steps.jsonl", options.device, end_s)
+
+
+def _unwind(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is there is shown, whoever asks again
+    raise KeyboardInterrupt
+
+
+def _measure(suites: list[Path], records: Path, device: str, end_s: float) -> None:
+    """Show each step as it ends, and at the end what there is of the others."""
+    print(f"{'':20}" + "".join(f"{each:>14}" for each in HEADINGS), flush=True)
+    parts = {suite: len(read(suite)) for suite in suites}
+    command = [sys.executable, "-P", "-m", "primbench", "explain", *map(str, suites), "--device", device, *SHORT]
+    measuring = subprocess.Popen([*command, "-o", str(records)], stdout=subprocess.DEVNULL)
+    try:
+        while measuring.poll() is None and time.monotonic() < end_s:
+            time.sleep(LOOK_S)
+            found = _by_step(records)
+            for suite in [suite for suite, count in parts.items() if len(_of(suite, found)) == count]:
+                print(_row(suite, parts.pop(suite), found), flush=True)
+    finally:
+        measuring.terminate()
+        measuring.wait(ENDING_S)
+        found = _by_step(records)
+        for suite, count in parts.items():
+            print(_row(suite, count, found), flush=True)
 
 
 def _captured(name: str, device: str, folder: Path) -> Path | None:
@@ -81,50 +109,42 @@ def _captured(name: str, device: str, folder: Path) -> Path | None:
     return suite
 
 
-def _run(arguments: list[str], timeout_s: float) -> str:
-    """What it prints, or has printed once it was ended after so long."""
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "primbench", *arguments], stdout=subprocess.PIPE, text=True
-    ) as child:
-        try:
-            return child.communicate(timeout=max(1.0, timeout_s))[0]
-        except subprocess.TimeoutExpired:
-            child.send_signal(signal.SIGTERM)
-            return child.communicate(timeout=ENDING_S)[0]
+def _by_step(path: Path) -> dict[str, list[Record]]:
+    """By their steps' titles, what is there by now."""
+    found: dict[str, list[Record]] = {}
+    with contextlib.suppress(FileError):  # where not even its first line is there
+        for record in results_file.read_in_part(path)[0].records:
+            found.setdefault(record.case.labels["step"], []).append(record)
+    return found
 
 
-def _print(steps: list[dict[str, Any]], records: Path, suites: list[Path]) -> None:
-    """A row for each step of which all was measured."""
-    counts = Counter(
-        line["case"]["labels"]["step"]
-        for line in map(json.loads, records.read_text().splitlines())
-        if line["kind"] == "record"
-    )
-    expected = {suite: len(read(suite)) for suite in suites}
-    print(f"{'':20}" + "".join(f"{each:>12}" for each in HEADINGS))
-    for suite in suites:
-        step = next((each for each in steps if str(suite) in each["step"] or len(suites) == 1), None)
-        if step is None or counts[step["step"]] < expected[suite]:
-            print(f"{suite.stem:20}not measured within the budget")
+def _of(suite: Path, found: dict[str, list[Record]]) -> list[Record]:
+    """A title names the file where there are several."""
+    network = f"a step of {suite.stem},"
+    return [each for title, records in found.items() if title.startswith(network) for each in records]
+
+
+def _row(suite: Path, parts: int, found: dict[str, list[Record]]) -> str:
+    """parts: entries of the suite, the whole among them."""
+    records, captured = _of(suite, found), study(suite).captured
+    step = explained(records, captured=captured) if records else None
+    if step is None:
+        return f"{suite.stem:20} not measured within the budget"
+    measured = f"{len(records) - 1} of {parts - 1}" if len(records) < parts else str(parts - 1)
+    return f"{suite.stem:20}" + "".join(f"{each:>14}" for each in [str(step.calls), measured, *_cells(step)])
+
+
+def _cells(step: Explained) -> list[str]:
+    numbers = {each.name: each for each in step.numbers}
+    cells = []
+    for name in ("device", "host", "step"):
+        number = numbers.get(name)
+        if number is None or number.ratio is None or number.step_s is None:
+            cells += ["-", "-"]
         else:
-            print(f"{suite.stem:20}" + "".join(f"{each:>12}" for each in _cells(step, expected[suite])))
-
-
-def _cells(step: dict[str, Any], parts: int) -> list[str]:
-    numbers = {each["name"]: each for each in step["numbers"]}
-    cells = [str(step["calls"]), str(parts - 1)]
-    for each in ("device", "host", "step"):
-        cells += _pair(numbers.get(each))
-    unexplained_s = next((row["seconds"] for row in step["rows"] if row["name"] == "unexplained"), None)
-    step_s = numbers["step"]["step_s"]
-    return [*cells, "-" if unexplained_s is None else f"{unexplained_s / step_s:.1%}"]
-
-
-def _pair(number: dict[str, Any] | None) -> list[str]:
-    """The step's own time, and the parts' over it."""
-    if number is None or not number["step_s"]:
-        return ["-", "-"]
-    return [f"{number['step_s'] * 1e3:.3f} ms", f"{number['parts_s'] / number['step_s']:.3f}"]
+            cells += [f"{number.step_s * 1e3:.3f} ms", f"{'>= ' * number.is_least}{number.ratio:.3f}"]
+    unexplained = step.unexplained_fraction
+    return [*cells, "-" if unexplained is None else f"{unexplained:.1%}"]
 
 
 def _free(device: str) -> None:

@@ -7,18 +7,21 @@ on, in mirrored pairs. `cpu` is SHA-256 in a thread a CPU, so that each CPU seco
 `launches` a training step of many small layers at batch 1 and `copies` one fed from pageable memory, both on a GPU by
 torch. Printed are ratios of the time and of the job's own CPU time for as much work, the median over pairs with its
 95 % interval from order statistics, the same of two unwatched seconds, which is noise, and what watching itself took of
-a CPU. 100 pairs take four minutes.
+a CPU. 100 pairs take four minutes; ended by SIGTERM,
+it prints this of the pairs that it has.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from types import FrameType
 from typing import NamedTuple
 
 from primbench.stats import median_interval, quantile
@@ -78,6 +81,9 @@ JOBS = {
 }
 
 
+TOLD = 20  # seconds of work from one word on how far it is to the next
+
+
 class Lap(NamedTuple):
     """Of a job: seconds a unit of work."""
 
@@ -85,7 +91,7 @@ class Lap(NamedTuple):
     cpu_time_s: float
 
 
-@contextmanager
+@contextlib.contextmanager
 def started(name: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-P", "-c", JOBS[name]]
     pipe = subprocess.PIPE
@@ -133,10 +139,12 @@ def measure(name: str, pairs: int) -> None:
     watched: list[Lap] = []
     seen: list[Stretch] = []
     watching_s = 0.0
-    with started(name) as job:
+    with started(name) as job, contextlib.suppress(KeyboardInterrupt):
         watch = Watch([job.pid], lasting_s=1e6)
         stretches = iter(watch)
         for number in range(2 * pairs):
+            if number % TOLD == 0:
+                print(f"{name}: {number // 2} of {pairs} pairs", file=sys.stderr, flush=True)
             if number % 4 in (1, 2):
                 next(stretches)  # from the end of the one before until now, without a look
                 before_s = time.process_time()
@@ -144,6 +152,10 @@ def measure(name: str, pairs: int) -> None:
                 watching_s += time.process_time() - before_s
             else:
                 alone.append(during(job, lambda: time.sleep(EVERY_S)))
+    pairs = min(len(alone), len(watched))
+    if pairs < 2:
+        sys.exit(f"{name}: ended before two pairs were measured")
+    alone, watched = alone[:pairs], watched[:pairs]
     calls = joined(seen).calls
     counted = {each.function: each.count for each in calls or []}
     print(
@@ -154,11 +166,17 @@ def measure(name: str, pairs: int) -> None:
     )
 
 
+def _unwind(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--job", choices=[*JOBS], action="append")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, _unwind)
     for name in asked.job or ["cpu"]:
         measure(name, asked.pairs)
 
