@@ -19,6 +19,7 @@ RANK = 4
 # (pytorch/pytorch#973, lightly-ai/lightly#487).
 ENOUGH_FILES, FEW_FILES = 4096, 1024
 MANY_OPEN = 10_000
+NEARLY_ALL = 0.9  # of the files that may be open
 MANY_FILES = 2**20  # who starts a process closes all that may be open: over a minute at 2^30 (moby/moby#45060)
 
 
@@ -86,9 +87,19 @@ def _open_files(place: Place, *, severity: Severity, summary: str, distorts: lis
 
 
 def descriptors(place: Place) -> Iterator[Finding]:
-    """Whether very many files were handed on to this process, of which each program that it starts is given a table."""
+    """Whether more files are open than each program that is started should be given, or about as many as may be."""
     limits = place.environment.limits
     yield from unseen("descriptors", limits, "descriptors")
+    if limits.descriptors is not None and limits.descriptors >= NEARLY_ALL * (limits.open_files or math.inf):
+        yield Finding(
+            check="descriptors",
+            severity="problem",
+            summary=f"{limits.descriptors} of the {limits.open_files} files that may be open at a time are: what opens "
+            "more fails",
+            evidence=["/proc/self/fd", "getrlimit(RLIMIT_NOFILE), the soft limit"],
+            distorts=["data loading", "collective"],
+            advice="close what is not needed any more (lsof -p shows what is open), or raise the limit",
+        )
     if limits.descriptors is not None and limits.descriptors > MANY_OPEN:
         yield Finding(
             check="descriptors",

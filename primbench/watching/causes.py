@@ -24,8 +24,11 @@ BUSY = 0.5  # of a CPU
 FEW_BYTES_PER_S, FEW_FAULTS_PER_S = 2**20, 20.0
 MANY_FAULTS_PER_S = 1e5  # of 0.3 us and more each, as of the kernel's fresh pages
 _STARTING = "where it starts processes", "until each of them runs a program"
+_GIVING_BACK = "until its control group holds less memory", "as it is above memory.high"
 _BLOCKED_BY = {  # function of the kernel -> what waits there, and for what
     **dict.fromkeys(("kernel_clone", "_do_fork", "do_fork"), _STARTING),  # Linux: kernel/fork.c
+    # Linux: mm/memcontrol.c
+    **dict.fromkeys(("mem_cgroup_handle_over_high", "__mem_cgroup_handle_over_high"), _GIVING_BACK),
     ANSWERED: ("until a process answers for a file system (FUSE)", "as fuse-overlayfs, sshfs or virtiofs"),
 }
 EXPLAINED = 0.5  # of what is read from disks, which a memory limit had taken out of the cache

@@ -144,6 +144,11 @@ def test_the_parents_of_busy_processes_are_listed_though_many_want_more() -> Non
     assert [*range(100, 116), 6] == [each.number for each in whole.threads], "one of the parent's, that wants most"
 
 
+def test_who_has_to_give_memory_back_is_told_so() -> None:
+    found, *_ = hindrances(replace(CALM, blocked={7: 30}, blocked_in={"mem_cgroup_handle_over_high": 30}), JOB)
+    assert ("blocked", "as it is above memory.high") == (found.cause, found.evidence[-1])
+
+
 def test_small_writes_that_are_waited_for_are_the_disks() -> None:
     found, *_ = hindrances(replace(CALM, blocked={7: 30}, blocked_in={"do_fsync": 25}, written_bytes=2**20), JOB)
     assert ("disk", 0.3) == (found.cause, found.share)
