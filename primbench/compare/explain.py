@@ -16,7 +16,7 @@ from primbench.compare.later import as_timed, changed_later
 from primbench.compare.neighbour import evidence_beside, neighbours, noise_beside
 from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
-from primbench.compare.stopped import is_busy, limited_later, stopped
+from primbench.compare.stopped import limited_later, stopped
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
@@ -122,7 +122,7 @@ def _by_places(
     known_causes = [
         *neighbours(case, arm, baseline, side, seen),
         *limited_later(baseline, side, seen),
-        *((stopped(case, seen) if is_busy(case) else stops[:1]) if parts else ()),
+        *(([*stopped(case, seen)] or stops[:1]) if parts else ()),
     ]
     found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side, known=known_causes)
     return Explanation(

@@ -32,7 +32,7 @@ _BUSY = ("kernel", "launch", "copy")  # work in which a thread sleeps for nothin
 
 def stopped(case: CaseComparison, seen: Seen) -> Iterator[Cause]:
     """Of a case that keeps its thread at work: by how much more of the time it did not run in one place."""
-    shares = seen.medians(_asleep) if is_busy(case) else None
+    shares = seen.medians(_asleep) if _is_busy(case) else None
     if shares is None or abs(shares[1] - shares[0]) <= NOTABLE:
         return
     is_arm = shares[1] > shares[0]
@@ -79,7 +79,7 @@ def _were_moved(records: Sequence[Record]) -> bool:
     return is_moved and not any(record.later for record in records)
 
 
-def is_busy(case: CaseComparison) -> bool:
+def _is_busy(case: CaseComparison) -> bool:
     """Whether it keeps its thread at work, which never sleeps unless something stops it."""
     problem = case.case.known_problem()
     if problem is None or case.case.device != "cpu" or case.case.ranks > 1:

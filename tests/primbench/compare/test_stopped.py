@@ -98,6 +98,7 @@ def test_threads_that_the_kernel_held_back_or_that_sleep_for_others_are_not_stop
 def test_what_stops_a_case_that_never_sleeps_is_told_of_those_that_do_beside_it(causes: Causes) -> None:
     assert names_first(causes(PROGRAM, RUNS, SLEEPS, beside=[GEMM]), STOPS, "other", "one")
     assert names_first(causes(PROGRAM, RUNS, SLEEPS, beside=[CALL]), STOPS, "other", "one")
+    assert names_first(causes(SUM, RUNS, SLEEPS, beside=[GEMM]), STOPS, "other", "one")
     assert [] == causes(PROGRAM, SLEEPS, RUNS, beside=[GEMM]), "which works towards the other side"
 
 
