@@ -19,9 +19,9 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """Of so many steps the median; interval: of that, 95 %, None for fewer than six. waits_s: the median of how long
     the script waited for its data loader. queues_s: by how much the median is longer since its thread waited for a
     CPU; None where that is not known. between_s: no less than this passed between operators, in Python, modules and
-    autograd; None where it is not known, or steps differ. unlike: how many of them called modules another number of
-    times than the one whose parts were measured. elsewhere: in what the place where parts were measured is another, in
-    words.
+    autograd; None where it is not known, steps differ, or their median is known no better than this. unlike: how many
+    of them called modules another number of times than the one whose parts were measured. elsewhere: in what the place
+    where parts were measured is another, in words.
     """
 
     steps: int
@@ -58,8 +58,10 @@ def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Time
 
 
 def _between_s(captured: Captured, ran_s: Sequence[float]) -> float | None:
-    """ran_s: how long each step lasted, without what it waited for a CPU."""
+    """ran_s: how long each step lasted, without what it waited for a CPU. None where their scatter hides it, too."""
     if not captured.inside_s or captured.unlike:
         return None
     active_s = [each - waited_s for each, waited_s in itertools.zip_longest(ran_s, captured.waits_s, fillvalue=0.0)]
-    return max(0.0, stats.quantile(active_s, 0.5) - stats.quantile(captured.inside_s, 0.5))
+    between_s = stats.quantile(active_s, 0.5) - stats.quantile(captured.inside_s, 0.5)
+    low_s, high_s = stats.median_interval(active_s) or (0.0, 0.0)
+    return None if 0 < between_s < high_s - low_s else max(0.0, between_s)

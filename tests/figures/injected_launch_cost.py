@@ -71,6 +71,7 @@ def run(*words: object) -> None:
             status = child.wait()
         except KeyboardInterrupt:
             child.terminate()
+            child.wait()
             raise
     if status:
         sys.exit(status)

@@ -142,6 +142,14 @@ def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
     assert "! 3.00 ms of what parts take are of calls that something disturbed" in printed
 
 
+def test_time_between_operators_that_is_less_than_the_scatter_of_steps_is_not_known() -> None:
+    quiet, noisy = ([9e-3, 10e-3, 10e-3, 10e-3, 11e-3, 10e-3 + scatter_s] for scatter_s in (0, 30e-3))
+    for times_s, expected in ((quiet, 7e-3), (noisy, None)):
+        found = timed(Captured(step="a step", times_s=times_s, inside_s=[3e-3]))
+        assert found is not None
+        assert expected == (found.between_s and round(found.between_s, 6))
+
+
 def test_what_was_not_measured_of_a_step_that_was_captured_is_not_unexplained() -> None:
     """Of a run that was cut off, or calls that nothing stands for."""
     step = Captured(step="a step", parts=9, left_out=2, times_s=[5e-3])
