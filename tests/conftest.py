@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 # framework is installed, one marked "wheel" is none: CI runs it with the wheel, too.
 SKIP_NOTHING_INSTALLABLE = os.environ.get("PRIMBENCH_TESTS_SKIP_NOTHING_INSTALLABLE")
 # Words by which a reason says that no package would help; those that a package would help must do without.
-NOT_INSTALLABLE = re.compile(r"GPU|cupy|CUDA|/dev/nvidia|root|architecture", re.IGNORECASE)
+NOT_INSTALLABLE = re.compile(r"GPU|cupy|CUDA|/dev/nvidia|root|architecture|in no registry", re.IGNORECASE)
 
 
 def failed_if_skipped(node: pytest.Item | pytest.Collector, report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -44,17 +44,26 @@ PORT = 26817
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of the cluster, with a file of each daemon's number, such as slurmd-n2.pid. Skips without Slurm."""
+    folder = tmp_path_factory.mktemp("slurm")
+    with cluster(folder, PORT):
+        yield folder
+
+
+@contextmanager
+def cluster(folder: Path, port: int, more: str = "") -> Iterator[None]:
+    """folder: an empty one. port: the first of NODES + 1. more: lines of its configuration."""
     if os.geteuid() or not all(map(shutil.which, NEEDED)):
         pytest.skip("needs root, and Slurm: apt-get install slurmctld slurmd slurm-client munge")
-    folder = tmp_path_factory.mktemp("slurm")
     (folder / "state").mkdir()
     nodes = [
-        f"NodeName=n{number} NodeAddr=127.0.0.1 NodeHostname={platform.node()} Port={PORT + number} "
+        f"NodeName=n{number} NodeAddr=127.0.0.1 NodeHostname={platform.node()} Port={port + number} "
         f"CPUs={os.cpu_count()} RealMemory=1000\n"
         for number in range(1, NODES + 1)
     ]
     head, partition = CONFIGURATION.rsplit("PartitionName", 1)
-    text = head.format(host=platform.node(), folder=folder, port=PORT) + "".join(nodes) + f"PartitionName{partition}"
+    text = (
+        f"{head.format(host=platform.node(), folder=folder, port=port)}{''.join(nodes)}PartitionName{partition}{more}"
+    )
     (folder / "slurm.conf").write_text(text)
     with munge(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
@@ -63,7 +72,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             for number in range(1, NODES + 1):
                 subprocess.run(["slurmd", "-N", f"n{number}"], check=True, timeout=30)
             wait_for_nodes()
-            yield folder
+            yield
         finally:
             for file in folder.glob("*.pid"):
                 with suppress(ProcessLookupError, ValueError):
