@@ -66,6 +66,9 @@ class Files(Problem, name="files"):
     check_again = True
     example_sizes = ((8192, 4096), (5000, 700))
 
+    def system_calls(self) -> tuple[str, ...]:
+        return ("io_uring_enter",) if self.access == "io_uring" else ()
+
     def folder(self) -> str | None:
         return None if self.path == TMPDIR else self.path
 

@@ -34,7 +34,7 @@ def found_in_one_alone(moved: Moved, differing: Difference | None, baseline: Sid
     """What `doctor` finds in one of the places and not in the other, where what it can move is what moved."""
     case, parts = moved.case, moved.parts
     rules = [rule for rule, _ in by_rule(differing)] if differing else []
-    one, other = (_findings(place, case, differing, rules) for place in (baseline, side))
+    one, other = (_findings(place, moved, differing, rules) for place in (baseline, side))
     here = [
         _alone(side.name, alike, rules, moved) for alike in _only_here(parts, other, one) if _lasts(alike, side, case)
     ]
@@ -82,11 +82,12 @@ def _most(alike: Sequence[Finding], rule: Rule | None, moved: Moved) -> float:
     return min(by_reading, max(math.inf if each.at_most is None else each.at_most for each in alike))
 
 
-def _findings(side: Side, case: CaseComparison, differing: Difference | None, rules: Sequence[Rule]) -> list[Finding]:
+def _findings(side: Side, moved: Moved, differing: Difference | None, rules: Sequence[Rule]) -> list[Finding]:
     """What `doctor` finds wrong in the place of the worker that ran the case; without unknowns and told differences."""
-    worker = side.worker_of(case.case.backend, case.case.device)
+    worker = side.worker_of(moved.case.case.backend, moved.case.case.device)
     found = _wrong_with(worker) if worker else []
-    checks = {check for rule in rules for check in rule.tells}
+    unused = () if moved.makes("io_uring_enter") else ("io-uring",)
+    checks = {*unused, *(check for rule in rules for check in rule.tells)}
     told = _told(differing) if differing else ()
     return [each for each in found if each.check not in checks and each.summary.partition(":")[0] not in told]
 

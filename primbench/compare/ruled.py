@@ -47,9 +47,16 @@ class Moved(NamedTuple):
 
     def concerns(self, change: Change) -> bool:
         """Whether a change distorts what can have moved, where the doctor knows of that variable what it distorts."""
+        if change.field == "confinement.io_uring":
+            return self.makes("io_uring_enter")
         rule = VARIABLES.get(short(change.field)) if meaning_of(change.field).rule == "variables" else None
         _, _, distorts, _ = rule or (None, None, self.parts, None)
         return not set(distorts).isdisjoint(self.parts)
+
+    def makes(self, call: str) -> bool:
+        """Whether it spends its time on that system call, as far as is known."""
+        problem = self.case.case.known_problem()
+        return problem is None or call in problem.system_calls()
 
     def most(self, rule: Rule, reading_s: float | None = None) -> float:
         """How many times as long a rule can make it. reading_s: what each of what it adds to was seen to take."""

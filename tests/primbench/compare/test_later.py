@@ -34,7 +34,9 @@ USUAL = replace(
         cpu_weight=None,
         io_limits=[],
     ),
-    confinement=replace(HERE.confinement, tracer="none", interruptions_hz=0.0, open_temporary_s=1e-6),
+    confinement=replace(
+        HERE.confinement, tracer="none", interruptions_hz=0.0, open_temporary_s=1e-6, io_uring="allowed"
+    ),
 )
 
 
@@ -104,6 +106,13 @@ def test_a_quota_and_a_tracer_that_came_later_are_told_by_the_doctor(explained: 
     often = explained(GEMM, {"other": changed(interruptions_hz=20000.0)})
     assert "is interrupted 20000 times a second" in often.causes[0]
     assert "4242 (strace)" in explained(GEMM, {"other": changed(tracer="4242 (strace)")}).causes[0]
+
+
+def test_io_uring_that_is_refused_slows_nothing_that_reads_without_it(explained: Explained) -> None:
+    refused = {"other": changed(io_uring="ENOSYS")}
+    assert [] == explained(READ, refused).causes
+    ring = case("files", bytes=2**20, what="read", access="io_uring")
+    assert "io_uring" in explained(ring, refused).causes[0]
 
 
 def test_of_a_process_that_was_moved_its_limits_there_tell_more(explained: Explained) -> None:
