@@ -241,18 +241,27 @@ def _notes(fleet: Fleet) -> Iterator[str]:
 
 
 def _checks(fleet: Fleet) -> Iterator[Check]:
-    wrong = {each.node: "; ".join(_of_node(fleet, each)) for each in fleet.unhealthy}
     group = f"fleet {fleet.folder}"
-    for name in fleet.nodes:
-        yield Check(group, name, "failed" if name in wrong else "passed", wrong.get(name, ""))
-    for name in fleet.missing:
-        yield Check(group, name, "failed", "missing: it left no results file")
+    wrong = {each.node: "; ".join(_of_node(fleet, each)) for each in fleet.unhealthy}
+    yield from (_check(group, name, wrong.get(name, "")) for name in fleet.nodes)
+    yield from (_check(group, name, "missing: it left no results file") for name in fleet.missing)
     if fleet.unnamed:
-        yield Check(group, f"other {fleet.what}s", "failed", f"missing: {fleet.unnamed} that nothing names")
-    yield from (Check(group, file, "failed", reason) for file, reason in fleet.unreadable.items())
+        yield _check(group, f"other {fleet.what}s", f"missing: {fleet.unnamed} that nothing names")
+    yield from (_check(group, file, reason) for file, reason in fleet.unreadable.items())
+    if fleet.against is not None:
+        yield _check(group, f"against {fleet.against.folder}", "; ".join(_since(fleet.against)))
+    yield from _failed_everywhere(fleet, group)
+
+
+def _failed_everywhere(fleet: Fleet, group: str) -> Iterator[Check]:
     for case in fleet.cases:
         if case.is_failed:
             yield Check(group, name_of(case.case), "failed", case.reason or "")
+
+
+def _check(group: str, name: str, wrong: str) -> Check:
+    """wrong: why it fails; "" where it passes."""
+    return Check(group, name, "failed" if wrong else "passed", wrong)
 
 
 def _rows(fleet: Fleet) -> Iterator[dict[str, object]]:

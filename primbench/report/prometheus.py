@@ -69,7 +69,9 @@ def to_prometheus(pid: int, whole: Stretch, gpus: list[GpuUse]) -> str:
     """whole: all that was watched by now. gpus: at the last look. What is unknown is left out."""
     job = {"pid": str(pid)}
     lines = [line for metric in _OF_JOB for line in _lines(metric, [(job, whole)])]
-    lines += [line for metric in _OF_BUSIEST for line in _lines(metric, [(job, whole.busiest)])]
+    if (busiest := whole.busiest) is not None:  # by its number, as another one's time is no more of the same counter
+        thread = job | {"thread": str(busiest.number)}
+        lines += [line for metric in _OF_BUSIEST for line in _lines(metric, [(thread, busiest)])]
     lines += [line for metric in _OF_GPUS for line in _lines(metric, [(job | {"uuid": gpu.uuid}, gpu) for gpu in gpus])]
     return "\n".join(lines) + "\n"
 

@@ -274,7 +274,10 @@ def test_lines_are_the_job_its_samples_and_what_was_found(invoke: Invoke, start:
     metric = rf'primbench_watch_cpu_seconds_total{{pid="{pid}"}} {whole["cpu_time_s"]!r}'
     text = counters.read_text()
     assert metric in text.splitlines()
-    assert all(re.fullmatch(r"# (HELP|TYPE) \w+ .+|\w+\{\w+=\"\d+\"\} [0-9.e+-]+", line) for line in text.splitlines())
+    assert all(
+        re.fullmatch(r"# (HELP|TYPE) \w+ .+|\w+\{\w+=\"\d+\"(,thread=\"\d+\")?\} [0-9.e+-]+", line)
+        for line in text.splitlines()
+    )
 
 
 def test_a_job_that_ends_while_it_is_watched(invoke: Invoke) -> None:

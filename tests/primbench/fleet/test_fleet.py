@@ -304,6 +304,7 @@ def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Resul
     text = invoke("fleet", now, "--against", before).stdout
     assert "> all are slower" in text
     assert f"6 nodes: slower than in {before}: all." == text.splitlines()[0]
+    assert 'tests="7" failures="1"' in invoke("fleet", now, "--against", before, "--junit", "-").stdout
     for path in before.iterdir():
         path.write_text(re.sub(r'"max_time_s": ?[0-9.]+', '"max_time_s":9.0', path.read_text()))
     text = invoke("fleet", now, "--against", before).stdout
