@@ -52,8 +52,9 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     looked at. blocked: thread -> in how many of these it, or a process that it started meanwhile, was blocked in the
     kernel as on a disk (state D) or until files are answered for (FUSE), and blocked_in: function of the kernel -> in
     how many, where that may be asked. asleep: in how many none ran or was blocked, and asleep_in: thread -> function
-    that it slept in -> in how many of these. stopped: process -> in how many it was, by a signal or a
-    debugger; tracer: of the one that was most often, or of the first, at the end, such as "4242 (strace)"; "none".
+    that it slept in -> in how many of these, for four at most in each. stopped: process -> in how many it was, by a
+    signal or a debugger; tracer: of the one that was most often, or of the first, at the end, such as "4242 (strace)";
+    "none".
     kernel_time_s: of cpu_time_s. memory_grown_bytes: by which those grew that were there all the time. calls: of the
     driver's entry points, as far as they were counted. read_bytes, written_bytes: from and to disks; reread_bytes,
     swapped_in_bytes: after a limit of the control groups had them taken out. *_waiting_s: in which some task of the

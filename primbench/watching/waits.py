@@ -20,7 +20,6 @@ FEWEST_IN_TURN = 3  # of two, one may just wait for what the other computes, as 
 LEAST_IN_TURN = 0.05  # of the time, that each of them ran
 ONE_CPU = 1.05  # of the time, that they ran together at most, but for what ticks of clocks differ by
 MOST_WANTED = 2.0  # CPUs, by who has the lock and who is to have it next; threads that want more wait for CPUs
-MOST_THREADS = 4  # that are told of
 ENDING = "for a process to end"
 _WAITED_FOR = (  # what functions of the kernel wait for: Linux 5.4 to 6.18
     (re.compile(r"do_wait|kernel_wait4"), ENDING),
@@ -131,7 +130,7 @@ def _asleep(whole: Stretch) -> Iterator[Hindrance]:
             f"all its threads slept in {whole.asleep} of {whole.looks} looks",
             *(
                 f"thread {thread} in {function} in {whole.asleep_in[thread][function]} of these"
-                for thread, function in [*threads.items()][:MOST_THREADS]
+                for thread, function in threads.items()
             ),
             *([] if threads else ["/proc/PID/wchan tells nobody but its user and root where"]),
         ],
