@@ -134,6 +134,12 @@ def test_what_traces_a_job_is_told_first() -> None:
     assert ["traced", "cpu-contention"] == [each.cause for each in found]
 
 
+def test_a_job_is_not_asleep_while_threads_that_are_not_looked_at_want_cpus() -> None:
+    many = [thread(number, 0.6, 5.0) for number in range(16)]
+    found = hindrances(replace(CALM, threads=many, asleep=20, gpus=[], asleep_in={7: {"futex_do_wait": 20}}), JOB)
+    assert ["threads"] == [each.cause for each in found]
+
+
 def test_who_waits_for_a_gpu_is_not_asleep() -> None:
     assert [] == hindrances(replace(CALM, threads=[], cpu_time_s=0.0, asleep=100, asleep_in={7: {"do_poll": 100}}), JOB)
 
