@@ -116,10 +116,16 @@ def threads() -> dict[str, int]:
 
 def missing(name: str) -> str | None:
     """None if the backend's modules are installed, else which is not and what to install. Imports none of them."""
-    from importlib.util import find_spec  # takes as long to import as this module
-
-    absent = [needed for needed in modules_of(name) if find_spec(needed) is None]
+    absent = [needed for needed in modules_of(name) if not _is_installed(needed)]
     return f"module {absent[0]!r} is not installed: {_module(name).INSTALL}" if absent else None
+
+
+def _is_installed(module: str) -> bool:
+    """A mere folder of that name, which Python would import as a namespace, is none: many have one called torch."""
+    from importlib.util import find_spec  # takes as long to import as this one
+
+    found = find_spec(module)
+    return found is not None and found.origin is not None
 
 
 def open_backend(name: str, device: str) -> Backend:

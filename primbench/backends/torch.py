@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RANK = 10
 MODULES = ("torch",)
 DEVICES = ("cpu", "cuda")
-INSTALL = "pip install torch (README, With a GPU, says which build)"
+INSTALL = "pip install torch (https://pytorch.org/get-started/locally says which build)"
 BUILD = {"torch": "torch", "cuda (torch build)": "torch for CUDA", "git": "torch of commit"}
 
 _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}

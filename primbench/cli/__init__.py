@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import signal
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -111,15 +111,18 @@ class LazyGroup(Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except (click.NoSuchOption, click.BadOptionUsage) as error:
+            _refuse(ctx, error)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with ctrl_c_raises():
                 return super().invoke(ctx)
         except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx else f"primbench {ctx.invoked_subcommand or ''}".rstrip()
-            message = " ".join(error.format_message().splitlines())
-            say(f"Error: {_file_of(error)}{message} (see {command} --help)", err=True)
-            ctx.exit(error.exit_code)
+            _refuse(ctx, error)
         except PrimbenchError as error:
             say(f"Error: {' '.join(str(error).splitlines())}", err=True)
             ctx.exit(error.exit_code)
@@ -132,6 +135,14 @@ class LazyGroup(Group):
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _refuse(ctx: click.Context, error: click.UsageError) -> NoReturn:
+    """In one line, which says where to read on."""
+    command = error.ctx.command_path if error.ctx else f"primbench {ctx.invoked_subcommand or ''}".rstrip()
+    message = " ".join(error.format_message().splitlines())
+    say(f"Error: {_file_of(error)}{message} (see {command} --help)", err=True)
+    ctx.exit(error.exit_code)
 
 
 def _own_defaults(name: str, command: click.Command) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _NO_FOLDER = (
     errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP,
 )  # fmt: skip
 _WAYS_OUT = {
-    **dict.fromkeys(_NO_FOLDER, "a folder is needed in every arm that can be written to"),
+    **dict.fromkeys(_NO_FOLDER, "in every arm it takes a folder that can be written to: another path or TMPDIR"),
     errno.EFBIG: "RLIMIT_FSIZE, or the file system, allows no file so large",
     errno.EMFILE: "RLIMIT_NOFILE allows no more open files: fewer files or readers",
     errno.ENOSPC: "smaller or fewer files, or another path or TMPDIR",

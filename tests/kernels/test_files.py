@@ -193,7 +193,7 @@ def test_folders_that_cannot_be_written_to_are_named(temporary: Path, tmp_path: 
         str(tmp_path / ("long" * 100)): "File name too long",
     }
     for path, why in words.items():
-        with pytest.raises(PrimbenchError, match=f"files in {path}: {why}: a folder is needed"):
+        with pytest.raises(PrimbenchError, match=f"files in {path}: {why}: in every arm it takes a folder"):
             prepared(Files(4096, path=path))
     assert measure(Files(4096, path=str(tmp_path / "link")), "numpy", "cpu", method=QUICK).verified
 
@@ -201,7 +201,7 @@ def test_folders_that_cannot_be_written_to_are_named(temporary: Path, tmp_path: 
 def test_a_folder_that_is_not_there_fails_in_one_line(invoke: Callable[..., Result]) -> None:
     found = invoke("files", "--bytes", "4KiB", "--path", "/nowhere", "--dry-run")
     assert 1 == found.exit_code
-    assert "failed: files in /nowhere: No such file or directory: a folder is needed in" in found.stdout
+    assert "failed: files in /nowhere: No such file or directory: in every arm it takes a folder" in found.stdout
 
 
 @pytest.fixture

@@ -88,7 +88,8 @@ def test_unknown_command_is_answered_with_all(refusal: Callable[..., str]) -> No
 
 
 def test_unknown_option_is_refused(refusal: Callable[..., str]) -> None:
-    assert "--bogus" in refusal("gemm", "--bogus")
+    assert "No such option '--bogus'. (see primbench gemm --help)" == refusal("gemm", "--bogus")
+    assert "No such option '--bogus'. (see primbench --help)" == refusal("--bogus")
 
 
 def test_closed_pipe_is_no_traceback() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -72,6 +73,15 @@ def test_backend_that_is_missing_says_what_to_install(
     monkeypatch.setitem(sys.modules, "torch", None)  # Python's own word for a module that cannot be imported
     shown = rows(invoke("list", "backends").stdout)["torch"]
     assert shown.startswith("not available: module 'torch' is not installed: pip install ")
+
+
+def test_a_folder_that_is_called_as_a_framework_is_none(
+    tmp_path: Path, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cupy").mkdir()
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert rows(invoke("list", "backends").stdout)["cupy"].startswith("not available: module 'cupy' is not installed")
 
 
 def test_suites_count_their_entries(listed: Callable[[str], Result]) -> None:
