@@ -28,11 +28,16 @@ class Dtype(_Choice):
 
 
 class FileName(click.Path):
-    """Refuses "", which an unset shell variable becomes: what was to be written there would be lost unseen."""
+    """Refuses "", which an unset shell variable becomes: what was to be written there would be lost unseen.
+
+    Of a results file that is read, - is standard input.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-" and param is not None and param.name in ("output", "resume"):
             self.fail("a results file is appended to, so it cannot be stdout: use --json -", param, ctx)
+        if value == "-" and param is not None and param.name in ("file", "files", "other"):
+            return "/dev/stdin"
         if value == "" or "\0" in str(value):
             self.fail(f"{value!r} names no file", param, ctx)
         return super().convert(value, param, ctx)

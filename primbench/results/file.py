@@ -127,7 +127,7 @@ def _header(path: str | os.PathLike[str], text: bytes) -> Header:
     try:
         version = _decode_version(text).schema_version
     except _UNREADABLE:
-        raise FileError(f"{path}: not a primbench results file: its first line is no header") from None
+        raise FileError(f"{path}: not a primbench results file, as -o writes it: its first line is no header") from None
     if version > SCHEMA_VERSION:
         raise FileError(
             f"{path}: written with schema {version}, this primbench reads up to {SCHEMA_VERSION}: upgrade primbench"

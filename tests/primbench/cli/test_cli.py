@@ -88,7 +88,7 @@ def test_unknown_command_is_answered_with_all(refusal: Callable[..., str]) -> No
 
 
 def test_unknown_option_is_refused(refusal: Callable[..., str]) -> None:
-    assert "No such option '--bogus'. (see primbench gemm --help)" == refusal("gemm", "--bogus")
+    assert refusal("gemm", "--bogus").endswith("(see primbench gemm --help)")
     assert "No such option '--bogus'. (see primbench --help)" == refusal("--bogus")
 
 

@@ -61,7 +61,10 @@ REFUSED = [
     ),
     (["--against", ""], "'': no such file; --against takes published:\"NVIDIA V100\", reference:NAME, a results"),
     (["--against", "/"], "/: a folder without results files (*.jsonl)"),
-    (["--against", __file__], "test_options.py: not a primbench results file: its first line is no header"),
+    (
+        ["--against", __file__],
+        "test_options.py: not a primbench results file, as -o writes it: its first line is no header",
+    ),
     (["--against", "published:V9"], "published:V9: there are AMD MI25, AMD Vega FE, "),
     (["--against", "published:TitanX"], "published:TitanX: it may be NVIDIA TitanX Maxwell or NVIDIA TitanX Pascal"),
     (["--against", "reference:h0"], "reference:h0: there are h100, h200"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +49,14 @@ def test_earlier_results_are_set_beside(invoke: Callable[..., Result], measured:
 def test_baseline_that_is_not_there_names_what_is(refusal: Callable[..., str], measured: tuple[Path, Result]) -> None:
     error = refusal("show", measured[0], "--against", "reference:nosuch")
     assert "reference:nosuch: there are h100, h200" in error
+
+
+def test_a_file_comes_through_a_pipe(measured: tuple[Path, Result], invoke: Callable[..., Result]) -> None:
+    found = subprocess.run(
+        [sys.executable, "-P", "-m", "primbench", "show", "-"],
+        input=measured[0].read_bytes(), capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (0, invoke("show", measured[0]).stdout) == (found.returncode, found.stdout.decode())
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\n", b'{"kind": "header"}\n', b"[[gemm]]\nm = 1\n"])

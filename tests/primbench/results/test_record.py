@@ -215,7 +215,7 @@ def test_a_case_of_fields_that_make_no_problem_says_so() -> None:
 
 HEAD, LINE = encode(HEADER), encode(RECORD)
 DEEP = b"[" * 100_000 + b"]" * 100_000
-NO_RESULTS = "not a primbench results file: its first line is no header"
+NO_RESULTS = "not a primbench results file, as -o writes it: its first line is no header"
 HOSTILE = {
     "empty": (b"", "not a primbench results file: it is empty"),
     "a blank line": (b"\n", NO_RESULTS),
