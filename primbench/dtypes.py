@@ -27,6 +27,9 @@ SHORT_NAMES = {
     "fp16": "float16",
     "bf16": "bfloat16",
     "fp8": "float8_e4m3",
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
 }
 """What people and papers call them -> the name here."""
 
@@ -55,7 +58,7 @@ def full_name(word: str) -> str:
     """The name here of what people call a dtype; any other word as it is. Raises InvalidRequest for a math mode."""
     if word == "tf32":
         raise InvalidRequest("tf32: stored as float32, and a math mode of it: --dtype float32 --math-mode tf32")
-    return SHORT_NAMES.get(word, word)
+    return SHORT_NAMES.get(word.lower(), word)
 
 
 def itemsize_bytes(dtype: str) -> int:

@@ -176,7 +176,7 @@ def test_file_without_a_title_is_called_by_its_path(tmp_path: Path) -> None:
         ("gemm entry 1: m=1.5: a whole number", "gemm = [{ m = 1.5, n = 1, k = 1 }]"),
         ("gemm entry 1: needs n, k", "gemm = [{ m = 1 }]"),
         ("gemm entry 1: has no field 'hidden'", "gemm = [{ m = 1, n = 1, k = 1, hidden = 2 }]"),
-        ("gemm entry 1: dtype='half': one of", "gemm = [{ m = 1, n = 1, k = 1, dtype = 'half' }]"),
+        ("gemm entry 1: dtype='quarter': one of", "gemm = [{ m = 1, n = 1, k = 1, dtype = 'quarter' }]"),
         ("gemm entry 1: accumulate='int32' with", "gemm = [{ m = 1, n = 1, k = 1, accumulate = 'int32' }]"),
         ("gemm entry 1: set is not a string", "gemm = [{ m = 1, n = 1, k = 1, set = 3 }]"),
         ("gemm entry 1: 'm' is not a number", "gemm = [{ m = [[1]], n = 1, k = 1 }]"),

@@ -32,7 +32,7 @@ def test_repeated_options_are_run_in_every_combination(invoke: Callable[..., Res
 
 
 def test_what_is_asked_for_twice_is_run_once(invoke: Callable[..., Result]) -> None:
-    given = ("-m", "2,1", "-m", 2, "-n", 3, "-k", 4, "--dtype", "fp32", "--dtype", "float32", "--dtype", "fp64")
+    given = ("-m", "2,1", "-m", 2, "-n", 3, "-k", 4, "--dtype", "FP32", "--dtype", "float32", "--dtype", "double")
     result = invoke("gemm", *given, *DRY, "--trace", "--json", "-")
     assert [(2, "float32"), (2, "float64"), (1, "float32"), (1, "float64")] == [
         (each["m"], each["dtype"]) for each in problems(result)
