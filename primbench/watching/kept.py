@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -36,7 +37,12 @@ _TYPES: Mapping[str, type[Any]] = {"job": Job, "sample": Stretch, "hindrance": H
 
 
 def is_kept(path: Path) -> bool:
-    """Whether the file is one of these, by its first line. Raises FileError where it cannot be read."""
+    """Whether the file is one of these, by its first line. Raises FileError where it cannot be read.
+
+    Never of a pipe, which can be read but once.
+    """
+    if not os.path.isfile(path):
+        return False
     try:
         return msgspec.json.decode(next(whole_lines(path), b""), type=_Line).kind == "job"
     except UNREADABLE:
