@@ -256,12 +256,15 @@ def _check_comparable(one: Side, here: Sequence[Case], other: Side, there: Seque
         if same:
             raise InvalidRequest(f"{_unequal(one, case, other, same)}: measure both in the same way")
     if here and there and not one.cases.keys() & other.cases.keys():
-        ours, theirs = (dict.fromkeys(case.primitive for case in cases) for cases in (here, there))
-        if ours.keys() & theirs.keys():
-            raise InvalidRequest(f"no case is in both: {_unequal(one, here[0], other, there)}")
-        raise InvalidRequest(
-            f"no case is in both: {', '.join(ours)} in {one.name}, {', '.join(theirs)} in {other.name}"
-        )
+        raise InvalidRequest(f"no case is in both: {_apart(one, here, other, there)}")
+
+
+def _apart(one: Side, here: Sequence[Case], other: Side, there: Sequence[Case]) -> str:
+    """Which primitives each has, where they share none; else how a case differs from all of the other side's."""
+    ours, theirs = (dict.fromkeys(case.primitive for case in cases) for cases in (here, there))
+    if ours.keys() & theirs.keys():
+        return _unequal(one, here[0], other, there)
+    return f"{', '.join(ours)} in {one.name}, {', '.join(theirs)} in {other.name}"
 
 
 def _loops_s(records: Sequence[Record]) -> list[float]:
