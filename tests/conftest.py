@@ -19,6 +19,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from click.testing import CliRunner, Result
 
@@ -30,6 +31,10 @@ from primbench.doctor.place import Place
 from primbench.errors import PrimbenchError
 from primbench.system import nvml
 from primbench.system.cgroups import cgroup_folders
+
+# How long an example takes is of what else the machine does.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("untimed")
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from primbench import units
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECONDS = st.floats(1e-9, 1e5)
-untimed = settings(deadline=None)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,6 @@ def test_sweep_that_goes_nowhere_is_refused(text: str) -> None:
         units.parse_counts(text)
 
 
-@untimed
 @given(st.integers(1, 10**19), st.integers(1, 10**19), st.integers(2, 10**6))
 def test_a_sweep_ascends_by_its_factor_as_far_as_it_may(first: int, last: int, factor: int) -> None:
     first, last = sorted((first, last))
@@ -155,7 +153,6 @@ def refusal(parse: Callable[[str], Any], text: str) -> str:
     return ""
 
 
-@untimed
 @given(st.text())
 def test_any_text_is_a_quantity_or_refused_in_one_line(text: str) -> None:
     for parse in (units.parse_duration, units.parse_fraction, units.parse_size, lambda t: units.parse_counts(t)[0]):
@@ -206,13 +203,11 @@ def test_time_ends_at_the_digit_that_the_noise_reaches(text: str, noise: float) 
     assert text == units.format_time(0.021638, noise=noise)
 
 
-@untimed
 @given(SECONDS)
 def test_printed_time_reads_back_within_its_digits(seconds: float) -> None:
     assert seconds == pytest.approx(units.parse_duration(units.format_time(seconds)), rel=0.0051)
 
 
-@untimed
 @given(SECONDS, st.floats(0, 2))
 def test_printed_time_is_within_the_noise_of_the_value(seconds: float, noise: float) -> None:
     printed = units.parse_duration(units.format_time(seconds, noise=noise))
@@ -220,14 +215,12 @@ def test_printed_time_is_within_the_noise_of_the_value(seconds: float, noise: fl
     assert pytest.approx(seconds, rel=max(noise / 2, 5e-5) * 1.001) == printed
 
 
-@untimed
 @given(SECONDS, st.sampled_from(["ns", "us", "ms", "s"]))
 def test_unit_does_not_change_the_printed_time(seconds: float, unit: units.TimeUnit) -> None:
     own, given_unit = units.format_time(seconds), units.format_time(seconds, unit)
     assert units.parse_duration(own) == units.parse_duration(given_unit)
 
 
-@untimed
 @given(SECONDS)
 def test_unit_that_fits_leaves_one_to_three_digits_before_the_point(seconds: float) -> None:
     number, unit = units.format_time(seconds).split()
@@ -274,14 +267,12 @@ def test_bytes_are_binary(text: str, count: int | None) -> None:
     assert text == units.format_bytes(count)
 
 
-@untimed
 @given(st.integers(0, 2**50))
 def test_printed_bytes_read_back_within_their_digits(count: int) -> None:
     number, unit = units.format_bytes(count).split()
     assert count == pytest.approx(float(number) * units.parse_size(f"1{unit}"), rel=0.0051)
 
 
-@untimed
 @given(st.integers(1, 1023), st.sampled_from(["B", "KiB", "MiB", "GiB", "TiB"]))
 def test_whole_sizes_survive_a_round_trip(number: int, unit: str) -> None:
     text = f"{number} {unit}"
@@ -306,7 +297,6 @@ def test_percent_shows_a_digit_however_small(text: str, fraction: float | None) 
     assert text == units.format_percent(fraction)
 
 
-@untimed
 @given(st.integers(1, 10**6))
 def test_percentages_of_one_decimal_survive_a_round_trip(thousandths: int) -> None:
     fraction = thousandths / 1000

@@ -278,13 +278,12 @@ def tables() -> st.SearchStrategy[str]:
     | st.binary().map(lambda noise: TWO.encode() + noise)
     | st.lists(tables()).map(lambda entries: f"gemm = [{', '.join(entries)}]".encode())
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_file_is_a_suite_or_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     assert "\n" not in refusal(written(tmp_path, content))
 
 
 @given(st.text())
-@settings(deadline=None)
 def test_any_name_is_a_suite_or_refused_in_one_line(name: str) -> None:
     assert "\n" not in refusal(name)
 

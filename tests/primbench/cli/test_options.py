@@ -99,7 +99,7 @@ FREE = ["--backend", "--numa-node", "--cpus", "--max-noise", "--min-time", "--ma
 FREE += ["--device", "--dtype", "-m", "--alpha", "--seed", "--threads", "--csv", "--sizes", "--processes", "--resume"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(option=st.sampled_from(FREE), value=st.text(max_size=20) | st.from_regex(r"-?[0-9.e]{1,9}[a-z%:,-]{0,3}"))
 def test_any_value_is_taken_or_refused_in_one_line(option: str, value: str, refusal: Callable[..., str]) -> None:
     last = ["--only-to-end-here"] if value == "--" else ["--max-time", "0s", "--min-time", "1s"]

@@ -169,7 +169,7 @@ def test_folder_is_no_suite(refusal: Callable[..., str], tmp_path: Path) -> None
     assert f"{tmp_path}: cannot be read: Is a directory" == refusal("run", tmp_path)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(content=st.binary(max_size=60))
 def test_any_bytes_are_refused_in_one_line(
     content: bytes, refusal: Callable[..., str], tmp_path_factory: pytest.TempPathFactory

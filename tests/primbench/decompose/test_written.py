@@ -65,7 +65,7 @@ def of(call: Call, given_settings: Settings) -> list[OperatorCase]:
         return []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(calls, min_size=1, max_size=6), st.builds(Settings, *[st.booleans()] * 3, st.integers(1, 4)))
 def test_a_step_is_the_same_problems_once_written(
     tmp_path_factory: pytest.TempPathFactory, found: list[Call], given_settings: Settings
@@ -88,13 +88,13 @@ def test_a_step_is_the_same_problems_once_written(
     assert (len(found), total, gone) == (said.calls, said.parts, said.left_out)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(arguments)
 def test_arguments_are_what_their_text_says(tree: list[Any]) -> None:
     assert tree == read(written(tree), list)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(tensors())
 def test_what_lies_in_memory_of_a_tensor_is_alike(tensor: Operand) -> None:
     import numpy as np
