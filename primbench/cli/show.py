@@ -65,5 +65,5 @@ command = GroupedCommand(
     callback=_show,
     params=[click.Argument(["file"], type=FILE, metavar="FILE.jsonl"), STEPS, *SHOWN, *output_options()],
     help="Print the table of a results file (- is stdin) again, with what was sampled over time, or export it; of a "
-    "file by `watch -o` what that found.",
+    "file of `watch`, what that found.",
 )

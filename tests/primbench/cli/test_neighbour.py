@@ -42,7 +42,7 @@ def test_words_are_read_as_the_command_line_reads_them() -> None:
     ("words", "reason"),
     [
         ("", "a neighbour is a primitive and its options"),
-        ("gem -m 4", "primitive 'gem': there are"),
+        ("gem -m 4", "primitive 'gem': did you mean gemm? there are"),
         ("gemm 'x", "No closing quotation"),
         ("gemm -m 4", "give also n, k"),
         ("gemm -m 4:8:2 -n 4 -k 4", "these are 2 problems, and a neighbour does one"),

@@ -132,7 +132,7 @@ def test_a_kernel_can_be_used_without_timing() -> None:
 def test_a_backend_that_cannot_be_had_says_why() -> None:
     with pytest.raises(BackendUnavailable, match="backend numpy on cuda:0: it runs on cpu only"):
         measure(Gemm(1, 1, 1), backend="numpy", device="cuda:0")
-    with pytest.raises(InvalidRequest, match=r"backend 'numpie': there are .*numpy"):
+    with pytest.raises(InvalidRequest, match=r"backend 'numpie': did you mean numpy\? there are .*numpy"):
         measure(Gemm(1, 1, 1), backend="numpie")
 
 
