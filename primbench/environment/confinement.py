@@ -5,16 +5,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import resource
-import sys
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from primbench.environment import container
+from primbench.environment import container, costs
 from primbench.environment.container import Runtime
-from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY, far_mounts, filesystems, temporary_files
+from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY, far_mounts, filesystems
 from primbench.environment.reading import Reader, of_process, read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Amount, Seconds, Whole
@@ -32,13 +29,6 @@ if TYPE_CHECKING:
 _SECCOMP = ("disabled", "strict", "filter")  # proc(5)
 _PR_GET_THP_DISABLE = 42  # linux/prctl.h
 _IO_URING_SETUP = 425  # one number on all architectures since Linux 5.1
-_CALLS = 1000  # take 0.2 ms
-_ROUNDS = 5
-_OPENS = 50  # take 0.1 ms
-_LOOKS = 5
-_SPUN_S = 0.5e-3  # in which Linux itself interrupts a thread once at most, by its own clock
-_INTERRUPTED_S = 2e-6  # a look at the clock takes 0.05 to 0.2 us, handling an interrupt 2 us and more
-_MOST_OF_A_LOOK = 20  # times as long: where each line of Python is slow, as under a debugger, all of them are
 
 
 def _of_namespace(kind: str) -> Meaning:
@@ -210,68 +200,6 @@ def _io_uring(root: Path) -> str:
     return "allowed" if error == errno.EFAULT else errno.errorcode.get(error, str(error))
 
 
-def _system_call_s(root: Path) -> float:
-    """Seconds that getppid() takes longer than getpagesize(), which asks the kernel nothing: what Python itself takes,
-    be it traced or short of its lock, is in both.
-    """
-    libc = ctypes.CDLL(None)
-    return max(0.0, _call_s(libc.getppid) - _call_s(libc.getpagesize))
-
-
-def _call_s(call: Callable[[], object], calls: int = _CALLS) -> float:
-    """In the quickest of several rounds: slower ones were interrupted."""
-    taken_s = []
-    for _ in range(_ROUNDS):
-        begun = time.perf_counter()
-        for _ in range(calls):
-            call()
-        taken_s.append(time.perf_counter() - begun)
-    return min(taken_s) / calls
-
-
-def _open_file_s(root: Path) -> float:
-    return _open_s(sys.executable)
-
-
-def _open_temporary_s(root: Path) -> float:
-    return open_temporary_s(temporary_files())
-
-
-def open_temporary_s(folder: str) -> float:
-    """Of a file without a name, so that none is left behind: whoever looks at files there sees it opened all the same.
-
-    Raises OSError where the file system has no such files.
-    """
-    made = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        return _open_s(f"/proc/self/fd/{made}")
-    finally:
-        os.close(made)
-
-
-def _open_s(path: str) -> float:
-    return _call_s(lambda: os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC)), _OPENS)
-
-
-def _interruptions_hz(root: Path) -> float:
-    """The least but one of several counts: what else interrupts a CPU comes and goes, and a profiler has to begin."""
-    return sorted(_interruptions(_SPUN_S) for _ in range(_LOOKS))[1] / _SPUN_S
-
-
-def _interruptions(spun_s: float) -> int:
-    """How often there is a gap from one look at the clock to the next, in which no other thread was given the CPU."""
-    now = time.perf_counter
-    look_s = min(-now() + now() for _ in range(_MOST_OF_A_LOOK))
-    longest_s = max(_INTERRUPTED_S, _MOST_OF_A_LOOK * look_s)
-    switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
-    count, last = 0, now()
-    end = last + spun_s
-    while last < end:
-        before, last = last, now()
-        count += last - before > longest_s
-    return max(0, count - (resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw - switches))
-
-
 def _probed(root: Path, pid: int) -> bool:
     """By the page of instructions that the kernel has stepped over, which it maps at the first probe that is met."""
     return "[uprobes]" in (folder_of(root, pid) / "maps").read_text(errors="replace")
@@ -309,12 +237,12 @@ READERS = {
     "mbind": Reader("mbind(), refused before it changes anything", _permission("mbind")),
     "move_pages": Reader("move_pages() of one page, asking only", _permission("move_pages")),
     "io_uring": Reader("io_uring_setup(), without a place for its rings", _io_uring),
-    "system_call_s": Reader("getppid() beside getpagesize(), measured", _system_call_s),
-    "open_file_s": Reader("open() and close() of the interpreter, measured", _open_file_s),
+    "system_call_s": Reader("getppid() beside getpagesize(), measured", costs.system_call_s),
+    "open_file_s": Reader("open() and close() of the interpreter, measured", costs.open_file_s),
     "open_temporary_s": Reader(
-        "open() and close() of a file in the folder for temporary ones, measured", _open_temporary_s
+        "open() and close() of a file in the folder for temporary ones, measured", costs.open_temporary_file_s
     ),
-    "interruptions_hz": Reader("gaps between looks at the clock, measured", _interruptions_hz),
+    "interruptions_hz": Reader("gaps between looks at the clock, measured", costs.interruptions_hz),
     "probed": of_process("/proc/self/maps [uprobes]", _probed),
     "loopback": Reader("SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", loopback.loopback),
     "locked_bytes": of_process(f"{_STATUS} VmLck", _locked_bytes),

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from primbench.environment import confinement, limits
 from primbench.environment.comparable import meaning_of
-from primbench.environment.confinement import Confinement, open_temporary_s
+from primbench.environment.confinement import Confinement
+from primbench.environment.costs import open_temporary_s
 from primbench.environment.limits import READERS, Limits
 from primbench.environment.reading import read_all
 from primbench.system.files import attempt
