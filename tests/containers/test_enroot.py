@@ -22,24 +22,14 @@ from primbench.environment.container import Runtime
 from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import PATH
 from primbench.spec.arm import Arm, parse_arm
-from primbench.spec.case import Case
-from primbench.spec.method import Method
 from primbench.workers.process import WorkerGone, WorkerProcess
-from primbench.workers.protocol import Start
 
+from ..endless import ENDLESS, START
 from ..slurm.conftest import cluster
 from .conftest import bound_folders
 from .programs import program
 from .traces import MARK, Process, marked
 
-START = Start(backend="numpy", device="cpu")
-ENDLESS = Case(
-    primitive="gemm",
-    parameters={"m": 32, "n": 48, "k": 16},
-    backend="numpy",
-    device="cpu",
-    method=Method(min_time_s=300, max_time_s=300),
-)
 NEVER_ENDS = Path(__file__).with_name("never_ends.py")
 PLUGINS = [Path(folder, "slurm/spank_pyxis.so") for folder in ("/usr/local/lib", "/usr/lib", "/usr/lib64")]
 PORT = 26917

@@ -18,21 +18,12 @@ import pytest
 from primbench.errors import BackendUnavailable
 from primbench.results import file as results_file
 from primbench.spec.arm import Arm, parse_arm
-from primbench.spec.case import Case
-from primbench.spec.method import Method
 from primbench.workers.process import WorkerGone, WorkerProcess
-from primbench.workers.protocol import Start
+
+from ..endless import ENDLESS, START
 
 PRIMBENCH = [sys.executable, "-P", "-m", "primbench"]
 QUICK = ["--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "20ms"]
-START = Start(backend="numpy", device="cpu")
-ENDLESS = Case(
-    primitive="gemm",
-    parameters={"m": 32, "n": 48, "k": 16},
-    backend="numpy",
-    device="cpu",
-    method=Method(min_time_s=300, max_time_s=300),
-)
 PYTHON = f"python={sys.executable}"
 MARK = "PRIMBENCH_TEST_MARK"
 GONE_WITHIN_S = 10
