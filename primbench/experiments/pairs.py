@@ -1,5 +1,7 @@
 """The processes of a pair: in turn, sample by sample, where they can, else one after the other.
 
+Either way they start at the same time, before any is timed, unless --pairing asks otherwise or an arm has a neighbour.
+
 In turn they find CPUs and clocks in the same state, which lasts a second or two where others share the machine: beside
 an H200 the ratio of two processes' launch times scattered by 3 %, and by 14 % where the processes followed one another.
 """
@@ -73,17 +75,37 @@ class _Pairs:
     def block(self, block: Block) -> Iterator[Worker | Record]:
         self.session.end_all()  # of the arm that came last the process would go on, and of others begin
         firsts = [cases[0] for cases in block.by_arm]
-        reason = self._known_to_be_alone(firsts) or (yield from self._found_to_be_alone(firsts))
-        if reason is None:
+        reason = self._known_to_be_alone(firsts)
+        if reason is not None:
+            is_waiting = self._may_wait(firsts) and (yield from self._found_to_wait(firsts))
+            yield from self._one_by_one(block, reason, is_waiting=is_waiting)
+        elif (reason := (yield from self._found_to_be_alone(firsts))) is not None:
+            yield from self._one_by_one(block, reason, is_waiting=False)
+        else:
             for group in zip(*block.by_arm, strict=True):
                 yield from self._in_turn(group)
-            return
-        yield from self._one_by_one((case for cases in block.by_arm for case in cases), reason)
 
-    def _one_by_one(self, cases: Iterable[Case], reason: str) -> Iterator[Worker | Record]:
-        for case in cases:
+    def _one_by_one(self, block: Block, reason: str, *, is_waiting: bool) -> Iterator[Worker | Record]:
+        """is_waiting: every arm has its worker by now."""
+        waiting = [cases[0].arm for cases in block.by_arm] if is_waiting else []
+        for case in (case for cases in block.by_arm for case in cases):
             self.announce(case)
-            yield from self._alone(case, reason)
+            waiting = [arm for arm in waiting if arm != case.arm]
+            waiting = yield from self._while_waiting(case, reason, waiting)
+
+    def _while_waiting(
+        self, case: Case, reason: str, waiting: list[str]
+    ) -> Generator[Worker | Record, None, list[str]]:
+        """Run a case while workers of arms to come wait; returns which still do.
+
+        They may hold the memory that it lacks: where it is skipped, it is tried without them.
+        """
+        for line in self._alone(case, reason, waiting):
+            if waiting and isinstance(line, Record) and line.status == "skipped" and line.worker is not None:
+                yield from self._alone(case, reason)
+                return []
+            yield line
+        return waiting
 
     def _known_to_be_alone(self, cases: Sequence[Case]) -> str | None:
         """Why processes do not take turns, as far as that is known before any runs."""
@@ -94,8 +116,26 @@ class _Pairs:
             return "the neighbour of an arm would slow the others, too"
         if case.ranks > 1 and case.device != "cpu":
             return "several ranks take part in a call, each with a GPU"
-        refused = next(filter(None, map(self.session.too_many_or_few, cases)), None)
-        return refused or case.why_alone() or self.alone.get(_shared(case))
+        return self._refused_ranks(cases) or case.why_alone() or self.alone.get(_shared(case))
+
+    def _refused_ranks(self, cases: Sequence[Case]) -> str | None:
+        return next(filter(None, map(self.session.too_many_or_few, cases)), None)
+
+    def _may_wait(self, cases: Sequence[Case]) -> bool:
+        """Whether processes that follow one another may start together, those of later arms waiting for their time.
+
+        Nothing is timed while they start, and while they wait they do nothing.
+        """
+        if self.study.pairing != IN_TURN or any(arm.neighbour for arm in self.study.arms):
+            return False
+        return self._refused_ranks(cases) is None and _shared(cases[0]) not in self.alone
+
+    def _found_to_wait(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, bool]:
+        """Start a worker in every arm; whether they are there beside each other."""
+        reason = yield from self._not_beside(cases)
+        if reason is not None:
+            self.alone[_shared(cases[0])] = reason
+        return reason is None
 
     def _found_to_be_alone(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
         """Start a worker in every arm; why these cannot take turns, None where they can."""
@@ -187,10 +227,11 @@ class _Pairs:
         workers = [self.workers[_place(case)] for case in cases]
         return random.Random(f"{self.study.seed} cpu {cases[0].process}").choice(_shared_cpus(workers))
 
-    def _alone(self, case: Case, reason: str) -> Iterator[Worker | Record]:
+    def _alone(self, case: Case, reason: str, waiting: Sequence[str] = ()) -> Iterator[Worker | Record]:
+        """waiting: as Session.run() has it."""
         refusal = self.absent.get(_place(case))
         if refusal is None:
-            refusal = yield from self._admitted(case, self.session.run([case], alone=reason))
+            refusal = yield from self._admitted(case, self.session.run([case], reason, waiting))
         if refusal is not None:
             yield self._refused(case, refusal)
 

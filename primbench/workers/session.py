@@ -89,11 +89,13 @@ class Session:
     ) -> None:
         self.end_all()
 
-    def run(self, cases: Iterable[Case], alone: str | None = None) -> Generator[Worker | Record, None, None]:
+    def run(
+        self, cases: Iterable[Case], alone: str | None = None, waiting: Collection[str] = ()
+    ) -> Generator[Worker | Record, None, None]:
         """The record of each case as it ends, and a Worker line once each worker is there, before it runs a case.
 
         A worker of whose line the caller says no, by closing this, runs none and is ended. alone: why these do not take
-        turns with other arms, for their records.
+        turns with other arms, for their records. waiting: arms whose workers of the same pair are left as they are.
 
         Raises BackendUnavailable and PlacementError as the workers do, also where there is no runtime for an arm;
         InvalidRequest for an arm that was not given. What is left of the cases may be run after these.
@@ -101,7 +103,7 @@ class Session:
         for case in cases:
             if case.arm and case.arm not in self._arms:
                 raise InvalidRequest(f"arm {case.arm}: there are {', '.join(self._arms) or 'none'}")
-            self._end_all_but([case.arm], case.process)
+            self._end_all_but([case.arm, *waiting], case.process)
             started, clock = _now(), time.monotonic()
             worker, outcome = yield from self._outcome(case)
             if alone is not None and (found := outcome.measurement) is not None:

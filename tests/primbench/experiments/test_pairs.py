@@ -79,6 +79,7 @@ def ran(
     count: int = 1,
     blocks: Callable[[Sequence[Block]], Iterable[Block]] = iter,
     admit: Callable[[Ran, Worker], None] = lambda ran, worker: None,
+    announce: Callable[[Ran, Case], None] = lambda ran, case: ran.announced.append(case),
     share: Callable[[Case], Shares] = lambda case: {},
     **fields: Any,
 ) -> Ran:
@@ -91,7 +92,7 @@ def ran(
             asked,
             blocks(plan(arms, cases, range(count), asked.seed)),
             tell=done.told.append,
-            announce=done.announced.append,
+            announce=lambda case: announce(done, case),
             admit=lambda worker: admit(done, worker),
             share=share,
         )
@@ -172,6 +173,41 @@ def test_processes_follow_one_another_where_that_is_asked_for() -> None:
     assert ["here", "here", "there", "there"] == [each.case.arm for each in done.records]
     assert {"the study's --pairing is one-after-the-other"} == done.why_alone
     assert {None} == {each.measurement and each.measurement.turns for each in done.records}
+
+
+@pytest.mark.parametrize(
+    ("pairing", "records"),
+    [pytest.param("in-turn", [0, 0], id="together"), pytest.param("one-after-the-other", [0, 2], id="one by one")],
+)
+def test_processes_that_take_no_turns_start_together_and_end_when_they_are_done(
+    monkeypatch: pytest.MonkeyPatch, pairing: str, records: list[int]
+) -> None:
+    """records: how many there are when each worker has started."""
+    monkeypatch.setattr(type(GEMM.problem()), "why_alone", lambda self: "it loads ahead")
+    alive: list[list[bool]] = []
+
+    def announce(done: Ran, _: Case) -> None:
+        alive.append([psutil.pid_exists(worker.pid) for worker in done.found.workers])
+
+    started: list[int] = []
+    cases = [GEMM, replace(GEMM, parameters=GEMM.parameters | {"m": 16})]
+    done = ran(
+        [HERE, THERE], cases, pairing=pairing, admit=lambda done, _: started.append(len(done.records)),
+        announce=announce,
+    )  # fmt: skip
+    assert 4 * ["ok"] == [each.status for each in done.records]
+    assert records == started
+    together = [[True, True], [True, True], [True, True], [False, True]]
+    assert (together if pairing == "in-turn" else [[], [True], [True], [False, True]]) == alive
+
+
+def test_what_is_skipped_beside_processes_that_wait_is_tried_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product for whose size there is no memory is skipped in any case, and the next arm's has to start anew."""
+    huge = replace(GEMM, parameters=dict.fromkeys("mnk", 1 << 20))
+    monkeypatch.setattr(type(GEMM.problem()), "why_alone", lambda self: "it loads ahead")
+    done = ran([HERE, THERE], [huge])
+    assert [("here", "skipped"), ("there", "skipped")] == done.statuses
+    assert ["here", "there", "there"] == done.started
 
 
 def test_a_case_that_goes_on_between_calls_takes_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
