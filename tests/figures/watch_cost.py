@@ -5,10 +5,10 @@ python -P tests/figures/watch_cost.py [--pairs 100] [--job cpu --job launches --
 A job works all the time and counts what it has done; beside it one watch looks for a second, sleeps for a second and so
 on, in mirrored pairs. `cpu` is SHA-256 in a thread a CPU, so that each CPU second of watching is taken from it;
 `launches` a training step of many small layers at batch 1 and `copies` one fed from pageable memory, both on a GPU by
-torch. Printed are ratios of the time and of the job's own CPU time for as much work, the median over pairs with its
-95 % interval from order statistics, the same of two unwatched seconds, which is noise, and what watching itself took of
-a CPU. 100 pairs take four minutes; ended by SIGTERM,
-it prints this of the pairs that it has.
+torch, of a few milliseconds each, so that a second counts a hundred or more. Printed are ratios of the time and of the
+job's own CPU time for as much work, the median over pairs with its 95 % interval from order statistics, the same of two
+unwatched seconds, which is noise, and what watching itself took of a CPU. 100 pairs take four minutes; ended by
+SIGTERM, it prints this of the pairs that it has, and begins no further job.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ step()
 threading.Thread(target=work, daemon=True).start()
 """
 LAUNCHES = """
-model = torch.nn.Sequential(*[torch.nn.Linear(64, 64, device="cuda") for _ in range(100)])
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64, device="cuda") for _ in range(20)])
 optimizer, x = torch.optim.SGD(model.parameters(), 1e-3, foreach=False), torch.rand(1, 64, device="cuda")
 def step():
     optimizer.zero_grad()
@@ -70,7 +70,7 @@ def step():
     torch.cuda.synchronize()
 """
 COPIES = """
-batch, weights = torch.rand(2**16, 2**10), torch.rand(2**10, 2**10, device="cuda")
+batch, weights = torch.rand(2**12, 2**10), torch.rand(2**10, 2**10, device="cuda")
 def step():
     (batch.to("cuda") @ weights).sum().item()
 """
@@ -95,7 +95,9 @@ class Lap(NamedTuple):
 def started(name: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-P", "-c", JOBS[name]]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as job:
+    with subprocess.Popen(  # in a session of its own: where all are told to end, it is heard once more
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as job:
         assert job.stdout is not None
         assert job.stderr is not None
         if not job.stdout.readline():
@@ -134,7 +136,8 @@ def _ratio(ratios: list[float]) -> str:
     return f"{quantile(ratios, 0.5):.4f} [{low:.4f}, {high:.4f}]"
 
 
-def measure(name: str, pairs: int) -> None:
+def measure(name: str, pairs: int) -> bool:
+    """Whether all pairs were measured: it was not ended before."""
     alone: list[Lap] = []
     watched: list[Lap] = []
     seen: list[Stretch] = []
@@ -152,7 +155,7 @@ def measure(name: str, pairs: int) -> None:
                 watching_s += time.process_time() - before_s
             else:
                 alone.append(during(job, lambda: time.sleep(EVERY_S)))
-    pairs = min(len(alone), len(watched))
+    asked, pairs = pairs, min(len(alone), len(watched))
     if pairs < 2:
         sys.exit(f"{name}: ended before two pairs were measured")
     alone, watched = alone[:pairs], watched[:pairs]
@@ -164,6 +167,7 @@ def measure(name: str, pairs: int) -> None:
         f"{counted or seen[-1].missing.get('calls')}",
         flush=True,
     )
+    return pairs == asked
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
@@ -178,7 +182,8 @@ def main() -> None:
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, _unwind)
     for name in asked.job or ["cpu"]:
-        measure(name, asked.pairs)
+        if not measure(name, asked.pairs):
+            return
 
 
 if __name__ == "__main__":
