@@ -63,7 +63,8 @@ def studied(name: str, words: Sequence[str], folder: Path) -> tuple[Path, bool]:
     path = folder / f"{name}.jsonl"
     begun = time.monotonic()
     command = [sys.executable, "-P", "-m", "primbench", "study", name, *words, "--fail-on", "never", "-o", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as study:
+    shown = subprocess.DEVNULL if suites.study(name).published else None  # in the table, or in the study's own words
+    with subprocess.Popen(command, stdout=shown) as study:
         signal.signal(signal.SIGTERM, lambda *_: study.terminate())  # upon which it keeps what it has
         code = study.wait()
     print(f"{name}: {time.monotonic() - begun:.0f} s, exit code {code}", file=sys.stderr, flush=True)
