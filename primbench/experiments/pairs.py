@@ -131,11 +131,13 @@ class _Pairs:
         return self._refused_ranks(cases) is None and _shared(cases[0]) not in self.alone
 
     def _found_to_wait(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, bool]:
-        """Start a worker in every arm; whether they are there beside each other."""
+        """Start a worker in every arm and have it prepare for its first case; whether all are there together."""
         reason = yield from self._not_beside(cases)
         if reason is not None:
             self.alone[_shared(cases[0])] = reason
-        return reason is None
+            return False
+        self.session.prepare([case for case in cases if _place(case) not in self.absent])
+        return True
 
     def _found_to_be_alone(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
         """Start a worker in every arm; why these cannot take turns, None where they can."""

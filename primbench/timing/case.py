@@ -104,6 +104,7 @@ def measure_on(
     clock: Clock = CLOCK,
     page_nodes: Sequence[int] | None = None,
     turns: InTurn | None = None,
+    inputs: tuple[Array, ...] = (),
 ) -> Measurement:
     """Time one problem on an open backend. Raises as measure() does.
 
@@ -113,11 +114,12 @@ def measure_on(
     page_nodes: memory nodes that host memory is to be on, EffectivePlacement's; [] is anywhere, None those that the
     memory policy of this thread names.
 
-    turns: with other processes that time the same case, each of them alone in its group.
+    turns: with other processes that time the same case, each of them alone in its group. inputs: of the problem where
+    they are made by now, which ranks make themselves.
     """
     problem = problem.on(backend.device)
     case: Alone | Together
-    case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method)
+    case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method, inputs)
     pace = turns or case.pace(clock)
     with watched(backend, _why_unwatched(method, group, pace), case.missing) as until_now:
         return _measured(case, backend, problem, method, pace=pace, page_nodes=page_nodes, until_now=until_now)
@@ -190,12 +192,13 @@ def _measured(
 class Alone:
     """A call of this process alone: how it is set up and checked. ``Together`` is the same of several ranks."""
 
-    def __init__(self, backend: Backend, problem: Problem, method: Method) -> None:
+    def __init__(self, backend: Backend, problem: Problem, method: Method, inputs: tuple[Array, ...] = ()) -> None:
+        """inputs: () where they are still to be made."""
         import numpy as np
 
         self._backend, self._problem, self._method = backend, problem, method
         self._rng = np.random.default_rng(method.seed + 1)
-        self._inputs: tuple[Array, ...] = ()
+        self._inputs = inputs
         self._reference: Reference | Exact | None = None
         self.missing = {"trace": "--trace was not given"}
 
@@ -212,7 +215,7 @@ class Alone:
     def inputs(self) -> tuple[Array, ...]:
         import numpy as np
 
-        self._inputs = self._problem.inputs(np.random.default_rng(self._method.seed))
+        self._inputs = self._inputs or self._problem.inputs(np.random.default_rng(self._method.seed))
         return self._inputs
 
     def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[Extent]]:

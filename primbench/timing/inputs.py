@@ -64,6 +64,19 @@ def elsewhere(backend: Backend, problem: Problem, inputs: Sequence[Array], metho
     return steps
 
 
+def made_together(problem: Problem, method: Method, processes: int) -> tuple[Array, ...]:
+    """The inputs of a problem, while so many processes make theirs; () where the host may not have the memory for all.
+
+    They are made one by one then, and who finds no memory left refuses before any is taken. On a CPU each takes its
+    inputs and as much for the rest, and the last one is still to find both.
+    """
+    import numpy as np
+
+    if (2 * processes + 1) * problem.memory_bytes() > memory.available_memory_bytes():
+        return ()
+    return problem.inputs(np.random.default_rng(method.seed))
+
+
 def first_calls(backend: Backend, steps: Sequence[Step]) -> list[Extent]:
     """Call every step once, which loads and tunes what is lazy. Returns where in host memory the outputs lie."""
     extents = [extent for step in steps for extent in extents_of(backend, [step()])]

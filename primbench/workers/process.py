@@ -20,7 +20,19 @@ from primbench.spec.settings import with_placement_keys
 from primbench.system.jsonlines import UNREADABLE
 from primbench.workers import protocol
 from primbench.workers.applied import ELSEWHERE, mismatch, outside
-from primbench.workers.protocol import Called, Count, Go, Outcome, Ready, Refusal, Start, Task, TurnOver
+from primbench.workers.protocol import (
+    Called,
+    Count,
+    Go,
+    Outcome,
+    Prepare,
+    Prepared,
+    Ready,
+    Refusal,
+    Start,
+    Task,
+    TurnOver,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +46,7 @@ GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
 MOST_SHOWN = 60  # characters of what was no answer
 LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
 
-_Answer = TypeVar("_Answer", bound=Ready | TurnOver | Called | Outcome)
+_Answer = TypeVar("_Answer", bound=Ready | Prepared | TurnOver | Called | Outcome)
 
 
 class WorkerGone(WorkerError):
@@ -61,6 +73,7 @@ class WorkerProcess:
         self._ranks = ranks
         self._start, self._arm = start, arm
         self._unread = b""
+        self._gone: WorkerGone | None = None
         peers = self._start_child(arm, start, verbose=verbose)
         with contextlib.suppress(BrokenPipeError):  # what it died of is heard when it is asked for
             self._say(replace(start, peers=peers))
@@ -101,6 +114,18 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         return self._child.is_alive
 
+    def prepare(self, case: Case, together: int) -> None:
+        """Have it begin with what a case takes of the host alone, and do not wait. together: as Prepare has it."""
+        with contextlib.suppress(BrokenPipeError):  # what it died of is heard in prepared()
+            self._say(Prepare(case=case, together=together))
+
+    def prepared(self, timeout_s: float) -> None:
+        """Wait for that. A worker that is gone is so for the case, whose run() or turn() raises WorkerGone."""
+        try:
+            self._hear(timeout_s, Prepared)
+        except WorkerGone as gone:
+            self._gone = gone
+
     def run(self, case: Case, timeout_s: float) -> Outcome:
         """Raises WorkerGone, after which this worker is of no more use."""
         outcome = self._ask(Task(case=case), timeout_s, Outcome)
@@ -136,7 +161,7 @@ class WorkerProcess:
         if self._ranks:
             self._ranks.end()
 
-    def _say(self, message: Start | Task | Go | Count) -> None:
+    def _say(self, message: Start | Task | Prepare | Go | Count) -> None:
         """Raises BrokenPipeError."""
         self._child.write(protocol.encode(message) + b"\n")
 
@@ -144,6 +169,8 @@ class WorkerProcess:
         self, message: Task | Go | Count, timeout_s: float, *kinds: type[_Answer], spent_s: float = 0.0
     ) -> _Answer:
         _ = self.ready  # it speaks of that before any case
+        if self._gone is not None:
+            raise self._gone
         try:
             self._say(message)
         except BrokenPipeError:
@@ -156,7 +183,7 @@ class WorkerProcess:
             line = self._read_line(timeout_s - spent_s)
             answer = protocol.decode_answer(line)
         except TimeoutError:
-            option = " (--timeout)" if Outcome in kinds else ""
+            option = "" if Ready in kinds else " (--timeout)"
             stopped = self._ranks and self._ranks.stopped()
             because = f": {stopped}" if stopped else ""
             raise WorkerGone(f"no answer within {timeout_s:g} s{option}{because}") from None

@@ -1,8 +1,9 @@
 """What the main process and a worker say to each other, one JSON line a message.
 
-The main process sends Start, then one Task at a time; the worker answers Ready or Refusal, then an Outcome a task. In
-between it gives its turn away as often as it likes, where the task has others to take turns with, and waits for Go. A
-worker that is a neighbour gets no Task: it calls from Ready on, and answers each Count.
+The main process sends Start, then one Task at a time; the worker answers Ready or Refusal, then an Outcome a task.
+Before a task it may be told to Prepare, and answers Prepared. In between it gives its turn away as often as it likes,
+where the task has others to take turns with, and waits for Go. A worker that is a neighbour gets no Task: it calls from
+Ready on, and answers each Count.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from primbench.spec.case import Case
 from primbench.spec.neighbour import Neighbour
 from primbench.spec.placement import Placement
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 Purpose = Literal["time", "trace", "neighbour"]
 
@@ -90,6 +91,17 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     shares_s: dict[str, float] = {}
 
 
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Do of the next case what takes the host alone. together: how many workers do so at the same time, with this."""
+
+    case: Case
+    together: int
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It is done, or was of no use, which the case itself tells then."""
+
+
 class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """It is another worker's turn. done: this one has enough samples of the metric that is being sampled."""
 
@@ -126,8 +138,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     later: Later | None = None
 
 
-Answer = Ready | Refusal | TurnOver | Called | Outcome
-Word = Task | Go | Count
+Answer = Ready | Refusal | Prepared | TurnOver | Called | Outcome
+Word = Task | Prepare | Go | Count
 
 encode = msgspec.json.encode
 decode_start = msgspec.json.Decoder(Start).decode

@@ -14,7 +14,7 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from msgspec.structs import replace
 
@@ -24,8 +24,8 @@ from primbench.errors import BackendUnavailable, VerificationError
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
 from primbench.workers.calling import one_line
-from primbench.workers.protocol import Enlist, Task
-from primbench.workers.worker import begin, come_together, die_with_parent, own_streams, turns_of
+from primbench.workers.protocol import Enlist, Prepare, Task
+from primbench.workers.worker import begin, come_together, die_with_parent, own_streams, prepared, turns_of
 
 
 def main() -> None:
@@ -58,7 +58,10 @@ def serve(channel: Channel, local_rank: int) -> NoReturn:
     except Refused:  # rank 0 reports it for every case
         channel.receive(Task)
     while True:
-        task = channel.receive(Task)
+        task: Task | Prepare = channel.receive(cast("type[Task]", Task | Prepare))
+        if isinstance(task, Prepare):
+            prepared(task, backend.device, group)
+            continue
         with suppress(Refused, VerificationError):  # all ranks know of these
             turns = turns_of(task, group, None)
             measure_on(backend, task.case.problem(), task.case.method, group, turns=turns)

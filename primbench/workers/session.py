@@ -126,16 +126,29 @@ class Session:
         self._end_all_but(self._arms, case.process)
         yield from self._started(case)
 
+    def prepare(self, cases: Sequence[Case]) -> None:
+        """Have the workers of one case in several arms, which run since open(), prepare for it at the same time.
+
+        They do what takes the host alone, before anything is timed or tried out on a device.
+        """
+        workers = [self._running[case.arm, "time"].worker for case in cases]
+        for worker, case in zip(workers, cases, strict=True):
+            worker.prepare(case, len(cases))
+        for worker in workers:
+            worker.prepared(self._timeout_s)
+
     def run_in_turn(self, cases: Sequence[Case], cpu: int | None, shares_s: dict[str, float]) -> list[Record]:
         """The records of one case in several arms, whose workers run since open() and take turns now.
 
         cpu: on which all of them call, None for any. shares_s: metric -> how long each samples it.
         """
-        started = _now()
+        started, clock = _now(), time.monotonic()
+        self.prepare(cases)
+        share_s = (time.monotonic() - clock) / len(cases)
         running = [(self._running[case.arm, "time"], case) for case in cases]
         ended = take_turns([(each.worker, case) for each, case in running], self._timeout_s, cpu, shares_s)
         return [
-            _record(case, each.number, self._ended(case, outcome), started, active_s)
+            _record(case, each.number, self._ended(case, outcome), started, share_s + active_s)
             for (each, case), (outcome, active_s) in zip(running, ended, strict=True)
         ]
 

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import traceback
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -34,15 +35,18 @@ from primbench.system import nvml
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
 from primbench.timing.collective import LockstepInTurn
+from primbench.timing.inputs import made_together
 from primbench.timing.trace import trace_on
 from primbench.timing.turns import InTurn
 from primbench.workers import protocol
 from primbench.workers.calling import call_until_told, one_line
-from primbench.workers.protocol import Enlist, Go, Outcome, Ready, Refusal, Start, Task, TurnOver
+from primbench.workers.protocol import Enlist, Go, Outcome, Prepare, Prepared, Ready, Refusal, Start, Task, TurnOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from primbench.problem import Array
+    from primbench.spec.case import Case
     from primbench.timing.turns import GiveAway
 
 _PR_SET_PDEATHSIG = 1
@@ -68,17 +72,44 @@ def main() -> None:
     if start.neighbour is not None:
         call_until_told(backend, start.neighbour, source, partial(say, sink))
         os._exit(0)
+    serve(source, sink, backend, start, ready=ready, group=group, refused=refused)
+    os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once
+
+
+def serve(
+    source: BinaryIO,
+    sink: BinaryIO,
+    backend: Backend,
+    start: Start,
+    *,
+    ready: Ready,
+    group: Group,
+    refused: Outcome | None,
+) -> None:
+    """Prepare for cases and run them as they are asked for, until nobody asks. refused: the outcome of all of them."""
     give_away = partial(give_turn_away, source, sink)
+    for_case: Case | None = None
+    inputs: tuple[Array, ...] = ()
     while line := source.readline():
-        task = protocol.decode_word(line)
-        assert isinstance(task, Task)
+        word = protocol.decode_word(line)
+        if isinstance(word, Prepare):
+            if refused is None:
+                group.tell(word)
+                for_case, inputs = word.case, prepared(word, backend.device, group)
+            say(sink, Prepared())
+            continue
+        assert isinstance(word, Task)
+        if word.case != for_case:
+            inputs = ()
         page_nodes = ready.placement.page_nodes
-        outcome = refused or run(backend, task, start, group=group, page_nodes=page_nodes, give_away=give_away)
-        problem = task.case.known_problem()
+        outcome = refused or run(
+            backend, word, start, group=group, page_nodes=page_nodes, give_away=give_away, inputs=inputs
+        )
+        for_case, inputs = None, ()
+        problem = word.case.known_problem()
         say(sink, replace(outcome, later=later(ready.environment, problem.folder() if problem else None)))
         gc.collect()
         backend.release()
-    os._exit(0)  # frameworks take up to half a second to tear down what the kernel frees at once
 
 
 def die_with_parent() -> None:
@@ -111,6 +142,19 @@ def give_turn_away(source: BinaryIO, sink: BinaryIO, done: bool) -> bool:  # noq
     go = protocol.decode_word(line)
     assert isinstance(go, Go)
     return go.all_done
+
+
+def prepared(word: Prepare, device: str, group: Group) -> tuple[Array, ...]:
+    """The inputs of the case to come, () where they are better made by itself; every rank calls this.
+
+    What memory a network takes is found out as well, for which a process imports for seconds. What is raised here is
+    raised by the case again, and told there.
+    """
+    inputs: tuple[Array, ...] = ()
+    with suppress(Exception):
+        inputs = made_together(word.case.problem().on(device), word.case.method, word.together * group.size)
+    group.agree()
+    return inputs if group.size == 1 else ()
 
 
 def begin(start: Start) -> tuple[Backend, Ready]:
@@ -236,10 +280,11 @@ def run(
     group: Group = ALONE,
     page_nodes: Sequence[int] | None = None,
     give_away: GiveAway | None = None,
+    inputs: tuple[Array, ...] = (),
 ) -> Outcome:
     """Measure or trace one case; every exception becomes a reason.
 
-    page_nodes: as measure_on() has it. give_away: for a task in turn, as InTurn has it.
+    page_nodes, inputs: as measure_on() has them. give_away: for a task in turn, as InTurn has it.
     """
     case = task.case
     try:
@@ -248,7 +293,7 @@ def run(
             return Outcome(status="ok", trace=trace_on(backend, problem, case.method))
         group.tell(task)
         turns = turns_of(task, group, give_away)
-        measured = measure_on(backend, problem, case.method, group, page_nodes=page_nodes, turns=turns)
+        measured = measure_on(backend, problem, case.method, group, page_nodes=page_nodes, turns=turns, inputs=inputs)
         return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:
         return Outcome(status="skipped", reason=str(reason))

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from primbench.distributed import child
 from primbench.errors import BackendUnavailable, PlacementError
 from primbench.results.record import Record, Worker
+from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
@@ -75,6 +76,36 @@ def test_a_case_is_given_up_after_its_time() -> None:
     _, (record,) = of([faulty("hang")], Session(timeout_s=0.5))
     assert ("failed", "no answer within 0.5 s (--timeout)") == (record.status, record.reason)
     assert record.duration_s > 0.5
+
+
+def in_two_arms(case: Case, timeout_s: float = 60) -> list[Record]:
+    found = {"FAULT_TEST_RUN": os.environ["FAULT_TEST_RUN"]}  # arms have an environment of their own
+    arms = [Arm(name=name, variables=found) for name in ("one", "other")]
+    with Session(timeout_s=timeout_s, arms={arm.name: arm for arm in arms}) as runner:
+        cases = [replace(case, arm=arm.name) for arm in arms]
+        runner.start(cases)
+        for each in cases:
+            assert [Worker] == [type(line) for line in runner.open(each)]
+        return runner.run_in_turn(cases, None, {})
+
+
+@pytest.mark.usefixtures("with_faulty")
+def test_workers_of_a_pair_make_their_inputs_at_the_same_time() -> None:
+    assert 2 * [("ok", None)] == [(record.status, record.reason) for record in in_two_arms(faulty("meet"))]
+
+
+@pytest.mark.usefixtures("with_faulty")
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("hang-early", "no answer within 0.5 s (--timeout)"),
+        ("abort-early", "worker died of signal SIGABRT: last words"),
+        ("raise", "RuntimeError: out of luck"),
+    ],
+)
+def test_what_goes_wrong_in_preparation_is_the_outcome_of_the_case(fault: str, reason: str) -> None:
+    records = in_two_arms(faulty(fault), 0.5 if fault == "hang-early" else 60)
+    assert 2 * [("failed", reason)] == [(record.status, record.reason) for record in records]
 
 
 def test_workers_that_cannot_start_fail_their_cases_without_a_worker_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,13 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.backends.numpy import Numpy
+from primbench.distributed.group import ALONE
 from primbench.errors import BackendUnavailable, PrimbenchError, VerificationError
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers import protocol, worker
 from primbench.workers.calling import one_line
-from primbench.workers.protocol import Outcome, Ready, Refusal, Start, Task
+from primbench.workers.protocol import Outcome, Prepare, Ready, Refusal, Start, Task
 
 START = Start(backend="numpy", device="cpu")
 CASE = Case(
@@ -74,7 +77,7 @@ def test_what_cannot_be_had_is_refused_and_said_to_be_place_or_backend() -> None
 
 
 def test_another_version_of_the_protocol_is_refused() -> None:
-    expected = "speaks protocol 4, this one 999: install the same version in both places"
+    expected = "speaks protocol 5, this one 999: install the same version in both places"
     with pytest.raises(BackendUnavailable, match=expected):
         worker.begin(replace(START, protocol_version=999))
 
@@ -118,3 +121,21 @@ def test_every_message_survives_the_way_there_and_back() -> None:
     assert refusal == protocol.decode_answer(protocol.encode(refusal))
     with pytest.raises(msgspec.ValidationError):
         protocol.decode_answer(protocol.encode(START))
+
+
+def test_inputs_that_were_made_early_are_those_of_their_case_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a case that another worker takes over, or that is not run after all."""
+    given: list[int] = []
+
+    def run(*_: object, inputs: Sequence[object], **__: object) -> Outcome:
+        given.append(len(inputs))
+        return Outcome(status="ok")
+
+    monkeypatch.setattr(worker, "run", run)
+    other = replace(CASE, process=1)
+    prepare = Prepare(case=CASE, together=2)
+    words: list[protocol.Word] = [prepare, Task(case=CASE), Task(case=CASE), prepare, Task(case=other)]
+    source, sink = io.BytesIO(b"".join(protocol.encode(word) + b"\n" for word in words)), io.BytesIO()
+    backend, ready = worker.begin(START)
+    worker.serve(source, sink, backend, START, ready=ready, group=ALONE, refused=None)
+    assert [2, 0, 0] == given
