@@ -59,7 +59,7 @@ def by_pytest(name: str, limit_s: float, gpus: int = 1) -> Step:
 STEPS = (  # the longest first, so that no GPU ends long before the others; a study takes three pairs of each place
     published("snn_lnn", 520, *ARMS),
     published("fathom", 385, *ARMS),
-    figure("injected_launch_cost", 330, "--device", "cuda:0", "--pairs", "5"),
+    figure("injected_launch_cost", 330, "--device", "cuda:0", "--output", "{keep}/injected_launch_cost.jsonl"),
     published("tiny_imagenet", 330, *ARMS),
     figure("steps_apart", 310, "tf_cnn_inception3", "--budget", "{budget}"),
     published("mnist_imdb", 280, *ARMS),

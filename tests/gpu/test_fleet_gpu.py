@@ -23,9 +23,7 @@ pytestmark = [
 
 PRODUCTS = ("gemm", "-m", "512", "-m", "4096", "-n", "4096", "-k", "4096")
 NAMED = 'hostname "$1"; shift; exec "$@"'  # a machine of that name, as all in it see it
-NO_NAME_SERVER = (
-    "timeout:1 attempts:1"  # none knows these names, which torchrun asks for; one that is silent costs 10 s
-)
+BRIEFLY = "timeout:1 attempts:1"  # torchrun asks for these names again and again; a silent name server takes 10 s
 
 
 def started(node: int, port: int, folder: Path) -> subprocess.Popen[str]:
@@ -34,7 +32,7 @@ def started(node: int, port: int, folder: Path) -> subprocess.Popen[str]:
     brief = ["--backend", "torch", "--device", "cuda:0", "--max-time", "100ms", "--links", "1"]
     return subprocess.Popen(
         ["unshare", "--uts", "sh", "-euc", NAMED, "sh", f"n{node}", *torchrun, *PRODUCTS, *brief, "--fleet", folder],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": str(node), "NCCL_HOSTID": "one", "RES_OPTIONS": NO_NAME_SERVER},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": str(node), "NCCL_HOSTID": "one", "RES_OPTIONS": BRIEFLY},
         cwd=folder.parent,  # torchrun puts the current folder ahead of what is installed
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
