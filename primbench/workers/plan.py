@@ -127,10 +127,29 @@ def _places(primitive: str, backends: Sequence[str], device: str | None, ask: As
 
 
 def _places_by(afar: Arm | None) -> Callable[[str, Sequence[str], str | None], list[Place]]:
-    """Asks no worker twice."""
     if afar is None:
-        return partial(_places, ask=functools.cache(ask_a_worker))
-    return partial(_places_afar, ask=functools.cache(partial(ask_a_worker, arm=afar)))
+        return partial(_places, ask=asking_once(ask_a_worker))
+    return partial(_places_afar, ask=asking_once(partial(ask_a_worker, arm=afar), is_here=False))
+
+
+def asking_once(ask: Ask, *, is_here: bool = True) -> Ask:
+    """Asks no worker what is known by what another one has told, each of which takes seconds to import a framework.
+
+    is_here: they choose among the backends that are installed here, so that who may take the one that was found as its
+    best would find it again.
+    """
+    told: list[Ready] = []
+
+    @functools.cache
+    def asked(having: tuple[str, ...], device: str | None) -> Ready:
+        best = backend_files.candidates(having, "cuda")[:1] if is_here else []
+        for each in told:
+            if [each.backend] == best and each.device == (device or "cuda:0"):
+                return each
+        told.append(ask(having, device))
+        return told[-1]
+
+    return asked
 
 
 def _places_afar(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[Place]:

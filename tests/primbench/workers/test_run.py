@@ -28,7 +28,7 @@ from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers import plan as planning
 from primbench.workers import run
-from primbench.workers.plan import choose, plan
+from primbench.workers.plan import asking_once, choose, plan
 
 DRY = Method(dry_run=True)
 SMALL, LARGE = Gemm(8, 8, 8), Gemm(10**6, 10**6, 1)
@@ -137,6 +137,26 @@ def test_all_backends_are_those_installed_and_none_named_is_the_best_one() -> No
     assert [("torch", "cpu"), ("numpy", "cpu")] == choose("gemm", ["all"], "cpu")
     assert [("torch", "cpu")] == choose("gemm", [], "cpu")
     assert [("numpy", "cpu")] == choose("gemm", ["numpy"], "cpu")
+
+
+@pytest.mark.usefixtures("two_backends")
+@pytest.mark.parametrize(
+    ("reached", "asked_first"), [("cuda:0", [("torch",)]), ("cpu", [("torch",), ("numpy", "torch")])]
+)
+def test_no_worker_is_asked_for_the_best_backend_that_another_has_found_to_reach_the_gpu(
+    reached: str, asked_first: list[tuple[str, ...]]
+) -> None:
+    asked: list[Any] = []
+
+    def ask(having: tuple[str, ...], device: str | None) -> Any:
+        asked.append((having, device))
+        return SimpleNamespace(backend=having[-1], device=device or reached)
+
+    once = asking_once(ask)
+    both, alone = ("numpy", "torch"), ("torch",)
+    for having, device in ((alone, None), (both, None), (alone, "cuda:1"), (both, "cuda:1"), (("numpy",), "cpu")):
+        assert having[-1] == once(having, device).backend
+    assert [*((having, None) for having in asked_first), (alone, "cuda:1"), (("numpy",), "cpu")] == asked
 
 
 def test_without_a_gpu_the_cpu_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
