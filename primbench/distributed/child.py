@@ -133,6 +133,12 @@ class Child:
         """Whether a signal ended it."""
         return (self.process.poll() or 0) < 0
 
+    @property
+    def died_silently(self) -> bool:
+        """Whether it ended by itself, otherwise than it should, without a word where words are heard."""
+        heard = self._stderr is not None
+        return heard and self.has_failed and not self.was_killed and not self._last_words()
+
     def _last_words(self) -> str:
         if self._stderr is None:
             return ""

@@ -71,7 +71,7 @@ def _mend(arm: Arm, said: str) -> str | None:
         return f"{format_bytes(arm.memory_bytes)} of memory may be too little for Python and its libraries: give more"
     if re.search(_NO_SUCH_CPU, said) and not arm.is_far:
         return _cpus_and_nodes(Path("/"))
-    return "--verbose shows all that it said" if "worker died of exit status" in said else None
+    return "--verbose shows all that it said" if re.search(r"worker died of exit status \d+: ", said) else None
 
 
 def _cpus_and_nodes(root: Path) -> str | None:

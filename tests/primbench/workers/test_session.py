@@ -172,6 +172,43 @@ def test_what_speaks_no_protocol_is_ended_with_a_reason(
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
+# In an arm that, as Podman may, loses the last words of a worker that something was said to.
+LOSING = """
+import os, select, sys
+if "primbench.workers.worker" in sys.orig_argv:
+    is_spoken_to = bool(select.select([0], [], [], {patience_s})[0])
+    {dies}
+"""
+NOTHING = r"arm losing: worker died of exit status 1 and said nothing, nor did another that was started to hear it$"
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "dies", "told"),
+    [
+        pytest.param(
+            0.5,
+            'is_spoken_to or os.write(2, b"one\\ntwo"); os._exit(1)',
+            "worker died of exit status 1: two: ",
+            id="words",
+        ),
+        pytest.param(0, "os._exit(1)", NOTHING, id="none to be heard"),
+        pytest.param(60, "os._exit(1)", NOTHING, id="none unless it is spoken to"),
+    ],
+)
+def test_what_died_without_a_word_is_heard_once_more_and_not_spoken_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patience_s: float, dies: str, told: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LOSING.format(patience_s=patience_s, dies=dies))
+    monkeypatch.setattr(process, "HEARD_WITHIN_S", 1.0 if patience_s == 60 else process.HEARD_WITHIN_S)
+    arm, running = (
+        Arm(name="losing", variables={"PYTHONPATH": str(tmp_path)}),
+        psutil.Process().children(recursive=True),
+    )
+    with pytest.raises(BackendUnavailable, match=told):
+        WorkerProcess(START, arm=arm).ready  # noqa: B018
+    assert running == psutil.Process().children(recursive=True)
+
+
 def test_an_ended_worker_is_of_no_more_use_and_may_be_ended_twice() -> None:
     worker = WorkerProcess(START)
     os.kill(worker.ready.pid, signal.SIGKILL)

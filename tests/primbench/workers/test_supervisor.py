@@ -195,8 +195,8 @@ def test_what_is_in_the_way_of_clearing_is_waited_for(client: Callable[[str], Pa
     busy = (
         f"[ $1 != rm ] || [ -e {folder.parent}/tried ] || {{ touch {folder.parent}/tried; echo 'in use' >&2; exit 1; }}"
     )
-    called = client(f"[ $1 != start ] || exit 7\n{busy}")
-    with pytest.raises(BackendUnavailable, match="exit status 7"):
+    called = client(f"[ $1 != start ] || {{ echo gone >&2; exit 7; }}\n{busy}")
+    with pytest.raises(BackendUnavailable, match="exit status 7: gone"):
         WorkerProcess(START, arm=parse_arm("docker")).ready  # noqa: B018
     assert ["import", "create", "start", "rm", "rm", "rmi"] == called.read_text().split()
 
