@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.measurement.readings import GpuProcess
+from primbench.system.cgroups import folders_of
 from primbench.system.files import attempt
 from primbench.system.gpu_processes import devices_of, processes_on
 from primbench.system.pressure import cpu_pressure, group_pressure
@@ -38,7 +39,9 @@ def collect(root: Path, pid: int = 0) -> Contention:
     return Contention(
         waiting_fraction=attempt(missing, "waiting_fraction", lambda: cpu_pressure("avg10", root, pid) / 100),
         memory_waiting_fraction=attempt(
-            missing, "memory_waiting_fraction", lambda: group_pressure("memory", "avg10", root, pid) / 100
+            missing,
+            "memory_waiting_fraction",
+            lambda: group_pressure("memory", "avg10", root, folders_of(root, pid)) / 100,
         ),
         stolen_fraction=attempt(missing, "stolen_fraction", lambda: _stolen_fraction(root)),
         gpu_processes=attempt(missing, "gpu_processes", lambda: _others_on_gpus(root, pid)),

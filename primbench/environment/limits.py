@@ -17,12 +17,13 @@ from primbench.system.cgroups import (
     cgroup_folders,
     cgroup_version,
     counters,
+    folders_of,
     limit_in,
     lines_of,
 )
 from primbench.system.files import labelled_value, parse_cpu_list, read_number, whole_number
 from primbench.system.meaning import NOTHING, Meaning
-from primbench.system.memory import MEMORY_LIMITS, reread_bytes
+from primbench.system.memory import MEMORY_LIMITS, refaulted
 from primbench.system.processes import folder_of, root_of
 from primbench.system.soft_limits import soft_limit
 
@@ -267,6 +268,10 @@ def _shm_free_bytes(root: Path, pid: int) -> int:
     return found.f_bavail * found.f_frsize
 
 
+def _reread_bytes(root: Path, pid: int) -> int | None:
+    return refaulted(folders_of(root, pid)).files_bytes
+
+
 READERS = {
     "cpus_allowed": of_process("sched_getaffinity()", _cpus_allowed),
     "memory_nodes_allowed": of_process("/proc/self/status Mems_allowed_list", _memory_nodes_allowed),
@@ -295,7 +300,7 @@ READERS = {
     "processes_refused": of_process("control group: pids.events max", _processes_refused),
     "processes_own_max": of_process("getrlimit(RLIMIT_NPROC)", soft_limit(resource.RLIMIT_NPROC, "Max processes")),
     "io_limits": of_process("control group: io.max or blkio.throttle.*_device", _io_limits),
-    "reread_bytes": of_process("control group: memory.stat workingset_refault_file", reread_bytes),
+    "reread_bytes": of_process("control group: memory.stat workingset_refault_file", _reread_bytes),
     "shm_bytes": of_process("statvfs(/dev/shm)", _shm_bytes),
     "shm_free_bytes": of_process("statvfs(/dev/shm)", _shm_free_bytes),
 }

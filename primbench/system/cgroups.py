@@ -5,6 +5,8 @@ Every reader takes the ``root`` under which /proc and /sys are found.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from primbench.system.files import Mount, read_mounts, whole_number
@@ -14,16 +16,31 @@ USUAL_WEIGHT, USUAL_SHARES = 100, 1024  # of CPU time, in v2 and in v1
 V1_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest multiple of a page
 
 
+Folders = Callable[[str], list[Path]]
+"""Controller -> what ``cgroup_folders`` finds of one process."""
+
+
+def folders_of(root: Path = Path("/"), pid: int = 0) -> Folders:
+    """Of several controllers, for which the process's groups and what is mounted are read once."""
+    read = functools.cache(lambda: (paths_of(root, pid), _cgroup_mounts(root)))
+    return lambda controller: _found(controller, *read(), root, pid)
+
+
 def cgroup_folders(controller: str, root: Path = Path("/"), pid: int = 0) -> list[Path]:
     """The control group of a process, 0 this one, and those above it, as far as they are visible, nearest first.
 
     Of the v1 hierarchy that has the ``controller``, else of the v2 one. A limit on any of them holds.
     Raises ValueError where no such hierarchy is mounted, or nowhere as far down as the process is in it.
     """
-    paths = paths_of(root, pid)
+    return folders_of(root, pid)(controller)
+
+
+def _found(
+    controller: str, paths: Mapping[str, PurePosixPath], there: Sequence[Mount], root: Path, pid: int
+) -> list[Path]:
     is_v1 = bool(controller) and controller in paths  # v2 has those that no v1 hierarchy took
     path = paths.get(controller if is_v1 else "")
-    mounts = [mount for mount in _cgroup_mounts(root) if _has(mount, controller, is_v1=is_v1)]
+    mounts = [mount for mount in there if _has(mount, controller, is_v1=is_v1)]
     if path is None or not mounts:
         raise ValueError(f"no control groups with {controller} are mounted")
     for mount in mounts:

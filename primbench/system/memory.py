@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.system.cgroups import V1_NO_LIMIT_BYTES, cgroup_folders, counters, limit_in
+from primbench.system.cgroups import V1_NO_LIMIT_BYTES, Folders, cgroup_folders, counters, limit_in
 from primbench.system.cores import last_level_caches
 from primbench.system.files import attempt, read_number
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 # Control groups v2, then v1: limit and usage.
 _LIMITS = (
@@ -76,26 +76,27 @@ def _reclaimable_bytes(folder: Path) -> int:
     return found.get("total_inactive_file", found.get("inactive_file", 0))
 
 
-def reread_bytes(root: Path, pid: int = 0) -> int | None:
-    """Of files, taken out of the cache and read again, by the control groups of a process, 0 this one.
+class Refaulted(NamedTuple):
+    """Read again: of files, after they were taken out of the cache, and of memory that had been swapped out.
 
-    None where none has a limit. Linux before 5.9 counts files and other memory as one.
+    None where no group has a limit, or counts them. Linux before 5.9 counts files and other memory as one.
     """
-    return _refaulted_bytes(
-        root, pid, ("total_workingset_refault_file", "workingset_refault_file", "workingset_refault")
+
+    files_bytes: int | None
+    swapped_bytes: int | None
+
+
+def refaulted(folders: Folders) -> Refaulted:
+    """By the control groups of a process. memory.stat counts pages."""
+    counted = [counters(folder / "memory.stat") for folder in folders("memory") if _is_limited(folder)]
+    return Refaulted(
+        _most_bytes(counted, ("total_workingset_refault_file", "workingset_refault_file", "workingset_refault")),
+        _most_bytes(counted, ("total_workingset_refault_anon", "workingset_refault_anon")),
     )
 
 
-def swapped_in_bytes(root: Path, pid: int = 0) -> int | None:
-    """Of memory that was swapped out, and read again since it is used."""
-    return _refaulted_bytes(root, pid, ("total_workingset_refault_anon", "workingset_refault_anon"))
-
-
-def _refaulted_bytes(root: Path, pid: int, names: Collection[str]) -> int | None:
-    """memory.stat counts pages. Of the groups with a limit the one that counted most."""
-    counted = [
-        counters(folder / "memory.stat") for folder in cgroup_folders("memory", root, pid) if _is_limited(folder)
-    ]
+def _most_bytes(counted: Collection[Mapping[str, int]], names: Collection[str]) -> int | None:
+    """Of the groups with a limit the one that counted most."""
     pages = [next(group[name] for name in names if name in group) for group in counted if set(names) & set(group)]
     return max(pages) * os.sysconf("SC_PAGE_SIZE") if pages else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from primbench.system.cgroups import cgroup_folders
+from primbench.system.cgroups import Folders, cgroup_folders
 from primbench.system.files import attempt
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def cpu_pressure(name: str, root: Path, pid: int = 0) -> float:
     return _some(name, text, path)
 
 
-def group_pressure(on: Literal["cpu", "memory", "io"], name: str, root: Path, pid: int = 0) -> float:
+def group_pressure(on: Literal["cpu", "memory", "io"], name: str, root: Path, folders: Folders) -> float:
     """As ``cpu_pressure``, of the control group, which may have a limit, or of the machine where that is hidden."""
-    groups = attempt({}, "", lambda: cgroup_folders(_CONTROLLERS[on], root, pid)) or []
+    groups = attempt({}, "", lambda: folders(_CONTROLLERS[on])) or []
     own = [path for folder in groups[:1] if (path := folder / f"{on}.pressure").exists()]
     path = (own or [root / "proc/pressure" / on])[0]
     return _some(name, path.read_text(), path)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from primbench.measurement.readings import MOVED, HostReading, Turns
-from primbench.system.cgroups import cgroup_folders
+from primbench.system.cgroups import Folders, folders_of
 from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
 from primbench.system.files import attempt, whole_number
 from primbench.system.pressure import cpu_pressure
@@ -81,7 +81,7 @@ def start(root: Path = Path("/")) -> HostCounters:
     missing: dict[str, str] = {}
     pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: cpu_pressure("total", root) * 1e-6)
     threads = attempt(missing, "waited_s", lambda: threads_of(root))
-    throttling = attempt(missing, "throttled_s", lambda: throttling_of(root))
+    throttling = attempt(missing, "throttled_s", lambda: throttling_of(folders_of(root)))
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return HostCounters(
         root=root,
@@ -205,13 +205,13 @@ def _slow_cpus(before: HostCounters, now: HostCounters, duration_s: float) -> li
     return sorted(slower & seen)
 
 
-def throttling_of(root: Path, pid: int = 0) -> dict[str, Throttling]:
-    """cpu.stat file -> what the quota of its group has done, of those that a process, 0 this one, is in.
+def throttling_of(folders: Folders) -> dict[str, Throttling]:
+    """cpu.stat file -> what the quota of its group has done, of those that a process is in.
 
     Raises OSError, and ValueError where none can have a quota.
     """
     found = {}
-    paths = [folder / "cpu.stat" for folder in cgroup_folders("cpu", root, pid)]
+    paths = [folder / "cpu.stat" for folder in folders("cpu")]
     for path in paths:
         counters = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line)
         for name in _THROTTLED_UNIT_S.keys() & counters.keys():

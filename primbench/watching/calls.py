@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from primbench.watching.moment import Moment, ThreadAt
+    from primbench.watching.moment import Moment, ProcessAt, ThreadAt
 
 # CUDA Driver API, "Execution Control" and "Graph Management". Those of per-thread default streams have other names.
 ENTRY_POINTS = ("cuLaunchKernel", "cuLaunchKernelEx", "cuGraphLaunch")
@@ -51,6 +51,18 @@ class _Point(NamedTuple):
     offset: int
 
 
+class _Looked(NamedTuple):
+    """time_s: when. libraries_bytes: that the process had then. found: name -> file and offset."""
+
+    time_s: float
+    libraries_bytes: int | None
+    found: dict[str, tuple[Path, int]]
+
+    def has_all(self, libraries_bytes: int | None) -> bool:
+        """Whether it has loaded none since: the driver has megabytes of code."""
+        return libraries_bytes is not None and libraries_bytes == self.libraries_bytes
+
+
 class Counters:
     """why_not: why there is nothing to count; None where there is."""
 
@@ -62,12 +74,12 @@ class Counters:
         self._points: list[_Point] = []
         self._turn = 0
         self._due_s = 0.0
-        self._drivers: dict[int, tuple[float, dict[str, tuple[Path, int]]]] = {}  # when looked at; name -> where
+        self._drivers: dict[int, _Looked] = {}
         self._first: dict[str, float] = {}  # what threads had run when they were first seen
 
     def find(self, now: Moment) -> None:
         """What is counted from here on: in the threads that ran longest since they were first seen."""
-        driven = {pid: found for pid in now.processes if (found := self._driver(pid))}
+        driven = {pid: found for pid, process in now.processes.items() if (found := self._driver(pid, process))}
         threads = [(number, pid, each) for pid in driven for number, each in now.processes[pid].threads.items()]
         threads.sort(key=lambda one: (self._ran_s(one[0], one[2]), one[2].ran_s), reverse=True)
         self._points = [
@@ -96,13 +108,15 @@ class Counters:
     def _ran_s(self, number: str, thread: ThreadAt) -> float:
         return thread.ran_s - self._first.setdefault(number, thread.ran_s)
 
-    def _driver(self, pid: int) -> dict[str, tuple[Path, int]]:
-        looked_s, found = self._drivers.get(pid, (-LOOK_AGAIN_S, {}))
-        if not found and time.monotonic() - looked_s >= LOOK_AGAIN_S:
-            missing: dict[str, str] = {}
-            found = attempt(missing, "calls", lambda: _entry_points(self._root, pid)) or {}
-            self._unseen = missing.get("calls", self._unseen)
-            self._drivers[pid] = time.monotonic(), found
+    def _driver(self, pid: int, process: ProcessAt) -> dict[str, tuple[Path, int]]:
+        """Who lists what a process has mapped holds up whatever it maps and unmaps meanwhile."""
+        last, size = self._drivers.get(pid), process.libraries_bytes
+        if last and (last.found or time.monotonic() - last.time_s < LOOK_AGAIN_S or last.has_all(size)):
+            return last.found
+        missing: dict[str, str] = {}
+        found = attempt(missing, "calls", lambda: _entry_points(self._root, pid)) or {}
+        self._unseen = missing.get("calls", self._unseen)
+        self._drivers[pid] = _Looked(time.monotonic(), None if missing else size, found)
         return found
 
 

@@ -6,9 +6,11 @@ counters, from Hopper on, are of the time since the look before.
 
 from __future__ import annotations
 
+import math
+import time
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +26,9 @@ from primbench.timing.gpu_counters import load_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+
+ASK_AGAIN_S = 5.0  # at boards that no process of the job held, once it holds one
 
 
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,30 +67,65 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-Counters = dict[str, tuple["gpm.Shares | None", dict[str, str]]]
-"""UUID -> what tells the shares of that GPU; None, and why each is unknown, where it has no such counters."""
+class _Known(NamedTuple):
+    """What does not change of a GPU. facts: fields of GpuUse. shares: what tells those of the time since the look
+    before; None, and why each is unknown, where it has no such counters. missing: why facts are unknown.
+    """
+
+    facts: dict[str, Any]
+    shares: gpm.Shares | None
+    unknown: dict[str, str]
+    missing: dict[str, str]
 
 
-def read(pids: Collection[int], counters: Counters, samples: ExitStack) -> list[GpuUse]:
-    """The GPUs of these processes. Raises PlacementError where NVML cannot be used, LookupError."""
-    held = [(gpu, processes_on(gpu)) for gpu in boards()]
-    return [_use(gpu, there, pids, counters, samples) for gpu, there in held if there.keys() & set(pids)]
+class Reader:
+    """A look at the GPUs of processes, a call each. samples: of counters, which it holds.
+
+    Each query takes locks of the driver, under which the job may have to wait for its own: what stays as it is it asks
+    once, and others' boards, once the job has its own, every few seconds.
+    """
+
+    def __init__(self, there: Sequence[Device], samples: ExitStack) -> None:
+        self._there, self._samples = there, samples
+        self._known: dict[Device, _Known] = {}
+        self._held: list[Device] = []
+        self._asked_s, self._pids = -math.inf, frozenset[int]()
+
+    def __call__(self, pids: Collection[int]) -> list[GpuUse]:
+        """Raises LookupError."""
+        held = {gpu: there for gpu in self._asked(frozenset(pids)) if (there := processes_on(gpu)).keys() & {*pids}}
+        self._held = [*held]
+        return [self._use(gpu, there, pids) for gpu, there in held.items()]
+
+    def _asked(self, pids: frozenset[int]) -> Sequence[Device]:
+        """Of all boards a process that has just come may hold one."""
+        is_due = time.monotonic() - self._asked_s >= ASK_AGAIN_S
+        if self._held and not is_due and pids <= self._pids:
+            return self._held
+        self._asked_s, self._pids = time.monotonic(), pids
+        return self._there
+
+    def _use(self, gpu: Device, there: dict[int, GpuProcess], pids: Collection[int]) -> GpuUse:
+        if gpu not in self._known:
+            self._known[gpu] = _known(gpu, self._samples)
+        return _use(gpu, there, pids, self._known[gpu])
 
 
-def _use(
-    gpu: Device, there: dict[int, GpuProcess], pids: Collection[int], counters: Counters, samples: ExitStack
-) -> GpuUse:
+def _known(gpu: Device, samples: ExitStack) -> _Known:
     missing: dict[str, str] = {}
-    uuid = ask("nvmlDeviceGetUUID", gpu.handle)
-    if uuid not in counters:
-        unknown: dict[str, str] = {}
-        counters[uuid] = samples.enter_context(gpm.shares(gpu, unknown, gpm.EVERY)), unknown
+    unknown: dict[str, str] = {}
+    facts = {"uuid": ask("nvmlDeviceGetUUID", gpu.handle), **read_fields(_FACTS, gpu, missing)}
+    return _Known(facts, samples.enter_context(gpm.shares(gpu, unknown, gpm.EVERY)), unknown, missing)
+
+
+def _use(gpu: Device, there: dict[int, GpuProcess], pids: Collection[int], known: _Known) -> GpuUse:
+    missing = dict(known.missing)
     load = load_of(gpu)
     reasons = load.clocks_event_reasons
     return GpuUse(
-        uuid=uuid,
-        **read_fields(_READ, gpu, missing),
-        **_counted(gpu, *counters[uuid], missing),
+        **known.facts,
+        **_usage(gpu, missing),
+        **_counted(gpu, known.shares, known.unknown, missing),
         sm_clock_hz=load.sm_clock_hz,
         power_w=load.power_w,
         temperature_c=load.temperature_c,
@@ -94,6 +134,19 @@ def _use(
         others=[process for pid, process in there.items() if pid not in pids],
         missing=missing | {name: load.missing[name] for name in _OF_LOAD if name in load.missing},
     )
+
+
+def _usage(gpu: Device, missing: dict[str, str]) -> dict[str, Any]:
+    """Two fields of each answer."""
+    calls = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo")
+    rates, memory = (cache(partial(ask, call, gpu.handle)) for call in calls)
+    readers: dict[str, Callable[[], Any]] = {
+        "busy_fraction": lambda: rates().gpu / _PERCENT,
+        "memory_fraction": lambda: rates().memory / _PERCENT,
+        "memory_used_bytes": lambda: memory().used,
+        "memory_bytes": lambda: memory().total,
+    }
+    return {name: attempt(missing, name, read) for name, read in readers.items()}
 
 
 def _counted(
@@ -136,12 +189,8 @@ _SAMPLED: dict[str, Callable[[Device], Any]] = {
     "pcie_sent_bytes_per_s": _throughput("NVML_PCIE_UTIL_TX_BYTES"),
     "pcie_received_bytes_per_s": _throughput("NVML_PCIE_UTIL_RX_BYTES"),
 }
-_READ: dict[str, Callable[[Device], Any]] = {
+_FACTS: dict[str, Callable[[Device], Any]] = {
     "name": lambda gpu: ask("nvmlDeviceGetName", gpu.handle),
-    "busy_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).gpu / _PERCENT,
-    "memory_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).memory / _PERCENT,
-    "memory_used_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).used,
-    "memory_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).total,
     "sm_clock_max_hz": lambda gpu: ask("nvmlDeviceGetMaxClockInfo", gpu.board, library().NVML_CLOCK_SM) * 1e6,
     "pcie_link_bytes_per_s": _link_bytes_per_s,
 }
@@ -182,9 +231,10 @@ def _mean(values: Sequence[tuple[float | None, int]]) -> float | None:
 def reader() -> Iterator[tuple[Callable[[Collection[int]], list[GpuUse] | None], str | None]]:
     """What reads GPUs, and None; where NVML cannot be used what finds none, and why: each try would take a while."""
     missing: dict[str, str] = {}
-    if attempt(missing, "gpus", boards) is None:
+    there = attempt(missing, "gpus", boards)
+    if there is None:
         yield lambda pids: None, missing["gpus"]
         return
-    counters: Counters = {}
     with ExitStack() as samples:
-        yield lambda pids: attempt({}, "gpus", partial(read, pids, counters, samples)), None
+        read = Reader(there, samples)
+        yield lambda pids: attempt({}, "gpus", partial(read, pids)), None

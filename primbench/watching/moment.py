@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from primbench.system.files import attempt, labelled_value, whole_number
-from primbench.system.memory import reread_bytes, swapped_in_bytes
+from primbench.system.cgroups import folders_of
+from primbench.system.files import attempt, whole_number
+from primbench.system.memory import refaulted
 from primbench.system.pressure import group_pressure
 from primbench.system.processes import fields_of_stat, folder_of, has_ended, quick_text
-from primbench.timing.host_counters import Throttling, threads_of, throttling_of
+from primbench.timing.host_counters import Thread, Throttling, threads_of, throttling_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from primbench.system.cgroups import Folders
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Of /proc/PID/stat, indices after the name: proc_pid_stat(5), fields 3, 4, 10, 12, 14 to 17.
@@ -41,7 +44,8 @@ class ThreadAt(NamedTuple):
 
 
 class ProcessAt(NamedTuple):
-    """Counted since it was started. swapped_bytes: of it, now. read_bytes, written_bytes: from and to disks.
+    """Counted since it was started. swapped_bytes: of it, now. libraries_bytes: code that it has mapped, but for its
+    program's. read_bytes, written_bytes: from and to disks.
 
     parent: who started it. command: its words, of which a process that was forked has its parent's. kernel_time_s: of
     cpu_time_s, system calls and page faults. ended_*: the same of those that it started and that have ended, and of
@@ -58,6 +62,7 @@ class ProcessAt(NamedTuple):
     major_faults: int
     memory_bytes: int | None
     swapped_bytes: int | None
+    libraries_bytes: int | None
     read_bytes: int | None
     written_bytes: int | None
     threads: dict[str, ThreadAt]
@@ -79,19 +84,26 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str]
 
 
-def read(root: Path, pids: Sequence[int]) -> Moment:
-    """pids: of the job's processes, the first one first. Never raises; processes that have ended are left out."""
+def read(root: Path, pids: Sequence[int], before: Moment | None = None) -> Moment:
+    """pids: of the job's processes, the first one first. Never raises; processes that have ended are left out.
+
+    before: of the same job, from which is taken what cannot have changed since.
+    """
     missing: dict[str, str] = {}
-    found = {pid: _process(root, pid, missing) for pid in pids}
-    first = pids[0]
-    waiting_s = {on: attempt(missing, f"{on}_waiting_s", partial(_waiting_s, on, root, first)) for on in _WAITED_FOR}
+    earlier = before.processes if before else {}
+    found = {pid: _process(root, pid, earlier.get(pid), missing) for pid in pids}
+    folders = folders_of(root, pids[0])
+    waiting_s = {
+        on: attempt(missing, f"{on}_waiting_s", functools.partial(_waiting_s, on, root, folders)) for on in _WAITED_FOR
+    }
+    read_again = functools.cache(lambda: refaulted(folders))
     return Moment(
         time_s=time.monotonic(),
         processes={pid: process for pid, process in found.items() if process is not None},
-        throttling=attempt(missing, "throttled_s", lambda: throttling_of(root, first)),
+        throttling=attempt(missing, "throttled_s", lambda: throttling_of(folders)),
         waiting_s=waiting_s,
-        reread_bytes=attempt(missing, "reread_bytes", lambda: reread_bytes(root, first)),
-        swapped_in_bytes=attempt(missing, "swapped_in_bytes", lambda: swapped_in_bytes(root, first)),
+        reread_bytes=attempt(missing, "reread_bytes", lambda: read_again().files_bytes),
+        swapped_in_bytes=attempt(missing, "swapped_in_bytes", lambda: read_again().swapped_bytes),
         missing=missing,
     )
 
@@ -99,21 +111,22 @@ def read(root: Path, pids: Sequence[int]) -> Moment:
 _WAITED_FOR: tuple[On, ...] = ("cpu", "memory", "io")
 
 
-def _waiting_s(on: On, root: Path, pid: int) -> float:
-    return group_pressure(on, "total", root, pid) * 1e-6
+def _waiting_s(on: On, root: Path, folders: Folders) -> float:
+    return group_pressure(on, "total", root, folders) * 1e-6
 
 
-def _process(root: Path, pid: int, missing: dict[str, str]) -> ProcessAt | None:
+def _process(root: Path, pid: int, before: ProcessAt | None, missing: dict[str, str]) -> ProcessAt | None:
     folder = folder_of(root, pid)
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         stat = fields_of_stat(folder / "stat")
         is_over = stat[_STATE] == "Z" and has_ended(root, pid)  # holds nothing any more, but is to be waited for
+        status, io = (functools.cache(functools.partial(_Labelled, folder / name)) for name in ("status", "io"))
         readers: dict[str, Callable[[], Any]] = {
-            "memory_bytes": lambda: 0 if is_over else _status_bytes(folder, "VmRSS"),
-            "swapped_bytes": lambda: 0 if is_over else _status_bytes(folder, "VmSwap"),
-            "read_bytes": lambda: _disk_bytes(folder, "read_bytes"),
-            "written_bytes": lambda: _disk_bytes(folder, "write_bytes"),
-            "threads": lambda: _threads(root, pid),
+            "memory_bytes": lambda: 0 if is_over else status().bytes_of("VmRSS"),
+            "swapped_bytes": lambda: 0 if is_over else status().bytes_of("VmSwap"),
+            "read_bytes": lambda: io().number("read_bytes"),  # proc_pid_io(5): its own user and root may read it
+            "written_bytes": lambda: io().number("write_bytes"),
+            "threads": lambda: _threads(root, pid, before.threads if before else {}),
             "command": lambda: quick_text(folder / "cmdline"),
         }
         found = {name: attempt(missing, name, read) for name, read in readers.items()}
@@ -125,28 +138,41 @@ def _process(root: Path, pid: int, missing: dict[str, str]) -> ProcessAt | None:
             ended_kernel_time_s=int(stat[_ENDED_IN_KERNEL]) / _TICKS_PER_S,
             minor_faults=int(stat[_MINOR]),
             major_faults=int(stat[_MAJOR]),
+            libraries_bytes=attempt({}, "", lambda: status().bytes_of("VmLib")),
             **found | {"threads": found["threads"] or {}},
         )
     return None
 
 
-def _status_bytes(folder: Path, label: str) -> int:
-    path = folder / "status"
-    return whole_number(labelled_value(path, label).removesuffix("kB"), path) * 1024
+class _Labelled:
+    """A file of lines ``label: N`` or ``label: N kB``, read once."""
+
+    def __init__(self, path: Path) -> None:
+        lines = (line.partition(":") for line in quick_text(path).splitlines())
+        self._path, self._values = path, {label: value.strip() for label, _, value in lines}
+
+    def number(self, label: str) -> int:
+        if label not in self._values:
+            raise ValueError(f"{self._path} has no {label}")
+        return whole_number(self._values[label].removesuffix(" kB"), self._path)
+
+    def bytes_of(self, label: str) -> int:
+        """The kernel means 1024 by kB."""
+        return 1024 * self.number(label)
 
 
-def _disk_bytes(folder: Path, label: str) -> int:
-    """proc_pid_io(5), which the process's own user and root may read."""
-    path = folder / "io"
-    return whole_number(labelled_value(path, label), path)
-
-
-def _threads(root: Path, pid: int) -> dict[str, ThreadAt]:
+def _threads(root: Path, pid: int, before: Mapping[str, ThreadAt]) -> dict[str, ThreadAt]:
     folder = folder_of(root, pid) / "task"
     return {
-        number: ThreadAt(each.ran_s, each.waited_s, *_scheduled(folder / number))
-        for number, each in threads_of(root, pid).items()
+        number: _thread(folder / number, each, before.get(number)) for number, each in threads_of(root, pid).items()
     }
+
+
+def _thread(folder: Path, now: Thread, before: ThreadAt | None) -> ThreadAt:
+    """One that has not run since has switched to nothing and moved nowhere: of the most only one file is read."""
+    if before is not None and (now.ran_s, now.waited_s) == (before.ran_s, before.waited_s):
+        return before
+    return ThreadAt(now.ran_s, now.waited_s, *_scheduled(folder))
 
 
 def _scheduled(thread: Path) -> tuple[str | None, int | None, int | None]:

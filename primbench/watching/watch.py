@@ -98,7 +98,7 @@ class Watch:
         end_s = before.time_s + self._lasting_s
         while not self.ended and before.time_s < end_s:
             seen = self._look(before, min(before.time_s + EVERY_S, end_s))
-            first, after = self.job.pid, self._moment()
+            first, after = self.job.pid, self._moment(before)
             if first != self.job.pid:  # the counters of another one's groups begin elsewhere
                 before = after
                 continue
@@ -114,10 +114,11 @@ class Watch:
             )
             before = after
 
-    def _moment(self) -> Moment:
+    def _moment(self, before: Moment | None = None) -> Moment:
         self._members.find(self.job.pid)
         self.ended = not (self._lives() or self._is_followed())
-        return read(self._root, [self.job.pid, *(pid for pid in self._members.started_by if pid != self.job.pid)])
+        pids = [self.job.pid, *(pid for pid in self._members.started_by if pid != self.job.pid)]
+        return read(self._root, pids, before)
 
     def _is_followed(self) -> bool:
         """Whether another process tells now when the job ends: that of the next step, which may not have begun yet."""

@@ -49,6 +49,21 @@ def test_shares_and_traffic_are_gpms_since_the_look_before(
     assert "nvmlDeviceGetPcieThroughput" not in told, "which takes 20 ms"
 
 
+def test_what_does_not_change_is_asked_once_and_a_board_of_others_every_few_seconds(
+    built_stub: Callable[[Path], str], job: int, tmp_path: Path
+) -> None:
+    """Of two boards the job holds the first one."""
+    calls = tmp_path / "calls"
+    watched(built_stub(SOURCE), job, STUB_LOG=str(calls), STUB_NAMES="NVIDIA H200,NVIDIA H200", STUB_FREE="1")
+    told = calls.read_text().split()
+    once = ["nvmlDeviceGetCount_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMaxPcieLinkGeneration"]
+    assert [1] * 4 == [told.count(name) for name in once]
+    for name in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo"):
+        assert 2 == told.count(name), f"{name}: once a look"
+    asked = told.count("nvmlDeviceGetComputeRunningProcesses_v3")  # and again where there are more than none
+    assert 2 + 1 + 2 == asked, "of both boards, and then of its own"
+
+
 def test_without_gpm_shares_are_unknown_and_traffic_is_nvmls(built_stub: Callable[[Path], str], job: int) -> None:
     gpu = watched(built_stub(SOURCE), job, STUB_NO_GPM="1")
     unknown = ["sm_active_fraction", "tensor_active_fraction", "dram_bandwidth_fraction", "nvlink_sent_bytes_per_s"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from primbench.system import cgroups
+from primbench.watching import calls
 from primbench.watching.members import Members, in_groups_of
+from primbench.watching.moment import read
 from primbench.watching.neighbours import cpu_times, neighbours
 from primbench.watching.watch import Watch
 
@@ -105,3 +108,77 @@ def test_neighbours_are_those_that_used_most_meanwhile_and_none_of_the_job(tmp_p
     write(9, 6, started=2)
     found = neighbours(tmp_path, before, [7], 10.0)
     assert [(9, 6), (8, 3), (12, 2)] == [(each.pid, round(each.cpu_time_s, 6)) for each in found]
+
+
+def test_of_a_thread_that_has_not_run_since_no_more_is_read(tmp_path: Path) -> None:
+    """Of two threads 8 runs on, and both files with what the scheduler counts of them are replaced."""
+
+    def write(number: int, ran_ns: int, migrations: int) -> None:
+        folder = tmp_path / f"proc/7/task/{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "schedstat").write_text(f"{ran_ns} 5 1\n")
+        (folder / "sched").write_text(f"train (7, #threads: 2)\nse.nr_migrations : {migrations}\nnr_switches : 9\n")
+
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/stat").write_text(f"7 (train) S 1 {' '.join(['0'] * 50)}\n")
+    for number in (7, 8):
+        write(number, 10, migrations=1)
+    before = read(tmp_path, [7])
+    for number, ran_ns in ((7, 10), (8, 20)):
+        write(number, ran_ns, migrations=3)
+    for earlier, expected in ((before, {"7": 1, "8": 3}), (None, {"7": 3, "8": 3})):
+        threads = read(tmp_path, [7], earlier).processes[7].threads
+        assert expected == {number: each.migrations for number, each in threads.items()}
+
+
+def test_what_a_process_has_mapped_is_listed_again_once_it_has_loaded_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or where the kernel does not tell how much code it has; nor more often than every few seconds."""
+    now_s, listed = [0.0], list[float]()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(calls, "loaded_path", lambda library, maps: listed.append(now_s[0]))
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/stat").write_text(f"7 (train) S 1 {' '.join(['0'] * 50)}\n")
+    (tmp_path / "proc/7/maps").touch()
+    counters = calls.Counters(tmp_path)
+    for told in (["VmLib:\t100 kB"] * 20, ["VmLib:\t900 kB"] * 20, ["VmRSS:\t1 kB"] * 10):
+        for line in told:
+            (tmp_path / "proc/7/status").write_text(f"Name:\ttrain\n{line}\n")
+            counters.find(read(tmp_path, [7]))
+            now_s[0] += 1
+    assert [0, 20, 40, 45] == listed
+
+
+def test_the_control_groups_of_a_process_are_looked_up_once_for_all_their_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    paths_of = cgroups.paths_of
+
+    def counted(root: Path, pid: int) -> dict[str, PurePosixPath]:
+        asked.append(pid)
+        return paths_of(root, pid)
+
+    monkeypatch.setattr(cgroups, "paths_of", counted)
+    group = tmp_path / "sys/fs/cgroup/job"
+    group.mkdir(parents=True)
+    files = {
+        "cpu.stat": "throttled_usec 2000000\nnr_periods 9\nnr_throttled 4",
+        "memory.max": "1000000",
+        "memory.stat": "workingset_refault_file 2\nworkingset_refault_anon 3",
+        **{f"{on}.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7000000" for on in ("cpu", "memory", "io")},
+    }
+    for name, text in files.items():
+        (group / name).write_text(text + "\n")
+    (group.parent / "cpu.stat").touch()
+    for pid in ("7", "self"):
+        (tmp_path / "proc" / pid).mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/mountinfo").write_text("31 1 0:9 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n")
+    (tmp_path / "proc/7/cgroup").write_text("0::/job\n")
+    found = read(tmp_path, [7])
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert (2 * page, 3 * page) == (found.reread_bytes, found.swapped_in_bytes)
+    assert {"cpu": 7.0, "memory": 7.0, "io": 7.0} == pytest.approx(found.waiting_s)
+    assert [2.0] == [each.held_back_s for each in (found.throttling or {}).values()]
+    assert [7] == asked
