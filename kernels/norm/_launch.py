@@ -9,13 +9,18 @@ from typing import Any
 Launch = Callable[[], None]
 
 
-def launch_of(compiled: Any, name: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any) -> Launch:
-    """Of a module's kernel, whose numbers are unsigned and float."""
+def launch_of(
+    compiled: Any, name: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any, shared_bytes: int = 0
+) -> Launch:
+    """Of a module's kernel, whose numbers are unsigned and float. shared_bytes: which a block is given when launched."""
     import numpy as np
 
     of_type = {int: np.uint32, float: np.float32}
     converted = tuple(of_type.get(type(each), lambda array: array)(each) for each in arguments)
-    return functools.partial(compiled.get_function(name), grid, block, converted)
+    function = compiled.get_function(name)
+    if shared_bytes:
+        function.max_dynamic_shared_size_bytes = shared_bytes  # 48 KiB are what it has unasked
+    return functools.partial(function, grid, block, converted, shared_mem=shared_bytes)
 
 
 def in_turn(launches: Sequence[Launch], output: Any) -> Callable[[], Any]:

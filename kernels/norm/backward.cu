@@ -1,4 +1,4 @@
-// variants: -DSTORED=float -DPACK=4 -DHELD=2 -DTHREADS=512 | -DSTORED=__nv_bfloat16 -DPACK=1 -DHELD=3 -DTHREADS=32 -DRMS=1
+// variants: -DSTORED=float -DPACK=4 -DTHREADS=1024 -DBLOCK=1024 | -DSTORED=__nv_bfloat16 -DPACK=8 -DTHREADS=512 -DBLOCK=1024 -DSTAGES=2 | -DSTORED=__half -DPACK=1 -DHELD=3 -DTHREADS=64 -DSTAGES=2 -DRMS=1
 // Gradients of layer and RMS normalisation of x[rows, features].
 //
 // With g = dy weight and z = (x - mean) scale, dx = (g - mean of g - z mean of g z) scale, for RMS without the mean of
@@ -14,9 +14,16 @@
 #ifndef RMS
 #define RMS 0
 #endif
+#ifndef BLOCK
+#define BLOCK 512
+#endif
+#ifndef STAGES
+#define STAGES 1
+#endif
 
-constexpr unsigned BLOCK = 512, ROWS = BLOCK / THREADS;  // of a block
-constexpr unsigned BLOCKS = HELD == 1 ? 2 : 1;  // of gradients() on a multiprocessor, so few registers each
+constexpr unsigned ROWS = BLOCK / THREADS;         // of a block, at most 15 of several warps: a barrier each
+constexpr unsigned BLOCKS = 1024 / BLOCK;          // of gradients() on a multiprocessor
+constexpr unsigned HALF = ROWS > 1 ? ROWS / 2 : 1;
 
 // What the forward pass keeps of a row.
 struct alignas(8) Moments {
@@ -70,81 +77,128 @@ __device__ void write(float* sums, const Sums* of_columns, unsigned slice, unsig
     if (!RMS) reinterpret_cast<Floats*>(sums)[(size_t(slices) + slice) * packs + pack] = plain;
 }
 
-// The part of a row that a thread has.
-struct Row {
-    Pack x[HELD], dy[HELD];
-    Moments moments;
+// A load to shared memory, where it is once loaded() has returned: later loads may be on their way by then. Of 16, 8 or 4
+// bytes by GPUs that can; of others the thread waits for each.
+__device__ void load(Pack* to, const Pack* from) {
+#if __CUDA_ARCH__ >= 800
+    unsigned address = __cvta_generic_to_shared(to);
+    if constexpr (sizeof(Pack) == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+    else if constexpr (sizeof(Pack) >= 4)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Pack)) : "memory");
+    else
+        *to = *from;
+#else
+    *to = *from;
+#endif
+}
 
-    __device__ static bool has(int i, unsigned packs) { return threadIdx.x + i * THREADS < packs; }
-    __device__ static size_t place(int i, unsigned packs, unsigned row) {
-        return size_t(row) * packs + threadIdx.x + i * THREADS;
-    }
-    __device__ static Pack read(const T* array, int i, unsigned packs, unsigned row) {
-        return has(i, packs) ? reinterpret_cast<const Pack*>(array)[place(i, packs, row)] : Pack{};
-    }
+__device__ void end_of_loads() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
 
-    __device__ void read(const T* of_x, const T* of_dy, const Moments* of_rows, unsigned packs, unsigned row) {
+// All but the loads of the last ones.
+__device__ void loaded() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+#endif
+}
+
+// The packs of a row that a thread has.
+__device__ bool has(int i, unsigned packs) { return threadIdx.x + i * THREADS < packs; }
+__device__ size_t place(int i, unsigned packs, unsigned row) {
+    return size_t(row) * packs + threadIdx.x + i * THREADS;
+}
+
+// A row of each thread's: nobody reads what another one has loaded.
+struct Stage {
+    Pack x[HELD][BLOCK], dy[HELD][BLOCK];
+
+    __device__ void load_row(const T* of_x, const T* of_dy, unsigned packs, unsigned row, unsigned thread) {
 #pragma unroll
-        for (int i = 0; i < HELD; i++) x[i] = read(of_x, i, packs, row), dy[i] = read(of_dy, i, packs, row);
-        moments = of_rows[row];
+        for (int i = 0; i < HELD; i++) {
+            if (!has(i, packs)) continue;
+            load(&x[i][thread], reinterpret_cast<const Pack*>(of_x) + place(i, packs, row));
+            load(&dy[i][thread], reinterpret_cast<const Pack*>(of_dy) + place(i, packs, row));
+        }
     }
 };
 
-// A row is on its way from memory while the one before it is computed.
+// The next row of STAGES is on its way from memory while one is computed.
 extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS)
 gradients(const T* __restrict__ x, const T* __restrict__ dy, const T* __restrict__ weight,
           const Moments* __restrict__ moments, T* __restrict__ dx, float* __restrict__ sums, unsigned rows,
           unsigned features) {
-    unsigned packs = features / PACK, row = blockIdx.x + gridDim.x * threadIdx.y, step = gridDim.x * ROWS;
+    extern __shared__ uint4 memory[];
+    Stage* stages = reinterpret_cast<Stage*>(memory);
+    unsigned packs = features / PACK, thread = threadIdx.x + threadIdx.y * THREADS;
+    unsigned row = blockIdx.x + gridDim.x * threadIdx.y, step = gridDim.x * ROWS;
     float each = 1.0f / features;
     Pack by[HELD];
     Sums of_columns[HELD][PACK] = {};
-    Row next;
 #pragma unroll
-    for (int i = 0; i < HELD; i++) by[i] = Row::read(weight, i, packs, 0);
-    if (row < rows) next.read(x, dy, moments, packs, row);
+    for (int i = 0; i < HELD; i++)
+        by[i] = has(i, packs) ? reinterpret_cast<const Pack*>(weight)[place(i, packs, 0)] : Pack{};
+#pragma unroll
+    for (int k = 0; k < STAGES - 1; k++) {
+        if (row + k * step < rows) stages[k].load_row(x, dy, packs, row + k * step, thread);
+        end_of_loads();
+    }
+    Moments next = row < rows ? moments[row] : Moments{};
     for (unsigned turn = 0; row < rows; row += step, turn++) {
-        Row held = next;
-        if (row + step < rows) next.read(x, dy, moments, packs, row + step);
-        Sums of_row = {};
+        unsigned later = row + (STAGES - 1) * step;
+        if (later < rows) stages[(turn + STAGES - 1) % STAGES].load_row(x, dy, packs, later, thread);
+        end_of_loads();
+        Moments of_row = next;
+        if (row + step < rows) next = moments[row + step];
+        loaded();
+        Pack of_x[HELD], of_dy[HELD];
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            of_x[i] = has(i, packs) ? stages[turn % STAGES].x[i][thread] : Pack{};
+            of_dy[i] = has(i, packs) ? stages[turn % STAGES].dy[i][thread] : Pack{};
+        }
+        Sums of_g = {};
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
 #pragma unroll
             for (int j = 0; j < PACK; j++) {
-                float value = held.dy[i].of[j], normalised = held.moments.normalised(held.x[i].of[j]);
-                of_row.add(value * float(by[i].of[j]), normalised);
+                float value = of_dy[i].of[j], normalised = of_row.normalised(of_x[i].of[j]);
+                of_g.add(value * float(by[i].of[j]), normalised);
                 of_columns[i][j].add(value, normalised);
             }
         }
-        of_row = over_row(of_row, turn);
+        of_g = over_row(of_g, turn);
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
-            if (!Row::has(i, packs)) continue;
+            if (!has(i, packs)) continue;
 #pragma unroll
             for (int j = 0; j < PACK; j++) {
-                float g = float(held.dy[i].of[j]) * float(by[i].of[j]);
-                float normalised = held.moments.normalised(held.x[i].of[j]);
-                held.x[i].of[j] = gradient(g, normalised, of_row, held.moments.scale, each);
+                float g = float(of_dy[i].of[j]) * float(by[i].of[j]);
+                of_x[i].of[j] = gradient(g, of_row.normalised(of_x[i].of[j]), of_g, of_row.scale, each);
             }
-            reinterpret_cast<Pack*>(dx)[Row::place(i, packs, row)] = held.x[i];
+            reinterpret_cast<Pack*>(dx)[place(i, packs, row)] = of_x[i];
         }
     }
-    // The block's rows become one slice.
-    __shared__ Sums passed[ROWS > 1 ? HELD * PACK : 1][THREADS];
-    for (unsigned giver = 1; giver < ROWS; giver++) {
-        for (int k = 0; threadIdx.y == giver && k < HELD * PACK; k++)
-            passed[k][threadIdx.x] = of_columns[k / PACK][k % PACK];
+    // The block's rows become one slice, half of them in each round, through memory that no row needs any more.
+    auto passed = reinterpret_cast<Sums(*)[HALF][THREADS]>(memory);
+#pragma unroll 1
+    for (unsigned half = ROWS / 2; half; half /= 2) {
         __syncthreads();
-        for (int k = 0; threadIdx.y == 0 && k < HELD * PACK; k++) {
-            of_columns[k / PACK][k % PACK].plain += passed[k][threadIdx.x].plain;
-            of_columns[k / PACK][k % PACK].along += passed[k][threadIdx.x].along;
+        for (int k = 0; k < HELD * PACK && threadIdx.y >= half && threadIdx.y < 2 * half; k++)
+            passed[k][threadIdx.y - half][threadIdx.x] = of_columns[k / PACK][k % PACK];
+        __syncthreads();
+        for (int k = 0; k < HELD * PACK && threadIdx.y < half; k++) {
+            of_columns[k / PACK][k % PACK].plain += passed[k][threadIdx.y][threadIdx.x].plain;
+            of_columns[k / PACK][k % PACK].along += passed[k][threadIdx.y][threadIdx.x].along;
         }
-        __syncthreads();
     }
     if (threadIdx.y) return;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        if (Row::has(i, packs)) write(sums, of_columns[i], blockIdx.x, gridDim.x, threadIdx.x + i * THREADS, packs);
+        if (has(i, packs)) write(sums, of_columns[i], blockIdx.x, gridDim.x, threadIdx.x + i * THREADS, packs);
 }
 
 // Of g, for each row.

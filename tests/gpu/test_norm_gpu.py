@@ -38,7 +38,18 @@ def test_rows_of_every_length_by_our_kernel(rows: int, features: int, dtype: str
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("rows", "features"),
-    [(1, 1), (5000, 1), (1000, 77), (4099, 1024), (3, 4096), (501, 4096), (70, 4097), (33, 8192), (2, 40_004)],
+    [
+        (1, 1),
+        (5000, 1),
+        (999, 77),
+        (9001, 512),
+        (4099, 1024),
+        (501, 4096),
+        (70, 4097),
+        (33, 8192),
+        (40, 8191),
+        (2, 40_004),
+    ],
 )
 def test_gradients_of_rows_of_every_length_by_our_kernels(rows: int, features: int, dtype: str, kind: str) -> None:
     if (reason := missing("cupy")) is not None:

@@ -141,22 +141,31 @@ def test_blocks_share_the_images_of_a_batch(plan: Plan, options: dict[str, Any])
 @pytest.mark.parametrize(
     ("features", "dtype", "plan"),
     [
-        (1, "float32", PlanOfRows(pack=1, held=1, threads=32)),
-        (77, "float16", PlanOfRows(pack=1, held=3, threads=32)),
-        (1000, "bfloat16", PlanOfRows(pack=8, held=2, threads=64)),
-        (4096, "bfloat16", PlanOfRows(pack=8, held=2, threads=256)),
-        (4096, "float32", PlanOfRows(pack=4, held=2, threads=512)),
-        (4097, "bfloat16", PlanOfRows(pack=1, held=0, threads=256)),
-        (8200, "float16", PlanOfRows(pack=8, held=0, threads=256)),
+        (1, "float32", PlanOfRows(pack=1, held=1, threads=32, block=1024)),
+        (77, "float16", PlanOfRows(pack=1, held=3, threads=32, block=1024)),
+        (512, "bfloat16", PlanOfRows(pack=8, held=1, threads=64, block=512)),  # 16 barriers, one of them of all threads
+        (1000, "bfloat16", PlanOfRows(pack=8, held=1, threads=128, block=1024)),
+        (4096, "bfloat16", PlanOfRows(pack=8, held=1, threads=512, block=1024)),
+        (4096, "float32", PlanOfRows(pack=4, held=1, threads=1024, block=1024)),
+        (4097, "float32", PlanOfRows(pack=1, held=0, threads=256, block=512)),
+        (8191, "bfloat16", PlanOfRows(pack=1, held=8, threads=1024, block=1024)),
+        (8200, "float16", PlanOfRows(pack=8, held=0, threads=256, block=512)),
     ],
 )
 def test_a_block_holds_rows_for_which_it_has_registers(features: int, dtype: str, plan: PlanOfRows) -> None:
     assert plan == plan_of_rows(features, dtype)
 
 
+def test_a_block_has_memory_for_rows_on_their_way_and_then_for_sums() -> None:
+    assert 2**16 == plan_of_rows(4096, "bfloat16").shared_bytes(2, 2)
+    assert 2**16 == plan_of_rows(4096, "float32").shared_bytes(2, 4)
+    assert 2**15 == plan_of_rows(4096, "float16").shared_bytes(1, 2)
+    assert 8 * 512 * 8 == plan_of_rows(8191, "bfloat16").shared_bytes(1, 2)
+
+
 def test_gradients_are_summed_in_slices_for_every_multiprocessor() -> None:
     assert 132 == plan_of_rows(4096, "bfloat16").slices(Norm(10_000, 4096), 132)
     assert 3 == plan_of_rows(4096, "bfloat16").slices(Norm(3, 4096), 132)
-    assert 264 == plan_of_rows(128, "bfloat16").slices(Norm(10_000, 128), 132)  # of few registers two blocks fit
+    assert 264 == plan_of_rows(512, "bfloat16").slices(Norm(10_000, 512), 132)  # two blocks of 512 threads fit
     assert 66 == plan_of_rows(16_384, "bfloat16").slices(Norm(10_000, 16_384), 132)  # eight blocks beside each other
     assert 1 == plan_of_rows(10**6, "float32").slices(Norm(1, 10**6), 132)
