@@ -12,7 +12,7 @@ Launch = Callable[[], None]
 def launch_of(
     compiled: Any, name: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any, shared_bytes: int = 0
 ) -> Launch:
-    """Of a module's kernel, whose numbers are unsigned and float. shared_bytes: which a block is given when launched."""
+    """Of a module's kernel, whose numbers are unsigned and float. shared_bytes: that a block is given at launch."""
     import numpy as np
 
     of_type = {int: np.uint32, float: np.float32}
