@@ -79,7 +79,7 @@ _OBJECTIONS: tuple[tuple[str, Callable[[Estimate, Verdict, Estimate | None], boo
     (FEW_PAIRS, lambda it, outcome, floor: it.pairs < FEWEST_PAIRS and it.differs),
     (TOO_BUSY, lambda it, outcome, floor: it.is_too_busy),
     (ONE_RUN, lambda it, outcome, floor: it.is_one_run and outcome == "inconclusive"),
-    (ITSELF, lambda it, outcome, floor: floor is not None and floor.differs and not _is_beyond(it, outcome, floor)),
+    (ITSELF, lambda it, outcome, floor: floor is not None and floor.differs and not _stands(it, outcome, floor)),
 )
 """Why there is no more of an outcome: the first that is true. floor: of the baseline against itself."""
 
@@ -98,10 +98,12 @@ def judged(estimate: Estimate, floor: Estimate | None = None) -> Estimate:
     )
 
 
-def _is_beyond(estimate: Estimate, outcome: Verdict, floor: Estimate) -> bool:
-    """Whether an outcome stands though the baseline differs from itself: one whose interval lies outside of that."""
+def _stands(estimate: Estimate, outcome: Verdict, floor: Estimate) -> bool:
+    """Whether an outcome stands though the baseline differs from itself: a difference, if its interval lies outside of
+    that; that there is none which matters, if it is so of the baseline as well.
+    """
     if outcome not in ("slower", "faster") or estimate.interval is None or floor.interval is None:
-        return outcome == "inconclusive"
+        return outcome == "inconclusive" or floor.is_equivalent
     return _are_apart(floor.interval, estimate.interval)
 
 

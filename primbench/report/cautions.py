@@ -74,12 +74,17 @@ def _itself(comparison: Comparison) -> str:
     """Whether what is compared can be trusted, as the baseline against itself shows; nothing where it was run once."""
     cases = comparison.again.cases if comparison.again else []
     primary = [(case, case.primary) for case in cases if case.primary]
-    unequal = [(case, found) for case, found in primary if found.differs]
+    unequal = [(case, found) for case, found in primary if found.differs and not found.is_equivalent]
     if unequal:
         return _differs_from_itself(comparison.baseline, unequal, len(primary))
-    alike = sum(found.is_equivalent for _, found in primary)
-    how = f"all {alike} cases" if alike == len(primary) else f"{alike} of {len(primary)} cases and different in none"
-    return f"{comparison.baseline} against itself: equivalent in {how}; both runs are the baseline." if primary else ""
+    return _agrees_with_itself(comparison.baseline, [found for _, found in primary]) if primary else ""
+
+
+def _agrees_with_itself(baseline: str, found: Sequence[Estimate]) -> str:
+    alike, apart = sum(each.is_equivalent for each in found), sum(each.differs for each in found)
+    how = f"all {alike} cases" if alike == len(found) else f"{alike} of {len(found)} cases and different in none"
+    but = f", but in {apart} of them" if apart else ""  # by less than matters
+    return f"{baseline} against itself: equivalent in {how}; both runs are the baseline{but}."
 
 
 def _differs_from_itself(baseline: str, unequal: Sequence[tuple[CaseComparison, Estimate]], cases: int) -> str:

@@ -422,6 +422,8 @@ def itself(ratio: float, half_width: float) -> Estimate:
         (itself(1.0, 0.04), 1.03, "slower"),  # noisy, which the interval of what is compared has in it, too
         (itself(1.0, 0.04), 0.9, "faster"),
         (itself(1.05, 0.01), 1.0, "inconclusive"),  # equivalence is not believed, either
+        (itself(1.004, 0.001), 1.0, "equivalent"),  # unless the baseline differs by less than matters
+        (itself(1.004, 0.001), 1.05, "slower"),
     ],
 )
 def test_what_the_baseline_differs_from_itself_by_is_no_difference(floor: Estimate, ratio: float, verdict: str) -> None:

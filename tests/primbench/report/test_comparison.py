@@ -265,6 +265,13 @@ def test_a_baseline_that_differs_from_itself_is_said_first() -> None:
     assert f"host against itself: {words}" == first
 
 
+def test_a_baseline_that_differs_from_itself_by_less_than_matters_is_valid() -> None:
+    small = replace(SLOWER, ratio=1.001, interval=(1.0005, 1.0015), is_equivalent=True)
+    again = arm(compared(EQUIVALENT), compared(small), name="host (again)")
+    first = lines(comparison(compared(EQUIVALENT), again=again))[0]
+    assert "host against itself: equivalent in all 2 cases; both runs are the baseline, but in 1 of them." == first
+
+
 def test_the_baseline_against_itself_alone_is_a_table() -> None:
     found = comparison(arms=[], again=arm(compared(EQUIVALENT), name="host (again)"))
     assert "host (again) against host" in text(found)
