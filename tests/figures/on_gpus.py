@@ -63,7 +63,7 @@ STEPS = (  # the longest first, so that no GPU ends long before the others; a st
     figure("steps_apart", 310, "tf_cnn_inception3", "--budget", "{budget}"),
     published("shared", 280, "--backend", "torch", "--min-time", "20ms", "--max-time", "100ms"),
     published("mnist_imdb", 260, *ARMS),
-    figure("watch_cost", 260, "--pairs", "30", "--job", "launches", "--job", "copies"),
+    figure("watch_cost", 190, "--seconds", "70", "--job", "launches", "--job", "copies"),
     published("tiny_imagenet", 200, *ARMS),
     by_pytest("test_norm_gpu", 150),
     figure("primitives", 120),
