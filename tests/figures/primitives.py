@@ -5,7 +5,8 @@ events around 20 calls, the median of nine, with nothing of primbench in it; wha
 over primbench's device time.
 
 norm and elementwise move 64 and 256 MiB, bytes as the primitive counts them; the copy, of as many bytes read and
-written, is measured before them. Every time is primbench's device time. Takes one GPU and some 90 s.
+written, is measured before them. Every time is primbench's device time. Takes one GPU and some 90 s; with
+`attention` or `memory`, that half alone.
 """
 
 from __future__ import annotations
@@ -43,9 +44,16 @@ ATTENDED = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
-    dtype = parser.parse_args().dtype
-    for attention in ATTENDED:
-        print(_beside_torch(attention), flush=True)
+    parser.add_argument("half", nargs="?", choices=("attention", "memory"))
+    asked = parser.parse_args()
+    if asked.half != "memory":
+        for attention in ATTENDED:
+            print(_beside_torch(attention), flush=True)
+    if asked.half != "attention":
+        _beside_a_copy(asked.dtype)
+
+
+def _beside_a_copy(dtype: str) -> None:
     for total_bytes in (64 * MIB, 256 * MIB):
         copied = _bytes_per_s(Memcpy(total_bytes // 2, "d2d"), "cupy")
         assert copied is not None
