@@ -14,6 +14,8 @@ A suite names primitives and lists entries of each::
                                               # program and startup: where there is a GPU, or where there is none
     phase = "forward"                         # of a step that is made of the entries: forward, backward or optimizer
     count = 12                                # how often a step makes this call; sums weigh by it
+    reuse_bytes = 200_000_000                 # what the step touches from one use of what the call is given to the
+                                              # next: where the cache is smaller, it is measured with a cold one
 
 A field may hold a list: the entry then stands for one problem a value, in that order.
 
@@ -71,7 +73,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem and the suite's words for it: any of set, application, id, label, phase, device and count."""
+    """A problem and the suite's words for it, any of LABELS."""
 
     problem: Problem
     labels: dict[str, str]

@@ -29,7 +29,9 @@ HEADER = ("title", "source", "licence", "note")
 STUDY = ("arm", "beside", "pairs", "seed", "published", "captured")
 KEYS = (*HEADER, *STUDY, "defaults")
 """What a suite can say besides its primitives."""
-LABELS = ("set", "application", "id", "label", "phase", "device", "count")
+LABELS = ("set", "application", "id", "label", "phase", "device", "count", "reuse_bytes")
+LEAST = {"count": 1, "reuse_bytes": 0}
+"""Labels that are whole numbers, and the least that each can be."""
 DEVICES = ("cpu", "cuda")
 MOST_PAIRS = 1000
 """Of a study, whether a suite or the command line asks for them."""
@@ -154,9 +156,9 @@ def _row(where: str, primitive: str, entry: dict[str, Any]) -> Row:
 
 def _check_labels(where: str, entry: Mapping[str, Any]) -> None:
     for key, value in entry.items():
-        if key == "count" and (type(value) is not int or value < 1):
-            raise FileError(f"{where}: count is not a whole number of at least 1")
-        if key in LABELS and key != "count" and not isinstance(value, str):
+        if key in LEAST and (type(value) is not int or value < LEAST[key]):
+            raise FileError(f"{where}: {key} is not a whole number of at least {LEAST[key]}")
+        if key in LABELS and key not in LEAST and not isinstance(value, str):
             raise FileError(f"{where}: {key} is not a string")
         if key == "device" and value not in DEVICES:
             raise FileError(f"{where}: device is neither cpu nor cuda")

@@ -52,7 +52,7 @@ class Call:
         self._device, self._is_wide = device, is_wide
         self._operator = operator_of(called.operator)
         tensors = [each.as_strided(one.shape, one.strides) for each, one in zip(flat, called.operands, strict=True)]
-        waiting = iter(tensors)
+        self._tensors, waiting = tensors, iter(tensors)
         put = (lambda _: next(waiting), lambda key, value: self._object(tensors, key, value))
         self._arguments = operands.replaced(called.positional, *put)
         self._keywords = {name: operands.replaced(each, *put) for name, each in called.named.items()}
@@ -79,6 +79,12 @@ class Call:
     def __call__(self) -> Any:
         self._results = self._operator(*self._arguments, **self._keywords)
         return self
+
+    def touched_bytes(self) -> int:
+        """Of its tensors and of what the last call returned."""
+        found = [*self._tensors, *_tensors(self._results)]
+        dense = [each for each in found if str(each.layout) == "torch.strided"]
+        return sum({each.data_ptr(): min(each.nbytes, each.untyped_storage().nbytes()) for each in dense}.values())
 
     def poison(self) -> None:
         """Inputs that it has changed are as they were; the outputs are new ones at every call."""

@@ -33,5 +33,6 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
             return call()
 
     # A CPU takes longer where a number has become infinite, or has next to none left.
+    known = {"launches_nothing": problem.host_only, "touched_bytes": call.touched_bytes}
     again = {} if on_gpu or not call.changed() else {"undo": call.poison, "most_calls": calls_in_a_row(call)}
-    return described(step, host_buffers=[], launches_nothing=problem.host_only, **again)
+    return described(step, host_buffers=[], **known, **again)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from primbench.cli.echo import say
+from primbench.cli.options import is_default
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from primbench.spec.captured import Captured
+    from primbench.spec.case import Case
 
 ON_OTHER_CPUS = ("cpus", "numa_node", "cpu_node", "cpu_kind")
 
@@ -36,6 +40,21 @@ def threads_of(values: Mapping[str, Any], captured: Iterable[Captured | None]) -
         return None
     say(f"with {words} of CPU libraries, as it was captured, unless {option} says otherwise", err=True)
     return threads
+
+
+def as_in_step(cases: Iterable[Case]) -> list[Case]:
+    """Parts of a step with what the step touches between their uses, by which their cache is hot or cold.
+
+    As they are where ``--cache`` says which.
+    """
+    if not is_default("cache"):
+        return list(cases)
+    return [
+        replace(case, method=replace(case.method, reuse_bytes=int(case.labels["reuse_bytes"])))
+        if "reuse_bytes" in case.labels
+        else case
+        for case in cases
+    ]
 
 
 def _why_not(threads: int, values: Mapping[str, Any]) -> str | None:

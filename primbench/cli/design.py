@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
 from primbench.cli.options import is_default, method_of
 from primbench.errors import InvalidRequest
@@ -103,7 +104,7 @@ def study_of(
             )
         say(f"{left_out}, and {arms[0].name} is what others are compared with", err=True)
     check_arms(arms)
-    cases = plan(
+    planned = plan(
         entries,
         backends=design.backends,
         device=design.device,
@@ -113,10 +114,11 @@ def study_of(
         elsewhere=not any(arm.on_host_root for arm in arms),
         afar=arms[0] if arms[0].is_far else None,
     )
+    cases = [case if case.device == "cpu" else replace(case, method=design.method_on_gpu) for case in planned]
     return Study(
         title=title,
         arms=list(arms),
-        cases=[case if case.device == "cpu" else replace(case, method=design.method_on_gpu) for case in cases],
+        cases=as_in_step(cases),
         pairs=design.pairs,
         until_settled=design.until_settled,
         seed=design.seed,

@@ -14,6 +14,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.baselines import roof
+from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
 from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
 from primbench.cli.options import method_of, placement_of
@@ -84,7 +85,7 @@ def measured(
     first: Header | None = None,
 ) -> tuple[Results, PrimbenchError | SystemExit | None]:
     """What became of the entries, and what ended it early. first: the header of a new results file, if it says more."""
-    cases = plan(
+    planned = plan(
         entries,
         backends=values["backends"],
         device=values["device"],
@@ -92,6 +93,7 @@ def measured(
         placement=placement_of(values),
         processes=values["processes"],
     )
+    cases = as_in_step(planned)
     if values["roof"]:
         cases = [*_roof_cases(cases, values), *cases]
     fresh = Results(header=first or header(sys.argv, dict(values["labels"])), workers=[], records=[])

@@ -125,7 +125,8 @@ def _measure() -> list[click.Option]:
                shell_complete=complete(lambda: [*backends.names(), ALL]),
                help=f"{', '.join(backends.files())}; repeatable. Default: the best one on the device."),
         option("--cache", type=click.Choice(["hot", "cold"]), default="hot", show_default=True,
-               help="cold rotates among inputs that exceed twice the last-level cache."),
+               help="cold rotates among inputs that exceed twice the last-level cache. Without it, parts of a step are "
+                    "measured cold where the step leaves their data in no cache."),
         option("--max-noise", type=PERCENT, default=units.format_percent(DEFAULT_MAX_NOISE), show_default=True,
                metavar="PERCENT", help="Stop when the median is known this well (95 % interval, half-width)."),
         option("--min-time", type=DURATION, default=f"{DEFAULT_MIN_TIME_S:g}s",

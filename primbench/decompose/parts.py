@@ -21,7 +21,8 @@ OTHERS, VIEWS = "other operators", "views"
 class Part(NamedTuple):
     """row: that it is in. calls: in a step. device_s, host_s: of one; None where it was not measured.
 
-    reason: why device_s is not known. disturbances: in words.
+    reason: why device_s is not known. disturbances: in words. is_far: whether it was measured with a cold cache, since
+    the step touches more than it holds from one use of its data to the next.
     """
 
     row: str
@@ -31,6 +32,7 @@ class Part(NamedTuple):
     host_s: float | None
     reason: str
     disturbances: list[str]
+    is_far: bool = False
 
     @property
     def all_s(self) -> float:
@@ -61,7 +63,8 @@ def measured_part(records: Sequence[Record]) -> Part:
     row = VIEWS if is_view else OTHERS if case.primitive == Aten.primitive else case.primitive
     label, calls = case.labels.get("label", case.primitive), int(case.labels.get("count", "1"))
     reason = "" if device_s is not None else why_unknown(records)
-    return Part(row, label, calls, device_s, host_s, reason, disturbances(records))
+    is_far = any(each.cache != each.case.method.cache for each in records)
+    return Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far)
 
 
 def without_record(parts: Sequence[Part], captured: Captured | None) -> list[Part]:

@@ -11,6 +11,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from primbench.decompose.reuse import tensors_in, touched
 from primbench.decompose.written import Step
 from primbench.problem.operands import DTYPES, WHOLE, Operand, contiguous
 from primbench.problem.operators import Call, Phase, Settings
@@ -73,10 +74,17 @@ def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contex
             # Before it is called: it may change what it is given.
             call = _described(func, args, kwargs, phases.now())
             result = func(*args, **kwargs)
-            step.calls.append(call)
+            step.calls.append(call if call.host_only else _touching(call, [*args, *kwargs.values()], result))
             return result
 
     return Recorder()
+
+
+def _touching(call: Call, arguments: list[Any], result: Any) -> Call:
+    import torch
+
+    device = "cuda" if torch.cuda.is_initialized() else "cpu"  # whose caches are meant
+    return call._replace(touched=touched([*tensors_in(arguments)], tensors_in(result), device))
 
 
 def _has_nested(arguments: Iterable[Any]) -> bool:

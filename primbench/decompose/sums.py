@@ -75,7 +75,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     take, in calls that something disturbed; disturbances: what it was, of the step and of the part that takes most of
     it. device: of its cases. timed: what the step's time is of, where it was not measured as a case. compiled:
     graphs of operators that torch had compiled, whose operators the parts are. cuda_graphs: that the step replayed,
-    whose operators are no parts.
+    whose operators are no parts. far: calls that were measured with a cold cache, since the step touches more than it
+    holds from one use of their data to the next.
     """
 
     device: str
@@ -89,6 +90,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     timed: Timed | None = None
     compiled: int = 0
     cuda_graphs: int = 0
+    far: int = 0
 
     @property
     def step_s(self) -> float | None:
@@ -143,7 +145,8 @@ def explained(
     timed = None if whole else steps
     taken_apart = _explained(device, calls, whole, numbers, rows)
     unseen = {"compiled": captured.compiled, "cuda_graphs": captured.cuda_graphs} if captured else {}
-    return replace(taken_apart, timed=timed, **unseen)
+    far = sum(part.calls for part in calls if part.is_far)
+    return replace(taken_apart, timed=timed, far=far, **unseen)
 
 
 def _explained(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from primbench.decompose.mapping import cases
+from primbench.decompose.reuse import distances, median_bytes
 from primbench.decompose.sums import PARTS, WHOLE
 from primbench.errors import OutputError
 from primbench.problem import fields_of
@@ -90,6 +91,10 @@ def suite_of(step: Step) -> str:
     """The text; of what cannot be called again, a comment."""
     counted: Counter[tuple[str, str, Phase]] = Counter()
     found: dict[tuple[str, str, Phase], tuple[OperatorCase, str]] = {}
+    reused: defaultdict[tuple[str, str, Phase], list[tuple[int, int]]] = defaultdict(list)
+    of_calls: defaultdict[object, list[tuple[int, int]]] = defaultdict(list)
+    for call, pairs in zip(step.calls, distances(step.calls), strict=True):
+        of_calls[call.key()] += pairs
     for call, count in step.counted():
         try:
             several = cases(call, step.settings)
@@ -99,10 +104,13 @@ def suite_of(step: Step) -> str:
             key = (each.primitive, json.dumps(each.fields), call.phase)
             found.setdefault(key, (each, call.name))
             counted[key] += count
+            reused[key] += of_calls[call.key()]
     by_primitive: dict[str, list[str]] = {}
     calls: Counter[str] = Counter()
     for key, (part, name) in found.items():
         labels = {"set": PARTS, "phase": key[2], "label": name, "count": counted[key]}
+        if (reuse_bytes := median_bytes(reused[key])) is not None:
+            labels["reuse_bytes"] = reuse_bytes
         by_primitive.setdefault(part.primitive, []).append(f"  {_inline(labels | part.fields)},")
         calls[part.primitive] += counted[key]
     return "\n".join([*_head(step, sum(calls.values())), *_whole(step), *_entries(by_primitive, calls)]) + "\n"
@@ -131,6 +139,7 @@ def _head(step: Step, parts: int) -> list[str]:
     known = {name: value for name, value in msgspec.to_builtins(captured).items() if value not in (None, {}, [], 0)}
     return [
         "# count: how often a step makes the call. Entries and counts may be changed, and entries left out.",
+        "# reuse_bytes: what the step touches from one use of what the call is given to the next.",
         *missing,
         f"title = {_value(f'Parts of {step.of}')}",
         "",

@@ -8,7 +8,8 @@ A primitive has its rules in a file ``operators.py`` of its folder::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from primbench.problem.operands import Operand, written
@@ -20,11 +21,20 @@ class NotThere(Exception):
     """What is looked for in a call is not there, or is of another kind: it is no case of this primitive."""
 
 
+class Touched(NamedTuple):
+    """Memory that a call touches: storages by their addresses, and how many bytes of each. given: to it, those that it
+    writes in place among them. made: by it.
+    """
+
+    given: Mapping[int, int] = MappingProxyType({})
+    made: Mapping[int, int] = MappingProxyType({})
+
+
 class Call(NamedTuple):
     """operator: its name in torch.ops, as aten.addmm.default. positional, named: arguments, as operands.py has them.
 
     phase: backward is what autograd called, optimizer all from there to the next module, clipping and scaling included.
-    host_only: a view or an allocation.
+    host_only: a view or an allocation. touched: None is not known, or nothing.
     """
 
     operator: str
@@ -32,6 +42,7 @@ class Call(NamedTuple):
     named: dict[str, Any]
     phase: Phase = "forward"
     host_only: bool = False
+    touched: Touched | None = None
 
     @property
     def name(self) -> str:

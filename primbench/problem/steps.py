@@ -41,6 +41,7 @@ class Description(NamedTuple):
     not counted.
     undo: brings back what calls have changed. It is called before each sample of a CPU's where all calls are given the
     same inputs, after which come no more than most_calls of them; its own time is not counted.
+    touched_bytes: what the last call has touched, where the problem does not know what it writes.
     is_process: whether each call is a process of its own, which no call before it warms up.
     """
 
@@ -57,6 +58,7 @@ class Description(NamedTuple):
     undo: Callable[[], None] | None = None
     most_calls: int = 1
     learnt: Callable[[], Learnt] | None = None
+    touched_bytes: Callable[[], int] | None = None
     is_process: bool = False
 
 

@@ -50,7 +50,7 @@ def _there(records: Sequence[Record], asked: Iterable[str]) -> str:
 
 def _fields(record: Record) -> dict[str, object]:
     case = record.case
-    places = {name: of(case) for name, of in PLACES.items()}
+    places = {name: of(record) for name, of in PLACES.items()}
     return (
         {"primitive": case.primitive, "status": record.status, "arm": case.arm, **places}
         | case.parameters

@@ -21,20 +21,19 @@ if TYPE_CHECKING:
     from primbench.baselines.yardstick import Yardstick
     from primbench.measurement.over_time import OverTime
     from primbench.results.record import Record
-    from primbench.spec.case import Case
 
-PLACES: dict[str, Callable[[Case], object]] = {
-    "backend": lambda case: case.backend,
-    "device": lambda case: case.device,
-    "cache": lambda case: case.method.cache,
-    "node": lambda case: case.placement.numa_node,
-    "cpus": lambda case: case.placement.cpus and format_cpu_list(case.placement.cpus),
-    "cpu node": lambda case: case.placement.cpu_node,
-    "cpu kind": lambda case: case.placement.cpu_kind,
-    "mem node": lambda case: case.placement.mem_nodes and format_cpu_list(case.placement.mem_nodes),
-    "mem policy": lambda case: case.placement.mem_policy,
-    "threads": lambda case: case.placement.threads,
-    "process": lambda case: case.process,
+PLACES: dict[str, Callable[[Record], object]] = {
+    "backend": lambda record: record.case.backend,
+    "device": lambda record: record.case.device,
+    "cache": lambda record: record.cache,
+    "node": lambda record: record.case.placement.numa_node,
+    "cpus": lambda record: record.case.placement.cpus and format_cpu_list(record.case.placement.cpus),
+    "cpu node": lambda record: record.case.placement.cpu_node,
+    "cpu kind": lambda record: record.case.placement.cpu_kind,
+    "mem node": lambda record: record.case.placement.mem_nodes and format_cpu_list(record.case.placement.mem_nodes),
+    "mem policy": lambda record: record.case.placement.mem_policy,
+    "threads": lambda record: record.case.placement.threads,
+    "process": lambda record: record.case.process,
 }
 WIDEST = 60  # characters of a field in a table; exports have all
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction|_bytes)$")
@@ -97,7 +96,7 @@ def _parameter(records: Sequence[Record], field: Field[Any]) -> Column:
 
 
 def _place(records: Sequence[Record], name: str) -> Column:
-    return Column(name, [PLACES[name](record.case) for record in records], _plain)
+    return Column(name, [PLACES[name](record) for record in records], _plain)
 
 
 def _label(records: Sequence[Record], name: str) -> Column:

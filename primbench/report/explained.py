@@ -81,6 +81,11 @@ def numbers(title: str, explained: Explained) -> Table:
     ]
     notes = [*(_as_it_ran(explained.timed) if explained.timed else _missing(explained.numbers))]
     notes += _unseen(explained)
+    if explained.far:
+        notes.append(
+            f"{explained.far} of {explained.calls} calls are measured with a cold cache: from one use of their data to "
+            "the next the step touches more than the last-level cache holds"
+        )
     notes += [f"{count} calls not measured: {reason}" for reason, count in explained.unmeasured.items()]
     return Table(f"{title}  {explained.device}", ["", "parts", "step", "ratio", "what is added up"], rows, notes)
 

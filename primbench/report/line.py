@@ -72,7 +72,7 @@ def _groups(records: Sequence[Record], size: str) -> list[list[Record]]:
 def _but_for_size(record: Record, size: str) -> Hashable:
     case = record.case
     others = tuple((name, value) for name, value in case.parameters.items() if name != size)
-    return others, case.backend, case.device, case.placement, case.method.cache
+    return others, case.backend, case.device, case.placement, record.cache
 
 
 def _named(record: Record, size: str, *, place: bool) -> str:

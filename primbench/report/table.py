@@ -101,7 +101,7 @@ def _table(
 def _title(records: list[Record], workers: list[Worker]) -> str:
     """What all rows share."""
     cases = [record.case for record in records]
-    cold = "cold cache" if _shared(case.method.cache for case in cases) == "cold" else None
+    cold = "cold cache" if _shared(record.cache for record in records) == "cold" else None
     parts = [cases[0].primitive, *_where(cases, _that_ran(records, workers)), cold]
     return "  ".join(filter(None, parts)) + ("  (times: median a call)" if _any_timed(records) else "")
 

@@ -53,6 +53,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
         """What disturbed the case, in words; none where nothing was timed."""
         return disturbances(self.measurement) if self.measurement else []
 
+    @property
+    def cache(self) -> Literal["hot", "cold"]:
+        """With which it was measured, where it was: a part of a step as the step has it."""
+        return "cold" if self.measurement and self.measurement.input_sets > 1 else self.case.method.cache
+
     def __repr__(self) -> str:
         """The case, what became of it, and its time."""
         return f"Record({name_of(self.case)}: {self._outcome()})"

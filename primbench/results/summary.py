@@ -31,7 +31,7 @@ def flat(record: Record) -> dict[str, object]:
     main = measured.main
     row: dict[str, object] = {"primitive": case.primitive, "backend": case.backend, "device": case.device}
     placement, nodes = case.placement, case.placement.mem_nodes
-    row |= {"cache": case.method.cache, "numa_node": placement.numa_node, "cpu_node": placement.cpu_node}
+    row |= {"cache": record.cache, "numa_node": placement.numa_node, "cpu_node": placement.cpu_node}
     row |= {
         "cpu_kind": placement.cpu_kind,
         "mem_nodes": nodes and format_cpu_list(nodes),

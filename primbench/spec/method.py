@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from primbench.errors import InvalidRequest
+from primbench.quantities import Whole
 from primbench.spec.defaults import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S
 
 
@@ -14,6 +15,8 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How to measure.
 
     cache: "hot" repeats on one set of inputs; "cold" rotates among sets that exceed twice the last-level cache.
+    reuse_bytes: of a call in a step, how much the step touches from one use of what the call is given to the next.
+    Where the last-level cache is smaller, and the inputs can be made cold, they are; None is as ``cache`` says.
     max_noise: stop when the half-width of the 95 % interval of the median, over the median, is below this.
     min_time_s, max_time_s: bounds on the time spent sampling the main metric.
     unit: what intervals are over. Of samples each metric has six or more, so that their median has an interval; where
@@ -24,6 +27,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     cache: Literal["hot", "cold"] = "hot"
+    reuse_bytes: Whole | None = None
     max_noise: float = DEFAULT_MAX_NOISE
     min_time_s: float = DEFAULT_MIN_TIME_S
     max_time_s: float = DEFAULT_MAX_TIME_S

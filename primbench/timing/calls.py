@@ -31,6 +31,10 @@ class Calls:
         self.is_prepared = self._before[0] is not None
         self.most_calls = first.most_calls if self.is_prepared else math.inf
 
+    def of_one_set(self) -> Calls:
+        """The same calls on the first input set alone."""
+        return Calls(self._steps[:1])
+
     def prepare(self) -> None:
         """Do what is to be done before the next sample."""
         if before := self._before[self._next]:

@@ -152,7 +152,7 @@ def _measured(
     calls = Calls(steps)
     if not calls.are_processes:
         extents += first_calls(backend, steps)
-    copies = elsewhere(backend, problem, inputs, method) if pace.has_others else []
+    copies = elsewhere(backend, problem, inputs) if pace.has_others and len(steps) == 1 else []
     phases.end("setup")
     compare = case.check(steps[0])
     timer = timer_on(backend, calls, method, pace, copies)

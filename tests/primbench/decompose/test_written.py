@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 import primbench.suites as suites
 from primbench.decompose.mapping import cases
+from primbench.decompose.reuse import distances
 from primbench.decompose.written import Step
 from primbench.errors import FileError, InvalidField
 from primbench.kernels.aten import Aten
 from primbench.problem.operands import DTYPES, FLOATS, WHOLE, Operand, contiguous, operand, read, written
-from primbench.problem.operators import Call, NotThere, OperatorCase, Settings
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, Touched
 from primbench.registry import operators
 
 sizes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
@@ -46,6 +47,7 @@ scalars = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(a
 arguments = st.lists(
     st.recursive(tensors() | tagged | scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=5), max_size=11
 )
+storages = st.dictionaries(st.integers(1, 9), st.integers(1, 2**40), max_size=3)
 NAMES = [*sorted(operators()), "of_another_torch", "add"]
 calls = st.builds(
     Call,
@@ -54,6 +56,7 @@ calls = st.builds(
     st.dictionaries(st.sampled_from(["alpha", "out", "dtype"]), tensors() | tagged | scalars, max_size=2),
     st.sampled_from(["forward", "backward", "optimizer"]),
     st.booleans(),
+    st.none() | st.builds(Touched, storages, storages),
 )
 
 
@@ -79,6 +82,10 @@ def test_a_step_is_the_same_problems_once_written(
     entries = suites.read(path)
     assert total == sum(int(each.labels["count"]) for each in entries)
     assert {each.labels["phase"] for each in entries} <= {call.phase for call in found}
+    apart = {each.labels.get("reuse_bytes") for each in entries}
+    known = [pairs for pairs in distances(found) if pairs]
+    assert apart <= {None, *(str(distance) for pairs in known for distance, _ in pairs)}
+    assert apart == {None} or known
     again = [(each.problem.called, each.labels["label"]) for each in entries if isinstance(each.problem, Aten)]
     called = [(call.operator, call.positional, call.named) for call in found]
     assert all(each[:3] in called for each, name in again if name in ("of_another_torch", "add"))
@@ -167,6 +174,7 @@ def test_which_primitive_an_operator_is() -> None:
     [
         ("gemm = [{ m = 1, n = 1, k = 1, count = 0 }]", "count is not a whole number of at least 1"),
         ("gemm = [{ m = 1, n = 1, k = 1, count = '2' }]", "count is not a whole number of at least 1"),
+        ("gemm = [{ m = 1, n = 1, k = 1, reuse_bytes = -1 }]", "reuse_bytes is not a whole number of at least 0"),
         ("captured = { step = 'x', times_s = [0.0] }\ngemm = [{ m = 1, n = 1, k = 1 }]", "finite numbers above 0"),
         ("captured = { steps = 'x' }\ngemm = [{ m = 1, n = 1, k = 1 }]", "unknown field `steps`"),
     ],

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from primbench.backends import missing
 from primbench.errors import UnsupportedCase
+from primbench.kernels.aten import Aten
+from primbench.kernels.elementwise import Elementwise
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.startup import Startup
+from primbench.problem import Problem
 from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.case import measure
@@ -32,3 +36,30 @@ def test_a_cold_run_rotates_its_sets() -> None:
     measured = measure(problem, backend="numpy", device="cpu", method=method)
     assert measured.input_sets_bytes > 2 * memory.last_level_cache_bytes()
     assert measured.input_sets == measured.input_sets_bytes // problem.memory_bytes() > 1
+
+
+def test_a_part_is_cold_where_the_step_touches_more_than_the_cache_holds() -> None:
+    cache_bytes = memory.last_level_cache_bytes()
+
+    def sets(problem: Problem, reuse_bytes: int | None) -> int:
+        return measure(
+            problem, device="cpu", method=Method(dry_run=True, check=False, reuse_bytes=reuse_bytes)
+        ).input_sets
+
+    product = Gemm(1024, 1024, 1024)
+    assert [1, 1] == [sets(product, each) for each in (None, cache_bytes)]
+    assert cold_sets(product.memory_bytes(), cache_bytes) == sets(product, cache_bytes + 1)
+    pushes_itself_out = Elementwise(2 * cache_bytes // 8)
+    assert [1, 1, 1] == [sets(each, 2**50) for each in (Gemm(4, 4, 4), Startup(what="thread"), pushes_itself_out)]
+
+
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_sets_of_any_operator_are_as_many_as_what_it_writes_leaves_to_be_filled() -> None:
+    """Of a gradient that is written into rows of a table, or of a sum, which writes next to nothing."""
+    cache_bytes, method = memory.last_level_cache_bytes(), Method(dry_run=True, check=False, reuse_bytes=2**50)
+    summed = Aten("aten.sum.default", '["float32[512,1024]"]')
+    spread = Aten("aten.select_backward.default", '["float32[1024]", [512, 1024], 0, 3]')
+    mebi = 2**20
+    for problem, touched_bytes in ((summed, 2 * mebi + 4), (spread, 2 * mebi + 4096)):
+        found = measure(problem, "torch", "cpu", method=method)
+        assert cold_sets(touched_bytes, cache_bytes) == found.input_sets

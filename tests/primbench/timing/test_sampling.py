@@ -162,6 +162,9 @@ def test_calls_go_round_the_input_sets() -> None:
     calls(2)
     calls(5)
     assert made == [0, 1, 2, 0, 1, 2, 0]
+    calls.of_one_set()(2)
+    calls(1)
+    assert made[7:] == [0, 0, 1]
 
 
 def test_host_timed_divides_by_the_calls_at_5_us() -> None:

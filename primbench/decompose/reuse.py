@@ -1,0 +1,123 @@
+"""How much data a step touches from one use of what a call is given to the next.
+
+That is the stack distance of an LRU cache, by which Mattson et al. 1970 ("Evaluation techniques for storage
+hierarchies") tell whether a cache of some size still holds it. A step is one of many, so that what it touches first was
+last touched in the step before: its calls are walked through twice, and the second time counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+from primbench.problem.operators import Touched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from primbench.problem.operators import Call
+
+INDICES = ("torch.int64", "torch.int32")
+
+
+def touched(given: Sequence[Any], made: Iterable[Any], device: str) -> Touched:
+    """What a call touches. given, made: tensors. device: cpu or cuda, those on others count for nothing.
+
+    Where indices are given beside other tensors, as of rows of a table, it reads no more of each than it returns.
+    """
+    read, written = _storages(given, device), _storages(made, device)
+    most = sum(written.values()) if any(str(each.dtype) in INDICES for each in given) else math.inf
+    # What is written in place is given.
+    return Touched(
+        {each: int(min(size, most)) for each, size in read.items()},
+        {each: size for each, size in written.items() if each not in read},
+    )
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    """Those among arguments or results."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from tensors_in(each)
+
+
+def _storages(tensors: Iterable[Any], device: str) -> dict[int, int]:
+    """By their addresses, which an allocator hands out again with their lines in the cache: bytes of the tensors."""
+    import torch
+
+    found: dict[int, int] = {}
+    for each in tensors:
+        if each.is_nested or each.layout != torch.strided or each.device.type != device or not each.numel():
+            continue
+        storage = each.untyped_storage()
+        lengths = (int(length) for length, stride in zip(each.shape, each.stride(), strict=True) if stride)
+        own_bytes = math.prod(lengths) * each.element_size()
+        found[storage.data_ptr()] = min(storage.nbytes(), found.get(storage.data_ptr(), 0) + own_bytes)
+    return found
+
+
+def distances(calls: Sequence[Call]) -> list[list[tuple[int, int]]]:
+    """Of each call in their order, of each storage that it is given: bytes touched from its last use on, and its own.
+
+    Its own are among those that are touched: between two uses of a byte lie all others of its storage, too. [] where it
+    is not known what a call touches. What a call returns does not count as given: a cache need not read what is written
+    whole.
+    """
+    trace = [call.touched or Touched() for call in calls]
+    stack = _Stack(2 * sum(len(each.given) + len(each.made) for each in trace))
+    for each in trace:
+        stack.touch(each)
+    found = []
+    for each in trace:
+        found.append([(stack.since_bytes(address) + size, size) for address, size in each.given.items()])
+        stack.touch(each)
+    return found
+
+
+def median_bytes(pairs: Iterable[tuple[int, int]]) -> int | None:
+    """The distance that half of the bytes lie within. pairs: distances, and of how many bytes each."""
+    ordered = sorted(pairs)
+    summed = itertools.accumulate(size for _, size in ordered)
+    half = sum(size for _, size in ordered) / 2
+    return next((distance for (distance, _), below in zip(ordered, summed, strict=True) if below >= half), None)
+
+
+class _Stack:
+    """Storages in the order of their last use. Their bytes stand at the moment of that, in a Fenwick tree, of which a
+    sum takes a logarithm of the moments.
+    """
+
+    def __init__(self, moments: int) -> None:
+        self._sums = [0] * (moments + 1)
+        self._last: dict[int, tuple[int, int]] = {}  # moment and bytes
+        self._now = 0
+
+    def touch(self, each: Touched) -> None:
+        for address, size in itertools.chain(each.given.items(), each.made.items()):
+            if address in self._last:
+                moment, before = self._last[address]
+                self._add(moment, -before)
+            self._now += 1
+            self._last[address] = self._now, size
+            self._add(self._now, size)
+
+    def since_bytes(self, address: int) -> int:
+        """Of others, used since this one."""
+        return self._until(self._now) - self._until(self._last[address][0])
+
+    def _add(self, moment: int, size: int) -> None:
+        while moment < len(self._sums):
+            self._sums[moment] += size
+            moment += moment & -moment
+
+    def _until(self, moment: int) -> int:
+        total = 0
+        while moment:
+            total += self._sums[moment]
+            moment -= moment & -moment
+        return total
