@@ -35,6 +35,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     each_s: float | None = None
 
+    @property
+    def differs(self) -> bool:
+        """Whether it is longer, or shorter, for certain."""
+        low, high = self.interval or (-math.inf, math.inf)
+        return not low <= 0 <= high
+
 
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     """baseline_s, arm_s: of a step, means over pairs. whole: of all of it. changes: they add up to it, the largest
@@ -54,9 +60,7 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """Whether it is longer, or shorter, for certain."""
-        low, high = self.whole.interval or (-math.inf, math.inf)
-        return not low <= 0 <= high
+        return self.whole.differs
 
     @property
     def is_explained(self) -> bool:

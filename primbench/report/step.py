@@ -25,12 +25,19 @@ def step(arm: ArmComparison, baseline: str) -> Iterator[str]:
     what = "the step as a whole" if found.is_whole else "the step's parts together, as the whole is no case of both"
     yield f"{what}: {times}, {_signed(found.whole)}, by {pairs}"
     if not found.differs:
-        yield "no difference of the step is certain; its parts are above"
+        yield f"no difference of the step is certain; {_certain(found) or 'its parts are above'}"
         return
     yield f"of {format_time(found.whole.seconds)}: {', '.join([*_of_parts(found), *_rest(found)])}"
     if found.is_whole:
         fits = "within" if found.is_explained else "outside"
         yield f"the parts explain {format_time(found.explained_s)}, which is {fits} the interval of the whole"
+
+
+def _certain(found: StepComparison) -> str:
+    """Of the parts, which are better known than the step."""
+    least_s = LEAST_SHARE * max(abs(each.seconds) for each in found.changes)
+    parts = [each for each in found.changes if each.differs and abs(each.seconds) >= least_s]
+    return f"of its parts: {', '.join(f'{each.name} {_signed(each)}{_each(each)}' for each in parts)}" if parts else ""
 
 
 def _of_parts(found: StepComparison) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from primbench import backends as backend_files
+from primbench.decompose.sums import PARTS, WHOLE
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
 from primbench.registry import backends_of, problem_class
@@ -58,14 +59,28 @@ def plan(
     places = {primitive: places_of(primitive, backends, device) for primitive in primitives}
     order = _in_order(places)
     seen = _seen(device, order)
+    method_of = _methods(method, listed)
     once = [
-        _case(problem, labels, place, method, placement)
+        _case(problem, labels, place, method_of(labels), placement)
         for place, (problem, labels) in itertools.product(order, listed)
         if place in places.get(problem.primitive, ()) and _is_for(labels, seen if problem.sees_gpus else place[1])
     ]
     if listed and not once:
         raise InvalidRequest(_why_none(listed, order))
     return [replace(case, process=process) for process in range(processes) for case in once]
+
+
+def _methods(
+    method: Method, entries: Iterable[tuple[Problem, Mapping[str, str]]]
+) -> Callable[[Mapping[str, str]], Method]:
+    """Of the case of these labels. A step is sampled for as long as an eighth of its parts, at most ten times as long.
+
+    What they add up to is better known than each of them, and so is what it is held against.
+    """
+    parts = sum(labels.get("set") == PARTS for _, labels in entries)
+    times = min(max(1.0, parts / 8), 10.0)
+    of_whole = replace(method, min_time_s=times * method.min_time_s, max_time_s=times * method.max_time_s)
+    return lambda labels: of_whole if labels.get("set") == WHOLE else method
 
 
 def _seen(device: str | None, order: Sequence[Place]) -> str:

@@ -59,7 +59,7 @@ def by_pytest(name: str, limit_s: float, gpus: int = 1) -> Step:
 STEPS = (  # the longest first, so that no GPU ends long before the others; a study takes three pairs of each place
     published("snn_lnn", 475, *ARMS),
     published("fathom", 345, *ARMS),
-    figure("injected_launch_cost", 330, "--device", "cuda:0", "--output", "{keep}/injected_launch_cost.jsonl"),
+    figure("injected_launch_cost", 220, "--device", "cuda:0", "--output", "{keep}/injected_launch_cost.jsonl"),
     figure("steps_apart", 310, "tf_cnn_inception3", "--budget", "{budget}"),
     published("shared", 280, "--backend", "torch", "--min-time", "20ms", "--max-time", "100ms"),
     published("mnist_imdb", 260, *ARMS),

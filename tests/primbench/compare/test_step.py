@@ -130,6 +130,23 @@ def test_a_part_that_fails_in_one_place_is_not_quicker_there() -> None:
     assert "(with 1 call not measured in both)" in text
 
 
+def test_a_part_is_named_that_is_longer_for_certain_where_the_step_is_too_noisy_to_tell() -> None:
+    """As on a machine whose CPU is a fifth slower for a second or two, while the step was timed."""
+    results, dice = results_of(1.6e-6, 0.0, random.Random(0)), random.Random(1)
+    for number, record in enumerate(results.records):
+        if record.case.labels["set"] == "whole" and record.measurement is not None:
+            seconds = 1.2e-2 * (1 + dice.uniform(-0.2, 0.2))
+            longer = replace(record.measurement, enqueue_s=samples(seconds), stream_s=samples(seconds))
+            results.records[number] = replace(record, measurement=longer)
+    found = compare(results)
+    (step,) = [arm.step for arm in found.arms]
+    assert step is not None
+    assert not step.differs
+    (line,) = [line for line in words.text(found).splitlines() if "no difference of the step is certain" in line]
+    assert "certain; of its parts: launches 1.7" in line
+    assert f"({CALLS + 1} calls x 1.6" in line
+
+
 def test_equal_places_have_nothing_to_explain() -> None:
     step, text = compared(0.0, 0.0, random.Random(3))
     assert not step.differs

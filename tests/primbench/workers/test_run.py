@@ -123,6 +123,15 @@ def test_what_runs_on_another_machine_is_chosen_by_what_that_has(monkeypatch: py
     assert [(None, "far"), ("cpu", "far")] == asked
 
 
+@pytest.mark.parametrize(("parts", "times"), [(0, 1), (6, 1), (16, 2), (200, 10)])
+def test_a_step_is_sampled_for_as_long_as_an_eighth_of_its_parts(parts: int, times: int) -> None:
+    method = Method(min_time_s=0.01, max_time_s=0.04, dry_run=True)
+    entries: list[Any] = [(SMALL, {"set": "whole"}), *[(SMALL, {"set": "parts", "id": str(n)}) for n in range(parts)]]
+    whole, *others = plan(entries, backends=["numpy"], device="cpu", method=method, placement=Placement(), processes=1)
+    assert pytest.approx((0.01 * times, 0.04 * times)) == (whole.method.min_time_s, whole.method.max_time_s)
+    assert [method] * parts == [case.method for case in others]
+
+
 @pytest.mark.usefixtures("two_backends")
 def test_cases_of_one_backend_stand_together_within_each_process() -> None:
     cases = planned([SMALL, LARGE], "torch", "numpy", processes=2)
