@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
     from primbench.spec.captured import Captured
+    from primbench.spec.case import Case
 
 OTHERS, VIEWS = "other operators", "views"
 """Rows of parts that are no primitive's."""
@@ -22,7 +23,8 @@ class Part(NamedTuple):
     """row: that it is in. calls: in a step. device_s, host_s: of one; None where it was not measured.
 
     reason: why device_s is not known. disturbances: in words. is_far: whether it was measured with a cold cache, since
-    the step touches more than it holds from one use of its data to the next.
+    the step touches more than it holds from one use of its data to the next. busy_s: of its kernels; None where they
+    were not traced.
     """
 
     row: str
@@ -33,6 +35,7 @@ class Part(NamedTuple):
     reason: str
     disturbances: list[str]
     is_far: bool = False
+    busy_s: float | None = None
 
     @property
     def all_s(self) -> float:
@@ -58,13 +61,20 @@ def measured_part(records: Sequence[Record]) -> Part:
     case = records[0].case
     host_s = median_s(records, lambda found: found.enqueue_s or found.batch_s or found.stream_s)
     is_view = bool(case.parameters.get("host_only"))
-    computes_nothing = is_view and case.device != "cpu" and host_s is not None
-    device_s = 0.0 if computes_nothing else median_s(records, device_time)
-    row = VIEWS if is_view else OTHERS if case.primitive == Aten.primitive else case.primitive
+    row = _row_of(case)
     label, calls = case.labels.get("label", case.primitive), int(case.labels.get("count", "1"))
-    reason = "" if device_s is not None else why_unknown(records)
     is_far = any(each.cache != each.case.method.cache for each in records)
-    return Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far)
+    if is_view and case.device != "cpu" and host_s is not None:  # which computes nothing
+        return Part(row, label, calls, 0.0, host_s, "", disturbances(records), is_far, 0.0)
+    device_s, busy_s = (median_s(records, of) for of in (device_time, lambda found: found.busy_s))
+    reason = "" if device_s is not None else why_unknown(records)
+    return Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s)
+
+
+def _row_of(case: Case) -> str:
+    if case.parameters.get("host_only"):
+        return VIEWS
+    return OTHERS if case.primitive == Aten.primitive else case.primitive
 
 
 def without_record(parts: Sequence[Part], captured: Captured | None) -> list[Part]:

@@ -188,6 +188,10 @@ def _device_s(part: Part) -> float | None:
     return part.device_s
 
 
+def _busy_s(part: Part) -> float | None:
+    return part.busy_s
+
+
 def _host_s(part: Part) -> float | None:
     return part.host_s
 
@@ -252,7 +256,7 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     longer_s = max(device_s, host_s)
     lacks_device, lacks_host = _lacks(parts, _device_s), _lacks(parts, _host_s)
     numbers = [
-        _number("device", device_s, whole_device_s, whole, is_least=lacks_device),
+        _on_device(parts, whole, is_least=lacks_device),
         _number("host", host_s, whole_host_s, whole, is_least=lacks_host),
         _number("step", longer_s, step_s, whole, is_least=lacks_device or lacks_host),
     ]
@@ -268,6 +272,15 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
         Row(name=PYTHON, seconds=between_s),
         *_left(parts, rest_s, _waits(timed)),
     ]
+
+
+def _on_device(parts: Sequence[Part], whole: Sequence[Record], *, is_least: bool) -> Number:
+    """Kernels beside kernels where all were traced; else graphs beside a graph, with the gaps in between."""
+    busy_s = median_s(whole, lambda found: found.busy_s)
+    if busy_s is not None and not _lacks(parts, _busy_s):
+        return _number("device", _total(parts, _busy_s), busy_s, whole, is_least=False)
+    step_s = median_s(whole, lambda found: found.device_s or found.busy_s)
+    return _number("device", _total(parts, _device_s), step_s, whole, is_least=is_least)
 
 
 def _all_host_s(parts: Sequence[Part], whole_host_s: float | None, timed: Timed | None) -> float | None:

@@ -1,10 +1,11 @@
 """Do the parts of a step add up? Twelve steps, each captured, measured part by part and as a whole, and explained.
 
 A row a step, once it is measured: the sum of its parts' device times over its own, that of their enqueue times over its
-own, the larger of the two over its period in a loop, and what is unexplained of that. Takes one GPU and less than five
-minutes; steps may be named. Of the step that is under way when they are over, or when the script is ended by SIGTERM,
-are shown the parts that were measured, which are those that take most: sums then are lower bounds, and nothing is said
-of what is unexplained. With --keep every record lies in FOLDER/steps.jsonl as it comes.
+own, the larger of the two over its period in a loop, and what is unexplained of that. With --trace, device times are
+what kernels took, without the gaps between them. Takes one GPU and less than five minutes; steps may be named. Of the
+step that is under way when they are over, or when the script is ended by SIGTERM, are shown the parts that were
+measured, which are those that take most: sums then are lower bounds, and nothing is said of what is unexplained. With
+--keep every record lies in FOLDER/steps.jsonl as it comes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "tf_cnn_inception3": {"dtype": "bfloat16"},
 }
 SHORT = ("--min-time", "3ms", "--max-time", "15ms", "--no-check", "-q")
-HEADINGS = ("calls", "parts", "device", "of busy", "host", "of host", "step", "of step", "unexplained")
+HEADINGS = ("calls", "parts", "device", "of device", "host", "of host", "step", "of step", "unexplained")
 ENDING_S = 10.0  # in which it ends that measures; it keeps each part as it comes
 LOOK_S = 3.0
 
@@ -56,6 +57,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--keep", type=Path, help="a new folder for the suites and what was measured")
     parser.add_argument("--budget", type=float, default=270.0, help="seconds for all of it; later steps are left out")
+    parser.add_argument("--trace", action="store_true", help="takes half as long again")
     options = parser.parse_args()
     end_s = time.monotonic() + options.budget
     signal.signal(signal.SIGTERM, _unwind)
@@ -67,7 +69,7 @@ def main() -> None:
             suites = [suite for suite in all_suites if suite is not None]
         print(f"{len(suites)} steps captured, {end_s - time.monotonic():.0f} s left", flush=True)
         if suites:
-            _measure(suites, kept / "steps.jsonl", options.device, end_s)
+            _measure(suites, kept / "steps.jsonl", ["--device", options.device, *["--trace"] * options.trace], end_s)
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
@@ -75,11 +77,11 @@ def _unwind(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _measure(suites: list[Path], records: Path, device: str, end_s: float) -> None:
+def _measure(suites: list[Path], records: Path, words: list[str], end_s: float) -> None:
     """Show each step as it ends, and at the end what there is of the others."""
     print(f"{'':20}" + "".join(f"{each:>14}" for each in HEADINGS), flush=True)
     parts = {suite: len(read(suite)) for suite in suites}
-    command = [sys.executable, "-P", "-m", "primbench", "explain", *map(str, suites), "--device", device, *SHORT]
+    command = [sys.executable, "-P", "-m", "primbench", "explain", *map(str, suites), *words, *SHORT]
     measuring = subprocess.Popen([*command, "-o", str(records)], stdout=subprocess.DEVNULL)
     try:
         while measuring.poll() is None and time.monotonic() < end_s:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from primbench.decompose.parts import OTHERS
 from primbench.decompose.sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, UNEXPLAINED, explained
 from primbench.decompose.timed import timed
-from primbench.measurement import Measurement, Samples
+from primbench.measurement import Measurement, Samples, Trace
 from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
 from primbench.results.record import Record
@@ -61,6 +61,24 @@ def test_a_step_that_waits_for_launches() -> None:
     expected = [(OTHERS, 60, 6), ("gemm", 40, 4), (LAUNCHES, 290, 30), (PYTHON, 100, 0), (UNEXPLAINED, 30, 0)]
     assert expected == rows
     assert ({"relu": 60e-6}, {}) == ({name: round(each, 9) for name, each in found.others.items()}, found.unmeasured)
+
+
+def test_kernels_are_held_beside_kernels_where_all_were_traced() -> None:
+    """10 kernels of 9 us, in graphs 10 us each, in a step 11: unlike with unlike would be 100 us beside 100."""
+
+    def traced(found: Measurement, busy_s: float) -> Measurement:
+        return replace(found, trace=Trace(busy_s=samples(busy_s), kernels_per_call=1, kernels=["k"]))
+
+    whole = record("model", 0, traced(on_gpu(500e-6, 110e-6), 100e-6))
+    view = record("aten", 20, Measurement(enqueue_s=samples(5e-6)), **VIEW)
+    for part, both in (
+        (traced(on_gpu(30e-6, 10e-6), 9e-6), (90, 100)),
+        (on_gpu(30e-6, 10e-6), (100, 110)),  # not traced
+    ):
+        found = explained([record("gemm", 10, part, m=1), view, whole])
+        assert found is not None
+        device = found.numbers[0]
+        assert both == (round(1e6 * (device.parts_s or 0)), round(1e6 * (device.step_s or 0)))
 
 
 def test_what_a_scripts_step_does_between_operators() -> None:
