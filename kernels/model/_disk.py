@@ -39,7 +39,10 @@ def from_disk(device: str, problem: Model, network: Network, made: Training | In
         places = find(form, folder, as_shards=problem.data_format == "shards")
         dataset = Dataset(form, folder, _spread(places, problem.examples), is_kept=problem.page_cache == "warm")
         if len(dataset) < problem.batch_size:
-            raise PrimbenchError(f"data in {folder}: {len(dataset)} examples, and a batch has {problem.batch_size}")
+            raise PrimbenchError(
+                f"data in {folder}: {len(dataset)} examples, and a batch has {problem.batch_size}: "
+                f"--batch-size {len(dataset)} at most"
+            )
         where = filesystem_of(folder, Path("/")) or "an unknown file system"
         if problem.page_cache == "cold":
             cooling(where, dataset.paths())

@@ -119,7 +119,10 @@ class Model(Problem, name="model"):
 
     def flop(self) -> int:
         passes = 1 + BACKWARD if self.is_training else 1
-        return passes * network(self.network).flop(self.batch_size)
+        found = network(self.network).flop(self.batch_size)
+        if not hasattr(found, "__index__"):
+            raise TypeError(f"model {self.network}: flop() gives {found!r:.60}, not a whole number")
+        return passes * int(found)  # which may be NumPy's
 
     def folder(self) -> str | None:
         return self.data_folder or None
@@ -162,7 +165,10 @@ class Model(Problem, name="model"):
         """A batch, and int8[1]: 1, for random numbers are drawn as the original does."""
         import numpy as np
 
-        return (*network(self.network).inputs(rng, self.batch_size), np.ones(1, np.int8))
+        batch: object = network(self.network).inputs(rng, self.batch_size)
+        if not isinstance(batch, tuple):
+            raise TypeError(f"model {self.network}: inputs() gives a {type(batch).__name__}, not a tuple of arrays")
+        return (*batch, np.ones(1, np.int8))
 
     def check_inputs(self, rng: np.random.Generator, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
         """A smaller batch, for the float64 of it takes a CPU; and 0: no device draws what another draws."""

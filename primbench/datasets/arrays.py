@@ -33,10 +33,10 @@ class ArrayFiles(Format):
         import numpy as np
 
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            found = tuple(stored[name].astype(each.dtype) for name, each in zip(stored.files, self.like, strict=True))
-        if (shapes := [each.shape for each in found]) != [each.shape for each in self.like]:
-            raise ValueError(f"arrays of shapes {shapes}")
-        return found
+            arrays = [stored[name] for name in stored.files]
+        if (shapes := [each.shape for each in arrays]) != (wanted := [each.shape for each in self.like]):
+            raise ValueError(f"arrays of shapes {shapes}, not {wanted}")
+        return tuple(array.astype(each.dtype) for array, each in zip(arrays, self.like, strict=True))
 
 
 def _stored(array: Array) -> str:

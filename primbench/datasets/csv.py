@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from primbench.dtypes import Array
 
 _NAME = "examples.csv"
+_SHOWN = 40  # bytes of what is no number
 
 
 class CsvFiles(Format):
@@ -51,9 +52,10 @@ class CsvFiles(Format):
     def decode(self, content: bytes, label: int, number: int) -> tuple[Array, ...]:
         import numpy as np
 
-        values = np.array(list(map(float, content.split(b","))))
-        if values.size != (expected := sum(each.size for each in self.like)):
-            raise ValueError(f"{values.size} numbers, not {expected}")
+        texts = content.split(b",") if content.strip() else []
+        if len(texts) != (expected := sum(each.size for each in self.like)):
+            raise ValueError(f"{len(texts)} numbers, not {expected}")
+        values = np.array(list(map(_number, texts)))
         found, first = [], 0
         for each in self.like:
             part = values[first : first + each.size].reshape(each.shape)
@@ -64,3 +66,11 @@ class CsvFiles(Format):
         if found[-1].dtype.kind == "f":  # as binary cross-entropy takes a class
             within(found[-1], self.network.classes, "label")
         return tuple(found)
+
+
+def _number(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        shown = repr(text.strip()[:_SHOWN]).removeprefix("b")
+        raise ValueError(f"{shown} is no number") from None

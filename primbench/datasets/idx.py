@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _UNSIGNED_BYTES = 8
 _NAME = "train-{}-idx{}-ubyte"
 _MOST_AXES = 8
+_GZIP, _PACKED = b"\x1f\x8b", ": unpack it with gunzip"
 
 
 class IdxFiles(Format):
@@ -53,7 +55,7 @@ class IdxFiles(Format):
         if self._has_labels:
             files.append(_found(folder, names, "labels", 1))
         if len({len(extents) for extents in files}) > 1:
-            raise ValueError(f"{len(files[0])} images, {len(files[1])} labels")
+            raise ValueError(f"{len(files[0])} images, {len(files[1])} labels: {self.contents} of the same examples")
         return [Place(f"image {number}", extents) for number, extents in enumerate(zip(*files, strict=True))]
 
     def decode(self, content: bytes, label: int, number: int) -> tuple[Array, ...]:
@@ -86,9 +88,11 @@ def _found(folder: str, names: Sequence[str], what: str, item_bytes: int) -> lis
         axes = head[3] if len(head) > 3 else 0
         offset, size_bytes = 4 + 4 * axes, os.path.getsize(path)
         if head[:3] != bytes((0, 0, _UNSIGNED_BYTES)) or not axes or len(head) < offset:
-            raise ValueError(f"{name} does not begin as IDX files of bytes do")
+            raise ValueError(f"{name} does not begin as IDX files of bytes do{_PACKED * head.startswith(_GZIP)}")
         sizes = struct.unpack_from(f">{axes}I", head, 4)
-        count, each_bytes = sizes[0], (size_bytes - offset) // max(sizes[0], 1)
+        if size_bytes - offset < (told := math.prod(sizes)):
+            raise ValueError(f"{name} is cut off: {size_bytes - offset} of the {told} bytes that its head tells of")
+        count, each_bytes = sizes[0], math.prod(sizes[1:])
         if each_bytes != item_bytes:
             raise ValueError(f"{name} has {each_bytes} bytes for each of {count} {what}, the model takes {item_bytes}")
         return [Extent(path, offset + number * item_bytes, item_bytes) for number in range(count)]

@@ -66,7 +66,7 @@ class JpegImages(Format):
         """A class is the folder that stands first in a name."""
         names = sorted({place.name.rpartition("/")[0].partition("/")[0] for place in found})
         if "" in names:
-            raise ValueError("files lie in no folder, and their classes are not known")
+            raise ValueError("files lie in no folder, and their classes are not known: a folder for each class")
         if self.network.classes is not None and len(names) > self.network.classes:
             raise ValueError(f"{len(names)} folders of classes, {self.network.classes} are the model's")
         labels = {name: number for number, name in enumerate(names)}

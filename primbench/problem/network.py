@@ -23,6 +23,8 @@ class Network(ABC):
 
     >>> class Perceptron(Network, name="perceptron"):
     ...     \"\"\"Two dense layers.\"\"\"
+    ...
+    ...     batch_size = 64
     """
 
     name: ClassVar[str]
@@ -56,6 +58,8 @@ class Network(ABC):
             return
         if name in NETWORKS and NETWORKS[name].__module__ != cls.__module__:
             raise TypeError(f"model {name!r} is defined in {NETWORKS[name].__module__} and {cls.__module__}")
+        if type(getattr(cls, "batch_size", None)) is not int or cls.batch_size < 1:
+            raise TypeError(f"model {name!r}: its class has no line such as batch_size = 64")
         cls.name = name
         NETWORKS[name] = cls
 

@@ -181,3 +181,25 @@ def test_a_model_of_ones_own_is_measured_from_its_file(tmp_path: Path) -> None:
     done = subprocess.run([*map(str, command), *how], capture_output=True, text=True, timeout=120, check=False)
     assert (0, "") == (done.returncode, done.stderr)
     assert ",dense," in done.stdout
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+@pytest.mark.parametrize(
+    ("written", "instead", "words"),
+    [
+        ("2 * 3 * 2 * batch_size", "np.int64(12 * batch_size)", None),
+        ("2 * 3 * 2 * batch_size", "1e6", "model dense: flop() gives 1000000.0, not a whole number"),
+        (", rng.integers(0, 2, batch_size)", "", "model dense: inputs() gives a ndarray, not a tuple of arrays"),
+    ],
+)
+def test_a_mistake_in_a_model_of_ones_own_is_named(
+    written: str, instead: str, words: str | None, tmp_path: Path
+) -> None:
+    assert 1 == DENSE.count(written)
+    (tmp_path / "dense.py").write_text(DENSE.replace(written, instead))
+    command = [*(sys.executable, "-P", "-m", "primbench", "--kernels", tmp_path / "dense.py", "model", "dense")]
+    how = ["--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "-q"]
+    done = subprocess.run([*map(str, command), *how], capture_output=True, text=True, timeout=120, check=False)
+    assert (int(words is not None), "") == (done.returncode, done.stderr)
+    assert words is None or words in done.stdout

@@ -29,7 +29,8 @@ from pathlib import Path
 from primbench.problem.network import Network
 
 
-class Own(Network, name="own"): ...
+class Own(Network, name="own"):
+    batch_size = 1
 
 
 Path(__file__).with_suffix(".seen").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import struct
@@ -123,16 +124,25 @@ def test_idx_is_read_as_mnist_has_it(tmp_path: Path) -> None:
     assert Bad("image 1", "label 17 where there are 10") == dataset[1]
 
 
+def scalar() -> bytes:
+    written = io.BytesIO()
+    np.savez(written, np.float64(1))
+    return written.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "damaged", "reason"),
     [
         ("tokens", lambda content: b"\xff\xff" + content[2:], "token 65535 where there are 50"),
-        ("csv", lambda content: b"x" + content[1:], "could not convert string to float: b'x"),
+        ("csv", lambda content: b"x" + content[1:], "'x[0-9]+' is no number$"),
+        ("csv", lambda content: b"\n" + content, "0 numbers, not 7"),
+        ("csv", lambda content: b"\xff" * 99 + b",1" * 6 + b"\n" + content, r"'(.xff){40}' is no number$"),
         ("csv", lambda content: content.replace(b",", b"", 1), "6 numbers, not 7"),
         ("csv", lambda content: b"-" + content, "word -"),
         ("csv", lambda content: b"nan" + content[content.index(b",") :], "word nan where there are 50"),
         ("csv", lambda content: b"1.5" + content[content.index(b",") :], "word 1.5 where there are 50"),
         ("csv", lambda content: content.replace(b"\n", b".5\n", 1), r"label \d.5 where there are 10"),
+        ("arrays", lambda content: scalar(), r"arrays of shapes \[\(\)\], not \[\(4, 3\), \(5,\)\]$"),
         ("arrays", lambda content: content[:100], "File is not a zip file"),
         ("arrays", lambda content: b"", "No data left in file"),
     ],
@@ -225,12 +235,14 @@ def no_tar(folder: Path) -> Path:
         (missing, False, "No such file or directory: train-images-idxN"),
         (missing, True, "No such file or directory: tar files"),
         (a_file, False, "Not a directory"),
-        (labels_of_others, False, "2 images, 3 labels"),
+        (labels_of_others, False, "2 images, 3 labels: train-images-idxN-ubyte and train-labels"),
         (other_images, False, "has 25 bytes for each of 2 images, the model takes 20"),
         *(
             (no_idx(content), False, "train-images-idx3-ubyte does not begin as IDX files of bytes do")
-            for content in (b"\x1f\x8b\x08\0", b"\0\0\x08", b"\0\0\x08\0", b"\0\0\x08\3\0\0\0\1")
+            for content in (b"\0\0\x08", b"\0\0\x08\0", b"\0\0\x08\3\0\0\0\1")
         ),
+        (no_idx(b"\x1f\x8b\x08\0"), False, "does not begin as IDX files of bytes do: unpack it with gunzip"),
+        (no_idx(struct.pack(">4I", 0x803, 2, 4, 5) + bytes(39)), False, "is cut off: 39 of the 40 bytes that its head"),
         (no_tar, True, "0.tar: "),
     ],
 )

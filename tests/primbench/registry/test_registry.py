@@ -155,7 +155,8 @@ def test_an_installed_package_that_is_broken_is_left_out_with_a_line(tmp_path: P
 
 
 DOUBLE_GEMM = 'from primbench import kernel\n@kernel("gemm", "numpy")\ndef gemm(backend, problem, *inputs): ...\n'
-DOUBLE_MODEL = 'from primbench.problem.network import Network\nclass Own(Network, name="mnist_cnn"): ...\n'
+DOUBLE_MODEL = 'from primbench.problem.network import Network\nclass Own(Network, name="mnist_cnn"): batch_size = 1\n'
+NO_BATCH = 'from primbench.problem.network import Network\nclass Own(Network, name="own"): ...\n'
 WRONG = [
     (None, "No such file or directory"),
     ("", "defines no primitive"),
@@ -164,6 +165,7 @@ WRONG = [
     ("raise SystemExit(0)", "cannot be imported: SystemExit"),
     (HALVE.replace('name="halve"', 'name="gemm"'), "primitive 'gemm' is defined in "),
     (DOUBLE_GEMM, "gemm on numpy is registered in "),
+    (NO_BATCH, "model 'own': its class has no line such as batch_size = 64"),
     (DOUBLE_MODEL, "model 'mnist_cnn' is defined in primbench.suites.models.mnist and "),
 ]
 
