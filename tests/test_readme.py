@@ -17,7 +17,10 @@ from primbench.cli import COMMANDS, main
 from primbench.cli.problem import entries_of
 from primbench.compare.pairs import compare
 from primbench.registry import primitives
+from primbench.report import plain
 from primbench.results import file as results_file
+
+from .figures.published_studies import claims
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -70,6 +73,13 @@ def test_the_first_table_is_that_of_the_kept_study() -> None:
         ]
         assert 3 == len(shown)
         assert f" | {' | '.join(shown)} |\n" in README, case.case
+
+
+def test_what_is_said_of_published_studies_is_that_of_the_kept_ones() -> None:
+    files = sorted((ROOT / "suites/reference/studies").glob("h100-*.jsonl.xz"))
+    assert files
+    for row in claims(files).rows:
+        assert f"| {' | '.join(map(plain.markdown, row))} |\n" in README
 
 
 def test_what_leaving_out_slow_samples_did_is_that_of_a_study_one_after_the_other(

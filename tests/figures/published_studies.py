@@ -42,7 +42,6 @@ from primbench.report import table
 from primbench.report.verdicts import in_words, shown_estimate
 from primbench.results import file as results_file
 from primbench.results.record import Line, model_of
-from primbench.spec.naming import name_of
 from primbench.units import UNKNOWN
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ MOST_SAMPLES, OF_SINGLE_CALLS = 1000, ("wall_s", "enqueue_single_s")
 SERIALS = ("boot_id", "uuid", "roce_addresses")
 # Of two parts or more, and none of the kernel's own files, whose names are the same everywhere.
 PATH = re.compile(r"(?<![\w.:/~])(?:~|/(?!(?:proc|sys|dev)/)[\w.@+-]+)(?:/[\w.@+-]+)*/([\w.@+-]+)")
-COLUMNS = ["study", "published", "cases here", "place", "times as long", "host again", "verdict"]
 
 
 def studied(name: str, words: Sequence[str], folder: Path) -> tuple[Path, bool]:
@@ -117,24 +115,29 @@ def _cut(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def claims(files: Sequence[Path]) -> table.Table:
-    """A row a claim and place that is not the baseline."""
-    read = [(path.name.partition(".")[0], results_file.read(path)) for path in files]
+    """A row a claim, with a column for each place that is no baseline; the verdicts are of all places together."""
+    read = [(_study_of(path), results_file.read(path)) for path in files]
     compared = [(name, results, compare(results)) for name, results in read if results.records]
-    rows = [row for name, _, comparison in compared for row in _rows(name, comparison)]
-    return table.Table("What was published, and equal stacks", COLUMNS, rows, [_told(*each) for each in compared])
+    places = list(dict.fromkeys(arm.name for _, _, comparison in compared for arm in comparison.arms))
+    rows = [row for name, _, comparison in compared for row in _rows(name, comparison, places)]
+    columns = ["study", "published", *places, "baseline again", "cases here"]
+    return table.Table("What was published, and equal stacks", columns, rows, [_told(*each) for each in compared])
 
 
-def _rows(name: str, comparison: Comparison) -> Iterator[list[str]]:
-    for beside in comparison.published.claims if comparison.published else ():
-        claim = beside.claim
+def _study_of(path: Path) -> str:
+    """Its name, without that of a GPU before it."""
+    name = path.name.partition(".")[0]
+    return name.partition("-")[2] or name
+
+
+def _rows(name: str, comparison: Comparison, places: Sequence[str]) -> Iterator[list[str]]:
+    for claim in [beside.claim for beside in comparison.published.claims] if comparison.published else ():
         said = claim.says + (f" ({shown_ratio(claim.ratio)})" if claim.ratio is not None else "")
-        own = [(arm, _of(arm, claim.id)) for arm in comparison.arms]
-        if not any(cases for _, cases in own):
-            yield [name, said, "none", *[UNKNOWN] * 3, "not measured here"]
-            continue
-        for arm, cases in own:
-            what = name_of(cases[0].case, with_place=False) if len(cases) == 1 else f"{len(cases)} cases"
-            yield [name, said, what, arm.name, _ratios(cases), _ratios(_again(comparison, cases)), _verdicts(cases)]
+        own = {arm.name: _of(arm, claim.id) for arm in comparison.arms}
+        cases = [case for found in own.values() for case in found]
+        ratios = [_ratios(own.get(place, [])) for place in places]
+        again = _again(comparison, next(iter(own.values()), []))
+        yield [name, said, *ratios, _ratios(again), _verdicts(cases) or "none is measured"]
 
 
 def _of(arm: ArmComparison, label: str | None) -> list[CaseComparison]:
@@ -159,7 +162,7 @@ def _ratios(cases: Sequence[CaseComparison]) -> str:
 def _verdicts(cases: Sequence[CaseComparison]) -> str:
     counts = Counter(in_words(each.verdict) for each in cases if each.verdict)
     counts.update(f"accuracy {each.learnt.accuracy.verdict}" for each in cases if each.learnt and each.learnt.accuracy)
-    return ", ".join(words if len(cases) == 1 else f"{count} {words}" for words, count in counts.most_common())
+    return ", ".join(f"{count} {words}" for words, count in counts.most_common())
 
 
 def _told(name: str, results: Results, comparison: Comparison) -> str:
@@ -185,19 +188,24 @@ def main() -> None:
     asked = parser.parse_args(own)
     ending = ["--until", "settled", "--time-budget", asked.budget] if asked.budget else []
     with tempfile.TemporaryDirectory() as folder:
-        made_in = asked.keep or Path(folder)
-        made_in.mkdir(parents=True, exist_ok=True)
-        found = []
-        for each in asked.named or repeated:
-            is_run = each in suites.studies()
-            path, is_cut = studied(each, [*ending, *others], made_in) if is_run else (Path(each), False)
-            if path.exists():
-                found.append(kept(path, made_in) if asked.keep else path)
-            if is_run and asked.keep:
-                path.unlink(missing_ok=True)
-            if is_cut:
-                break
+        found = _found(asked.named or repeated, [*ending, *others], asked.keep, Path(folder))
         print(table.markdown(claims(found)), flush=True)
+
+
+def _found(named: Sequence[str], words: Sequence[str], keep: Path | None, made_in: Path) -> list[Path]:
+    """Files, of studies that are run or that were named; after one that was ended no further study is run."""
+    folder, found = keep or made_in, []
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in named:
+        is_run = each in suites.studies()
+        path, is_cut = studied(each, words, folder) if is_run else (Path(each), False)
+        if path.exists():
+            found.append(kept(path, folder) if keep else path)
+        if is_run and keep:
+            path.unlink(missing_ok=True)
+        if is_cut:
+            break
+    return found
 
 
 if __name__ == "__main__":
