@@ -12,8 +12,9 @@ Each lap but one of four has what watch does ten times a second, that one also w
 ratio is the median over pairs of neighbours with its 95 % interval from order statistics, and that of all is their
 mean by the share of a second that either takes. In simulations of speeds that change by a fifth after 1 to 2 s, 70
 seconds have a half width of 0.4 %; beside an H100 in a sandbox they had 1.9 % of a training step, whose backward is
-launched by a second thread, and 0.9 % of copies. The same of neighbours that are both unwatched is noise. Printed is also what
-watching itself took of a CPU. Ended by SIGTERM, it prints this of the laps that it has, and begins no further job.
+launched by a second thread, and 0.9 % of copies. The same of neighbours that are both unwatched is noise. Printed is
+also what watching itself took of a CPU. Ended by SIGTERM, it prints this of the laps that it has, and begins no
+further job.
 """
 
 from __future__ import annotations
