@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.program.problem import STAGES
@@ -49,6 +49,11 @@ def torch_program(backend: Any, problem: Program) -> Step:
     )
 
 
+def _written(file: BinaryIO) -> str:
+    """All of it, wherever who wrote it stands."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
+
+
 class _Runs:
     """One after the other; a call returns how many steps the program made."""
 
@@ -79,21 +84,18 @@ class _Runs:
         return samples
 
     def __call__(self) -> int:
-        source, sink = os.pipe()
-        with os.fdopen(source) as told:
-            try:
-                begun_ns = time.monotonic_ns()
-                done = subprocess.run(
-                    [sys.executable, "-P", _RUN, str(sink), *self._words],
-                    pass_fds=[sink], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                    check=False,
-                )  # fmt: skip
-                ended_ns = time.monotonic_ns()
-            finally:
-                os.close(sink)
-            said = told.read()
+        # Files and not pipes, which end only once the processes that the program leaves behind do.
+        with open(os.memfd_create("stages"), "rb") as told, open(os.memfd_create("stderr"), "rb") as errors:
+            begun_ns = time.monotonic_ns()
+            done = subprocess.run(
+                [sys.executable, "-P", _RUN, str(told.fileno()), *self._words],
+                pass_fds=[told.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                check=False,
+            )  # fmt: skip
+            ended_ns = time.monotonic_ns()
+            said, complaint = _written(told), _written(errors)
         if done.returncode or not said:
-            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            lines = complaint.strip().splitlines()
             said = lines[-1] if lines else f"ended with {done.returncode}"
             raise PrimbenchError(f"program {self._words[0]}: {self._without_memory(said)}{said}")
         made, *within_ns = said.split(" ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -97,3 +99,29 @@ def test_a_batch_for_which_there_is_no_memory_is_said_to_be_one(
     said = "^program fathom_memnet: no memory for batches of 9; ask for a smaller --batch-size: MemoryError: Unable to"
     with pytest.raises(PrimbenchError, match=said):
         step()
+
+
+LEAVES = """
+import os, sys, time
+if os.fork():
+    os.write(int(sys.argv[1]), b"3 1 2 3 4 5 6")
+else:
+    open(__file__ + ".pid", "w").write(str(os.getpid()))
+    time.sleep(60)
+    open(__file__ + ".ended", "w").close()
+"""
+
+
+def test_a_program_has_ended_though_a_process_that_it_left_behind_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(LEAVES)
+    monkeypatch.setattr("primbench.kernels.program.torch._RUN", str(script))
+    step = setup_of("program", "torch")(open_backend("torch", "cpu"), Program("fathom_memnet", batch_size=2))
+    assert [3] == np.asarray(step()).tolist()
+    assert not (tmp_path / "run.py.ended").exists()
+    left = tmp_path / "run.py.pid"
+    while not left.exists() or not left.read_text():
+        time.sleep(0.01)
+    os.kill(int(left.read_text()), signal.SIGKILL)
