@@ -57,21 +57,37 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     text = field.metadata["help"]
     unit = field.metadata.get("unit")
     shown = "" if field.default in ("", dataclasses.MISSING) else f" [default: {_written(field.default, unit)}]"
-    if field.metadata.get("size"):
-        return SizeOption(
-            [flag, field.name],
-            group="Problem",
-            type=parsed("sizes", lambda written: _counts(written, unit)),
-            metavar="SIZE" if unit else "N",
-            multiple=True,
-            help=f"{text}.{shown}",
-        )
+    if _is_number(field):
+        return _number(field, flag, f"{text}.{shown}")
     if isinstance(field.default, bool):
         shown = f" [default: {name}]" if field.default else ""
         return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
     choices = [choice for choice in field.metadata["choices"] if choice]
     kind = _one_of(field.name, choices) if choices else type(field.default)
     return GroupedOption([flag, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
+
+
+def _number(field: dataclasses.Field[Any], flag: str, text: str) -> click.Option:
+    unit = field.metadata.get("unit")
+    kind, read = (SizeOption, _counts) if field.metadata.get("size") else (GroupedOption, _numbers)
+    return kind(
+        [flag, field.name],
+        group="Problem",
+        type=parsed("sizes", lambda written: read(written, unit)),
+        metavar="SIZE" if unit else "N",
+        multiple=True,
+        help=text,
+    )
+
+
+def _is_number(field: dataclasses.Field[Any]) -> bool:
+    """Whether the option takes lists and sweeps: a size, or another whole number."""
+    return bool(field.metadata.get("size")) or type(field.default) is int
+
+
+def _numbers(written: str, unit: Any) -> Any:
+    """As sizes; below 0, too, which the field itself refuses, or not."""
+    return (int(written),) if written.startswith("-") and written[1:].isdecimal() else _counts(written, unit)
 
 
 def _one_of(name: str, choices: list[str]) -> click.Choice[str]:
@@ -140,7 +156,6 @@ def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Va
         value = values[field.name]
         if value is not None and value != ():
             values_given = value if isinstance(value, tuple) else (value,)
-            sweeps = field.metadata.get("size")
-            every = itertools.chain(*values_given) if sweeps else values_given
+            every = itertools.chain(*values_given) if _is_number(field) else values_given
             given[field.name] = tuple(dict.fromkeys(every))
     return given

@@ -40,6 +40,28 @@ def test_what_is_asked_for_twice_is_run_once(invoke: Callable[..., Result]) -> N
     assert result.stderr.startswith("--trace: the log is a GPU's, and nothing here runs on one")
 
 
+@pytest.mark.parametrize(("written", "meant"), [("1,3", [1, 3]), ("1:4:2", [1, 2, 4]), ("2", [2]), ("1K", [1024])])
+def test_every_whole_number_may_be_a_list_or_a_sweep(
+    written: str, meant: list[int], invoke: Callable[..., Result]
+) -> None:
+    dimensions = ("-n", 1, "-c", 1, "-h", 4, "-w", 4, "-k", 1, "-r", 1, "-s", 1)
+    result = invoke("conv", *dimensions, "--stride-h", written, *DRY, "--json", "-")
+    assert meant == [each["stride_h"] for each in problems(result)]
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("-1", "conv --stride-h -1: a whole number of at least 1"),
+        ("1.5", "'1.5': a whole number such as 4096, or a sweep of them such as 64:4096:2"),
+        ("4:1", "'4:1': a number, or MIN:MAX:FACTOR with 1 <= MIN <= MAX and FACTOR >= 2"),
+    ],
+)
+def test_a_whole_number_that_is_none_is_refused(written: str, words: str, refusal: Callable[..., str]) -> None:
+    dimensions = ("-n", 1, "-c", 1, "-h", 4, "-w", 4, "-k", 1, "-r", 1, "-s", 1)
+    assert words in refusal("conv", *dimensions, "--stride-h", written)
+
+
 def test_resuming_with_another_method_says_why_it_measures_again(invoke: Callable[..., Result], tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert "" == invoke("gemm", "-m", 2, "-n", 3, "-k", 4, *DRY, "-o", path).stderr
@@ -93,7 +115,7 @@ def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -
 
 def test_help_says_once_that_every_combination_is_run(invoke: Callable[..., Result]) -> None:
     shown = " ".join(invoke("conv", "--help").stdout.split())
-    assert 1 == shown.count("a size as a list, 16,4K, or a sweep MIN:MAX:FACTOR: every combination is run.")
+    assert 1 == shown.count("a whole number as a list, 16,4K, or a sweep MIN:MAX:FACTOR: every combination is run.")
 
 
 def test_help_shows_the_default_of_a_flag_as_it_is_written(invoke: Callable[..., Result]) -> None:
