@@ -11,12 +11,13 @@ from primbench.report.plain import json_line, printable
 from primbench.report.terminal import paragraph, said
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_percent, format_time
-from primbench.watching.calls import NO_DRIVER, a_second
+from primbench.watching.calls import NO_DRIVER
 from primbench.watching.causes import FEW_BYTES_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from primbench.watching.calls import Calls
     from primbench.watching.gpus import GpuUse
     from primbench.watching.hindrance import Hindrance
     from primbench.watching.job import Job
@@ -130,11 +131,19 @@ def _disks(whole: Stretch) -> str:
 def _launches(whole: Stretch) -> Iterator[tuple[str, str]]:
     """Nothing of a job that loads no driver."""
     if whole.calls is not None:
-        rates = ", ".join(f"{function} {rate:,.0f}" for function, rate in a_second(whole.calls).items())
-        counted_s = sum(each.counted_s for each in whole.calls)
-        yield "launches", f"{rates or '-'} a second, counted for {format_time(counted_s)} by uprobes"
+        yield "launches", _launched(whole, whole.calls)
     elif (reason := whole.missing.get("calls", NO_DRIVER)) != NO_DRIVER:
         yield "launches", f"unknown: {reason}"
+
+
+def _launched(whole: Stretch, calls: Sequence[Calls]) -> str:
+    """Rates of the functions that were called, if any was."""
+    called = [f"{function} {rate:,.0f}" for function, rate in whole.calls_per_s.items() if rate]
+    threads, calling = ({each.thread for each in calls if each.count >= least} for least in (0, 1))
+    return (
+        f"{', '.join(called) or ('-' if whole.launches_per_s is None else 0)} a second, by {len(calling)} of "
+        f"{len(threads)} threads counted, for {format_time(sum(each.counted_s for each in calls))} in all by uprobes"
+    )
 
 
 def _gpu(gpu: GpuUse) -> str:

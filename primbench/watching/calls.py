@@ -1,14 +1,16 @@
 """How often a job calls the entry points of the CUDA driver that launch, counted for 1 % of the time.
 
-One function of one thread at a time, in turn: each call that is counted costs the job 1 to 10 us, and taking a
-breakpoint out takes the kernel as long as all others of its function are still there. So that the most that it can cost
-is that share of the job's time, and where much is called the rate is rather too low.
+One function of one thread at a time: each call that is counted costs the job 1 to 10 us, and taking a breakpoint out
+takes the kernel as long as all others of its function are still there. So that the most that it can cost is that share
+of the job's time, and where much is called the rate is rather too low. What is counted is exact; a rate is as good as
+the time counted is long for how the job's steps go, so that every other count is of what was called before.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -18,30 +20,36 @@ from primbench.environment.elf import exported
 from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt
 from primbench.system.processes import folder_of, root_of
-from primbench.system.uprobes import counted
+from primbench.system.uprobes import check_counting, counted
+from primbench.watching.moment import is_forked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from primbench.watching.moment import Moment, ProcessAt, ThreadAt
 
-# CUDA Driver API, "Execution Control" and "Graph Management". Those of per-thread default streams have other names.
-ENTRY_POINTS = ("cuLaunchKernel", "cuLaunchKernelEx", "cuGraphLaunch")
+# CUDA Driver API, "Execution Control" and "Graph Management", and its cuda.h for those that are called where default
+# streams are per thread. cuGetProcAddress, by which CUDA's runtime finds them, returns these functions, too.
+_LAUNCHING = ("cuLaunchKernel", "cuLaunchKernelEx", "cuGraphLaunch")
+ENTRY_POINTS = (*_LAUNCHING, *(f"{name}_ptsz" for name in _LAUNCHING))
 COUNTED_S = 2e-3
 MOST_SHARE = 0.01  # of the time, also where this process has to wait for a CPU with a breakpoint in place
-MOST_THREADS = 3  # those that ran longest: what launches forward, and torch's thread that launches backward
+MOST_THREADS = 8  # those that ran longest: of each GPU what launches forward, and torch's that launches backward
+LEAST_RAN = 0.01  # of what the thread ran that ran longest: a launch takes its thread some microseconds
+WITHOUT_CPU = 0.25  # of a count: what one is worth in which the thread did not run, which tells little
 LOOK_AGAIN_S = 5.0  # at the files that a process has mapped, where the driver was not among them
 NO_DRIVER = "none of its processes has the CUDA driver loaded, libcuda.so"
 
 
 class Calls(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one function by one thread. counted_s: of how much time."""
+    """Of one function by one thread. counted_s: of how much time. ran_s: of that it ran."""
 
     function: str
     thread: Whole
     count: Whole
     counted_s: Seconds
+    ran_s: Seconds
 
 
 class _Point(NamedTuple):
@@ -73,19 +81,24 @@ class Counters:
         self._is_refused = False
         self._points: list[_Point] = []
         self._turn = 0
+        self._counts: defaultdict[_Point, float] = defaultdict(float)
+        self._called: set[_Point] = set()
         self._due_s = 0.0
         self._drivers: dict[int, _Looked] = {}
         self._first: dict[str, float] = {}  # what threads had run when they were first seen
 
     def find(self, now: Moment) -> None:
-        """What is counted from here on: in the threads that ran longest since they were first seen."""
+        """What is counted from here on: in the threads that ran longest since they were first seen.
+
+        Last those of forked processes: they have the driver from who loads data by them, and launch nothing.
+        """
         driven = {pid: found for pid, process in now.processes.items() if (found := self._driver(pid, process))}
-        threads = [(number, pid, each) for pid in driven for number, each in now.processes[pid].threads.items()]
-        threads.sort(key=lambda one: (self._ran_s(one[0], one[2]), one[2].ran_s), reverse=True)
+        threads = self._threads(driven.keys(), now)
         self._points = [
-            _Point(int(number), function, *where)
-            for number, pid, _ in threads[:MOST_THREADS]
-            for function, where in driven[pid].items()
+            _Point(number, function, *driven[pid][function])
+            for function in ENTRY_POINTS
+            for number, pid in threads
+            if function in driven[pid]
         ]
         if not self._is_refused:
             self.why_not = None if self._points else self._unseen or NO_DRIVER
@@ -94,16 +107,34 @@ class Counters:
         """Of the next function and thread; [] before it is due, where there is none, or where it may not be counted."""
         if not self._points or self._is_refused or time.monotonic() < self._due_s:
             return []
-        point = self._points[self._turn % len(self._points)]
-        self._turn += 1
-        missing: dict[str, str] = {}
+        point, missing = self._chosen(), dict[str, str]()
         found = attempt(missing, "calls", lambda: _count(point))
         if found is None and folder_of(self._root, point.thread).exists():  # else it ended meanwhile
             self._is_refused, self.why_not = True, missing["calls"]
         if found is None:
             return []
         self._due_s = time.monotonic() + found.counted_s / MOST_SHARE
+        self._counts[point] += 1 if found.ran_s else WITHOUT_CPU
+        if found.count:
+            self._called.add(point)
         return [found]
+
+    def _chosen(self) -> _Point:
+        """What was counted least often; every other time of what was called."""
+        called = [point for point in self._points if point in self._called]
+        self._turn += 1
+        return min(called if called and self._turn % 2 == 0 else self._points, key=self._counts.__getitem__)
+
+    def _threads(self, driven: Collection[int], now: Moment) -> list[tuple[int, int]]:
+        """Number and process."""
+        ran = [
+            (not _is_forked_of(pid, driven, now), self._ran_s(number, each), each.ran_s, int(number), pid)
+            for pid in driven
+            for number, each in now.processes[pid].threads.items()
+        ]
+        least_s = LEAST_RAN * max((since_s for _, since_s, *_ in ran), default=0.0)
+        chosen = sorted((each for each in ran if each[1] >= least_s), reverse=True)[:MOST_THREADS]
+        return [(number, pid) for *_, number, pid in chosen]
 
     def _ran_s(self, number: str, thread: ThreadAt) -> float:
         return thread.ran_s - self._first.setdefault(number, thread.ran_s)
@@ -118,6 +149,11 @@ class Counters:
         self._unseen = missing.get("calls", self._unseen)
         self._drivers[pid] = _Looked(time.monotonic(), None if missing else size, found)
         return found
+
+
+def _is_forked_of(pid: int, driven: Collection[int], now: Moment) -> bool:
+    parent = now.processes[pid].parent
+    return parent in driven and is_forked(now.processes[pid], now.processes[parent])
 
 
 def _entry_points(root: Path, pid: int) -> dict[str, tuple[Path, int]]:
@@ -135,11 +171,18 @@ def _entry_points(root: Path, pid: int) -> dict[str, tuple[Path, int]]:
 
 
 def _count(point: _Point) -> Calls:
+    check_counting()
     with counted(point.path, point.offset, point.thread) as count:
         begun_s, before = time.monotonic(), count()
         time.sleep(COUNTED_S)
-        counted_s, calls = time.monotonic() - begun_s, count() - before
-    return Calls(function=point.function, thread=point.thread, count=calls, counted_s=counted_s)
+        counted_s, after = time.monotonic() - begun_s, count()
+    return Calls(
+        function=point.function,
+        thread=point.thread,
+        count=after.calls - before.calls,
+        counted_s=counted_s,
+        ran_s=after.ran_s - before.ran_s,
+    )
 
 
 def summed(counts: Iterable[Calls]) -> list[Calls]:
@@ -147,15 +190,26 @@ def summed(counts: Iterable[Calls]) -> list[Calls]:
     found: dict[tuple[str, int], Calls] = {}
     for each in counts:
         key = each.function, each.thread
-        so_far = found.get(key, Calls(function=each.function, thread=each.thread, count=0, counted_s=0.0))
-        count, counted_s = so_far.count + each.count, so_far.counted_s + each.counted_s
-        found[key] = msgspec.structs.replace(so_far, count=count, counted_s=counted_s)
+        if (so_far := found.get(key)) is not None:
+            each = msgspec.structs.replace(
+                each,
+                count=so_far.count + each.count,
+                counted_s=so_far.counted_s + each.counted_s,
+                ran_s=so_far.ran_s + each.ran_s,
+            )
+        found[key] = each
     return list(found.values())
 
 
-def a_second(calls: Sequence[Calls]) -> dict[str, float]:
-    """Function -> rate, of all threads in which it was counted."""
+def a_second(calls: Iterable[Calls], ran: Mapping[int, float]) -> dict[str, float]:
+    """Function -> rate, of all threads in which it was counted: calls while they ran, by how much they run.
+
+    ran: thread -> share of the time that it ran, of those that ran notably. Of these it is not known how often one
+    calls that had no CPU while it was counted.
+    """
     rates: dict[str, float] = {}
     for each in calls:
-        rates[each.function] = rates.get(each.function, 0.0) + each.count / each.counted_s
+        if each.thread not in ran or each.ran_s:
+            rate = each.count / each.ran_s * ran[each.thread] if each.thread in ran else each.count / each.counted_s
+            rates[each.function] = rates.get(each.function, 0.0) + rate
     return rates

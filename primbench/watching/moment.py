@@ -108,6 +108,11 @@ def read(root: Path, pids: Sequence[int], before: Moment | None = None) -> Momen
     )
 
 
+def is_forked(process: ProcessAt, parent: ProcessAt | None) -> bool:
+    """Whether it runs on from where its parent forked it, by its command, which a program started anew has changed."""
+    return parent is not None and process.command is not None and process.command == parent.command
+
+
 _WAITED_FOR: tuple[On, ...] = ("cpu", "memory", "io")
 
 

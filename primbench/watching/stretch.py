@@ -13,12 +13,13 @@ from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt
 from primbench.watching.calls import Calls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
+from primbench.watching.moment import is_forked
 from primbench.watching.neighbours import Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from primbench.watching.moment import Moment, ProcessAt
+    from primbench.watching.moment import Moment
 
 LEAST_WANTED = 0.01  # of the time: threads that want a CPU less are not listed
 MOST_THREADS = 16
@@ -105,8 +106,14 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def launches_per_s(self) -> float | None:
-        """None also where no count was due, or the threads that were counted have ended."""
-        return sum(a_second(self.calls).values()) if self.calls else None
+        """None also where no count was due, the threads that were counted have ended, or none had a CPU meanwhile."""
+        return sum(self.calls_per_s.values()) if self.calls_per_s else None
+
+    @property
+    def calls_per_s(self) -> dict[str, float]:
+        """Function -> rate, of those of which it is known."""
+        ran = {each.number: each.ran_s / self.duration_s for each in self.threads}
+        return a_second(self.calls or [], ran)
 
     @property
     def blocked_fraction(self) -> float:
@@ -201,7 +208,7 @@ def _threads(before: Moment, after: Moment) -> Iterator[tuple[ThreadUse, int | N
     """Each thread's use, migrations and switches."""
     for pid, process in after.processes.items():
         earlier = before.processes[pid].threads if pid in before.processes else {}
-        is_forked = _is_forked(process, after.processes.get(process.parent))
+        forked = is_forked(process, after.processes.get(process.parent))
         for number, now in process.threads.items():
             if (then := earlier.get(number)) is not None:
                 use = ThreadUse(
@@ -212,14 +219,10 @@ def _threads(before: Moment, after: Moment) -> Iterator[tuple[ThreadUse, int | N
                     ran_s=max(0.0, now.ran_s - then.ran_s),
                     waited_s=max(0.0, now.waited_s - then.waited_s),
                     cpus=None,
-                    is_forked=is_forked,
+                    is_forked=forked,
                 )
                 counts = [_difference(getattr(then, name), getattr(now, name)) for name in ("migrations", "switches")]
                 yield use, counts[0], counts[1]
-
-
-def _is_forked(process: ProcessAt, parent: ProcessAt | None) -> bool:
-    return parent is not None and process.command is not None and process.command == parent.command
 
 
 def _with_cpus(thread: ThreadUse) -> ThreadUse:

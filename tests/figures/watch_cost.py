@@ -168,13 +168,13 @@ def apart(name: str) -> Iterator[subprocess.Popen[str]]:
 
 
 class Laps:
-    """counted: calls of each entry point of the driver; None where none could be."""
+    """why_not: why calls of the driver could not be counted; None where they could."""
 
     def __init__(self, pid: int) -> None:
         self._watch = Watch([pid], lasting_s=1e6)
         self._moment = self._watch._moment()
         self.why_not: str | None = None
-        self.counted: dict[str, int] = {}
+        self._calls: list[calls.Calls] = []
 
     def run(self, kind: Kind) -> Lap:
         before_s, begun_s = time.process_time(), time.perf_counter()
@@ -184,11 +184,20 @@ class Laps:
             self._watched(kind)
         return Lap(kind, begun_s, time.perf_counter(), time.process_time() - before_s)
 
+    @property
+    def launched(self) -> str:
+        """How many calls of which thread were counted, in how much time that it ran."""
+        words = (
+            f"{each.function} by {each.thread} {each.count:,} in {each.ran_s:.3g} s"
+            for each in self._calls
+            if each.count
+        )
+        return self.why_not or ", ".join(words) or "none"
+
     def _watched(self, kind: Kind) -> None:
         """As Watch makes a stretch, of which this is the last tenth."""
         seen = self._watch._look(self._moment, time.monotonic() + LOOK_EVERY_S)
-        for each in seen["calls"] or []:
-            self.counted[each.function] = self.counted.get(each.function, 0) + each.count
+        self._calls = calls.summed([*self._calls, *(seen["calls"] or [])])
         self.why_not = self._watch._missing.get("calls")
         if kind == "once":
             before, self._moment = self._moment, self._watch._moment(self._moment)
@@ -203,7 +212,7 @@ ORDER: tuple[Kind, ...] = (
 
 
 def measured(name: str, seconds: float) -> tuple[list[Lap], Done, str]:
-    """The laps, in ORDER, what was done, and calls that were counted. Ended before, those until then."""
+    """The laps, in ORDER, what was done, and how often the driver was called. Ended before, those until then."""
     laps: list[Lap] = []
     with apart(name) as job:
         watching = Laps(job.pid)
@@ -217,7 +226,7 @@ def measured(name: str, seconds: float) -> tuple[list[Lap], Done, str]:
                     print(f"{name}: {now_s - begun_s:.0f} of {seconds:.0f} s", file=sys.stderr, flush=True)
         told, _ = job.communicate("\n")
     done = Done(*map(list, zip(*json.loads(told), strict=True)))
-    return laps, done, f"{watching.counted or watching.why_not}"
+    return laps, done, watching.launched
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
@@ -237,7 +246,7 @@ def together(ratios: Sequence[Ratio], shares: Sequence[float]) -> Ratio:
     return Ratio(middle, middle - below, middle + above)
 
 
-def show(name: str, laps: Sequence[Lap], done: Done, counted: str) -> None:
+def show(name: str, laps: Sequence[Lap], done: Done, launched: str) -> None:
     kinds: tuple[Kind, Kind] = ("often", "once")
     of_kind = {kind: [lap for lap in laps if lap.kind == kind] for kind in kinds}
     often_s, once_s = (quantile([lap.ended_s - lap.begun_s for lap in of_kind[kind]], 0.5) for kind in kinds)
@@ -253,7 +262,7 @@ def show(name: str, laps: Sequence[Lap], done: Done, counted: str) -> None:
         )
     print(
         f"{name}, {laps[-1].ended_s - laps[0].begun_s:.0f} s: watched over unwatched {'; '.join(words)}; watching took "
-        f"{once / EVERY_S + often / often_s * (1 - share):.2%} of one CPU; calls {counted}",
+        f"{once / EVERY_S + often / often_s * (1 - share):.2%} of one CPU; launches counted: {launched}",
         flush=True,
     )
 
@@ -269,10 +278,10 @@ def neighbours(laps: Sequence[Lap], units: Sequence[float], kind: Kind) -> list[
 
 def measure(name: str, seconds: float) -> bool:
     """Whether it was measured for as long: it was not ended before."""
-    laps, done, counted = measured(name, seconds)
+    laps, done, launched = measured(name, seconds)
     if len(laps) < 2 * len(ORDER):
         sys.exit(f"{name}: ended before any lap could be told from its neighbours")
-    show(name, laps, done, counted)
+    show(name, laps, done, launched)
     return laps[-1].ended_s - laps[0].begun_s >= seconds - LOOK_EVERY_S
 
 

@@ -18,6 +18,7 @@ from primbench.results.record import Header, Record, Worker
 from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
 from primbench.spec.study import AGAIN, Study
+from primbench.watching.calls import ENTRY_POINTS
 
 from ..groups import ahead_of_others
 
@@ -45,16 +46,25 @@ def built_stub(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str
 
 
 @pytest.fixture
-def launching(tmp_path: Path) -> str:
-    """A program that launches without end once it has printed a line.
+def driver(tmp_path: Path) -> Path:
+    """A library by the name of CUDA's driver, which is not here without a GPU: what it has of it does nothing.
 
-    No driver is here without a GPU: it calls a library of its name, which uprobes really count. Skips without cc.
+    cuGetProcAddress_v2(name, address) finds its own functions as that does. Skips without cc.
     """
     if shutil.which("cc") is None:
         pytest.skip("cc is missing: apt-get install gcc")
-    driver = tmp_path / "libcuda.so.1"
-    source = "int cuLaunchKernel(void) { return 0; } int cuGraphLaunch(void) { return 1; }"
-    subprocess.run(["cc", "-shared", "-o", driver, "-xc", "-"], input=source, text=True, check=True)
+    library = tmp_path / "libcuda.so.1"
+    functions = [f"int {name}(void) {{ return {number}; }}" for number, name in enumerate(ENTRY_POINTS)]
+    found = [f'if (!strcmp(name, "{name}")) *found = {name};' for name in ENTRY_POINTS]
+    looked_up = f"int cuGetProcAddress_v2(char *name, void **found) {{ {' '.join(found)} return *found ? 0 : 1; }}"
+    source = "\n".join(["#include <string.h>", *functions, looked_up])
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, "-xc", "-"], input=source, text=True, check=True)
+    return library
+
+
+@pytest.fixture
+def launching(driver: Path) -> str:
+    """A program that launches without end once it has printed a line, by a library that uprobes really count."""
     loaded = f"import ctypes; driver = ctypes.CDLL({str(driver)!r}); print(flush=True)"
     return f"{loaded}\nwhile True: driver.cuLaunchKernel()"
 

@@ -237,12 +237,12 @@ def test_a_job_that_sleeps_is_held_back_by_what_it_waits_for(invoke: Invoke, sta
 def test_launches_are_counted_by_uprobes_on_the_driver_that_the_job_maps(
     invoke: Invoke, start: Start, launching: str
 ) -> None:
-    *_, last = watched(invoke, start(launching), "2.5s")
+    *_, last = watched(invoke, start(launching), "6s")
     if reason := last["whole"]["missing"].get("calls"):
         pytest.skip(f"needs root's leave for uprobes: {reason}")
     counted = {each["function"]: each for each in last["whole"]["calls"]}
     assert counted.pop("cuLaunchKernel")["count"] > 10
-    assert {"cuGraphLaunch": 0}.items() >= {name: each["count"] for name, each in counted.items()}.items()
+    assert {0} >= {each["count"] for each in counted.values()}
 
 
 def test_what_a_job_started_is_followed_too(invoke: Invoke, start: Start) -> None:
