@@ -270,7 +270,8 @@ def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
     writes = (whole.written_bytes or 0) > (whole.read_bytes or 0)
     what = "writes to disk" if writes else "reads from disk"
     if moved >= FEW_BYTES_PER_S:
-        words = f"{what}: {_rate(moved)}"
+        waits = ", and waits until the disk has it, by fsync or alike" * (_most_blocked_in(whole) in SYNCING)
+        words = f"{what}: {_rate(moved)}{waits}"
     elif faults >= FEW_FAULTS_PER_S:
         words = f"{what}: major faults {faults:,.0f} a second"
     else:

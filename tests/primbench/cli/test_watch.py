@@ -35,6 +35,11 @@ THREADS = (
     "def work():\n    while True: hashlib.sha256(data)\n"
     "for _ in range(int(sys.argv[1])): threading.Thread(target=work).start()"
 )
+SYNC = (
+    "import os, sys; file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY); step = os.urandom(2**22)\n"
+    "print(flush=True)\n"
+    "while True: os.pwrite(file, step, 0), os.fsync(file)"
+)
 COLD = (
     "import os, random, sys; file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
     "os.write(file, os.urandom(2**24)); os.fsync(file); os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)\n"
@@ -207,6 +212,14 @@ def test_a_file_that_is_not_in_the_page_cache(invoke: Invoke, start: Start, tmp_
     found = first(watched(invoke, start(COLD, on_a_disk(tmp_path))))
     assert "disk" == found["cause"], found
     assert re.fullmatch(r"reads from disk: [0-9.]+ [MG]iB a second", found["summary"])
+
+
+@pytest.mark.quiet
+def test_a_step_that_ends_with_fsync(invoke: Invoke, start: Start, tmp_path: Path) -> None:
+    lines = watched(invoke, start(SYNC, on_a_disk(tmp_path)))
+    (found,) = (line for line in lines if line.get("cause") == "disk")  # also where it waits for a CPU as well
+    assert "until the disk has it, by fsync or alike" in found["summary"]
+    assert any(words.startswith("in do_fsync in ") for words in found["evidence"])
 
 
 @pytest.mark.quiet

@@ -162,6 +162,13 @@ def test_small_writes_that_are_waited_for_are_the_disks() -> None:
     assert found.effect.startswith("who writes waits")
 
 
+@pytest.mark.parametrize(("function", "told"), [("do_fsync", True), ("folio_wait_bit", False)])
+def test_large_writes_that_are_waited_for_are_told_from_those_that_are_not(function: str, told: bool) -> None:
+    found, *_ = hindrances(replace(CALM, blocked={7: 30}, blocked_in={function: 25}, written_bytes=2**32), JOB)
+    assert found.summary.startswith("writes to disk: ")
+    assert told == ("by fsync" in found.summary)
+
+
 def test_a_file_system_that_a_process_answers_for_is_named() -> None:
     found, *_ = hindrances(replace(CALM, blocked={7: 30}, blocked_in={"request_wait_answer": 28}), JOB)
     assert ("blocked", 0.3) == (found.cause, found.share)
