@@ -26,6 +26,7 @@ _SAID = {
     "shared-memory": r"No space left on device|/dev/shm|SIGBUS",
     "file-size": r"File too large|SIGXFSZ",
     "address-space": rf"{_NO_MEMORY}|failed to map segment|can't start new thread",
+    "cpu-time": r"SIGXCPU|SIGKILL",
     "memory": rf"{_NO_MEMORY}|SIGKILL",
     "files": r"Read-only file system|No space left on device|Input/output error|Stale file handle|io_uring",
     "filters": r"Operation not permitted|Function not implemented|Permission denied",

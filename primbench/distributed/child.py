@@ -119,7 +119,10 @@ class Child:
         except subprocess.TimeoutExpired:
             return f"{self.name} closed its output but goes on running"
         if status == -signal.SIGKILL:
-            return f"{self.name} was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), or somebody"
+            return (
+                f"{self.name} was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), a limit of CPU "
+                "time (see ulimit -t), or somebody"
+            )
         cause = f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
         return f"{self.name} died of {cause}{self._last_words()}"
 

@@ -111,6 +111,24 @@ def descriptors(place: Place) -> Iterator[Finding]:
         )
 
 
+def cpu_time(place: Place) -> Iterator[Finding]:
+    """Whether a process may compute for as long as it likes, and is not killed after some time."""
+    limits = place.environment.limits
+    yield from unseen("cpu-time", limits, "cpu_time_limit_s")
+    if limits.cpu_time_limit_s is not None:
+        yield Finding(
+            check="cpu-time",
+            severity="warning",
+            summary=f"each process is killed once its threads together have computed for {limits.cpu_time_limit_s:g} s",
+            evidence=["getrlimit(RLIMIT_CPU), the soft limit"],
+            distorts=["launch", "copy", "collective", "everything on the CPU", "start-up", "data loading"],
+            advice=place.advice(
+                "take the limit away (limits.conf, LimitCPU=, ulimit -t), or ask the batch system for more time",
+                engine="without --ulimit cpu=",
+            ),
+        )
+
+
 def io_limits(place: Place) -> Iterator[Finding]:
     """Whether reading from disks and writing to them is held to so many bytes or operations a second."""
     limits = place.environment.limits

@@ -214,6 +214,8 @@ RULES = (
     Rule("address-space", "note", [*CPU_PARTS, "copy", *FILE_PARTS],
          "memory and maps of files are refused beyond it", upstream=8),
     Rule("file-size", "note", FILE_PARTS, "what is written beyond it is refused", upstream=8),
+    Rule("cpu-time", "note", [*CPU_PARTS, "copy", "collective", *FILE_PARTS],
+         "a process is killed once it has computed for so long", upstream=8),
     Rule("shared-memory", "note", ["collective", "data loading"],
          "ranks share memory in /dev/shm and lock what RDMA sends", cause="other shared memory", upstream=8,
          told_by=("shared-memory", "locked-memory")),

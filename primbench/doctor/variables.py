@@ -67,6 +67,7 @@ _OTHER_KERNELS: VariableRule = (
     ["everything on the CPU"],
     "a library takes the kernels of another processor than this one",
 )
+_LOG_OF_CALLS: VariableRule = (_pins, "warning", ["everything on the CPU"], "a library writes a line for each call")
 _OTHER_MALLOC: VariableRule = (_any, "note", ["everything on the CPU"], "the C library works in another way")
 
 VARIABLES: dict[str, VariableRule] = {
@@ -84,6 +85,9 @@ VARIABLES: dict[str, VariableRule] = {
     "DNNL_MAX_CPU_ISA": _OTHER_KERNELS,
     "ATEN_CPU_CAPABILITY": _OTHER_KERNELS,
     "NPY_DISABLE_CPU_FEATURES": _OTHER_KERNELS,
+    "ONEDNN_VERBOSE": _LOG_OF_CALLS,
+    "DNNL_VERBOSE": _LOG_OF_CALLS,
+    "MKL_VERBOSE": _LOG_OF_CALLS,
     "CUDA_INJECTION64_PATH": _TOOL,
     "CUDA_INJECTION32_PATH": _TOOL,
     "LD_AUDIT": (_any, "warning", [*_CPU, "start-up"], "a library is asked at each symbol that is looked up"),

@@ -31,7 +31,7 @@ _ADDED: dict[type, dict[str, Any]] = {
 # Read since one version or shortly before.
 _OF_LIMITS = (
     *("io_limits", "processes_own_max", "niceness", "session_niceness", "scheduling"),
-    *("stack_bytes", "address_space_bytes", "file_size_bytes"),
+    *("stack_bytes", "address_space_bytes", "file_size_bytes", "cpu_time_limit_s"),
 )
 
 

@@ -60,8 +60,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cgroup_version: "v1", "v2" or "hybrid", as mounted here.
     throttled_periods, throttled_s: since the control group was made, of the one that was held back most; periods: in
     which it ran. out_of_memory_kills: likewise.
-    memlock_bytes, open_files, stack_bytes, address_space_bytes, file_size_bytes: the soft limits, which can be raised
-    to the hard ones. stack_bytes: what each thread is given room for. descriptors: files that were open when
+    memlock_bytes, open_files, stack_bytes, address_space_bytes, file_size_bytes, cpu_time_limit_s: the soft limits,
+    which can be raised to the hard ones. stack_bytes: what each thread is given room for. cpu_time_limit_s: of each
+    process, on all CPUs together, which is killed then. descriptors: files that were open when
     this was read, those inherited among them.
     shm_bytes, shm_free_bytes: of /dev/shm.
     processes_max: of the control groups, the smallest, threads counted; processes_free: how many more may start now;
@@ -93,6 +94,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stack_bytes: Annotated[Whole | None, Meaning("limits", "stacks")] = None
     address_space_bytes: Annotated[Whole | None, Meaning("limits", "address-space", less_is_slower=True)] = None
     file_size_bytes: Annotated[Whole | None, Meaning("limits", "file-size", less_is_slower=True)] = None
+    cpu_time_limit_s: Annotated[Seconds | None, Meaning("limits", "cpu-time", less_is_slower=True)] = None
     descriptors: Annotated[Whole | None, NOTHING] = None
     processes_max: Annotated[Whole | None, Meaning("limits", "processes", by_doctor=True, set_by="processes_max")] = (
         None
@@ -149,9 +151,10 @@ def _quota_of(folder: Path) -> tuple[float, float] | None:
 
 
 def _cpu_weight(root: Path, pid: int) -> int | None:
-    shares = (max(1, round(USUAL_WEIGHT * each / USUAL_SHARES)) for each in _limits(root, pid, "cpu", "cpu.shares"))
+    """At least 1: a group of the policy idle, whose weight is 3 where others have 1024, reads 0 (cgroup-v2.rst)."""
+    shares = (round(USUAL_WEIGHT * each / USUAL_SHARES) for each in _limits(root, pid, "cpu", "cpu.shares"))
     weights = [*_limits(root, pid, "cpu", "cpu.weight"), *shares]
-    return min((each for each in weights if each < USUAL_WEIGHT), default=None)
+    return min((max(1, each) for each in weights if each < USUAL_WEIGHT), default=None)
 
 
 def _niceness(root: Path, pid: int) -> int:
@@ -294,6 +297,7 @@ READERS = {
     "stack_bytes": of_process("getrlimit(RLIMIT_STACK)", soft_limit(resource.RLIMIT_STACK, "Max stack size")),
     "address_space_bytes": of_process("getrlimit(RLIMIT_AS)", soft_limit(resource.RLIMIT_AS, "Max address space")),
     "file_size_bytes": of_process("getrlimit(RLIMIT_FSIZE)", soft_limit(resource.RLIMIT_FSIZE, "Max file size")),
+    "cpu_time_limit_s": of_process("getrlimit(RLIMIT_CPU)", soft_limit(resource.RLIMIT_CPU, "Max cpu time")),
     "descriptors": of_process("/proc/self/fd", _descriptors),
     "processes_max": of_process("control group: pids.max", _processes_max),
     "processes_free": of_process("control group: pids.max and pids.current", _processes_free),

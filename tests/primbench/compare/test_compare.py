@@ -959,6 +959,12 @@ def test_what_fails_more_often_on_one_side_is_not_alike(
             "shm_bytes is 64 GiB in host and 64 MiB in podman",
         ),
         ("UnsupportedCase: io_uring_setup: EPERM; Seccomp is 2", {"io_uring": "EPERM"}, "io_uring is allowed in host"),
+        (
+            "worker was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), or somebody",
+            {"cpu_time_limit_s": 60},
+            "cpu_time_limit_s is none in host and 60.0 s in podman",
+        ),
+        ("worker died of signal SIGXCPU", {"cpu_time_limit_s": 60, "memory_limit_bytes": 2**30}, "cpu_time_limit_s"),
         ("ValueError: nothing that was refused", {"processes_max": 2, "open_files": 64}, None),
         ("MemoryError", {"memory_limit_bytes": None}, None),  # more than the host has refuses nothing
     ],

@@ -91,6 +91,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"limits.stack_bytes": 2**32}, "against-stacks", "note", "is 8 MiB here and 4 GiB in other.json"),
     ({"limits.address_space_bytes": 2**32}, "against-address-space", "note", "1 TiB here and 4 GiB in other.json"),
     ({"limits.file_size_bytes": 2**19}, "against-file-size", "note", "1 TiB here and 512 KiB in other.json"),
+    ({"limits.cpu_time_limit_s": 3600}, "against-cpu-time", "note", "cpu_time_limit_s is none here and 3600"),
     ({"software.start_code": {"agent.pth": "cd"}}, "against-start-code", "warning", "agent.pth is none here and cd in"),
     ({"software.other_threads": ["agent"]}, "against-other-threads", "warning", "is none here and agent in other.json"),
     ({"limits.io_limits": ["8:0 rbps=9"]}, "against-io-limits", "note", "and 8:0 rbps=9 in other.json"),

@@ -188,6 +188,8 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         "warning",
         ["for this process alone"],
     ),
+    ({"limits.cpu_time_limit_s": 3600}, "cpu-time", "warning", ["computed for 3600 s", "ulimit -t"]),
+    ({"software.variables": {"ONEDNN_VERBOSE": "2"}}, "variables", "warning", ["a line for each call"]),
     ({"confinement.system_call_s": 2.5e-6}, "system-calls", "warning", ["2.50 us"]),
     ({"confinement.tracer": "4242 (strace)"}, "tracer", "warning", ["process 4242 (strace)"]),
     ({"software.hooks": ["sys.setprofile"]}, "python-hooks", "warning", ["sys.setprofile"]),

@@ -34,9 +34,10 @@ def test_resource_limits() -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]))
         resource.setrlimit(resource.RLIMIT_NOFILE, (123, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        resource.setrlimit(resource.RLIMIT_CPU, (3000, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
     found = seen(first=limit).limits
-    assert (65536, 123) == (found.memlock_bytes, found.open_files)
+    assert (65536, 123, 3000) == (found.memlock_bytes, found.open_files, found.cpu_time_limit_s)
 
 
 def test_affinity() -> None:

@@ -17,7 +17,7 @@ CGROUPS = {
 }  # fmt: skip
 SOFT = {
     "memlock_bytes": "MEMLOCK", "open_files": "NOFILE", "processes_own_max": "NPROC", "stack_bytes": "STACK",
-    "address_space_bytes": "AS", "file_size_bytes": "FSIZE",
+    "address_space_bytes": "AS", "file_size_bytes": "FSIZE", "cpu_time_limit_s": "CPU",
 }  # fmt: skip
 
 
@@ -56,6 +56,11 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
 def test_the_least_weight_of_v1_is_one(look: Look, v1: dict[str, str]) -> None:
     """As that of a pod that requests no CPU, of 2 shares."""
     assert 1 == look(v1 | {"sys/fs/cgroup/cpu/job/cpu.shares": "2\n"}).limits.cpu_weight
+
+
+def test_an_idle_group_has_the_least_weight(look: Look) -> None:
+    """Linux shows 0 where cpu.idle is 1."""
+    assert 1 == look({"sys/fs/cgroup/job/cpu.weight": "0\n"}).limits.cpu_weight
 
 
 @pytest.mark.parametrize(
