@@ -20,6 +20,7 @@ RANK = 6
 FREE_OF_SECCOMP = (5, 16)
 SLOW_OPEN_S = 10e-6  # opening a file and closing it takes 1 to 4 us, and with a scanner that reads its head 12
 SLOW_SYSTEM_CALL_S = 1e-6  # getppid takes 0.05 to 0.2 us on a bare host
+SLOW_PACKET_S = 15e-6  # a datagram to oneself takes 4 to 8 us, and 22 behind 3000 rules of a firewall
 MANY_INTERRUPTIONS_HZ = 2500  # Linux' own clock interrupts a busy CPU 100 to 1000 times a second
 IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
 
@@ -116,6 +117,25 @@ def _slow_open(cost_s: float | None, what: str, of: str, distorts: list[Activity
             evidence=[f"open() and close() of {of}, timed"],
             distorts=distorts,
             advice="see whether a scanner watches files (fanotify), a filter hands calls to a program, or FUSE is used",
+        )
+
+
+def packets(place: Place) -> Iterator[Finding]:
+    """What a packet costs between processes of this machine: rules of a firewall and agents look at each."""
+    confinement = place.environment.confinement
+    yield from unseen("packets", confinement, "packet_s")
+    cost_s = confinement.packet_s
+    if cost_s is not None and cost_s > SLOW_PACKET_S:
+        yield Finding(
+            check="packets",
+            severity="warning",
+            summary=f"a packet to this process itself takes {format_time(cost_s)}: a firewall of many rules, or a "
+            "program in the kernel, looks at each, or a sandbox hands them on",
+            reading=cost_s,
+            evidence=["a datagram of one byte by the loopback, timed"],
+            distorts=["collective", "data loading"],
+            advice="let the first rule accept what comes by lo (nft list ruleset and iptables -S show them), and see "
+            "what is attached to the network (bpftool net)",
         )
 
 

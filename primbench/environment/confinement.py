@@ -58,6 +58,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     system_call_s: cost of a cheap one (getppid), which a filter makes dearer, without what Python adds.
     open_file_s: what opening the interpreter's file and closing it takes, whoever looks at it meanwhile.
     open_temporary_s: the same of a file in the folder for temporary ones, or in a case's own, once that is over.
+    packet_s: what a datagram to this process itself takes by the loopback, whoever looks at it.
     interruptions_hz: how often what only computes is stopped for a moment, the least but one of a few readings.
     probed: whether the kernel stops at a function of a library that this process has called (uprobe).
     loopback: how processes of one machine reach each other by sockets here: "mtu", "queue" (which may delay packets or
@@ -91,6 +92,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     open_file_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     open_temporary_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
+    packet_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     interruptions_hz: Annotated[Amount | None, Meaning("confinement", varies=True)] = None
     probed: Annotated[bool | None, Meaning("confinement", by_doctor=True)] = None
     loopback: Annotated[dict[str, str] | None, Meaning("confinement", entry=Meaning("confinement", "loopback"))] = None
@@ -242,6 +244,7 @@ READERS = {
     "open_temporary_s": Reader(
         "open() and close() of a file in the folder for temporary ones, measured", costs.open_temporary_file_s
     ),
+    "packet_s": Reader("a datagram to oneself by the loopback, measured", costs.packet_s),
     "interruptions_hz": Reader("gaps between looks at the clock, measured", costs.interruptions_hz),
     "probed": of_process("/proc/self/maps [uprobes]", _probed),
     "loopback": Reader("SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", loopback.loopback),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import socket
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _CALLS = 1000  # take 0.2 ms
 _ROUNDS = 5
 _OPENS = 50  # take 0.1 ms
+_PACKETS = 20  # take 0.15 ms
+_LOST_S = 0.1  # after which a packet is given up
 _LOOKS = 5
 _SPUN_S = 0.5e-3  # in which Linux itself interrupts a thread once at most, by its own clock
 _INTERRUPTED_S = 2e-6  # a look at the clock takes 0.05 to 0.2 us, handling an interrupt 2 us and more
@@ -65,6 +68,17 @@ def open_temporary_s(folder: str) -> float:
 
 def _open_s(path: str) -> float:
     return _call_s(lambda: os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC)), _OPENS)
+
+
+def packet_s(root: Path) -> float:
+    """Seconds for a datagram of one byte to this process itself by the loopback, where rules of a firewall and programs
+    in the kernel look at each packet. Raises OSError where none arrives, as without a loopback that is up.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.settimeout(_LOST_S)
+        own.bind(("127.0.0.1", 0))
+        own.connect(own.getsockname())
+        return _call_s(lambda: (own.send(b"1"), own.recv(1)), _PACKETS)
 
 
 def interruptions_hz(root: Path) -> float:

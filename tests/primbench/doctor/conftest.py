@@ -86,6 +86,7 @@ HEALTHY = Place(
             system_call_s=0.1e-6,
             open_file_s=2e-6,
             open_temporary_s=2e-6,
+            packet_s=6e-6,
             interruptions_hz=0.0,
             probed=False,
             loopback={"mtu": "65536", "queue": "noqueue"},
