@@ -78,7 +78,7 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
 
 def _share(entry: Entry) -> float:
     """Larger for what is likely to take more of a step, so that a run that is cut off has measured most of it."""
-    from primbench.decompose.sums import PARTS
+    from primbench.spec.captured import PARTS
 
     if entry.labels.get("set") != PARTS:
         return math.inf

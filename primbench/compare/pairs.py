@@ -21,9 +21,9 @@ from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.compare.step import compare_step
 from primbench.compare.verdicts import against, verdicts
-from primbench.decompose.sums import WHOLE
 from primbench.errors import InvalidField, InvalidRequest, near
 from primbench.results.cpu_speed import SLOWED
+from primbench.spec.captured import WHOLE
 from primbench.spec.study import AGAIN
 from primbench.units import format_percent
 

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.decompose.parts import part_of
-from primbench.decompose.sums import NOT_MEASURED, PARTS, UNEXPLAINED, WHOLE, Explained, explained
+from primbench.decompose.sums import NOT_MEASURED, UNEXPLAINED, Explained, explained
 from primbench.measurement import Samples
 from primbench.results.cpu_speed import not_held_up
+from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,6 +19,7 @@ from primbench.decompose.parts import (
     why_unknown,
     without_record,
 )
+from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from primbench.results.record import Record
     from primbench.spec.captured import Captured
 
-WHOLE, PARTS = "whole", "parts"
-"""Sets of a suite: the step as one case, and what it is made of."""
 LAUNCHES, PYTHON, LOADING, QUEUING, NOT_MEASURED, UNEXPLAINED = (
     "launches", "Python and autograd", "data loader", "waiting for a CPU", "not measured", "unexplained",
 )  # fmt: skip

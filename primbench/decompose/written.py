@@ -12,11 +12,10 @@ import msgspec
 
 from primbench.decompose.mapping import cases
 from primbench.decompose.reuse import distances, median_bytes
-from primbench.decompose.sums import PARTS, WHOLE
 from primbench.errors import OutputError
 from primbench.problem import fields_of
 from primbench.problem.operators import NotThere, OperatorCase, Phase, Settings
-from primbench.spec.captured import Captured, Place
+from primbench.spec.captured import PARTS, WHOLE, Captured, Place
 from primbench.units import format_percent
 
 if TYPE_CHECKING:

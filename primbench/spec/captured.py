@@ -7,6 +7,9 @@ from typing import Annotated
 
 import msgspec
 
+WHOLE, PARTS = "whole", "parts"
+"""Sets of such a suite: the step, and the calls that it is taken apart into."""
+
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where a step ran, by what its time hangs on; None is not known, or none.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from primbench import backends as backend_files
-from primbench.decompose.sums import PARTS, WHOLE
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
 from primbench.registry import backends_of, problem_class
+from primbench.spec.captured import PARTS, WHOLE
 from primbench.spec.case import Case
 from primbench.spec.defaults import ALL
 from primbench.workers.process import ask_a_worker
