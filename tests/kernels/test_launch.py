@@ -181,7 +181,7 @@ def asked_for(**given: tuple[Any, ...]) -> list[Any]:
 
 
 def test_options_alone_make_a_problem_and_nothing_at_all_the_medium_set() -> None:
-    assert [Launch(nodes=1), Launch(nodes=100)] == asked_for(nodes=(1, 100))
+    assert [Launch(nodes=1), Launch(nodes=100)] == asked_for(nodes=((1,), (100,)))
     assert set(CALLS) == {problem.call for problem in asked_for()}
 
 

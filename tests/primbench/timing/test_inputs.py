@@ -53,6 +53,7 @@ def test_a_part_is_cold_where_the_step_touches_more_than_the_cache_holds() -> No
     assert [1, 1, 1] == [sets(each, 2**50) for each in (Gemm(4, 4, 4), Startup(what="thread"), pushes_itself_out)]
 
 
+@pytest.mark.wheel
 @pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 def test_sets_of_any_operator_are_as_many_as_what_it_writes_leaves_to_be_filled() -> None:
     """Of a gradient that is written into rows of a table, or of a sum, which writes next to nothing."""
