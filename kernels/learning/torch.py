@@ -42,9 +42,8 @@ def torch_learning(backend: Any, problem: Learning, *inputs: Any) -> Step:
         _refuse_workspace(problem)
     trainings = _Trainings(found, problem, backend.device, inputs)
     # stream_only: weights are brought to a GPU while it goes, and losses back, which no graph can hold.
-    waits = (
-        "a training reads its losses, and waits for the GPU"  # else it is tried behind a kernel, for a second in vain
-    )
+    # waits: else it would be tried behind a kernel that holds the stream, for a second in vain.
+    waits = "a training reads its losses, and waits for the GPU"
     return described(trainings, learnt=trainings.learnt, host_buffers=[], stream_only=True, waits=waits)
 
 

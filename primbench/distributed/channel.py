@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
+import operator
 import socket
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,8 +49,8 @@ class Channel:
         except OSError as error:
             raise _gone(error) from None
 
-    def receive(self, kind: type[_Kind]) -> _Kind:
-        """Raises EOFError where the other end is gone, one of UNREADABLE where it says something else."""
+    def receive(self, *kinds: type[_Kind]) -> _Kind:
+        """One of these. Raises EOFError where the other end is gone, one of UNREADABLE where it says something else."""
         while not self.has_line:
             try:
                 chunk = self.connection.recv(1 << 16)
@@ -58,7 +60,8 @@ class Channel:
                 raise EOFError("the other end closed its connection")
             self._unread += chunk
         line, self._unread = self._unread.split(b"\n", 1)
-        return msgspec.json.decode(line, type=kind)
+        found: _Kind = msgspec.json.decode(line, type=functools.reduce(operator.or_, kinds))
+        return found
 
     def close(self) -> None:
         self.connection.close()

@@ -14,7 +14,7 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -58,13 +58,14 @@ def serve(channel: Channel, local_rank: int) -> NoReturn:
     except Refused:  # rank 0 reports it for every case
         channel.receive(Task)
     while True:
-        task: Task | Prepare = channel.receive(cast("type[Task]", Task | Prepare))
-        if isinstance(task, Prepare):
-            prepared(task, backend.device, group)
+        word = channel.receive(Task, Prepare)
+        if isinstance(word, Prepare):
+            prepared(word, backend.device, group)
             continue
+        assert isinstance(word, Task)
         with suppress(Refused, VerificationError):  # all ranks know of these
-            turns = turns_of(task, group, None)
-            measure_on(backend, task.case.problem(), task.case.method, group, turns=turns)
+            turns = turns_of(word, group, None)
+            measure_on(backend, word.case.problem(), word.case.method, group, turns=turns)
         gc.collect()
         backend.release()
 
