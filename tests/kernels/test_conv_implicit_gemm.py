@@ -1,4 +1,4 @@
-"""The implicit GEMM without a GPU: its source compiled for the host, where a block is as many threads of the system."""
+"""The implicit GEMM without a GPU: its source compiled for the host, where a block's threads take turns."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from primbench.kernels.conv import _implicit_gemm as kernel
 DIRECTIONS = ("forward", "bwd_data", "bwd_weights")
 
 HOST = """
-#include <barrier>
+#include <csetjmp>
 #include <cstddef>
-#include <thread>
-#include <vector>
+#include <ucontext.h>
 #define __device__
 #define __global__
 #define __shared__ static
@@ -32,30 +31,55 @@ using std::size_t;
 struct Index { unsigned x; };
 struct float4 { float x, y, z, w; };
 struct int4 { int x, y, z, w; };
-static thread_local Index threadIdx;
-static Index blockIdx, blockDim;
-static std::barrier<>* all;
+static Index threadIdx, blockIdx, blockDim;
 static unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
-static void __syncthreads() { all->arrive_and_wait(); }
+static void __syncthreads();
 """
+# One after the other, each runs to its next barrier: what one reads before another has written it, or writes before
+# another has read it, for want of a barrier, makes sums wrong every time.
 LAUNCH = """
+static ucontext_t starts[THREADS];
+static char stacks[THREADS][1 << 16];
+static jmp_buf barriers[THREADS], launched;
+static bool has_started[THREADS];
+
+static void go_on(unsigned thread) {
+    if (thread == THREADS) _longjmp(launched, 1);
+    threadIdx.x = thread;
+    if (has_started[thread]) _longjmp(barriers[thread], 1);
+    has_started[thread] = true;
+    setcontext(&starts[thread]);
+}
+static void __syncthreads() {
+    if (!_setjmp(barriers[threadIdx.x])) go_on((threadIdx.x + 1) % THREADS);
+}
+
 using Product = void(const STORED*, const STORED*, Output*, Sum*);
+static Product* product_of;
+static unsigned blocks_of;
+static const STORED *a_of, *b_of;
+static Output* c_of;
+static Sum* parts_of;
+
+static void run() {
+    for (unsigned block = 0; block < blocks_of; ++block) {
+        blockIdx.x = block;
+        product_of(a_of, b_of, c_of, parts_of);
+        __syncthreads();
+    }
+    go_on(threadIdx.x + 1);
+}
 extern "C" void launch(Product* product, unsigned blocks, const STORED* a, const STORED* b, Output* c, Sum* parts,
                        unsigned elements) {
-    std::barrier<> barrier(THREADS);
-    all = &barrier;
-    auto run = [&](unsigned thread) {
-        threadIdx.x = thread;
-        for (unsigned block = 0; block < blocks; ++block) {
-            if (thread == 0) blockIdx.x = block;
-            __syncthreads();
-            product(a, b, c, parts);
-            __syncthreads();
-        }
-    };
-    std::vector<std::thread> threads;
-    for (unsigned thread = 0; thread < THREADS; ++thread) threads.emplace_back(run, thread);
-    for (auto& thread : threads) thread.join();
+    product_of = product, blocks_of = blocks, a_of = a, b_of = b, c_of = c, parts_of = parts;
+    for (unsigned thread = 0; thread < THREADS; ++thread) {
+        has_started[thread] = false;
+        getcontext(&starts[thread]);
+        starts[thread].uc_stack.ss_sp = stacks[thread];
+        starts[thread].uc_stack.ss_size = sizeof stacks[thread];
+        makecontext(&starts[thread], run, 0);
+    }
+    if (!_setjmp(launched)) go_on(0);
     blockDim.x = 1;
     threadIdx.x = 0;
     for (blockIdx.x = 0; SLICES > 1 && blockIdx.x < elements; ++blockIdx.x) add_slices(parts, c, elements);
@@ -75,7 +99,6 @@ def on_host(folder: Path, options: tuple[str, ...]) -> ctypes.CDLL:
         "-w",
         "-shared",
         "-fPIC",
-        "-pthread",
         "-I.",
         *macros,
         "kernel.cpp",
