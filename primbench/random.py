@@ -48,13 +48,13 @@ def repeated(pool: Array, shape: tuple[int, ...]) -> Array:
 
     Threads fill it where it is large: most of the time goes into touching new memory.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     import numpy as np
 
     total = int(np.prod(shape, dtype=np.int64))
     if total <= FILLED_BY_ONE:
         return np.resize(pool, shape)
+    from concurrent.futures import ThreadPoolExecutor  # takes 5 ms, which workers of small cases need not wait for
+
     flat = np.empty(total, pool.dtype)
 
     def fill(first: int) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Distributions whose version can move a result.
 _PACKAGE = re.compile(
-    r"numpy|scipy|ml-dtypes|torch|(pytorch-)?triton|llvmlite|tbb|intel-openmp|threadpoolctl|msgspec|psutil"
+    r"numpy|scipy|ml-dtypes|torch|(pytorch-)?triton|llvmlite|tbb|intel-openmp|threadpoolctl|msgspec"
     r"|(numba|cupy|cuda|cupti|nvidia|nvmath|mkl)(-.+)?"
 )
 

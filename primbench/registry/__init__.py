@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from primbench.problem import Problem, Setup, Value
     from primbench.problem.operators import Rule
 
+_OPERATORS = ".operators"
 _named: dict[str, str] = {}  # path -> SHA-256
 
 
@@ -105,8 +106,10 @@ def _load_others() -> None:
 
 @functools.cache
 def _load_folder(primitive: str) -> None:
+    """All but its operators, which are asked for where a step is taken apart: they define no kernel."""
     for name in sources.modules_in(primitive):
-        importlib.import_module(name)
+        if not name.endswith(_OPERATORS):
+            importlib.import_module(name)
 
 
 def summaries() -> dict[str, str]:
@@ -180,7 +183,7 @@ def operators() -> Mapping[str, Rule]:
     _load_others()
     for primitive in sources.folders():
         for name in sources.modules_in(primitive):
-            if name.endswith(".operators"):
+            if name.endswith(_OPERATORS):
                 importlib.import_module(name)
     return OPERATORS
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.system.cgroups import V1_NO_LIMIT_BYTES, Folders, cgroup_folders, counters, limit_in
 from primbench.system.cores import last_level_caches
-from primbench.system.files import attempt, read_number
+from primbench.system.files import attempt, labelled_bytes, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,9 +33,7 @@ def last_level_cache_bytes(root: Path = Path("/")) -> int:
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
     """What can be allocated without swapping and without meeting the limit of a control group."""
-    import psutil
-
-    return min([int(psutil.virtual_memory().available), *_left_in_groups(root)])
+    return min([labelled_bytes(root / "proc/meminfo", "MemAvailable"), *_left_in_groups(root)])
 
 
 def _left_in_groups(root: Path) -> list[int]:

@@ -35,7 +35,7 @@ CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # To fetch and compile them would be most of each build; click alone is fetched, by what is built.
 COPIED = (
-    "numpy", "scipy", "pip", "pygments", "rich", "markdown-it-py", "mdurl", "ml_dtypes", "msgspec", "psutil",
+    "numpy", "scipy", "pip", "pygments", "rich", "markdown-it-py", "mdurl", "ml_dtypes", "msgspec",
     "packaging", "threadpoolctl", "nvidia-ml-py",
 )  # fmt: skip
 UNUSED = {"tests"} | {  # of SciPy, whose sparse matrices and special functions are what primbench loads

@@ -219,7 +219,7 @@ def image_there(work: Path) -> Path:
     """A folder with a user land, Python and primbench of its own."""
     tree = work / "image-there"
     packages = make_user_land(tree)
-    for name in ("numpy", "msgspec", "threadpoolctl", "psutil"):
+    for name in ("numpy", "msgspec", "threadpoolctl"):
         copy_package(name, packages, without={"tests"})
     shutil.copytree(Path(primbench.__file__).parent, packages / "primbench", ignore=shutil.ignore_patterns("*.xz"))
     return tree

@@ -28,7 +28,7 @@ from .verdicts import first_cause
 
 pytestmark = pytest.mark.quiet
 
-NEEDED = ("numpy", "ml_dtypes", "msgspec", "psutil", "threadpoolctl", "packaging", "click")
+NEEDED = ("numpy", "ml_dtypes", "msgspec", "threadpoolctl", "packaging", "click")
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "50ms", "--fail-on", "never")
 PRODUCT = "gemm = [{ m = 1024, n = 1024, k = 1024 }]\n"  # long enough for Linux to give each thread a CPU
 LESSER_PRODUCT = "gemm = [{ m = 192, n = 192, k = 192 }]\n"  # which a slow BLAS does in some milliseconds

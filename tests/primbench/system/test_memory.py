@@ -7,6 +7,7 @@ import pytest
 from primbench.system.memory import available_memory_bytes
 
 V2 = {
+    "proc/meminfo": "MemTotal: 24684096 kB\nMemAvailable: 1024 kB\n",
     "proc/self/cgroup": "0::/job/step\n",
     "proc/self/mountinfo": "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
     "sys/fs/cgroup/job/memory.max": "1000000\n",
@@ -15,6 +16,7 @@ V2 = {
     "sys/fs/cgroup/job/step/memory.current": "7\n",
 }
 V1 = {
+    "proc/meminfo": "MemTotal: 24684096 kB\nMemAvailable: 1024 kB\n",
     "proc/self/cgroup": "3:memory:/job/step\n",
     "proc/self/mountinfo": "32 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
     "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "1000000\n",
@@ -29,6 +31,7 @@ V1 = {
     [
         (V2, {"sys/fs/cgroup/job/memory.stat": "anon 1\ninactive_file 500000\n"}, 600_000),
         (V2, {}, 100_000),
+        (V2, {"proc/meminfo": "MemTotal: 24684096 kB\nMemAvailable: 50 kB\n"}, 51_200),
         (V1, {"sys/fs/cgroup/memory/job/memory.stat": "inactive_file 0\ntotal_inactive_file 500000\n"}, 600_000),
     ],
 )
