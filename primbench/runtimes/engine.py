@@ -5,8 +5,8 @@ The container is made before it is started, so that one which is cut off on the 
 
 from __future__ import annotations
 
+import os
 import resource
-import secrets
 from typing import TYPE_CHECKING
 
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
@@ -42,7 +42,7 @@ TOOLKIT = (
 
 
 def new_name() -> str:
-    return f"primbench-{secrets.token_hex(6)}"
+    return f"primbench-{os.urandom(6).hex()}"
 
 
 def common_limits(arm: Arm) -> list[tuple[str, object]]:

@@ -7,6 +7,7 @@ these into None and a reason.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -127,15 +128,20 @@ def read_mounts(root: Path, pid: int = 0, kind: str = "") -> list[Mount]:
 
     kind: what file systems begin with that are wanted.
     """
-    mounts, wanted = [], kind.encode()
-    for line in (folder_of(root, pid) / "mountinfo").read_bytes().split(b"\n")[:-1]:
+    return [*_mounts((folder_of(root, pid) / "mountinfo").read_bytes(), kind.encode())]
+
+
+@functools.lru_cache(4)  # a dozen readers of limits ask for the same
+def _mounts(text: bytes, wanted: bytes) -> tuple[Mount, ...]:
+    mounts = []
+    for line in text.split(b"\n")[:-1]:
         before, _, after = line.partition(b" - ")
         if not after.startswith(wanted):
             continue
         source, point = map(_path, before.split(b" ")[3:5])
         found, _, options = after.decode(errors="backslashreplace").split(" ", 2)
         mounts.append(Mount(source, point, found, options))
-    return mounts
+    return tuple(mounts)
 
 
 def _path(written: bytes) -> str:

@@ -47,16 +47,18 @@ def record(measurement: Measurement | None = None, **changes: Any) -> Record:
     return Record(case=case(**changes), measurement=measurement, started_utc="", duration_s=1.0, **given)
 
 
+PLACE = replace(
+    fingerprint.collect(gpus=False),
+    devices=Devices(gpus=[Gpu(name="H100"), Gpu(name="H200")]),
+    machine=Machine(kernel="6.1", architecture="x86_64", cpu_model="EPYC"),
+)
+
+
 def worker(**changes: Any) -> Worker:
-    found = replace(
-        fingerprint.collect(gpus=False),
-        devices=Devices(gpus=[Gpu(name="H100"), Gpu(name="H200")]),
-        machine=Machine(kernel="6.1", architecture="x86_64", cpu_model="EPYC"),
-    )
     fields: dict[str, Any] = {
         "worker": 0,
         "pid": 1,
-        "environment": found,
+        "environment": PLACE,
         "backend": "numpy",
         "device": "cpu",
         "versions": {"numpy": "2.4"},
