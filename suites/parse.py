@@ -12,7 +12,7 @@ import msgspec
 from primbench.dtypes import full_name
 from primbench.errors import FileError, InvalidField, InvalidRequest, near
 from primbench.problem import fields_of
-from primbench.registry import build, primitives, problem_class
+from primbench.registry import build, problem_class, summaries
 from primbench.spec.captured import Captured
 from primbench.spec.published import Published
 from primbench.suites.document import cut, read_document
@@ -70,12 +70,12 @@ def parse(source: str, path: str | os.PathLike[str]) -> Suite:
     Raises FileError, or FileNotFoundError where there is none.
     """
     document = read_document(source, path)
-    _check_keys(source, document, [*KEYS, *primitives()])
+    _check_keys(source, document, [*KEYS, *summaries()])
     for key in HEADER:
         if not isinstance(document.get(key, ""), str):
             raise FileError(f"{source}: {key} is not a string")
     defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
-    _check_keys(f"{source}: defaults", defaults, list(primitives()))
+    _check_keys(f"{source}: defaults", defaults, list(summaries()))
     header = {key: document.pop(key) for key in HEADER if key in document}
     study = _study(source, {key: document.pop(key) for key in STUDY if key in document})
     rows = [

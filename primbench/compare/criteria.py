@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.errors import InvalidRequest
 from primbench.problem import Problem
-from primbench.registry import primitives
+from primbench.registry import problem_class
 from primbench.results.metrics import BY_PREFERENCE, METRICS, Metric
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ OF_HOST = 0.05
 
 def problem_of(primitive: str) -> type[Problem]:
     """The class of a primitive; Problem, with its defaults, for one that is not installed here."""
-    return primitives().get(primitive, Problem)
+    try:
+        return problem_class(primitive)
+    except InvalidRequest:
+        return Problem
 
 
 def metrics_of(primitive: str) -> list[Metric]:

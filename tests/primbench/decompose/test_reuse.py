@@ -139,10 +139,13 @@ def test_an_entry_that_says_nothing_is_measured_hot_and_what_the_command_line_sa
         invoke(command, tmp_path / "step.toml", *short, *options, "-o", results)
         return {each.case.labels["id"]: (each.status, each.cache) for each in read(results).records}
 
+    one = ("--threads", "1")
     hot, cold = ("ok", "hot"), ("ok", "cold")
     by_itself = {"old": hot, "near": hot, "far": cold, "small": hot}
-    assert by_itself == caches("explain")
-    assert by_itself == caches("run")
-    assert by_itself == caches("study", "--arm", "host", "--arm", "host:env.OTHER=1", "--pairs", "1")
-    assert dict.fromkeys(by_itself, hot) == caches("explain", "--cache", "hot")
-    assert {**dict.fromkeys(by_itself, cold), "small": ("skipped", "cold")} == caches("run", "--cache", "cold")
+    assert by_itself == caches("explain", *one)
+    assert by_itself == caches("run", *one)
+    assert by_itself == caches(
+        "study", "--arm", "host:threads=1", "--arm", "host:threads=1,env.OTHER=1", "--pairs", "1"
+    )
+    assert dict.fromkeys(by_itself, hot) == caches("explain", *one, "--cache", "hot")
+    assert {**dict.fromkeys(by_itself, cold), "small": ("skipped", "cold")} == caches("run", *one, "--cache", "cold")
