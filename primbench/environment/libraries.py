@@ -6,6 +6,7 @@ A path alone tells nothing: /usr/lib/libblas.so.3 is another library in each pla
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import re
 import sys
@@ -205,8 +206,8 @@ def providers(root: Path) -> dict[str, Library]:
 
 def _gemm_of(path: str, every: ctypes.CDLL) -> str:
     """What all may call comes before what NumPy's own file brings along, as for the loader."""
-    held = Path(path).read_bytes()
-    name = next((name for name in _GEMM if b"\0%s\0" % name.encode() in held), None)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        name = next((name for name in _GEMM if held.find(b"\0%s\0" % name.encode()) >= 0), None)
     own = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     for scope in (every, own):
         if name is not None and hasattr(scope, name):

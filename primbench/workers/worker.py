@@ -8,8 +8,12 @@ so that a broken CUDA context costs one case.
 
 from __future__ import annotations
 
-import ctypes
 import gc
+
+if __name__ == "__main__":
+    gc.disable()  # while modules are imported: tens of thousands of objects, and next to none is garbage
+
+import ctypes
 import os
 import signal
 import socket
