@@ -14,12 +14,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import primbench
 from primbench.runtimes import charliecloud
 from primbench.runtimes.images.builder import DEFAULT_BASE
 
@@ -30,7 +31,10 @@ PROGRAMS = ("sh", "awk", "cat", "chmod", "cp", "env", "id", "ln", "ls", "mkdir",
 LIBRARIES = (
     "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1",
 )  # fmt: skip
-NOT_COPIED = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "idlelib", "config-*", "*.a")
+NOT_COPIED = shutil.ignore_patterns(
+    "site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "ensurepip", "tkinter", "turtledemo",
+    "pydoc_data", "config-*", "*.a",
+)  # fmt: skip
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # To fetch and compile them would be most of each build; click alone is fetched, by what is built.
@@ -123,8 +127,21 @@ def copy_package(name: str, folder: Path, without: Set[str] = frozenset()) -> No
     """What is installed here, but for programs. without: folders at any depth."""
     for file in importlib.metadata.files(name) or []:
         if not {"..", *without} & {*file.parts} and (source := Path(str(file.locate()))).exists():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, folder / file)
+            put_compiled(source, folder / file)
+
+
+def put_compiled(source: Path, target: Path) -> None:
+    """A file, and what Python made of it when it was first imported, which pip knows nothing of."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
+    if source.suffix == ".py" and (made := Path(cache_from_source(str(source)))).exists():
+        (target.parent / "__pycache__").mkdir(exist_ok=True)
+        shutil.copy2(made, target.parent / "__pycache__")
+
+
+def copy_primbench(packages: Path) -> None:
+    """As it is here, but for the larger files of results."""
+    shutil.copytree(Path(primbench.__file__).parent, packages / "primbench", ignore=shutil.ignore_patterns("*.xz"))
 
 
 def compile_modules(folder: Path) -> None:

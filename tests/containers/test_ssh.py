@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-import primbench
 from primbench.errors import BackendUnavailable
 from primbench.results import file as results_file
 from primbench.results.record import Record, Worker
@@ -28,7 +26,7 @@ from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Start
 from primbench.workers.session import Session
 
-from .built import copy_package, make_user_land
+from .built import copy_package, copy_primbench, make_user_land
 from .sshd import Server, server
 from .traces import MARK, Process, at_last, marked, runtime, traces, worker_inside
 
@@ -221,7 +219,7 @@ def image_there(work: Path) -> Path:
     packages = make_user_land(tree)
     for name in ("numpy", "msgspec", "threadpoolctl"):
         copy_package(name, packages, without={"tests"})
-    shutil.copytree(Path(primbench.__file__).parent, packages / "primbench", ignore=shutil.ignore_patterns("*.xz"))
+    copy_primbench(packages)
     return tree
 
 

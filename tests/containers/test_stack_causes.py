@@ -18,10 +18,9 @@ import pytest
 from primbench.compare.comparison import ArmComparison
 from primbench.compare.pairs import compare
 from primbench.results import file as results_file
-from primbench.runtimes.images.wheel import installed, pack_wheel
 from primbench.system.files import format_cpu_list
 
-from .built import compile_modules, copy_package, make_user_land
+from .built import compile_modules, copy_package, copy_primbench, make_user_land
 from .conftest import Engine
 from .traces import in_words
 from .verdicts import first_cause
@@ -64,7 +63,7 @@ def plain(work: Path) -> Path:
     packages = make_user_land(tree)
     for name in NEEDED:
         copy_package(name, packages, without={"tests"})
-    shutil.unpack_archive(pack_wheel(installed(), work), packages, "zip")
+    copy_primbench(packages)
     compile_modules(packages)
     return tree
 
