@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -172,34 +173,31 @@ class Dense(Network, name="dense"):
 '''
 
 
-@pytest.mark.wheel
-@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
-def test_a_model_of_ones_own_is_measured_from_its_file(tmp_path: Path) -> None:
-    (tmp_path / "dense.py").write_text(DENSE)
-    command = [*(sys.executable, "-P", "-m", "primbench", "--kernels", tmp_path / "dense.py", "model", "dense")]
-    how = ["--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "--csv", "-", "-q"]
-    done = subprocess.run([*map(str, command), *how], capture_output=True, text=True, timeout=120, check=False)
-    assert (0, "") == (done.returncode, done.stderr)
-    assert ",dense," in done.stdout
+MISTAKES = {  # what is written instead of what, and what is said of it: nothing where it is none
+    "dense": ("", "", None),
+    "numpys": ("return 2 * 3 * 2 * batch_size", "return np.int64(12 * batch_size)", None),
+    "real": ("return 2 * 3 * 2 * batch_size", "return 1e6", "flop() gives 1000000.0, not a whole number"),
+    "lone": (", rng.integers(0, 2, batch_size)", "", "inputs() gives a ndarray, not a tuple of arrays"),
+}
 
 
 @pytest.mark.wheel
 @pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
-@pytest.mark.parametrize(
-    ("written", "instead", "words"),
-    [
-        ("2 * 3 * 2 * batch_size", "np.int64(12 * batch_size)", None),
-        ("2 * 3 * 2 * batch_size", "1e6", "model dense: flop() gives 1000000.0, not a whole number"),
-        (", rng.integers(0, 2, batch_size)", "", "model dense: inputs() gives a ndarray, not a tuple of arrays"),
-    ],
-)
-def test_a_mistake_in_a_model_of_ones_own_is_named(
-    written: str, instead: str, words: str | None, tmp_path: Path
-) -> None:
-    assert 1 == DENSE.count(written)
-    (tmp_path / "dense.py").write_text(DENSE.replace(written, instead))
-    command = [*(sys.executable, "-P", "-m", "primbench", "--kernels", tmp_path / "dense.py", "model", "dense")]
-    how = ["--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "-q"]
-    done = subprocess.run([*map(str, command), *how], capture_output=True, text=True, timeout=120, check=False)
-    assert (int(words is not None), "") == (done.returncode, done.stderr)
-    assert words is None or words in done.stdout
+def test_models_of_ones_own_are_measured_from_their_files_and_mistakes_in_them_are_named(tmp_path: Path) -> None:
+    files = []
+    for name, (written, instead, _) in MISTAKES.items():
+        assert not written or 1 == DENSE.count(written)
+        files.append(tmp_path / f"{name}.py")
+        files[-1].write_text(DENSE.replace(written, instead).replace('name="dense"', f'name="{name}"'))
+    asked = [*(word for file in files for word in ("--kernels", file)), "model", *MISTAKES]
+    how = ["--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "--json", "-", "-q"]
+    done = subprocess.run(
+        [*map(str, [sys.executable, "-P", "-m", "primbench", *asked, *how])],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (1, "") == (done.returncode, done.stderr)
+    found = json.loads(done.stdout)["records"]
+    assert [*MISTAKES] == [each["case"]["parameters"]["network"] for each in found]
+    for each, (name, (_, _, words)) in zip(found, MISTAKES.items(), strict=True):
+        assert (each["status"], words is None) == ("failed" if words else "ok", each["reason"] is None)
+        assert words is None or f"model {name}: {words}" in each["reason"]
