@@ -103,15 +103,17 @@ def test_numba_step_compiles_nothing(direction: str, layout: str) -> None:
     assert compiled == kernel.signatures
 
 
-# The simulator runs threads one by one in Python, hence the sizes. Memory that was never written is NaN.
+# The simulator runs threads one by one in Python, hence the sizes, and blocks of a few: each output is of several, the
+# last of which has threads to spare. Memory that was never written is NaN.
 IN_SIMULATOR = """
 import itertools, json, types
 import numpy as np
 from primbench.dtypes import numpy_dtype
-from primbench.kernels.conv import Conv
+from primbench.kernels.conv import Conv, _numba_cuda
 from primbench.kernels.conv.numba import numba_conv
 from primbench.problem import description_of
 
+_numba_cuda.THREADS = 7
 lowest = {"int8": -128, "int32": -(2**31)}
 backend = types.SimpleNamespace(
     device="cuda:0", stream=0, synchronize=lambda: None,

@@ -23,7 +23,7 @@ SIZES = ((1, 1, 1), (33, 17, 5), (64, 64, 64), (70, 129, 67))
 
 # The simulator runs threads one by one in Python, so it gets small tiles. 4x4 doubles are two groups each way,
 # 4x4 floats are one. How A is copied does not ask how B is: two of the four ways visit both copies of the other types.
-# (18, 17, 6) is four blocks and ragged everywhere, (18, 9, 6) two of them, (16, 16, 8) a whole one.
+# (18, 17, 6) is four blocks and ragged everywhere, (18, 9, 6) two of them, (13, 9, 6) one, (16, 16, 8) a whole one.
 IN_SIMULATOR = """
 import itertools, json, types
 import numpy as np
@@ -44,7 +44,8 @@ for dtype, trans_a, trans_b, whole in itertools.product(
 ):
     if dtype != "float64" and trans_a == trans_b:
         continue
-    sizes = (16, 16, 8) if whole else (18, 17, 6) if dtype == "float64" else (18, 9, 6)
+    ragged = (18, 9, 6) if dtype != "float64" else (18, 17, 6) if trans_a == trans_b else (13, 9, 6)
+    sizes = (16, 16, 8) if whole else ragged
     factors = {} if dtype == "int8" or whole else {"alpha": 2.0, "beta": 0.5}
     problem = Gemm(*sizes, dtype=dtype, trans_a=trans_a, trans_b=trans_b, **factors)
     rng = np.random.default_rng(1)

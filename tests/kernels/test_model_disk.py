@@ -232,7 +232,7 @@ def test_a_corrupt_image_among_good_ones_is_skipped_counted_and_named(tmp_path: 
     (tmp_path / "dogs/2.jpg").write_bytes(b"")
     (tmp_path / "pixels.py").write_text(PIXELS)
     command = [*(sys.executable, "-P", "-m", "primbench", "--kernels", tmp_path / "pixels.py", "model", "pixels")]
-    data = ["--data", "disk", "--data-folder", tmp_path, "--on-bad-data", "skip"]
+    data = ["--data", "disk", "--data-folder", tmp_path, "--on-bad-data", "skip", "--mode", "inference"]
     how = ["--examples", 8, "--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "--json", "-"]
     done = subprocess.run(
         [*map(str, [*command, *data, *how])], capture_output=True, text=True, timeout=120, check=False

@@ -43,7 +43,7 @@ def test_stages_add_up_to_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Whatever the clock says: each stage ends where the next one begins. A file of --kernels is the program's, too."""
     (tmp_path / "own.py").write_text(OWN)
     monkeypatch.setattr("primbench.kernels.program.torch.named_files", lambda: {str(tmp_path / "own.py"): ""})
-    problem = Program("fathom_memnet", batch_size=2, steps=3)
+    problem = Program("fathom_memnet", "inference", batch_size=2, steps=3)
     step = setup_of("program", "torch")(open_backend("torch", "cpu"), problem)
     said = description_of(step)
     assert said.before is not None
@@ -80,7 +80,9 @@ def test_without_a_gpu_there_is_no_program_on_one() -> None:
 
 
 def test_a_program_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = setup_of("program", "torch")(open_backend("torch", "cpu"), Program("fathom_memnet", batch_size=2, steps=1))
+    step = setup_of("program", "torch")(
+        open_backend("torch", "cpu"), Program("fathom_memnet", "inference", batch_size=2, steps=1)
+    )
     assert [1] == np.asarray(step()).tolist()
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -6,6 +6,8 @@ counted by hand; of torchvision's three they are what its documentation says.
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,24 @@ SIZES = {
     "tf_cnn_resnet50": (25_559_081, 490_794_647_552),
 }
 SMALL = ["fathom_memnet", "fathom_autoenc", "mnist_cnn", "imdb_rnn", "fathom_deepq"]
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of mallopt(3), with what they are set to where nothing was
+OF_GLIBC = {M_TRIM_THRESHOLD: 128 * 1024, M_MMAP_MAX: 65_536}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_a_model_leaves_is_kept_for_the_next() -> Iterator[None]:
+    """Gigabytes, which take as long to be had anew from the kernel as most models take to compute."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallopt"):  # musl gives them back, and that is only slower
+        yield
+        return
+    library.mallopt(M_MMAP_MAX, 0)
+    library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    yield
+    for parameter, value in OF_GLIBC.items():
+        library.mallopt(parameter, value)
+    library.malloc_trim(0)
 
 
 def test_every_model_is_here() -> None:
