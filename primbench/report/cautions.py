@@ -83,8 +83,8 @@ def _itself(comparison: Comparison) -> str:
 def _agrees_with_itself(baseline: str, found: Sequence[Estimate]) -> str:
     alike, apart = sum(each.is_equivalent for each in found), sum(each.differs for each in found)
     how = f"all {alike} cases" if alike == len(found) else f"{alike} of {len(found)} cases and different in none"
-    but = f", but in {apart} of them" if apart else ""  # by less than matters
-    return f"{baseline} against itself: equivalent in {how}; both runs are the baseline{but}."
+    first = f" (in {apart}, which differ by less than matters, the first alone)" if apart else ""
+    return f"{baseline} against itself: equivalent in {how}; both runs are the baseline{first}."
 
 
 def _differs_from_itself(baseline: str, unequal: Sequence[tuple[CaseComparison, Estimate]], cases: int) -> str:

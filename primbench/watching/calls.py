@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # CUDA Driver API, "Execution Control" and "Graph Management", and its cuda.h for those that are called where default
 # streams are per thread. cuGetProcAddress, by which CUDA's runtime finds them, returns these functions, too.
-_LAUNCHING = ("cuLaunchKernel", "cuLaunchKernelEx", "cuGraphLaunch")
+_LAUNCHING = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch")
 ENTRY_POINTS = (*_LAUNCHING, *(f"{name}_ptsz" for name in _LAUNCHING))
 COUNTED_S = 2e-3
 MOST_SHARE = 0.01  # of the time, also where this process has to wait for a CPU with a breakpoint in place
