@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from primbench.spec.case import Case
 
 START_TIMEOUT_S = 120.0
+REST_S = 10.0  # for the rest of an answer that has begun to arrive: a pipe holds 64 KiB of it
 GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
 MOST_SHOWN = 60  # characters of what was no answer
 HEARD_WITHIN_S = 30.0  # a container is made and started meanwhile
@@ -198,15 +199,16 @@ class WorkerProcess:
         deadline = time.monotonic() + timeout_s
         watched = [self._child.stdout, *(self._ranks.watched if self._ranks else ())]
         while b"\n" not in self._unread:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
+            left_s = max(0.0, deadline - time.monotonic())
             ready = readable(watched, min(left_s, LONGEST_WAIT_S))
+            if not ready and not left_s:  # looked last: this process may have been stopped, as by Ctrl-Z
+                raise TimeoutError
             if self._child.stdout in ready:
                 chunk = os.read(self._child.stdout, 1 << 20)
                 if not chunk:
                     raise WorkerGone(self._cause_of_death())
                 self._unread += chunk
+                deadline = max(deadline, time.monotonic() + REST_S)
             elif ready and self._ranks:
                 if fate := self._ranks.fate():
                     raise WorkerGone(fate)

@@ -3,8 +3,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,8 +20,9 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers import process
+from primbench.workers.calling import one_line
 from primbench.workers.process import WorkerGone, WorkerProcess, ask_a_worker
-from primbench.workers.protocol import Start
+from primbench.workers.protocol import Prepared, Start
 from primbench.workers.session import Session
 
 CASE = Case(
@@ -217,3 +220,23 @@ def test_an_ended_worker_is_of_no_more_use_and_may_be_ended_twice() -> None:
         worker.run(CASE, 5.0)
     worker.end()
     worker.end()
+
+
+def test_an_answer_that_came_while_this_process_was_stopped_is_heard() -> None:
+    """As by Ctrl-Z: the time is over when it goes on, and as much of the answer as a pipe holds lies there."""
+    hearing, speaking = os.pipe()
+    worker = WorkerProcess.__new__(WorkerProcess)
+    vars(worker).update(_child=SimpleNamespace(stdout=hearing), _ranks=None, _unread=b"")
+    os.write(speaking, b'{"type":"Prep')
+    rest = threading.Timer(0.05, os.write, (speaking, b'ared"}\n'))
+    rest.start()
+    try:
+        assert Prepared() == worker._hear(1.0, Prepared, spent_s=2.0)
+    finally:
+        rest.join()
+        os.close(hearing)
+        os.close(speaking)
+
+
+def test_a_reason_of_megabytes_is_cut() -> None:
+    assert len(one_line(ValueError("x" * 10**7))) < 1100
