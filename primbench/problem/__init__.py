@@ -17,6 +17,7 @@ from primbench.problem.definition import (
     Problem,
     Reference,
     Work,
+    checked_problem,
     fields_of,
     kernel,
 )
@@ -29,5 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KERNELS", "MEMORY", "PROBLEMS", "Bound", "Description", "Exact", "Outputs", "Problem", "Reference", "Setup",
-    "Step", "Value", "Work", "described", "description_of", "fields_of", "kernel", "named", "option", "size",
+    "Step", "Value", "Work", "checked_problem", "described", "description_of", "fields_of", "kernel", "named", "option",
+    "size",
 ]  # fmt: skip

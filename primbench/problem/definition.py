@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from primbench.errors import InvalidRequest
 from primbench.problem.fields import checked
 
 if TYPE_CHECKING:
@@ -206,6 +207,13 @@ class Problem(ABC):
     def parameters(self) -> dict[str, Value]:
         """The fields as they stand in a record."""
         return {field.name: getattr(self, field.name) for field in fields_of(self)}
+
+
+def checked_problem(found: object) -> Problem:
+    """What a caller gave as a problem. Raises InvalidRequest where it is none."""
+    if not isinstance(found, Problem):
+        raise InvalidRequest(f"{found!r:.60}: not a problem, such as Gemm(256, 256, 256) of primbench.kernels.gemm")
+    return found
 
 
 PROBLEMS: dict[str, type[Problem]] = {}  # by name; primbench.registry looks them up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidField, near
@@ -46,6 +47,7 @@ def named(help: str, names: Callable[[], Sequence[str]]) -> Any:  # noqa: A002
 
 def checked(primitive: str, field: dataclasses.Field[Any], value: Any) -> Any:
     """The value, as a float where the field holds one. Raises InvalidField where the field cannot have it."""
+    value = _whole(value)
     kind = int if field.metadata.get("size") else str if "names" in field.metadata else type(field.default)
     if type(value) is int and abs(value) > LARGEST:
         raise InvalidField(f"{primitive} {field.name}: a number of {value.bit_length()} bits, 63 are the most")
@@ -54,6 +56,16 @@ def checked(primitive: str, field: dataclasses.Field[Any], value: Any) -> Any:
     if type(value) is not kind or not _is_within(value, field):
         raise InvalidField(f"{primitive} {field.name}={value!r}: {_meant(value, field)}{_expected(kind, field)}")
     return value
+
+
+def _whole(value: Any) -> Any:
+    """A whole number of NumPy's or the like as Python's own, which records can hold; all else as it is."""
+    if type(value) in (int, bool, str, float) or not hasattr(value, "__index__"):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:  # an array of several
+        return value
 
 
 def _is_within(value: Any, field: dataclasses.Field[Any]) -> bool:

@@ -27,7 +27,10 @@ def add_file(path: str, sha256: str | None = None) -> None:
     path: is made absolute, and passed on to workers. sha256: what the file is to hold, where another process named it.
     Raises FileError where it cannot be read, imported, is another, or defines nothing.
     """
-    path = os.path.abspath(path)
+    try:
+        path = os.path.abspath(path)
+    except FileNotFoundError:
+        raise FileError(f"--kernels {path}: the folder that this was started in is not there any more") from None
     found = _sha256(path)
     if sha256 not in (None, found):
         raise FileError(f"--kernels {path}: the file of this name is another one here")
@@ -71,12 +74,26 @@ def _import(source: str, load: Callable[[], object]) -> bool:
         for primitive in new & sources.folders().keys():
             _load_folder(primitive)  # so that a definition that exists twice is found now
         shipped.refuse_again(NETWORKS.keys() - networks)
+        for primitive, backend in KERNELS.keys() - kernels:
+            _refuse_unknown(primitive, backend)
     except (Exception, SystemExit) as error:
         _take_back(PROBLEMS, problems)
         _take_back(KERNELS, kernels)
         _take_back(NETWORKS, networks)
         raise FileError(f"{source}: cannot be imported: {type(error).__name__}: {error}") from error
     return bool(new or NETWORKS.keys() - networks)
+
+
+def _refuse_unknown(primitive: str, backend: str) -> None:
+    """Raises TypeError for a kernel that nothing would ever call."""
+    from primbench.backends import files
+    from primbench.problem import PROBLEMS
+
+    known = {*PROBLEMS, *sources.folders()}
+    if primitive not in known:
+        raise TypeError(f"kernel for {primitive!r}: {near(primitive, known)}no primitive of this name is known")
+    if backend not in files():
+        raise TypeError(f"{primitive} for {backend!r}: {near(backend, files())}backends are {', '.join(files())}")
 
 
 def _take_back(defined: dict[Any, Any], before: set[Any]) -> None:

@@ -38,6 +38,9 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     unit: Literal["sample", "process"] = "sample"
 
     def __post_init__(self) -> None:
+        for name in ("max_noise", "min_time_s", "max_time_s"):
+            if not isinstance(value := getattr(self, name), int | float):
+                raise InvalidRequest(f"{name}={value!r}: a number")
         if not 0 < self.max_noise < 1:
             raise InvalidRequest(f"max_noise={self.max_noise}: a fraction between 0 and 1")
         if not 0 <= self.min_time_s <= self.max_time_s or self.max_time_s == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from primbench.errors import VerificationError
 from primbench.problem import description_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,13 @@ class Calls:
     """
 
     def __init__(self, steps: list[Step]) -> None:
+        """Raises VerificationError for what cannot be called."""
+        for step in steps:
+            if not callable(step):
+                raise VerificationError(
+                    f"the kernel's set-up returned {step!r:.60}, of type {type(step).__name__}: "
+                    "it is to return a function that makes a call, such as lambda: ..."
+                )
         self._steps = steps
         self._next = 0
         self.sets = len(steps)

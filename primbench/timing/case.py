@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from primbench.backends import Backend, CudaBackend, best_available
 from primbench.distributed.group import ALONE, Group
 from primbench.measurement import Measurement
-from primbench.problem import Problem, Step, description_of
+from primbench.problem import Problem, Step, checked_problem, description_of
 from primbench.registry import backends_of, setup_of
 from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
@@ -73,7 +73,8 @@ class Prepared:
 
 def setup(problem: Problem, backend: str | None = None, device: str | None = None, *, seed: int = 0) -> Prepared:
     """Prepare a problem on random inputs, to be used without timing. Raises as measure() does."""
-    return setup_on(best_available(backends_of(problem.primitive), backend, device), problem, seed=seed)
+    chosen = best_available(backends_of(checked_problem(problem).primitive), backend, device)
+    return setup_on(chosen, problem, seed=seed)
 
 
 def setup_on(backend: Backend, problem: Problem, *, seed: int = 0) -> Prepared:
@@ -88,7 +89,7 @@ def setup_on(backend: Backend, problem: Problem, *, seed: int = 0) -> Prepared:
 @contextmanager
 def opened(problem: Problem, backend: str | None, device: str | None) -> Iterator[Backend]:
     """The backend that measure() uses, closed at the end."""
-    chosen = best_available(backends_of(problem.primitive), backend, device)
+    chosen = best_available(backends_of(checked_problem(problem).primitive), backend, device)
     try:
         yield chosen
     finally:

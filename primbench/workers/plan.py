@@ -226,10 +226,12 @@ def _check_backends(primitives: Sequence[str], backends: Sequence[str], *, elsew
         if reason is not None and not elsewhere:
             raise BackendUnavailable(f"backend={name}: {reason}")
         if primitives and not any(name in backends_of(primitive) for primitive in primitives):
-            having = sorted({other for primitive in primitives for other in backends_of(primitive)})
-            raise InvalidRequest(
-                f"backend {name} has no kernel for {', '.join(primitives)}: ask for {', '.join(having)}"
-            )
+            raise InvalidRequest(f"backend {name} has no kernel for {', '.join(primitives)}: {_who_has(primitives)}")
+
+
+def _who_has(primitives: Sequence[str]) -> str:
+    having = sorted({other for primitive in primitives for other in backends_of(primitive)})
+    return f"ask for {', '.join(having)}" if having else "no other has one, either"
 
 
 def _check_device(device: str | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from primbench.environment.difference import machine_changes
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
+from primbench.problem import Problem, checked_problem
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Worker
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.environment.fingerprint import Environment
-    from primbench.problem import Problem
     from primbench.results.record import Record
 
 
@@ -58,7 +58,7 @@ def run(
         raise InvalidRequest("resume=True: goes on with the file of output=, which overwrite=True would begin anew")
     wanted = [backend] if isinstance(backend, str) else list(backend or ())
     cases = plan(
-        [(problem, {}) for problem in problems],
+        [(problem, {}) for problem in _known_to_workers(problems)],
         backends=wanted,
         device=device,
         method=method or Method(),
@@ -75,6 +75,19 @@ def run(
         ran = session.run(told(left_to_do(cases, found), progress))
         keep_all(session, on_its_machine(ran, found.workers, partial(_check_machine, output)), writer, found)
     return found.latest()
+
+
+def _known_to_workers(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Raises InvalidRequest for one of a script's or a notebook's own, which no other process can import."""
+    if isinstance(problems, Problem):
+        raise InvalidRequest(f"{problems!r:.60}: one problem, and a list is asked for, such as [Gemm(256, 256, 256)]")
+    for problem in problems:
+        if type(checked_problem(problem)).__module__ == "__main__":
+            raise InvalidRequest(
+                f"{problem.primitive} is defined in this script or notebook, where workers do not find it: time it by "
+                "primbench.measure(), or put it in a file of its own and run that by primbench --kernels FILE.py"
+            )
+        yield problem
 
 
 @contextmanager

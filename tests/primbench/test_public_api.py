@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
+from typing import Any
 
+import numpy as np
 import pytest
 
 import primbench
+from primbench.kernels.gemm import Gemm
 from primbench.results import file as results_file
 
 
@@ -71,3 +74,33 @@ def test_the_example_of_the_package_is_true() -> None:
     import doctest
 
     assert doctest.TestResults(failed=0, attempted=3) == doctest.testmod(primbench)
+
+
+def test_what_is_no_problem_is_refused_in_words() -> None:
+    made: Any
+    for made in ("gemm", Gemm, lambda: None):
+        for call in (primbench.measure, primbench.setup, lambda problem: primbench.run([problem])):
+            with pytest.raises(primbench.InvalidRequest, match=r": not a problem, such as Gemm\(256, 256, 256\)"):
+                call(made)
+    made = Gemm(2, 2, 2)
+    with pytest.raises(primbench.InvalidRequest, match=r": one problem, and a list is asked for"):
+        primbench.run(made)
+
+
+def test_a_problem_of_a_script_is_not_given_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gemm, "__module__", "__main__")
+    with pytest.raises(primbench.InvalidRequest, match=r"^gemm is defined in this script or notebook"):
+        primbench.run([Gemm(2, 2, 2)])
+
+
+def test_times_in_words_are_refused() -> None:
+    words: Any = "1s"
+    with pytest.raises(primbench.InvalidRequest, match=r"^max_time_s='1s': a number$"):
+        primbench.Method(max_time_s=words)
+
+
+def test_whole_numbers_of_numpy_are_sizes() -> None:
+    sizes: Any = np.arange(1, 4)
+    assert [int] * 3 == [type(value) for value in list(Gemm(*sizes).parameters().values())[:3]]
+    with pytest.raises(primbench.InvalidRequest, match=r"^gemm m=array\(\[1, 2, 3\]\): a whole number"):
+        Gemm(sizes, 1, 1)

@@ -166,6 +166,11 @@ WRONG = [
     (HALVE.replace('name="halve"', 'name="gemm"'), "primitive 'gemm' is defined in "),
     (DOUBLE_GEMM, "gemm on numpy is registered in "),
     (NO_BATCH, "model 'own': its class has no line such as batch_size = 64"),
+    (
+        HALVE.replace('"halve", "numpy"', '"halv", "numpy"'),
+        "kernel for 'halv': did you mean halve? no prim",
+    ),
+    (HALVE.replace('"numpy"', '"jax"'), "halve for 'jax': backends are cupy, numba, numpy, torch"),
     (DOUBLE_MODEL, "model 'mnist_cnn' is defined in primbench.suites.models.mnist and "),
 ]
 
@@ -191,3 +196,20 @@ def test_what_is_shown_of_a_folder_unimported_is_what_its_class_says() -> None:
     said = {name: (PROBLEMS[name].__doc__ or "").splitlines()[0] for name in registry.primitives()}
     assert said == {name: folder.summary for name, folder in sources.folders().items()}
     assert {"bandwidth": "memcpy"} == registry.aliases()
+
+
+def test_a_file_is_not_found_from_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileError, match=r"^--kernels own.py: the folder that this was started in is not there"):
+        registry.add_file("own.py")
+
+
+def test_a_primitive_cannot_be_called_as_a_command_is(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(HALVE.replace('"halve"', '"compare"'))
+    found = primbench("--kernels", path, "list", "backends")
+    message = "Error: --kernels: a primitive cannot be called compare, which is a command of primbench\n"
+    assert (2, "", message) == (found.returncode, found.stdout, found.stderr)

@@ -12,6 +12,7 @@ from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
 from primbench.problem import Step, described
 from primbench.registry import setup_of
+from primbench.timing.calls import Calls
 from primbench.timing.verify import check_output, count_unwritten
 
 PROBLEM = Gemm(20, 30, 40)
@@ -116,3 +117,15 @@ def test_an_output_in_host_memory_needs_no_backend_to_be_looked_at() -> None:
         check_output(Elsewhere(), PROBLEM, step, PROBLEM.reference(np.random.default_rng(1), *INPUTS))
         <= PROBLEM.tolerance()
     )
+
+
+@pytest.mark.parametrize("output", [None, 7, (np.zeros(3),), (each for each in "ab")])
+def test_what_is_no_array_is_told_so(output: object) -> None:
+    with pytest.raises(VerificationError, match=rf"^a call returned .*, of type {type(output).__name__}: it is to"):
+        check(lambda: output)
+
+
+def test_a_set_up_that_returns_no_function_is_told_so() -> None:
+    not_steps: Any = [None]
+    with pytest.raises(VerificationError, match=r"returned None, of type NoneType: it is to return a function"):
+        Calls(not_steps)
