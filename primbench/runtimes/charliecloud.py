@@ -29,8 +29,16 @@ _FOR_CH_IMAGE = re.compile(
 
 def found() -> tuple[str | None, str]:
     """Why it cannot be used, or None, and its version."""
-    reason, line = answer(["ch-run", "--version"], {"USER": getpass.getuser(), **os.environ})
+    reason, line = answer(["ch-run", "--version"], {"USER": user(), **os.environ})
     return reason, version(line)
+
+
+def user() -> str:
+    """The user's name, or the number of one who is in no list of users, as a scheduler or a container may have it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # before Python 3.13, and since
+        return str(os.getuid())
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
@@ -45,7 +53,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
         chosen += [f"--bind={merged}:{path}" for merged, path in overlays(arm, folder)]
     elif "CH_IMAGE_STORAGE" in os.environ:
         chosen = [f"--storage={os.environ['CH_IMAGE_STORAGE']}"]  # where an image's name is looked up
-    environment = {"PATH": PATH, "USER": getpass.getuser()} | variables(arm, folder)
+    environment = {"PATH": PATH, "USER": user()} | variables(arm, folder)
     return Invocation(
         worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *command], environment=environment
     )
@@ -67,12 +75,12 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """
     own = os.path.dirname(shutil.which("ch-image", path=environ.get("PATH")) or "")
     passed = {name: value for name, value in environ.items() if _FOR_CH_IMAGE.fullmatch(name)}
-    return {"USER": getpass.getuser()} | passed | {"PATH": f"{own}:{PATH}" if own else PATH}
+    return {"USER": user()} | passed | {"PATH": f"{own}:{PATH}" if own else PATH}
 
 
 def size_bytes(name: str) -> int | str:
     """Size of an image's files in ch-image's storage, hard links counted once; a string is why it is unknown."""
-    storage = os.environ.get("CH_IMAGE_STORAGE") or f"/var/tmp/{getpass.getuser()}.ch"
+    storage = os.environ.get("CH_IMAGE_STORAGE") or f"/var/tmp/{user()}.ch"
     folder = os.path.join(storage, "img", name.replace("/", "%").replace(":", "+"))
     if not os.path.isdir(folder):
         return f"there is no folder {folder}"

@@ -15,7 +15,7 @@ import pytest
 
 import primbench
 from primbench.errors import FileError, InvalidRequest
-from primbench.runtimes import engine, hostroot, limits, oci
+from primbench.runtimes import charliecloud, engine, hostroot, limits, oci
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
 from primbench.runtimes.invocation import Invocation, cdi_names_gpus, gpu_files, variables
 from primbench.runtimes.table import check, known, launch
@@ -486,3 +486,11 @@ def test_a_variable_to_be_passed_on_that_is_not_set_is_asked_for(monkeypatch: py
         InvalidRequest, match="MY_TOKEN is not set here, and no file keeps its value: set it in the env"
     ):
         check(parse_arm("host:env.MY_TOKEN"))
+
+
+def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_entry() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr("getpass.getuser", no_entry)
+    assert str(os.getuid()) == charliecloud.environment({})["USER"]
