@@ -73,6 +73,11 @@ class WorkerError(PrimbenchError):
     pass
 
 
+def cut(quoted: str, most: int = 300) -> str:
+    """A file or an error may hold a word of megabytes; a message may not."""
+    return quoted if len(quoted) <= most else quoted[: most - 3] + "..."
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """For a message about a name that is not known: "did you mean gemm? " where one of those known looks like it."""
     import difflib  # takes a while, and most names are right

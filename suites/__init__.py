@@ -46,7 +46,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import InvalidRequest, near
+from primbench.errors import InvalidRequest, cut, near
 from primbench.registry import problem_class
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ if __name__ != "primbench.suites":
     )
 
 # Not where the folder is not the package:
-from primbench.suites.document import cut
 from primbench.suites.parse import Row, Suite, parse, problems
 
 SIZES = ("small", "medium", "large")

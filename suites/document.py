@@ -6,11 +6,10 @@ import os
 import tomllib
 from typing import Any
 
-from primbench.errors import FileError
+from primbench.errors import FileError, cut
 from primbench.units import format_bytes, parse_size
 
 MAX_FILE_BYTES = parse_size("16MiB")
-MAX_QUOTED = 300
 # tomllib keeps every prefix of a dotted key: without a limit, 200 kB of "a.a.a. ..." take 40 GB.
 MAX_SQUARED_DOTS = 10**7
 
@@ -33,7 +32,7 @@ def read_document(source: str, path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _parsed(source: str, content: bytes) -> dict[str, Any]:
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")  # editors of Windows begin a file with a mark
         if sum(line.count(".") ** 2 for line in text.split("\n")) > MAX_SQUARED_DOTS:
             raise FileError(f"{source}: too many dotted keys: a suite needs none but defaults.PRIMITIVE")
         found = tomllib.loads(text)
@@ -55,8 +54,3 @@ def _has_larger(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_has_larger, value))
     return isinstance(value, int) and not -(2**63) <= value < 2**63
-
-
-def cut(quoted: str) -> str:
-    """A file may hold a word of megabytes; a message may not."""
-    return quoted if len(quoted) <= MAX_QUOTED else quoted[: MAX_QUOTED - 3] + "..."

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from primbench.dtypes import full_name
-from primbench.errors import FileError, InvalidField, InvalidRequest, near
+from primbench.errors import FileError, InvalidField, InvalidRequest, cut, near
 from primbench.problem import fields_of
 from primbench.registry import build, problem_class, summaries
 from primbench.spec.captured import Captured
 from primbench.spec.published import Published
-from primbench.suites.document import cut, read_document
+from primbench.suites.document import read_document
 from primbench.units import parse_counts
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import click
 
 from primbench import __version__
 from primbench.cli.echo import say
-from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError, near
+from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError, near
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,6 +132,9 @@ class LazyGroup(Group):
             where = f"{error.filename}: " if error.filename else ""
             say(f"Error: {where}{error.strerror or error}", err=True)
             ctx.exit(1)
+        except MemoryError:
+            say("Error: no memory left for this process: see the limits of `ulimit -a`", err=True)
+            ctx.exit(1)
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
@@ -181,10 +184,12 @@ def ctrl_c_raises() -> Iterator[None]:
 
 def _add_files(paths: tuple[str, ...]) -> None:
     if paths:
-        from primbench.registry import add_file
+        from primbench.registry import add_file, summaries
 
         for path in paths:
             add_file(path)
+        if taken := summaries().keys() & COMMANDS:
+            raise FileError(f"--kernels: a primitive cannot be called {taken.pop()}, which is a command of primbench")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

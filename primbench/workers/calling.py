@@ -7,7 +7,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, BinaryIO
 
-from primbench.errors import PrimbenchError
+from primbench.errors import PrimbenchError, cut
 from primbench.registry import build
 from primbench.spec.method import Method
 from primbench.timing.calls import Calls
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.backends import Backend
     from primbench.spec.neighbour import Neighbour
 
+LONGEST_REASON = 1000  # characters; what frameworks say fits
 TOGETHER_S = 0.02  # of calls that are waited for together: a GPU is not without work between them
 
 
@@ -70,8 +71,8 @@ def _prepared(backend: Backend, neighbour: Neighbour) -> Calls:
 
 
 def one_line(error: Exception) -> str:
-    """Its kind first, but where that is the base of ours and says nothing."""
-    lines = str(error).strip().splitlines()
+    """Its kind first, but where that is the base of ours and says nothing; of a very long line the beginning."""
+    lines = [cut(line, LONGEST_REASON) for line in str(error).strip().splitlines()[:1]]
     name = type(error).__name__
     if lines and type(error) is PrimbenchError:
         return lines[0]

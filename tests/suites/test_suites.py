@@ -318,6 +318,10 @@ COUNTED = [
 ]
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    assert suites.read(written(tmp_path, TWO)) == suites.read(written(tmp_path, f"\ufeff{TWO}"))
+
+
 @pytest.mark.parametrize("primitive", COUNTED)
 def test_sizes_grow_from_set_to_set_and_large_ends_on_a_cpu(primitive: str) -> None:
     flop = {

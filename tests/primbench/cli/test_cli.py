@@ -248,3 +248,13 @@ def test_bandwidth_is_another_word_for_memcpy(invoke: Callable[..., Result]) -> 
     found, same = invoke("bandwidth", *where), invoke("memcpy", *where)
     assert (0, same.stdout) == (found.exit_code, found.stdout)
     assert found.stdout.startswith("memcpy ")
+
+
+def test_no_memory_left_is_told_in_a_line(invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(click.Group, "invoke", full)
+    result = invoke("list")
+    message = "Error: no memory left for this process: see the limits of `ulimit -a`\n"
+    assert (1, message) == (result.exit_code, result.stderr)
