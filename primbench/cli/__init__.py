@@ -190,6 +190,17 @@ def _add_files(paths: tuple[str, ...]) -> None:
             add_file(path)
         if taken := summaries().keys() & COMMANDS:
             raise FileError(f"--kernels: a primitive cannot be called {taken.pop()}, which is a command of primbench")
+        _refuse_unknown_backends()
+
+
+def _refuse_unknown_backends() -> None:
+    from primbench.backends import files
+    from primbench.problem import KERNELS
+
+    for primitive, backend in KERNELS:
+        if backend not in files():
+            known = f"{near(backend, files())}backends are {', '.join(files())}"
+            raise FileError(f"--kernels: a kernel of {primitive} for {backend!r}: {known}")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -74,8 +74,8 @@ def _import(source: str, load: Callable[[], object]) -> bool:
         for primitive in new & sources.folders().keys():
             _load_folder(primitive)  # so that a definition that exists twice is found now
         shipped.refuse_again(NETWORKS.keys() - networks)
-        for primitive, backend in KERNELS.keys() - kernels:
-            _refuse_unknown(primitive, backend)
+        for primitive, _ in KERNELS.keys() - kernels:
+            _refuse_unknown(primitive)
     except (Exception, SystemExit) as error:
         _take_back(PROBLEMS, problems)
         _take_back(KERNELS, kernels)
@@ -84,16 +84,13 @@ def _import(source: str, load: Callable[[], object]) -> bool:
     return bool(new or NETWORKS.keys() - networks)
 
 
-def _refuse_unknown(primitive: str, backend: str) -> None:
+def _refuse_unknown(primitive: str) -> None:
     """Raises TypeError for a kernel that nothing would ever call."""
-    from primbench.backends import files
     from primbench.problem import PROBLEMS
 
     known = {*PROBLEMS, *sources.folders()}
     if primitive not in known:
         raise TypeError(f"kernel for {primitive!r}: {near(primitive, known)}no primitive of this name is known")
-    if backend not in files():
-        raise TypeError(f"{primitive} for {backend!r}: {near(backend, files())}backends are {', '.join(files())}")
 
 
 def _take_back(defined: dict[Any, Any], before: set[Any]) -> None:

@@ -170,7 +170,6 @@ WRONG = [
         HALVE.replace('"halve", "numpy"', '"halv", "numpy"'),
         "kernel for 'halv': did you mean halve? no prim",
     ),
-    (HALVE.replace('"numpy"', '"jax"'), "halve for 'jax': backends are cupy, numba, numpy, torch"),
     (DOUBLE_MODEL, "model 'mnist_cnn' is defined in primbench.suites.models.mnist and "),
 ]
 
@@ -205,6 +204,15 @@ def test_a_file_is_not_found_from_a_folder_that_is_gone(tmp_path: Path, monkeypa
     gone.rmdir()
     with pytest.raises(FileError, match=r"^--kernels own.py: the folder that this was started in is not there"):
         registry.add_file("own.py")
+
+
+def test_a_kernel_for_no_backend_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(HALVE.replace('"numpy"', '"nunpy"'))
+    found = primbench("--kernels", path, "list", "backends")
+    known = "did you mean numpy? backends are cupy, numba, numpy, torch"
+    message = f"Error: --kernels: a kernel of halve for 'nunpy': {known}\n"
+    assert (2, "", message) == (found.returncode, found.stdout, found.stderr)
 
 
 def test_a_primitive_cannot_be_called_as_a_command_is(tmp_path: Path) -> None:
