@@ -8,9 +8,10 @@ time to compile is no part of any result, and a place that cannot write its inst
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from numba import njit, prange
+from numba import from_dtype, njit, prange, types
 
 ROW_STRIP = 32  # rows of C that a thread takes at a time
 K_PANEL = 32  # rows of B that stay in the cache while a strip passes over them
@@ -18,7 +19,14 @@ TRANSPOSED_BLOCK = 32  # a square of B this wide is read and written within the 
 FASTMATH = {"contract"}  # multiply-add in one rounding, as BLAS does; the order of the sums stays as written
 
 
-@njit(parallel=True, fastmath=FASTMATH)
+@functools.cache
+def compiled(stored: Any, summed: Any) -> Any:
+    """gemm() for arrays of these NumPy dtypes, compiled once: A is read element by element, whichever way it lies."""
+    stored, summed = from_dtype(stored), from_dtype(summed)
+    a, b, c = types.Array(stored, 2, "A"), stored[:, ::1], summed[:, ::1]
+    return njit(types.void(a, b, c, c, summed, summed), parallel=True, fastmath=FASTMATH)(gemm)
+
+
 def gemm(a: Any, b: Any, d: Any, c: Any, alpha: Any, beta: Any) -> None:
     """C[m,n] = alpha A[m,k] B[k,n] + beta D[m,n]; A in any layout, the rest row-major, the factors in C's type."""
     m, k = a.shape

@@ -49,12 +49,13 @@ def _refuse(problem: Gemm, *, on_cpu: bool) -> None:
 def _cpu_step(problem: Gemm, a: Any, b: Any, d: Any, c: Any) -> Step:
     import numpy as np
 
-    from primbench.kernels.gemm._numba_cpu import K_PANEL, gemm, transpose
+    from primbench.kernels.gemm._numba_cpu import K_PANEL, compiled, transpose
 
     a_mk = a.T if problem.trans_a else a
     b_kn = np.empty((problem.k, problem.n), b.dtype) if problem.trans_b else b
     added = d if problem.beta else c
     alpha, beta = c.dtype.type(problem.alpha), c.dtype.type(problem.beta)
+    gemm = compiled(a.dtype, c.dtype)
 
     def step() -> Any:
         if problem.trans_b:

@@ -86,14 +86,23 @@ def test_cpu_product_is_scaled_and_added_to(alpha: float, beta: float) -> None:
 
 
 def test_step_compiles_nothing() -> None:
-    from primbench.kernels.gemm._numba_cpu import gemm, transpose
+    from primbench.kernels.gemm._numba_cpu import compiled, transpose
 
     backend = open_backend("numba", "cpu")
     problem = Gemm(5, 6, 7, trans_a=True, trans_b=True)
     step = numba_gemm(backend, problem, *problem.inputs(np.random.default_rng(1)))
-    compiled = list(gemm.signatures), list(transpose.signatures)
+    before = compiled.cache_info().misses, list(transpose.signatures)
     step()
-    assert compiled == (gemm.signatures, transpose.signatures)
+    assert before == (compiled.cache_info().misses, transpose.signatures)
+
+
+def test_the_cpu_product_is_compiled_once_however_a_lies_in_memory() -> None:
+    from primbench.kernels.gemm._numba_cpu import compiled
+
+    compiled.cache_clear()
+    for trans_a, trans_b in itertools.product((False, True), repeat=2):
+        assert is_right(Gemm(5, 6, 7, trans_a=trans_a, trans_b=trans_b), open_backend("numba", "cpu"))
+    assert 1 == compiled.cache_info().misses
 
 
 @pytest.mark.parametrize(
