@@ -199,22 +199,28 @@ class WorkerProcess:
         deadline = time.monotonic() + timeout_s
         watched = [self._child.stdout, *(self._ranks.watched if self._ranks else ())]
         while b"\n" not in self._unread:
-            left_s = max(0.0, deadline - time.monotonic())
-            ready = readable(watched, min(left_s, LONGEST_WAIT_S))
-            if not ready and not left_s:  # looked last: this process may have been stopped, as by Ctrl-Z
-                raise TimeoutError
+            ready = self._ready_by(deadline, watched)
             if self._child.stdout in ready:
                 chunk = os.read(self._child.stdout, 1 << 20)
                 if not chunk:
                     raise WorkerGone(self._cause_of_death())
+                if not self._unread:
+                    deadline = max(deadline, time.monotonic() + REST_S)
                 self._unread += chunk
-                deadline = max(deadline, time.monotonic() + REST_S)
             elif ready and self._ranks:
                 if fate := self._ranks.fate():
                     raise WorkerGone(fate)
                 watched = [self._child.stdout]  # ended as it should: with the worker, which is heard next
         line, self._unread = self._unread.split(b"\n", 1)
         return line
+
+    def _ready_by(self, deadline: float, watched: Sequence[int]) -> list[int]:
+        """Raises TimeoutError, having looked last: an answer came in time where this process was stopped by Ctrl-Z."""
+        left_s = max(0.0, deadline - time.monotonic())
+        ready = readable(watched, min(left_s, LONGEST_WAIT_S))
+        if not left_s and (self._unread or not ready):
+            raise TimeoutError
+        return ready
 
     def _cause_of_death(self) -> str:
         """The worker's own, unless it may have died of the death of a rank."""

@@ -238,5 +238,14 @@ def test_an_answer_that_came_while_this_process_was_stopped_is_heard() -> None:
         os.close(speaking)
 
 
+def test_what_writes_without_end_is_no_answer_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "REST_S", 0.1)
+    worker = WorkerProcess.__new__(WorkerProcess)
+    with open("/dev/zero", "rb", buffering=0) as endless:
+        vars(worker).update(_child=SimpleNamespace(stdout=endless.fileno()), _ranks=None, _unread=b"")
+        with pytest.raises(WorkerGone, match=r"no answer within 0\.01 s"):
+            worker._hear(0.01, Prepared, spent_s=0.0)
+
+
 def test_a_reason_of_megabytes_is_cut() -> None:
     assert len(one_line(ValueError("x" * 10**7))) < 1100
