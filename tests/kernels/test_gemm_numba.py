@@ -1,10 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +12,8 @@ from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.gemm._tiles import Tile
 from primbench.kernels.gemm.numba import TILES, _tile, numba_gemm
+
+from . import gpu_simulator
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("numba") is not None, reason=str(missing("numba")))]
 
@@ -122,12 +120,7 @@ def test_case_that_numba_cannot_do_is_refused(device: str, options: dict[str, An
 
 @pytest.mark.slow
 def test_gpu_kernel_is_right_in_the_simulator() -> None:
-    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
-    run = subprocess.run(
-        [sys.executable, "-P", "-c", IN_SIMULATOR], env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout) == {"wrong": [], "algorithm": "tiled 16x16x4, 4x4 a thread"}
+    assert {"wrong": [], "algorithm": "tiled 16x16x4, 4x4 a thread"} == gpu_simulator.printed(IN_SIMULATOR)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8"])

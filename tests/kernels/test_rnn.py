@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from typing import Any
 
@@ -16,6 +12,8 @@ from primbench.kernels.rnn import Rnn
 from primbench.problem import description_of
 from primbench.registry import setup_of
 from primbench.timing.verify import check_output
+
+from . import gpu_simulator
 
 pytestmark = pytest.mark.wheel
 
@@ -215,7 +213,4 @@ print(json.dumps(wrong))
 
 def test_numba_step_by_step_in_the_simulator_of_a_gpu() -> None:
     pytest.importorskip("numba", reason="numba is not installed")
-    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
-    done = subprocess.run([sys.executable, "-P", "-c", IN_SIMULATOR], env=environment, capture_output=True, text=True)
-    assert 0 == done.returncode, done.stderr
-    assert [] == json.loads(done.stdout.splitlines()[-1])
+    assert [] == gpu_simulator.printed(IN_SIMULATOR)
