@@ -67,14 +67,16 @@ def extent_of(array: Array, nodes: tuple[int, ...] | None = None) -> Extent:
 def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path("/")) -> Residency:
     """Where the touched pages are now. page_nodes: where the placement puts them; none: anywhere.
 
+    Looks once more where there is no page: while the kernel makes a huge page of some, these are nowhere.
     Raises OSError where the kernel shows neither, ValueError where it shows no page of these, as of memory that a
     driver allocated.
     """
     ranges = _by_asked(extents, tuple(page_nodes))
     try:
-        return _by_move_pages(ranges)
-    except (OSError, LookupError):
-        return _by_numa_maps(ranges, root)
+        return _looked(ranges, root)
+    except ValueError:
+        time.sleep(AGAIN_S)
+        return _looked(ranges, root)
 
 
 def verdict(before: Residency, after: Residency) -> Pages:
@@ -133,15 +135,6 @@ class _Tally:
 
 
 def _by_move_pages(ranges: _Ranges) -> Residency:
-    """Asked once more where there is no page: while the kernel makes a huge page of some, these are nowhere."""
-    try:
-        return _as_told(ranges)
-    except ValueError:
-        time.sleep(AGAIN_S)
-        return _as_told(ranges)
-
-
-def _as_told(ranges: _Ranges) -> Residency:
     total = sum(len(pages) for each in ranges.values() for pages in each)
     stride = -(-total // MOST_PAGES)
     tally = _Tally()
@@ -159,6 +152,13 @@ def _sample(pages: range, stride: int) -> list[int]:
     rng = random.Random(0)
     strips = (pages[start : start + stride] for start in range(0, len(pages), stride))
     return [strip[int(rng.random() * len(strip))] for strip in strips]
+
+
+def _looked(ranges: _Ranges, root: Path) -> Residency:
+    try:
+        return _by_move_pages(ranges)
+    except (OSError, LookupError):
+        return _by_numa_maps(ranges, root)
 
 
 def _by_numa_maps(ranges: _Ranges, root: Path) -> Residency:

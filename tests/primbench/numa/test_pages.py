@@ -118,7 +118,8 @@ def test_a_denied_call_is_made_up_for_by_the_file() -> None:
 import json
 from primbench.numa.buffers import host_buffer
 from primbench.numa.pages import extent_of, look
-seen = look([extent_of(host_buffer(1 << 20))], [])
+buffer = host_buffer(1 << 20)  # which is given back with its last view
+seen = look([extent_of(buffer)], [])
 print(json.dumps([seen.read_by, sum(seen.by_node.values())]))
 """
     child = [sys.executable, "-P", SECCOMP, "--deny", "move_pages", "--", sys.executable, "-P", "-c", code]
@@ -163,6 +164,13 @@ def test_what_names_no_node_is_held_to_the_placement(root: Path) -> None:
 def test_an_address_without_pages_is_an_error(root: Path, page: int) -> None:
     with pytest.raises(ValueError, match="numa_maps shows no page"):
         look([Extent(page * PAGE, 10)], [], root)
+
+
+def test_where_no_page_is_seen_it_is_looked_once_more(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = root / "proc/self/numa_maps"
+    file.write_text(NUMA_MAPS.replace("N0=1 N1=99", ""))
+    monkeypatch.setattr("time.sleep", lambda _: file.write_text(NUMA_MAPS))
+    assert {0: 1, 1: 99} == look([at(5, 100)], [], root).by_node
 
 
 def test_a_kernel_without_the_file_shows_nothing(root: Path) -> None:
