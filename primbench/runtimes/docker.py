@@ -26,10 +26,10 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     rest = engine.container(arm, folder, private_network="bridge", gpus=gpus, undescribed_gpus=["--gpus=all"])
     before, after, image = [], [engine.remove("docker", name)], arm.image
     if arm.on_host_root:
-        image = f"{name}:skeleton"
-        archive = folder / "skeleton.tar"
         import tarfile  # 2 ms, which every arm's start would wait for
 
+        image = f"{name}:skeleton"
+        archive = folder / "skeleton.tar"
         with tarfile.open(archive, "w") as tar:
             tar.add(make_skeleton(folder), arcname=".")
         before.append(["docker", "import", str(archive), image])

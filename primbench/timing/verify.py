@@ -63,14 +63,14 @@ def poison(backend: Backend, output: Any) -> None:
     A copy to the host ends in host memory, one to another GPU where the backend does not reach."""
     if _is_host_array(output):
         poison_host(output)
-    elif not hasattr(output, "poison") and not hasattr(output, "dtype"):
+    elif hasattr(output, "poison"):
+        output.poison()
+    elif hasattr(output, "dtype"):
+        backend.poison(output)
+    else:
         raise VerificationError(
             f"a call returned {output!r:.60}, of type {type(output).__name__}: it is to return its output, an array"
         )
-    elif hasattr(output, "poison"):
-        output.poison()
-    else:
-        backend.poison(output)
 
 
 def on_host(backend: Backend, output: Any) -> Array:
