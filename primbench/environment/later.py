@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # By how much more a reading tells of another place: the same one reads otherwise each time, and interruptions are
 # counted in steps of 2000 Hz.
 _NOTABLE = {"interruptions_hz": 2000.0, "open_file_s": 20e-6, "open_temporary_s": 20e-6, "system_call_s": 0.5e-6}
+# Beside load one look in a hundred counts interruptions that the next does not: what changed for good is seen again.
+_LOOKS = 3
 _SETTINGS = ("probed", "loopback", "tracer")
 _CHANGEABLE = {name: confinement.READERS[name] for name in (*_SETTINGS, *_NOTABLE)}
 
@@ -38,19 +40,28 @@ class Later(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def later(told: Environment, folder: str | None = None, root: Path = Path("/")) -> Later | None:
-    """None where all is as it was told. Takes some 10 ms: not while anything is timed.
+    """None where all is as it was told, in any of a few looks. Takes some 10 ms, and three times that where something
+    changed: not while anything is timed.
 
     folder: where temporary files are opened; None is where all others are.
     """
+    found = None
+    for _ in range(_LOOKS):
+        found = _look(told, folder, root)
+        if not _is_other(told.limits, told.confinement, found):
+            return None
+    return found
+
+
+def _look(told: Environment, folder: str | None, root: Path) -> Later:
     now = read_all(_CHANGEABLE, root)
     opened_s = attempt({}, "", lambda: open_temporary_s(folder)) if folder else None
     now |= {} if opened_s is None else {"open_temporary_s": opened_s}
     missing = {name: why for name, why in told.confinement.missing.items() if name not in _CHANGEABLE}
-    found = Later(
+    return Later(
         limits=limits.collect(root),
         confinement=replace(told.confinement, **now | {"missing": missing | now["missing"]}),
     )
-    return found if _is_other(told.limits, told.confinement, found) else None
 
 
 def _is_other(of_limits: Limits, of_confinement: Confinement, now: Later) -> bool:

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from primbench.compare.comparison import Explanation
 from primbench.compare.pairs import compare
-from primbench.environment import fingerprint
+from primbench.environment import fingerprint, limits
 from primbench.environment.later import Later, later
+from primbench.environment.reading import Reader
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import MOVED, HostReading
 from primbench.registry import build
@@ -139,6 +140,18 @@ def test_a_process_tells_what_changed_of_its_place_and_nothing_where_nothing_did
     assert f"{os.getpriority(os.PRIO_PROCESS, 0) + 3} [{min(os.sched_getaffinity(0))}] True\n" == done.stdout, (
         done.stderr
     )
+
+
+@pytest.mark.parametrize(("counts", "is_told"), [([9000.0, 0.0], False), ([9000.0] * 3, True)])
+def test_what_the_next_look_does_not_see_has_not_changed(
+    counts: list[float], is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = replace(HERE, limits=limits.collect(Path("/")), confinement=replace(HERE.confinement, interruptions_hz=0.0))
+    counted = iter(counts)
+    made = {"interruptions_hz": Reader("made up", lambda _: next(counted))}
+    monkeypatch.setattr("primbench.environment.later._CHANGEABLE", made)
+    assert is_told == (later(quiet) is not None)
+    assert next(counted, None) is None, "as many looks as it takes, and no more"
 
 
 def test_files_of_a_case_are_opened_where_that_has_them(tmp_path: Path) -> None:
