@@ -114,6 +114,8 @@ def _format(path: Path) -> tuple[str, str] | None:
 def _no_end(path: Path, number: int, text: bytes) -> str:
     if len(text) == MAX_LINE_BYTES:
         return f"longer than {MAX_LINE_BYTES >> 20} MiB: not a line of a results file"
+    if number == 1 and not text.startswith(b"{"):
+        return "no file of primbench's: it does not begin with a JSON object"
     if number == 1:
         return "cut off in the middle of its first line: nothing of it can be kept"
     return (

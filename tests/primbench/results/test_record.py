@@ -228,6 +228,7 @@ HOSTILE = {
     "two headers": (HEAD + LINE + HEAD, ":3: a second header"),
     "half a header": (HEAD.replace(b'"command"', b'"comment"'), ":1: .*missing required field `command`"),
     "cut": (WHOLE[:-3], ":3: cut off .*head -n 2 .*results.jsonl > whole.jsonl"),
+    "one line of something else": (b"\x89PNG\r" + bytes(64), ":1: no file of primbench's: it does not begin with"),
     "cut in the header": (HEAD[:-3], ":1: cut off in the middle of its first line"),
     "deep": (HEAD + LINE.replace(b'"status"', b'"more":' + DEEP + b',"status"'), ":2: .*recursion"),
     "NaN": (HEAD + LINE.replace(b"1.5", b"NaN"), ":2: .*malformed"),
