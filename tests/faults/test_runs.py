@@ -156,7 +156,7 @@ def test_a_worker_killed_in_the_middle_of_a_case_costs_that_case_alone(run: Run)
 
 
 FAILURES = {
-    "hang": r"no answer within 2 s \(--timeout\)",
+    "hang": r"no answer within 8 s \(--timeout\)",
     "abort": "worker died of signal SIGABRT: last words",
     "segfault": "worker died of signal SIGSEGV",
     "nameless-signal": r"worker died of signal \d+",
@@ -169,7 +169,7 @@ FAILURES = {
 
 
 def test_a_failing_case_is_recorded_and_the_next_one_gets_a_new_worker(run: Run) -> None:
-    code, out, err = run.complete(*faults("none", *FAILURES, "print"), "--timeout", "2s", "-o", str(run.file))
+    code, out, err = run.complete(*faults("none", *FAILURES, "print"), "--timeout", "8s", "-o", str(run.file))
     held = results_file.read(run.file)
     assert (1, "") == (code, err)
     first, *failed, last = held.records
@@ -381,28 +381,31 @@ def study(run: Run, *cases: str, options: Sequence[str] = ("--min-time=0.5s", "-
 
 
 LAUNCHES = '[[launch]]\ncall = ["dispatch", "getppid"]'
+LASTING = ("--min-time=1.5s", "--max-time=1.5s")  # until both workers have been found, and something is done to them
 
 
 def in_turn(run: Run) -> list[psutil.Process]:
     """The two workers of a pair, once both sample: each has its thread on the CPU that both call from."""
 
-    def found() -> list[psutil.Process]:
-        workers = [each for each in run.processes() if is_worker(each)]
-        return workers if len(workers) == 2 and all(len(each.cpu_affinity()) == 1 for each in workers) else []
+    found: list[psutil.Process] = []
 
-    wait_until(lambda: bool(found()))
-    return found()
+    def are_found() -> bool:
+        found[:] = [each for each in run.processes() if is_sampling(each)]
+        return len(found) == 2
+
+    wait_until(are_found)
+    return found
 
 
-def is_worker(process: psutil.Process) -> bool:
+def is_sampling(process: psutil.Process) -> bool:
     try:
-        return "primbench.workers.worker" in process.cmdline()
+        return "primbench.workers.worker" in process.cmdline() and len(process.cpu_affinity()) == 1
     except psutil.Error:
         return False
 
 
 def test_a_worker_killed_in_its_turns_costs_its_own_case_alone(run: Run) -> None:
-    front = run.start(*study(run, LAUNCHES))
+    front = run.start(*study(run, LAUNCHES, options=LASTING))
     killed, _ = in_turn(run)
     killed.kill()
     code, _, err = ended(front)
@@ -423,7 +426,7 @@ def other_than(arm: str) -> str:
 
 
 def test_ctrl_c_in_the_middle_of_turns_keeps_what_was_measured_and_the_study_goes_on(run: Run) -> None:
-    front = run.start(*study(run, LAUNCHES))
+    front = run.start(*study(run, LAUNCHES, options=LASTING))
     wait_until(lambda: run.file.exists() and run.file.read_bytes().count(b'"kind":"record"') == 2)
     in_turn(run)
     os.killpg(front.pid, signal.SIGINT)

@@ -22,6 +22,7 @@ from click.testing import Result
 
 from primbench.cli import main
 from primbench.system.cgroups import cgroup_folders
+from primbench.watching import watch
 
 Invoke = Callable[..., Result]
 Group = Callable[[str, dict[str, str]], Path]
@@ -295,14 +296,17 @@ def test_lines_are_the_job_its_samples_and_what_was_found(invoke: Invoke, start:
 
 def test_a_job_that_ends_while_it_is_watched(invoke: Invoke) -> None:
     begun = time.monotonic()
-    with subprocess.Popen(["sleep", "1.3"]) as job:
+    with subprocess.Popen(["sleep", "3.3"]) as job:
         *_, last = watched(invoke, job.pid, "60s")
     assert last["ended"] is True
     assert 1 < last["whole"]["time_s"] < time.monotonic() - begun < 30
 
 
-def test_a_job_that_ends_at_once_has_nothing_to_show(invoke: Invoke) -> None:
-    with subprocess.Popen(["sleep", "0.3"]) as job:
+def test_a_job_that_ends_before_a_second_look_has_nothing_to_show(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "EVERY_S", 60.0)
+    with subprocess.Popen(["sleep", "2"]) as job:
         found = invoke("watch", job.pid)
     assert (0, True) == (found.exit_code, ", when it ended\n" in found.stdout)
 

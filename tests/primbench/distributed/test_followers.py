@@ -48,11 +48,17 @@ def ranks_of_this_process(count: int, but: Collection[int] = ()) -> set[int]:
     deadline = time.monotonic() + COME_S
     while True:
         children = [child for child in psutil.Process().children() if child.pid not in but]
-        found = {child.pid for child in children if "primbench.workers.rank" in child.cmdline()}
+        found = {child.pid for child in children if is_rank(child)}
         if len(found) == count:
             return found
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
+
+
+def is_rank(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):  # it has ended
+        return "primbench.workers.rank" in process.cmdline()
+    return False
 
 
 def test_followers_exit_with_the_status_of_the_leader() -> None:

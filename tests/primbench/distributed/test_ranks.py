@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import random
 import shutil
 import signal
 import socket
@@ -36,7 +38,7 @@ BACKENDS = [
 ]
 TIMES = ["--device=cpu", "--min-time=1ms", "--max-time=30ms"]
 LONG = ["--device=cpu", "--min-time=50s", "--max-time=60s"]
-WITHIN_S = 60.0
+WITHIN_S = 240.0  # of which most is importing torch, where other tests have the CPUs
 START_CPU_S = {"numpy": 0.5, "torch": 3.0}  # more than a start takes
 TIMEOUT_S = {"numpy": 8, "torch": 25}  # within which a rank computes on a busy machine, too
 
@@ -103,7 +105,9 @@ def busy_rank(running: subprocess.Popen[str], backend: str) -> psutil.Process:
     parent = psutil.Process(running.pid)
 
     def ranks() -> list[psutil.Process]:
-        return [child for child in parent.children() if "primbench.workers.rank" in child.cmdline()]
+        with contextlib.suppress(psutil.Error):  # one has ended
+            return [child for child in parent.children() if "primbench.workers.rank" in child.cmdline()]
+        return []
 
     wait_for(ranks)
     (rank,) = ranks()
@@ -292,8 +296,12 @@ def test_other_ranks_than_were_launched_are_refused_on_the_command_line_and_skip
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """One that is given to nobody who asks for any, until torch is imported and takes it."""
+    first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    for port in random.sample(range(1024, int(first)), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    pytest.skip("none of 100 ports is free")
 
 
 @pytest.mark.wheel
@@ -317,7 +325,11 @@ def test_torchrun_on_two_endpoints(tmp_path: Path) -> None:
         )
         for node in range(2)
     ]
-    outputs = [agent.communicate(timeout=WITHIN_S)[0] for agent in agents]
+    try:
+        outputs = [agent.communicate(timeout=WITHIN_S)[0] for agent in agents]
+    finally:
+        for agent in agents:
+            agent.kill()
     assert [0, 0] == [agent.returncode for agent in agents], outputs
     verified(file, 2)
 

@@ -59,7 +59,27 @@ def test_who_dies_or_is_stopped_in_its_turn_gives_no_more_signs(
             holder.kill()
 
 
-def test_who_grows_its_file_keeps_its_turn(tmp_path: Path) -> None:
+class Clock:
+    """Of who waits, which goes on as the test says, once it was looked at more often than waiting does in a turn."""
+
+    def __init__(self) -> None:
+        self.now_s, self._looks = 0.0, 0
+
+    def monotonic(self) -> float:
+        self._looks += 1
+        return self.now_s
+
+    def advance(self, by_s: float) -> None:
+        looks, deadline = self._looks, time.monotonic() + 30
+        while self._looks < looks + 8:
+            assert time.monotonic() < deadline, "nobody waits any more"
+            time.sleep(0.01)
+        self.now_s += by_s
+
+
+def test_who_grows_its_file_keeps_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(signs, "time", clock)
     (tmp_path / "turns").mkdir()
     (tmp_path / "turns/1").write_text("busy.jsonl\n")
     busy, done = tmp_path / "busy.jsonl", threading.Event()
@@ -73,7 +93,9 @@ def test_who_grows_its_file_keeps_its_turn(tmp_path: Path) -> None:
     for _ in range(8):  # four times the patience
         with busy.open("a") as file:
             file.write("a record\n")
-        assert not done.wait(0.3)
+        clock.advance(0.3)
+        assert not done.is_set()
+    clock.advance(0.7)
     waiting.join(30)
     assert done.is_set()
 

@@ -124,14 +124,14 @@ def test_arms_take_turns_case_by_case_in_an_order_that_is_mirrored(in_turn: Ran)
 
 
 def test_what_a_metric_is_worth_is_what_all_processes_sample_it() -> None:
-    long = replace(LAUNCH, method=replace(LAUNCH.method, max_time_s=0.2, min_time_s=0.15, max_noise=0.9))
+    long = replace(LAUNCH, method=replace(LAUNCH.method, max_time_s=5.0, min_time_s=4.0, max_noise=0.9))
     found = ran([HERE, THERE], [long], share=lambda case: {"batch_s": 0.03})
     for each in found.records:
         assert {"batch_s": 0.03} == turns_of(each).shares_s
         assert each.measurement is not None
         assert each.measurement.batch_s is not None
         samples = each.measurement.batch_s
-        assert sum(samples.samples_s) * samples.calls_per_sample < 0.1 < long.method.min_time_s
+        assert sum(samples.samples_s) * samples.calls_per_sample < 2 < long.method.min_time_s
 
 
 def test_a_record_says_how_its_process_took_turns_and_on_which_cpu(in_turn: Ran) -> None:

@@ -155,7 +155,7 @@ IMPOSTORS = {
     'echo \'{"type":"Outcome","status":"ok"}\'; sleep 9': "worker answered Outcome where Ready was due",
     "exec >&-; sleep 9": "worker closed its output but goes on running",
     "read line; echo one >&2; echo two >&2; exit 7": "worker died of exit status 7: two",
-    "sleep 9": "no answer within 0.5 s$",
+    "sleep 9": "no answer within 2 s$",
     "kill -SEGV $$": "worker died of signal SIGSEGV",
 }
 
@@ -168,7 +168,8 @@ def test_what_speaks_no_protocol_is_ended_with_a_reason(
     impostor.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{script}\n")
     impostor.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(impostor))
-    monkeypatch.setattr(process, "START_TIMEOUT_S", 0.5)
+    is_silent = script == "sleep 9"
+    monkeypatch.setattr(process, "START_TIMEOUT_S", 2.0 if is_silent else 60.0)
     monkeypatch.setattr(child, "END_TIMEOUT_S", 0.5)
     with pytest.raises(WorkerGone, match=IMPOSTORS[script]):
         WorkerProcess(START).ready  # noqa: B018

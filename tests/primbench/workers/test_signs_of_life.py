@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import pytest
@@ -17,7 +19,7 @@ from primbench.runtimes.order import Order
 from primbench.spec.arm import parse_arm
 
 QUICKLY = "from primbench.workers import supervisor; supervisor.{0} = {1}; supervisor.main()"
-ECHO = ["python3", "-P", "-c", "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"]
+ECHO = [sys.executable, "-P", "-c", "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"]
 
 
 @contextmanager
@@ -30,18 +32,38 @@ def supervisor(order: Order, constant: str, milliseconds: int) -> Iterator[subpr
             running.kill()
 
 
+@contextmanager
+def beating(file: IO[bytes], first: bytes) -> Iterator[None]:
+    """Write that, and a sign of life each half a second."""
+    is_over = threading.Event()
+
+    def beat() -> None:
+        said = first
+        while True:
+            file.write(said)
+            file.flush()
+            if is_over.wait(0.5):
+                return
+            said = b"\0"
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
 def test_a_worker_whose_other_side_is_lost_is_ended_and_signs_of_life_are_not_for_it() -> None:
     order = Order(arm=parse_arm("host"), gpus=False, command=ECHO, is_from_afar=True)
     with supervisor(order, "BEAT_MS", 500) as running:
         assert running.stdin is not None
         assert running.stdout is not None
-        for _ in range(6):
-            running.stdin.write(b"\0")
-            running.stdin.flush()
-            time.sleep(0.5)
-        running.stdin.write(b"\0hel\0lo\n\0")
-        running.stdin.flush()
-        assert b"hello\n" == running.stdout.readline()
+        with beating(running.stdin, b"\0hel\0lo\n"):  # for longer than it may be silent, and until it has answered
+            assert b"hello\n" == running.stdout.readline()
+            time.sleep(3)
+            assert running.poll() is None
         assert 1 == running.wait(timeout=30), "with its input open"
         assert running.stderr is not None
         assert b"the connection is lost: nothing was heard for 2000 ms\n" == running.stderr.read()

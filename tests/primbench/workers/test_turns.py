@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import cast
 
 import psutil
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from primbench.spec.case import Case
 from primbench.spec.method import Method
+from primbench.workers import turns
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Go, Outcome, Start, Task, TurnOver
 from primbench.workers.turns import take_turns
@@ -23,7 +24,12 @@ OK = Outcome(status="ok")
 
 
 class Scripted:
-    """metrics: how many turns each of them takes until there are samples enough. log: who had its turn, of all."""
+    """metrics: how many turns each of them takes until there are samples enough. log: who had its turn, of all.
+
+    turn_s: by a clock of their own, ``now_s``.
+    """
+
+    now_s = 0.0
 
     def __init__(
         self, name: str, log: list[str], metrics: list[int], *, dies_in: int | None = None, turn_s: float = 0.0
@@ -40,7 +46,7 @@ class Scripted:
         self._log.append(self._name)
         self.spent_s.append(spent_s)
         self._turns += 1
-        time.sleep(self._turn_s)
+        Scripted.now_s += self._turn_s
         if self._turns == self._dies_in or spent_s + self._turn_s > timeout_s:
             raise WorkerGone("worker was killed by SIGKILL")
         if isinstance(word, Task) or word.all_done:
@@ -84,12 +90,14 @@ def test_one_that_dies_in_its_turn_leaves_the_others_to_theirs_and_is_ended_at_o
     assert "abcabcabc" + "ac" * 6 == "".join(log)
 
 
-def test_a_timeout_is_of_a_workers_own_turns(log: list[str]) -> None:
+def test_a_timeout_is_of_a_workers_own_turns(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: Scripted.now_s))
     slow, quick = Scripted("slow", log, [9], turn_s=0.03), Scripted("quick", log, [9])
     slow_reason, quick_reason = played(slow, quick, timeout_s=0.1)
     assert slow_reason is not None
     assert quick_reason is None
-    assert slow.spent_s == sorted(slow.spent_s)
+    assert pytest.approx([0.0, 0.03, 0.06, 0.09]) == slow.spent_s
+    assert {0.0} == set(quick.spent_s)
 
 
 @pytest.fixture
