@@ -37,10 +37,19 @@ def test_each_node_measures_and_one_prints(invoke: Callable[..., Result], slurm:
     assert (["n2+n3"], 0, {}) == (links["nodes"], links["unnamed"], links["cases"][0]["unmeasured"])
 
 
+def number_of(job: subprocess.Popen[bytes]) -> str:
+    """Which it says first, and the node a little later."""
+    assert job.stdout is not None
+    number, deadline = job.stdout.readline().decode().strip(), time.monotonic() + 60
+    while subprocess.run(["scontrol", "listpids", number], capture_output=True, check=False).returncode:
+        assert time.monotonic() < deadline, number
+        time.sleep(0.1)
+    return number
+
+
 def test_a_step_s_processes_on_a_node_are_watched(invoke: Callable[..., Result], slurm: Path) -> None:
     with subprocess.Popen(["srun", "-N1", "sh", "-c", "echo $SLURM_JOB_ID; sleep 60; :"], stdout=-1) as job:
-        assert job.stdout is not None
-        number = job.stdout.readline().decode().strip()
+        number = number_of(job)
         *_, last = invoke("watch", f"slurm:{number}.0", "--for", "0.3s", "--json", "-").stdout.splitlines()
         job.terminate()
     assert 2 == json.loads(last)["whole"]["process_count"], "a shell, and what it started"
@@ -52,12 +61,15 @@ def test_steps_that_begin_later_are_watched_until_the_job_ends(slurm: Path, tmp_
     first, second = until.format(tmp_path / "first"), until.format(tmp_path / "second")
     steps = f"srun -n1 sh -c 'echo $SLURM_JOB_ID; {first}'; srun -n1 sh -c '{second}'"
     with subprocess.Popen(["salloc", "-N1", "-Q", "sh", "-c", steps], stdout=-1) as job:
-        assert job.stdout is not None
-        pids, others = processes_of(f"slurm:{job.stdout.readline().decode().strip()}")
-        watch, followed = Watch(pids, 60, others=others), set()
-        for _ in watch:
-            followed.add(watch.job.pid)
-            (tmp_path / ("first" if len(followed) == 1 else "second")).touch()
+        try:
+            pids, others = processes_of(f"slurm:{number_of(job)}")
+            watch, followed = Watch(pids, 60, others=others), set()
+            for _ in watch:
+                followed.add(watch.job.pid)
+                (tmp_path / ("first" if len(followed) == 1 else "second")).touch()
+        finally:
+            for name in ("first", "second"):  # by which the job ends
+                (tmp_path / name).touch()
     assert (True, 2) == (watch.ended, len(followed))
 
 
