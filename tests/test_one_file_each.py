@@ -105,7 +105,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(tree: Path, *arguments: str, status: int = 0) -> str:
     found = subprocess.run(
         [sys.executable, "-P", *arguments],
-        cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert (status, status != 0) == (found.returncode, found.stderr != ""), found.stderr
     return found.stdout

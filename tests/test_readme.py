@@ -138,7 +138,7 @@ def test_programs_run_one_after_the_other(tmp_path: Path) -> None:
     for number, program in enumerate(blocks("python"), 1):
         found = subprocess.run(
             [sys.executable, "-P", "-W", "error", "-c", program],
-            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert (0, "") == (found.returncode, found.stderr), f"python block {number}"
 

@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +38,7 @@ SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib64")  # links into /usr, or folders 
 ENOUGH = 20000  # open files and processes of a container
 FIRST_PROCESSES = "pid:[4026531836]"  # the namespace that Linux itself starts with
 DAEMON_STARTS_WITHIN_S = 30
-ENDS_WITHIN_S = 10
+ENDS_WITHIN_S = 60
 
 
 @dataclass(frozen=True)
@@ -257,9 +257,11 @@ def groups_of_engines() -> set[Path]:
 
 
 def remove(before: set[Path]) -> None:
+    """But for those in which somebody else has processes by now."""
     for top in groups_of_engines() - before:
-        for path in sorted(top.glob("**/"), reverse=True):
-            path.rmdir()
+        for folder, _, _ in os.walk(top, topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
 
 
 def clear(folder: Path, groups_before: set[Path]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from ..ports import free_port
 from .programs import SYSTEM, program
 
 STARTS_WITHIN_S = 10
@@ -137,12 +138,6 @@ def lay_cable(process: subprocess.Popen[bytes]) -> str:
     process.stdin.write(f"{far}\n".encode())
     process.stdin.close()
     return near
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def until_it_listens(address: str, port: int, log: Path) -> None:

@@ -132,7 +132,7 @@ def test_what_is_killed_in_the_middle_of_a_case_leaves_nothing(
         assert worker.ready
         os.kill(inside()[0].pid, signal.SIGKILL)
         with pytest.raises(WorkerGone, match=r"^worker was killed by SIGKILL"):
-            worker.run(ENDLESS, 5.0)
+            worker.run(ENDLESS, 60.0)
         worker.end()
         return
     kill_front_of(arm(f"image={image}"))

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from .programs import SYSTEM, program
 
 MARK = "PRIMBENCH_TEST_MARK"
-GONE_WITHIN_S = 10
+GONE_WITHIN_S = 60
 ALONE = {"docker": ("network=none",), "podman": ("network=none",)}  # the test's daemon has no other
 
 
@@ -37,10 +38,11 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, wor
 def traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
     """What is there of this test's workers: processes, folders and mounts in them, containers, images, groups."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setenv(MARK, tmp_path.name)
+    mark = uuid.uuid4().hex  # another lane of tests may have a folder of the same name
+    monkeypatch.setenv(MARK, mark)
 
     def find() -> list[str]:
-        running = [each.words for each in marked(tmp_path.name)]
+        running = [each.words for each in marked(mark)]
         return [*running, *map(str, tmp_path.iterdir()), *listed(), *groups()]
 
     yield find
@@ -73,7 +75,10 @@ class Process(NamedTuple):
 
     @property
     def is_inside(self) -> bool:
-        return os.readlink("/proc/self/ns/mnt") != os.readlink(f"/proc/{self.pid}/ns/mnt")
+        try:
+            return os.readlink("/proc/self/ns/mnt") != os.readlink(f"/proc/{self.pid}/ns/mnt")
+        except OSError:
+            return False  # it has ended
 
 
 def marked(mark: str) -> list[Process]:

@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from ..groups import ahead_of_others
+
+__all__ = ["ahead_of_others"]
+
 NODES = 3
 NEEDED = ("slurmctld", "slurmd", "srun", "munged")
 CONFIGURATION = """\

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +27,7 @@ PRIMBENCH = [sys.executable, "-P", "-m", "primbench"]
 QUICK = ["--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--max-time", "20ms"]
 PYTHON = f"python={sys.executable}"
 MARK = "PRIMBENCH_TEST_MARK"
-GONE_WITHIN_S = 10
+GONE_WITHIN_S = 60
 
 
 def test_host_and_node_take_turns_and_a_node_that_is_none_of_the_job_holds_up_nobody(
@@ -72,10 +73,11 @@ def n2(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     begun = subprocess.run(["salloc", "-N3", "--no-shell"], capture_output=True, text=True, timeout=60, check=True)
     (job,) = re.findall(r"Granted job allocation (\d+)", begun.stderr)
     monkeypatch.setenv("SLURM_JOB_ID", job)
-    monkeypatch.setenv(MARK, tmp_path.name)
-    yield lambda *settings: parse_arm(f"slurm:n2,{','.join([*settings, f'env.{MARK}={tmp_path.name}', 'name=there'])}")
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    yield lambda *settings: parse_arm(f"slurm:n2,{','.join([*settings, f'env.{MARK}={mark}', 'name=there'])}")
     deadline = time.monotonic() + GONE_WITHIN_S
-    while (left := of_test(tmp_path.name)) and time.monotonic() < deadline:
+    while (left := of_test(mark)) and time.monotonic() < deadline:
         time.sleep(0.1)
     subprocess.run(["scancel", job], timeout=60, check=True)
     assert [] == left
@@ -92,10 +94,10 @@ def test_a_container_there_is_one_of_the_nodes_files(n2: Callable[..., Arm]) -> 
 
 
 @pytest.mark.parametrize("victim", ["srun ", f"{sys.executable} -P -m primbench.workers.worker"])
-def test_what_is_killed_ends_its_arm_alone(victim: str, n2: Callable[..., Arm], tmp_path: Path) -> None:
+def test_what_is_killed_ends_its_arm_alone(victim: str, n2: Callable[..., Arm]) -> None:
     worker = WorkerProcess(START, arm=n2(PYTHON))
     assert worker.ready
-    first = min(each.pid for each in of_test(tmp_path.name) if each.words.startswith(victim))  # srun forks one more
+    first = min(each.pid for each in of_test(os.environ[MARK]) if each.words.startswith(victim))  # srun forks one more
     os.kill(first, signal.SIGKILL)
     with pytest.raises(WorkerGone, match=r"^worker was killed by SIGKILL"):
         worker.run(ENDLESS, 20.0)

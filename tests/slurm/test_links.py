@@ -81,7 +81,7 @@ def started(node: int, name: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def test_a_link_with_less_bandwidth_is_the_one_that_is_found(
-    invoke: Callable[..., Result], namespaces: list[str], tmp_path: Path
+    invoke: Callable[..., Result], namespaces: list[str], tmp_path: Path, ahead_of_others: None
 ) -> None:
     pytest.importorskip("torch")
     nodes = [started(node, name, tmp_path) for node, name in enumerate(namespaces)]

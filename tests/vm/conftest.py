@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 
 from ..groups import ahead
+from ..ports import free_port
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -143,8 +144,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     folder = tmp_path_factory.mktemp("ssh")
     for name in ("host", "user"):
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     kind, key, _ = (folder / "host.pub").read_text().split()
     (folder / "known").write_text(f"[127.0.0.1]:{port} {kind} {key}\n")
     (folder / "server").write_text(SERVER.format(folder=folder))
@@ -178,8 +178,8 @@ def on_two_nodes(
         try:
             with ahead(process.pid):  # else its kernel stands still where others want the CPUs, and its clocks do
                 yield Machine(ours, console).run
-            ours.shutdown(socket.SHUT_RDWR)  # the agent ends with the line, and the machine with the agent
-            process.wait(30)
+                ours.shutdown(socket.SHUT_RDWR)  # the agent ends with the line, and the machine with the agent
+                process.wait(120)
         finally:
             process.kill()
             process.wait()

@@ -91,8 +91,9 @@ def test_a_node_that_does_not_come_costs_its_own_links(
     pytest.importorskip("torch")
     for name, value in variables_of(0, of=2).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("primbench.cli.member._patience_s", lambda values: 0.0)
-    result = invoke(*TINY, *BRIEF, "--timeout", "2s", "--links", 5, "--fleet", tmp_path)
+    # To which the time-out of two more cases is added.
+    monkeypatch.setattr("primbench.cli.member._patience_s", lambda values: 4.0 - 2 * values["timeout"])
+    result = invoke(*TINY, *BRIEF, "--timeout", "20s", "--links", 5, "--fleet", tmp_path)
     assert 0 == result.exit_code
     assert "n0: node 1 did not come: it died, or was stopped\n" in result.stderr
     told = invoke("fleet", tmp_path)

@@ -265,7 +265,7 @@ def test_launches_are_counted_by_uprobes_on_the_driver_that_the_job_maps(
 
 def test_what_a_job_started_is_followed_too(invoke: Invoke, start: Start) -> None:
     loading = f"import os\nif os.fork() == 0:\n    while True: pass\n{SLEEP}"
-    *_, last = watched(invoke, start(loading))
+    *_, last = watched(invoke, start(loading), "8s")  # in which it has a CPU now and then, beside much else, too
     assert (2, 2) == (last["whole"]["process_count"], last["whole"]["thread_count"])
     assert last["whole"]["cpu_time_s"] > 0.1, "of the one that it started"
 

@@ -23,13 +23,10 @@ from primbench.distributed.followers import Command, Leader, follow
 from primbench.distributed.world import World
 from primbench.errors import InvalidRequest, WorkerError
 
+from ...ports import free_port
+
 NOBODY_S = 0.3
 COME_S = 20.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def world(size: int = 2) -> World:

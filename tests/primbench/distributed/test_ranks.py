@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import shutil
 import signal
 import socket
@@ -30,6 +29,8 @@ from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers import session
 from primbench.workers.run import run
+
+from ...ports import free_port
 
 WITHOUT_TORCH = pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 BACKENDS = [
@@ -293,15 +294,6 @@ def test_other_ranks_than_were_launched_are_refused_on_the_command_line_and_skip
     assert [0, 0] == [each.returncode for each in launched]
     assert "skipped: 3 ranks: mpirun started 2" in outputs[0]
     assert "" == outputs[1]
-
-
-def free_port() -> int:
-    """One that is given to nobody who asks for any, until torch is imported and takes it."""
-    first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-    for port in random.sample(range(1024, int(first)), 100):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    pytest.skip("none of 100 ports is free")
 
 
 @pytest.mark.wheel
