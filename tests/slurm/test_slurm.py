@@ -40,7 +40,7 @@ def test_each_node_measures_and_one_prints(invoke: Callable[..., Result], slurm:
 
 
 def number_of(job: subprocess.Popen[bytes]) -> str:
-    """Which it says first, and the node a little later."""
+    """Which it says first, and the node a little later: n1, the one that scontrol asks of those on one machine."""
     assert job.stdout is not None
     number, deadline = job.stdout.readline().decode().strip(), time.monotonic() + 60
     while subprocess.run(["scontrol", "listpids", number], capture_output=True, check=False).returncode:
@@ -50,7 +50,7 @@ def number_of(job: subprocess.Popen[bytes]) -> str:
 
 
 def test_a_step_s_processes_on_a_node_are_watched(invoke: Callable[..., Result], slurm: Path) -> None:
-    with subprocess.Popen(["srun", "-N1", "sh", "-c", "echo $SLURM_JOB_ID; sleep 60; :"], stdout=-1) as job:
+    with subprocess.Popen(["srun", "-w", "n1", "sh", "-c", "echo $SLURM_JOB_ID; sleep 60; :"], stdout=-1) as job:
         number = number_of(job)
         *_, last = invoke("watch", f"slurm:{number}.0", "--for", "0.3s", "--json", "-").stdout.splitlines()
         job.terminate()
@@ -59,14 +59,13 @@ def test_a_step_s_processes_on_a_node_are_watched(invoke: Callable[..., Result],
 
 
 def test_steps_that_begin_later_are_watched_until_the_job_ends(slurm: Path, tmp_path: Path) -> None:
-    """The second may begin late: srun asks for CPUs that are not free yet again after a while."""
     until = "while ! [ -e {} ]; do sleep 0.1; done"
     first, second = until.format(tmp_path / "first"), until.format(tmp_path / "second")
     steps = f"srun -n1 sh -c 'echo $SLURM_JOB_ID; {first}'; srun -n1 sh -c 'echo $$ > {tmp_path}/pid; {second}'"
-    with subprocess.Popen(["salloc", "-N1", "-Q", "sh", "-c", steps], stdout=-1) as job:
+    with subprocess.Popen(["salloc", "-w", "n1", "-Q", "sh", "-c", steps], stdout=-1) as job:
         try:
             pids, others = processes_of(f"slurm:{number_of(job)}")
-            watch, is_followed = Watch(pids, 240, others=others), False
+            watch, is_followed = Watch(pids, 60, others=others), False
             for _ in watch:
                 (tmp_path / "first").touch()
                 if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() == f"{watch.job.pid}\n":
