@@ -15,6 +15,7 @@ from msgspec.structs import replace
 import primbench
 from primbench.compare.pairs import compare
 from primbench.kernels.gemm import Gemm
+from primbench.results.file import encode
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "suites/reference/studies/h200-host-docker-podman-cupy.jsonl.xz"
@@ -89,8 +90,6 @@ def test_run_says_how_far_it_is_and_goes_on_with_a_file(tmp_path: Path) -> None:
 
 
 def test_files_that_no_run_goes_on_with_are_refused(tmp_path: Path, results: primbench.Results) -> None:
-    from primbench.results.file import encode
-
     machine = replace(results.header.environment.machine, cpu_model="another")
     other = replace(results.header.environment, machine=machine)
     path = tmp_path / "elsewhere.jsonl"
@@ -113,6 +112,23 @@ def test_frames_have_numbers_and_parquet_has_the_same(
     path = tmp_path / "results.parquet"
     assert 0 == invoke("show", measured[0], "--parquet", path).exit_code
     assert frame["batch_s"].equals(pandas.read_parquet(path)["batch_s"])
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize("other", [True, "large"])
+def test_parameters_of_one_name_and_different_types_are_texts_in_parquet(
+    results: primbench.Results, invoke: Callable[..., Result], tmp_path: Path, other: Any
+) -> None:
+    pandas = pytest.importorskip("pandas", reason="pip install 'primbench[report]'")
+    pytest.importorskip("pyarrow", reason="pip install 'primbench[report]'")
+    first, *more = results.records
+    changed = replace(first, case=replace(first.case, parameters={**first.case.parameters, "m": other}))
+    path = tmp_path / "mixed.jsonl"
+    lines = [encode(results.header), *map(encode, results.workers), *map(encode, [changed, *more])]
+    path.write_bytes(b"".join(lines))
+    assert 0 == invoke("show", path, "--parquet", tmp_path / "mixed.parquet").exit_code
+    found = sorted(pandas.read_parquet(tmp_path / "mixed.parquet")["m"])
+    assert sorted(str(each.case.parameters["m"]) for each in [changed, *more]) == found
 
 
 def test_what_is_missing_for_a_frame_is_named(
