@@ -34,9 +34,9 @@ def test_a_quota_is_slower_by_the_mean(
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("limits")
     (folder / "suite.toml").write_text(SUITE)
-    arms = ["host", in_words(runtime, "cpus=0.3", "name=quota")]
+    arms = ["host", in_words(runtime, "cpus=0.2", "name=quota")]
     asked = [word for arm in arms for word in ("--arm", arm)]
-    done = primbench("study", folder / "suite.toml", *asked, "--pairs", 3, *QUICK, "-o", folder / "study.jsonl")
+    done = primbench("study", folder / "suite.toml", *asked, "--pairs", 5, *QUICK, "-o", folder / "study.jsonl")
     assert 1 == done.returncode, done.stdout
     (line,) = done.stderr.splitlines()
     assert line.startswith("Failed: ")
@@ -49,5 +49,5 @@ def test_a_quota_is_slower_by_the_mean(
     decided_by = case["decided_by"]
     assert decided_by in ("batch_mean_s", "batch_s"), done.stdout
     first, *_ = case["explanation"]["causes"]
-    assert first.startswith("in quota alone: the CPU quota grants 0.3 of the ")
+    assert first.startswith("in quota alone: the CPU quota grants 0.2 of the ")
     assert ("  > slower, by the mean\n" in done.stdout) == (decided_by == "batch_mean_s"), done.stdout
