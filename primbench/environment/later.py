@@ -45,7 +45,6 @@ def later(told: Environment, folder: str | None = None, root: Path = Path("/")) 
 
     folder: where temporary files are opened; None is where all others are.
     """
-    found = None
     for _ in range(_LOOKS):
         found = _look(told, folder, root)
         if not _is_other(told.limits, told.confinement, found):

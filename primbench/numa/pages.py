@@ -73,10 +73,17 @@ def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path
     """
     ranges = _by_asked(extents, tuple(page_nodes))
     try:
-        return _looked(ranges, root)
+        return _look_once(ranges, root)
     except ValueError:
         time.sleep(AGAIN_S)
-        return _looked(ranges, root)
+        return _look_once(ranges, root)
+
+
+def _look_once(ranges: _Ranges, root: Path) -> Residency:
+    try:
+        return _by_move_pages(ranges)
+    except (OSError, LookupError):
+        return _by_numa_maps(ranges, root)
 
 
 def verdict(before: Residency, after: Residency) -> Pages:
@@ -152,13 +159,6 @@ def _sample(pages: range, stride: int) -> list[int]:
     rng = random.Random(0)
     strips = (pages[start : start + stride] for start in range(0, len(pages), stride))
     return [strip[int(rng.random() * len(strip))] for strip in strips]
-
-
-def _looked(ranges: _Ranges, root: Path) -> Residency:
-    try:
-        return _by_move_pages(ranges)
-    except (OSError, LookupError):
-        return _by_numa_maps(ranges, root)
 
 
 def _by_numa_maps(ranges: _Ranges, root: Path) -> Residency:

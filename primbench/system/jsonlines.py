@@ -114,11 +114,9 @@ def _format(path: Path) -> tuple[str, str] | None:
 def _no_end(path: Path, number: int, text: bytes) -> str:
     if len(text) == MAX_LINE_BYTES:
         return f"longer than {MAX_LINE_BYTES >> 20} MiB: not a line of a results file"
-    if number == 1 and not text.startswith(b"{"):
-        return "no file of primbench's: it does not begin with a JSON object"
-    if number == 1:
+    if number > 1:
+        keep = f"head -n {number - 1} {shlex.quote(str(path))} > whole.jsonl"
+        return f"cut off in the middle of the line; to keep the whole lines before it: {keep}"
+    if text.startswith(b"{"):
         return "cut off in the middle of its first line: nothing of it can be kept"
-    return (
-        "cut off in the middle of the line; to keep the whole lines before it: "
-        f"head -n {number - 1} {shlex.quote(str(path))} > whole.jsonl"
-    )
+    return "no file of primbench's: it does not begin with a JSON object"
