@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,23 @@ def weighty(folder: Path) -> Iterator[Path]:
         path.write_text(text)
     with suppress(OSError):  # of an engine that has containers
         folder.rmdir()
+
+
+def control_groups(*patterns: str) -> list[Path]:
+    """Those of these names. Others may come and go meanwhile, of which os.walk() says nothing."""
+    return [
+        Path(folder, name)
+        for folder, names, _ in os.walk("/sys/fs/cgroup")
+        for name in names
+        if any(fnmatch(name, pattern) for pattern in patterns)
+    ]
+
+
+def is_deserted(group: Path) -> bool:
+    try:
+        return not (group / "cgroup.procs").read_text()
+    except OSError:
+        return False  # it has been removed
 
 
 def move(group: Path, to: Path) -> None:

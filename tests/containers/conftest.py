@@ -25,10 +25,10 @@ import pytest
 
 import primbench
 
-from ..groups import ahead_of_others
+from ..groups import ahead_of_others, control_groups
 from .built import base, base_archive, built, found_by_runtime
 from .programs import SYSTEM, program
-from .traces import control_groups, runtime, traces
+from .traces import runtime, traces
 
 __all__ = ["ahead_of_others", "base", "base_archive", "built", "found_by_runtime", "runtime", "traces"]
 
@@ -253,7 +253,7 @@ def charliecloud(skeleton: Path) -> Iterator[Engine]:
 
 def groups_of_engines() -> set[Path]:
     """The parents that runtimes make for the groups of their containers, and leave behind."""
-    return {Path(each) for each in control_groups("docker", "libpod_parent", "apptainer")}
+    return set(control_groups("docker", "libpod_parent", "apptainer"))
 
 
 def remove(before: set[Path]) -> None:

@@ -8,12 +8,12 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from ..groups import control_groups, is_deserted
 from .programs import SYSTEM, program
 
 MARK = "PRIMBENCH_TEST_MARK"
@@ -115,21 +115,5 @@ def listed() -> list[str]:
 
 def groups() -> list[str]:
     """Those without processes: others are in use, or their processes are told of by themselves."""
-    return [group for group in control_groups("primbench-*") if is_deserted(Path(group))]
-
-
-def is_deserted(group: Path) -> bool:
-    try:
-        return not group.name.startswith("primbench-test") and not group.joinpath("cgroup.procs").read_text()
-    except OSError:
-        return False  # it has been removed
-
-
-def control_groups(*patterns: str) -> list[str]:
-    """Others may come and go meanwhile, of which os.walk() says nothing."""
-    return [
-        os.path.join(folder, name)
-        for folder, names, _ in os.walk("/sys/fs/cgroup")
-        for name in names
-        if any(fnmatch(name, pattern) for pattern in patterns)
-    ]
+    found = [each for each in control_groups("primbench-*") if not each.name.startswith("primbench-test")]
+    return [str(each) for each in found if is_deserted(each)]

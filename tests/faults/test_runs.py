@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,8 @@ import pytest
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Record
+
+from ..processes import children, words_of
 
 GONE_WITHIN_S = 20.0
 MARK = "FAULT_TEST_RUN"
@@ -97,7 +100,7 @@ def run(tmp_path: Path, faulty_package: Path) -> Iterator[Run]:
 
 
 def workers_of(front: subprocess.Popen[str]) -> list[psutil.Process]:
-    return [child for child in psutil.Process(front.pid).children() if "primbench.workers.worker" in child.cmdline()]
+    return children("primbench.workers.worker", front.pid)
 
 
 def told(records: Sequence[Record]) -> list[tuple[str, str | None]]:
@@ -398,10 +401,9 @@ def in_turn(run: Run) -> list[psutil.Process]:
 
 
 def is_sampling(process: psutil.Process) -> bool:
-    try:
-        return "primbench.workers.worker" in process.cmdline() and len(process.cpu_affinity()) == 1
-    except psutil.Error:
-        return False
+    with suppress(psutil.Error):  # it has ended
+        return "primbench.workers.worker" in words_of(process) and len(process.cpu_affinity()) == 1
+    return False
 
 
 def test_a_worker_killed_in_its_turns_costs_its_own_case_alone(run: Run) -> None:

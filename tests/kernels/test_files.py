@@ -22,7 +22,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from click.testing import Result
 
@@ -36,6 +35,8 @@ from primbench.problem import Step, description_of
 from primbench.registry import setup_of
 from primbench.system.page_cache import COLD, held_share
 from primbench.timing.verify import check_output
+
+from ..processes import children
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
 DENYING = Path(__file__).parents[1] / "seccomp.py"
@@ -283,7 +284,7 @@ def test_a_filter_that_refuses_io_uring_is_named(temporary: Path) -> None:
 def test_a_reader_that_is_killed_ends_the_call(temporary: Path) -> None:
     step, check = prepared(Files(65_536, 4096, readers=2, reader="process"))
     assert 0.0 == check()
-    readers = [each for each in psutil.Process().children() if "primbench.kernels.files._process" in each.cmdline()]
+    readers = children("primbench.kernels.files._process")
     readers[-1].kill()
     with pytest.raises(PrimbenchError, match="reader was killed by SIGKILL"):
         step()

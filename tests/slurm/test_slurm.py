@@ -96,8 +96,10 @@ def test_a_node_under_a_quota_is_the_one_that_stands_out(
 ) -> None:
     """n1 stands for all healthy ones, as this machine is not equally fast at all times."""
     is_v1 = (cgroup_folders("cpu")[0] / "tasks").exists()
-    quota = {"cpu.cfs_quota_us": "20000"} if is_v1 else {"cpu.max": "20000 100000"}
-    limited = group("cpu", quota | {name: MOST[name] for name in [f"cpu.{'shares' if is_v1 else 'weight'}"]})
+    quota, weight = {"cpu.cfs_quota_us": "20000"}, "cpu.shares"
+    if not is_v1:
+        quota, weight = {"cpu.max": "20000 100000"}, "cpu.weight"
+    limited = group("cpu", quota | {weight: MOST[weight]})
     healthy, daemon = ((slurm / f"slurmd-{node}.pid").read_text() for node in ("n1", "n2"))
     long = ["-m", "16", "--threads", "1", "--min-time", "0.3s", "--max-time", "0.3s", "--one-at-a-time"]
     (limited / "cgroup.procs").write_text(daemon)
@@ -109,6 +111,7 @@ def test_a_node_under_a_quota_is_the_one_that_stands_out(
         deadline = time.monotonic() + 60  # for what clears up after a step, which may start more
         while (limited / "cgroup.procs").read_text() and time.monotonic() < deadline:
             move(limited, limited.parent)
+            time.sleep(0.05)
     assert 0 == done.returncode, done.stderr
     text = (tmp_path / "n1-0.jsonl").read_text()
     for rank in range(2, 6):

@@ -19,6 +19,8 @@ from primbench.compare.pairs import compare
 from primbench.results import file as results_file
 from primbench.spec.arm import parse_arm
 
+from ...processes import words_of
+
 CPU = min(os.sched_getaffinity(0))
 ARM = f"host:bind-cpus={CPU},threads=1,name=host"
 WORDS = "gemm -m 128 -n 128 -k 128"
@@ -111,7 +113,7 @@ def test_a_neighbour_outlives_no_main_process_that_is_killed(tmp_path: Path) -> 
 
     def has_a_neighbour() -> bool:
         found[:] = psutil.Process(front.pid).children(recursive=True)
-        return 2 == sum("primbench.workers.worker" in cmdline_of(each) for each in found)
+        return 2 == sum("primbench.workers.worker" in words_of(each) for each in found)
 
     try:
         wait_until(has_a_neighbour)
@@ -119,13 +121,6 @@ def test_a_neighbour_outlives_no_main_process_that_is_killed(tmp_path: Path) -> 
         front.kill()
         front.wait()
     wait_until(lambda: not any(each.is_running() for each in found))
-
-
-def cmdline_of(process: psutil.Process) -> list[str]:
-    try:
-        return list(process.cmdline())
-    except psutil.NoSuchProcess:
-        return []
 
 
 def wait_until(happened: Callable[[], bool]) -> None:

@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-import psutil
 import pytest
 
 from primbench.distributed import followers, rendezvous
@@ -24,6 +23,7 @@ from primbench.distributed.world import World
 from primbench.errors import InvalidRequest, WorkerError
 
 from ...ports import free_port
+from ...processes import children
 
 NOBODY_S = 0.3
 COME_S = 20.0
@@ -44,18 +44,11 @@ def ranks_of_this_process(count: int, but: Collection[int] = ()) -> set[int]:
     """Process ids, once there are so many: a follower connects first, and starts a rank then."""
     deadline = time.monotonic() + COME_S
     while True:
-        children = [child for child in psutil.Process().children() if child.pid not in but]
-        found = {child.pid for child in children if is_rank(child)}
+        found = {child.pid for child in children("primbench.workers.rank")} - set(but)
         if len(found) == count:
             return found
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
-
-
-def is_rank(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.Error):  # it has ended
-        return "primbench.workers.rank" in process.cmdline()
-    return False
 
 
 def test_followers_exit_with_the_status_of_the_leader() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -31,6 +30,7 @@ from primbench.workers import session
 from primbench.workers.run import run
 
 from ...ports import free_port
+from ...processes import children
 
 WITHOUT_TORCH = pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 BACKENDS = [
@@ -103,15 +103,14 @@ def start_primbench() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def busy_rank(running: subprocess.Popen[str], backend: str) -> psutil.Process:
     """The further rank of a run, once it is computing."""
-    parent = psutil.Process(running.pid)
+    found: list[psutil.Process] = []
 
-    def ranks() -> list[psutil.Process]:
-        with contextlib.suppress(psutil.Error):  # one has ended
-            return [child for child in parent.children() if "primbench.workers.rank" in child.cmdline()]
-        return []
+    def is_there() -> bool:
+        found[:] = children("primbench.workers.rank", running.pid)
+        return bool(found)
 
-    wait_for(ranks)
-    (rank,) = ranks()
+    wait_for(is_there)
+    (rank,) = found
     wait_for(lambda: sum(rank.cpu_times()[:2]) > START_CPU_S[backend])
     return rank
 

@@ -60,7 +60,7 @@ def test_who_dies_or_is_stopped_in_its_turn_gives_no_more_signs(
 
 
 class Clock:
-    """Of who waits, which goes on as the test says, once it was looked at more often than waiting does in a turn."""
+    """That of who waits. It goes on as the test says, once who waits has seen all that was done before."""
 
     def __init__(self) -> None:
         self.now_s, self._looks = 0.0, 0
@@ -71,7 +71,7 @@ class Clock:
 
     def advance(self, by_s: float) -> None:
         looks, deadline = self._looks, time.monotonic() + 30
-        while self._looks < looks + 8:
+        while self._looks < looks + 8:  # those of two files, twice: at the first they may not have been written yet
             assert time.monotonic() < deadline, "nobody waits any more"
             time.sleep(0.01)
         self.now_s += by_s

@@ -15,12 +15,14 @@ import pytest
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.system import seccomp
 
+from ...processes import children
+
 pytestmark = pytest.mark.skipif(os.uname().machine not in seccomp.NUMBERS, reason="seals know x86_64 and aarch64 only")
 LIBC = ctypes.CDLL(None)
 
 
 def listeners() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "primbench.system.seccomp" in child.cmdline()]
+    return children("primbench.system.seccomp")
 
 
 def filters() -> list[str]:

@@ -27,6 +27,8 @@ from primbench.timing.sampling import CLOCK, Pace
 from primbench.timing.turns import InTurn
 from primbench.timing.watcher import INTERVAL_S, MOST_SHARE, Curves, Source, _give_way, watched
 
+from ...processes import children
+
 SOURCE = Path(__file__).parents[1] / "fixtures" / "nvml_stub.c"
 ON_CPU = open_backend("numpy", "cpu")
 HOLDING = """
@@ -37,8 +39,7 @@ input()
 
 
 def watchers() -> list[psutil.Process]:
-    """Those of this process."""
-    return [each for each in psutil.Process().children() if "primbench.timing.watcher" in " ".join(each.cmdline())]
+    return children("primbench.timing.watcher")
 
 
 def test_watcher_asks_for_every_cpu_where_not_all_numbers_are_online(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from primbench.workers.process import WorkerProcess
 from primbench.workers.protocol import Outcome
 from primbench.workers.session import Session
 
+from ...processes import children
+
 CASE = Case(
     primitive="launch",
     parameters={"call": "getppid"},
@@ -35,7 +37,7 @@ def beside(words: str) -> Arm:
 
 
 def descendants() -> set[psutil.Process]:
-    return {each for each in psutil.Process().children(recursive=True) if "primbench.workers.worker" in each.cmdline()}
+    return set(children("primbench.workers.worker", recursive=True))
 
 
 def test_a_neighbour_calls_during_every_case_of_its_own_arm_and_ends_with_it() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import pytest
@@ -32,38 +31,20 @@ def supervisor(order: Order, constant: str, milliseconds: int) -> Iterator[subpr
             running.kill()
 
 
-@contextmanager
-def beating(file: IO[bytes], first: bytes) -> Iterator[None]:
-    """Write that, and a sign of life each half a second."""
-    is_over = threading.Event()
-
-    def beat() -> None:
-        said = first
-        while True:
-            file.write(said)
-            file.flush()
-            if is_over.wait(0.5):
-                return
-            said = b"\0"
-
-    thread = threading.Thread(target=beat)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
 def test_a_worker_whose_other_side_is_lost_is_ended_and_signs_of_life_are_not_for_it() -> None:
     order = Order(arm=parse_arm("host"), gpus=False, command=ECHO, is_from_afar=True)
     with supervisor(order, "BEAT_MS", 500) as running:
         assert running.stdin is not None
         assert running.stdout is not None
-        with beating(running.stdin, b"\0hel\0lo\n"):  # for longer than it may be silent, and until it has answered
-            assert b"hello\n" == running.stdout.readline()
-            time.sleep(3)
-            assert running.poll() is None
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(running.stdout.readline)
+            said, alive_until_s = b"\0hel\0lo\n", time.monotonic() + 3  # longer than it may be silent
+            while time.monotonic() < alive_until_s or not answer.done():
+                running.stdin.write(said)
+                running.stdin.flush()
+                time.sleep(0.5)
+                said = b"\0"
+        assert b"hello\n" == answer.result()
         assert 1 == running.wait(timeout=30), "with its input open"
         assert running.stderr is not None
         assert b"the connection is lost: nothing was heard for 2000 ms\n" == running.stderr.read()

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from fnmatch import fnmatch
 from pathlib import Path
 
 import psutil
@@ -20,10 +19,12 @@ from primbench.runtimes.limits import properties
 from primbench.spec.arm import Arm, parse_arm
 from primbench.spec.case import Case
 from primbench.spec.method import Method
-from primbench.system.files import read_mounts
 from primbench.workers.process import WorkerProcess
 from primbench.workers.protocol import Start
 from primbench.workers.session import Session
+
+from ...groups import control_groups, is_deserted
+from ...processes import children
 
 START = Start(backend="numpy", device="cpu")
 CASE = Case(
@@ -83,25 +84,6 @@ def test_a_worker_that_is_killed_is_said_to_be_and_replaced(folder: Path) -> Non
     assert (1, "ok") == (second.worker, after.status)
 
 
-def control_groups(pattern: str) -> list[Path]:
-    """Others may come and go meanwhile, of which os.walk() says nothing."""
-    tops = [mount.point for mount in read_mounts(Path("/")) if mount.kind.startswith("cgroup")]
-    return [
-        Path(folder, name)
-        for top in tops
-        for folder, names, _ in os.walk(top)
-        for name in names
-        if fnmatch(name, pattern)
-    ]
-
-
-def is_deserted(group: Path) -> bool:
-    try:
-        return not (group / "cgroup.procs").read_text()
-    except OSError:
-        return False  # it has been removed
-
-
 def with_limit(words: str) -> Arm:
     """Skips where no control group can be made."""
     arm = parse_arm(f"host:{words}")
@@ -124,12 +106,7 @@ def test_what_a_killed_supervisor_leaves_is_cleared_by_the_next_one_and_no_more(
     (left,) = set(folder.iterdir()) - {kept}
     assert control_groups(left.name)
     (folder / "primbench-of-somebody").mkdir()
-    supervisors = {
-        each.pid: each
-        for each in psutil.Process().children()
-        if "primbench.workers.supervisor" in " ".join(each.cmdline())
-    }
-    supervisors[max(supervisors)].kill()
+    max(children("primbench.workers.supervisor"), key=lambda each: each.pid).kill()
     wait_until(lambda: not psutil.pid_exists(killed.ready.pid))
     assert left.exists()
     with Session(arms={"here": parse_arm("host:name=here")}) as session:
