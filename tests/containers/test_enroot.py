@@ -32,7 +32,6 @@ from .traces import MARK, Process, marked
 
 NEVER_ENDS = Path(__file__).with_name("never_ends.py")
 PLUGINS = [Path(folder, "slurm/spank_pyxis.so") for folder in ("/usr/local/lib", "/usr/lib", "/usr/lib64")]
-PORT = 26917
 # What `enroot import` writes of an image that has an entry point, and what Debian's own images have.
 RC = '[ ! -s /etc/rc.local ] || . /etc/rc.local\nexec /nowhere/entry-point "$@"\n'
 PROFILE = "PATH=/nowhere\nexport PATH\necho said by a profile\n"
@@ -157,7 +156,7 @@ def on_n2(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
         pytest.skip(f"pyxis is not installed, {PLUGINS[0]}: in no registry of packages, see github.com/NVIDIA/pyxis")
     folder = tmp_path_factory.mktemp("pyxis")
     (folder / "plugstack.conf").write_text(f"required {plugins[0]}\n")
-    with cluster(folder, PORT, f"PlugStackConfig={folder}/plugstack.conf\n"):
+    with cluster(folder, f"PlugStackConfig={folder}/plugstack.conf\n"):
         begun = subprocess.run(["salloc", "-N3", "--no-shell"], capture_output=True, text=True, timeout=60, check=True)
         (job,) = re.findall(r"Granted job allocation (\d+)", begun.stderr)
         monkeypatch.setenv("SLURM_JOB_ID", job)
