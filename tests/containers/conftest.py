@@ -151,7 +151,7 @@ def docker(work: Path, archive: bytes) -> Iterator[Engine]:
         *("--containerd-namespace=primbench-tests", "--containerd-plugins-namespace=primbench-tests-plugins"),
         *("--exec-opt=native.cgroupdriver=cgroupfs", f"--default-ulimit={ulimit('nofile', resource.RLIMIT_NOFILE)}"),
     ]  # fmt: skip
-    groups = groups_of_engines()
+    groups = groups_in_use()
     call = (client, "--host", socket)
     with (folder / "log").open("w") as log, subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -220,7 +220,7 @@ def podman(work: Path, archive: bytes) -> Iterator[Engine]:
         "TMPDIR": str(folder),
     }
     call = (client, *("--root", f"{folder}/root"), *("--runroot", f"{folder}/run"), *("--tmpdir", f"{folder}/tmp"))
-    groups = groups_of_engines()
+    groups = groups_in_use()
     try:
         load([*call, "import", "-", IMAGE], archive, environment)
         start = (*call, "run", "--rm", "--network=none", *binds("--volume", "{folder}:{folder}:ro"))
@@ -237,7 +237,7 @@ def apptainer(work: Path, skeleton: Path) -> Iterator[Engine]:
     folders = {"APPTAINER_CACHEDIR": work / "apptainer/cache", "APPTAINER_TMPDIR": work / "apptainer/tmp"}
     for folder in folders.values():
         folder.mkdir(parents=True)
-    groups = groups_of_engines()
+    groups = groups_in_use()
     try:
         start = (call, "--silent", "exec", *binds("--bind", "{folder}:{folder}:ro"))
         yield Engine("apptainer", start, (str(skeleton),), {name: str(folder) for name, folder in folders.items()})
@@ -254,6 +254,15 @@ def charliecloud(skeleton: Path) -> Iterator[Engine]:
 def groups_of_engines() -> set[Path]:
     """The parents that runtimes make for the groups of their containers, and leave behind."""
     return set(control_groups("docker", "libpod_parent", "apptainer"))
+
+
+def groups_in_use() -> set[Path]:
+    """Those parents, once none is there that nobody uses: its limits would hold for the containers to come.
+
+    Of control groups v1, a CPU that was offline for a moment is gone from a cpuset for good.
+    """
+    remove(set())
+    return groups_of_engines()
 
 
 def remove(before: set[Path]) -> None:
