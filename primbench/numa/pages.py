@@ -1,7 +1,10 @@
 """Where the pages of timed host memory really are: a placement is believed once the kernel shows it page by page.
 
-By move_pages(2), which only asks here; where it is denied, as in Docker and Podman, by /proc/self/numa_maps, which
-counts whole mappings: a small array shares its mapping with what else the process holds.
+By move_pages(2), which only asks here; where it is denied, as in Docker and Podman, or leaves pages out, by
+/proc/self/numa_maps, which counts whole mappings: a small array shares its mapping with what else the process holds.
+
+Some kernels, such as Linux 6.1, leave out what automatic NUMA balancing has marked to see who accesses it next (commits
+474098edac26, d74943a2f3cd). It marks what is far from a thread: the pages that are still shown may all be near.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import bisect
 import os
 import random
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -20,7 +24,8 @@ from primbench.numa import mempolicy
 from primbench.numa.held import numa_maps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
+    from io import FileIO
 
     from primbench.problem import Array
 
@@ -28,6 +33,8 @@ PLACED = 0.99  # share of pages that must be in place: the kernel may have moved
 MOST_PAGES = 8192  # asking takes 0.3 us for each
 AGAIN_S = 0.01
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_ENTRY_BYTES = 8
+_HELD = 1 << 63 | 1 << 56  # present, and mapped by nobody else: Linux, admin-guide/mm/pagemap.rst
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ def extent_of(array: Array, nodes: tuple[int, ...] | None = None) -> Extent:
 def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path("/")) -> Residency:
     """Where the touched pages are now. page_nodes: where the placement puts them; none: anywhere.
 
-    Looks once more where there is no page: while the kernel makes a huge page of some, these are nowhere.
+    Looks once more where there is no page: while the kernel moves some, these are nowhere.
     Raises OSError where the kernel shows neither, ValueError where it shows no page of these, as of memory that a
     driver allocated.
     """
@@ -81,7 +88,7 @@ def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path
 
 def _look_once(ranges: _Ranges, root: Path) -> Residency:
     try:
-        return _by_move_pages(ranges)
+        return _by_move_pages(ranges, root)
     except (OSError, LookupError):
         return _by_numa_maps(ranges, root)
 
@@ -141,15 +148,39 @@ class _Tally:
         )
 
 
-def _by_move_pages(ranges: _Ranges) -> Residency:
+def _by_move_pages(ranges: _Ranges, root: Path) -> Residency:
     total = sum(len(pages) for each in ranges.values() for pages in each)
     stride = -(-total // MOST_PAGES)
     tally = _Tally()
     for nodes, of_nodes in ranges.items():
-        found = mempolicy.nodes_of_pages([page * PAGE_BYTES for pages in of_nodes for page in _sample(pages, stride)])
-        counts = Counter(node for node in found if node >= 0)  # others were never touched
+        counts = _asked_by_move_pages([page for pages in of_nodes for page in _sample(pages, stride)], root)
         tally.add(nodes, counts, counts.total())
     return tally.seen("move_pages", total if stride > 1 else None)
+
+
+def _asked_by_move_pages(pages: Sequence[int], root: Path) -> Counter[int]:
+    """How many are on each node. Raises LookupError where the call leaves some out that are there."""
+    found = mempolicy.nodes_of_pages([page * PAGE_BYTES for page in pages])
+    if _any_is_held((page for page, node in zip(pages, found, strict=True) if node < 0), root):
+        raise LookupError("move_pages leaves out pages that are there")
+    return Counter(node for node in found if node >= 0)  # others were never touched
+
+
+def _any_is_held(pages: Iterable[int], root: Path) -> bool:
+    """Whether this process has memory of its own for any of the pages, by their numbers: proc_pid_pagemap(5).
+
+    What was read and never written is not, since it is the kernel's one page of zeros. False where none can be seen.
+    """
+    try:
+        with (root / "proc/self/pagemap").open("rb", buffering=0) as entries:
+            return any(_entry(entries, page) & _HELD == _HELD for page in pages)
+    except OSError:
+        return False
+
+
+def _entry(entries: FileIO, page: int) -> int:
+    entries.seek(page * _ENTRY_BYTES)
+    return int.from_bytes(entries.read(_ENTRY_BYTES), sys.byteorder)
 
 
 def _sample(pages: range, stride: int) -> list[int]:

@@ -47,6 +47,21 @@ print(json.dumps({
 }))
 """
 
+# Marks half of 64 touched pages as automatic NUMA balancing does it, which begins after a second of CPU time.
+MARKED_PAGES = """
+import ctypes, json, mmap
+from primbench.numa.pages import Extent, look
+
+HALF = 32 * mmap.PAGESIZE
+block = mmap.mmap(-1, 2 * HALF)
+block[:] = bytes([1]) * len(block)
+start = ctypes.addressof(ctypes.c_char.from_buffer(block))
+PROT_NONE = 0
+assert 0 == ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(HALF), PROT_NONE)
+looks = [look([extent], []) for extent in (Extent(start, HALF), Extent(start + HALF, HALF), Extent(start, 2 * HALF))]
+print(json.dumps([[each.read_by, each.by_node] for each in looks]))
+"""
+
 # As a worker does it, which is started anew and looks around for long: placed before NumPy is there, then the copy.
 COPIED = """
 import json, msgspec, sys
@@ -106,6 +121,11 @@ def test_a_command_that_does_not_end_is_ended_with_what_it_started(on_two_nodes:
     with pytest.raises(AssertionError, match="not ended in 1 s"):
         on_two_nodes("sh", "-c", "sleep 77 & wait", timeout_s=1)
     assert "sleep\x0077" not in on_two_nodes("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout
+
+
+def test_pages_that_numa_balancing_has_marked_are_seen_too(on_two_nodes: Run) -> None:
+    said = json_of(on_two_nodes(sys.executable, "-P", "-c", MARKED_PAGES, cgroup=NODE_1_ONLY))
+    assert [["numa_maps", {"1": 32}], ["move_pages", {"1": 32}], ["numa_maps", {"1": 64}]] == said
 
 
 @pytest.mark.parametrize(("node", "cpus"), [(0, [0, 1]), (1, [2, 3])])

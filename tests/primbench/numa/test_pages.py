@@ -173,6 +173,24 @@ def test_where_no_page_is_seen_it_is_looked_once_more(root: Path, monkeypatch: p
     assert {0: 1, 1: 99} == look([at(5, 100)], [], root).by_node
 
 
+HELD, ALSO_BY_OTHERS = 1 << 63 | 1 << 56, 1 << 63
+
+
+@pytest.mark.parametrize(
+    ("entry", "read_by", "by_node"),
+    [(HELD, "numa_maps", {0: 1, 1: 99}), (ALSO_BY_OTHERS, "move_pages", {0: 9}), (0, "move_pages", {0: 9})],
+    ids=["marked by NUMA balancing", "of zeros", "never touched"],
+)
+def test_pages_that_the_call_leaves_out_are_counted_by_the_file_where_they_are_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch, entry: int, read_by: str, by_node: dict[int, int]
+) -> None:
+    monkeypatch.setattr(mempolicy, "nodes_of_pages", lambda addresses: [0] * 9 + [-2] * (len(addresses) - 9))
+    entries = [HELD] * (5 + 9) + [entry] * 91
+    (root / "proc/self/pagemap").write_bytes(b"".join(each.to_bytes(8, sys.byteorder) for each in entries))
+    seen = look([at(5, 100)], [], root)
+    assert (read_by, by_node) == (seen.read_by, seen.by_node)
+
+
 def test_a_kernel_without_the_file_shows_nothing(root: Path) -> None:
     (root / "proc/self/numa_maps").unlink()
     with pytest.raises(FileNotFoundError):
