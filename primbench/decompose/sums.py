@@ -35,9 +35,9 @@ LAUNCHES, PYTHON, LOADING, QUEUING, NOT_MEASURED, UNEXPLAINED = (
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True):
-    """name: device, host or step. parts_s: what the parts come to; None where none of them was measured, or computes.
-    step_s: what was measured of the step, in seconds. missing: why that is None. is_least: whether parts are missing in
-    the sum, so that all come to no less.
+    """name: device, host or step; busy instead of device where kernels were logged. parts_s: what the parts come to;
+    None where none of them was measured, or computes. step_s: what was measured of the step, in seconds. missing: why
+    that is None. is_least: whether parts are missing in the sum, so that all come to no less.
     """
 
     name: str
@@ -277,7 +277,7 @@ def _on_device(parts: Sequence[Part], whole: Sequence[Record], *, is_least: bool
     """Kernels beside kernels where all were traced; else graphs beside a graph, with the gaps in between."""
     busy_s = median_s(whole, lambda found: found.busy_s)
     if busy_s is not None and not _lacks(parts, _busy_s):
-        return _number("device", _total(parts, _busy_s), busy_s, whole, is_least=False)
+        return _number("busy", _total(parts, _busy_s), busy_s, whole, is_least=False)
     step_s = median_s(whole, lambda found: found.device_s or found.busy_s)
     return _number("device", _total(parts, _device_s), step_s, whole, is_least=is_least)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WHAT = {
     "device": "kernels: counts x device times, beside the step's",
+    "busy": "kernels: counts x their own times as the GPU logged them, beside the step's",
     "host": "launches: counts x enqueue times, beside the host's time for the step",
     "step": "the larger of the two sums, beside the step as a loop makes it",
 }

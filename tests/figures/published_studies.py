@@ -118,7 +118,8 @@ def claims(files: Sequence[Path]) -> table.Table:
     """A row a claim, with a column for each place that is no baseline; the verdicts are of all places together."""
     read = [(_study_of(path), results_file.read(path)) for path in files]
     compared = [(name, results, compare(results)) for name, results in read if results.records]
-    places = list(dict.fromkeys(arm.name for _, _, comparison in compared for arm in comparison.arms))
+    claiming = [comparison for _, _, comparison in compared if comparison.published]
+    places = list(dict.fromkeys(arm.name for comparison in claiming for arm in comparison.arms))
     rows = [row for name, _, comparison in compared for row in _rows(name, comparison, places)]
     columns = ["study", "published", *places, "baseline again", "cases here"]
     return table.Table("What was published, and equal stacks", columns, rows, [_told(*each) for each in compared])

@@ -2,10 +2,10 @@
 
 A row a step, once it is measured: the sum of its parts' device times over its own, that of their enqueue times over its
 own, the larger of the two over its period in a loop, and what is unexplained of that. With --trace, device times are
-what kernels took, without the gaps between them. Takes one GPU and less than five minutes; steps may be named. Of the
-step that is under way when they are over, or when the script is ended by SIGTERM, are shown the parts that were
-measured, which are those that take most: sums then are lower bounds, and nothing is said of what is unexplained. With
---keep every record lies in FOLDER/steps.jsonl as it comes.
+what kernels took, without the gaps between them; "busy" stands beside those of a step of which all were logged. Takes
+one GPU and less than five minutes; steps may be named. Of the step that is under way when they are over, or when the
+script is ended by SIGTERM, are shown the parts that were measured, which are those that take most: sums then are lower
+bounds, and nothing is said of what is unexplained. With --keep every record lies in FOLDER/steps.jsonl as it comes.
 """
 
 from __future__ import annotations
@@ -141,12 +141,15 @@ def _row(suite: Path, parts: int, found: dict[str, list[Record]]) -> str:
 def _cells(step: Explained) -> list[str]:
     numbers = {each.name: each for each in step.numbers}
     cells = []
-    for name in ("device", "host", "step"):
-        number = numbers.get(name)
+    for names in (("busy", "device"), ("host",), ("step",)):
+        number = next((numbers[name] for name in names if name in numbers), None)
         if number is None or number.ratio is None or number.step_s is None:
             cells += ["-", "-"]
         else:
-            cells += [f"{number.step_s * 1e3:.3f} ms", f"{'>= ' * number.is_least}{number.ratio:.3f}"]
+            cells += [
+                f"{number.step_s * 1e3:.3f} ms",
+                f"{'>= ' * number.is_least}{number.ratio:.3f}{' busy' * (number.name == 'busy')}",
+            ]
     unexplained = step.unexplained_fraction
     return [*cells, "-" if unexplained is None else f"{unexplained:.1%}"]
 

@@ -71,14 +71,15 @@ def test_kernels_are_held_beside_kernels_where_all_were_traced() -> None:
 
     whole = record("model", 0, traced(on_gpu(500e-6, 110e-6), 100e-6))
     view = record("aten", 20, Measurement(enqueue_s=samples(5e-6)), **VIEW)
-    for part, both in (
-        (traced(on_gpu(30e-6, 10e-6), 9e-6), (90, 100)),
-        (on_gpu(30e-6, 10e-6), (100, 110)),  # not traced
+    for part, expected in (
+        (traced(on_gpu(30e-6, 10e-6), 9e-6), ("busy", 90, 100)),
+        (on_gpu(30e-6, 10e-6), ("device", 100, 110)),  # not traced
     ):
         found = explained([record("gemm", 10, part, m=1), view, whole])
         assert found is not None
-        device = found.numbers[0]
-        assert both == (round(1e6 * (device.parts_s or 0)), round(1e6 * (device.step_s or 0)))
+        number = found.numbers[0]
+        assert expected == (number.name, round(1e6 * (number.parts_s or 0)), round(1e6 * (number.step_s or 0)))
+        assert "kernels: counts x" in words.text([("A step", found)])
 
 
 def test_what_a_scripts_step_does_between_operators() -> None:
