@@ -15,6 +15,7 @@ from primbench.quantities import Amount, Seconds, Time, Whole
 from primbench.units import format_percent, format_time, rate_column
 
 LONGEST_GAP_S = 0.6e-6  # between two kernels of a graph, and before the first
+MOST_OVERLAP = 0.02  # of the kernels' time, of a stream whose next kernel begins as the last one ends
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +73,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """What the GPU itself logged, from a separate pass in a process of its own.
 
     busy_s: sum of the kernels' own durations a call. kernels_per_call: launches of one call; kernels: their
-    names in order of first appearance.
+    names in order of first appearance. overlapped_s: of the sum, what went by while another kernel ran, the mean of a
+    call; None in files from before it was kept.
     launch_to_start_s: from the CUDA call that launches to the start of the first kernel, the GPU idle before, with
     what logging adds to the call (1 us); None where the log does not say which call launched what.
     """
@@ -81,6 +83,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     kernels_per_call: Amount
     kernels: list[str]
     launch_to_start_s: Samples | None = None
+    overlapped_s: Amount | None = None
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,11 +176,14 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the traced process ran other kernels than the timed one, by times that gaps do not explain.
 
         A library that tries algorithms and takes the fastest may choose differently in each process. Gaps last at most
-        0.6 us a kernel, and clocks at the power limit move times by some percent.
+        0.6 us a kernel, and clocks at the power limit move times by some percent. None also where kernels overlapped:
+        how far they do is another matter in each process, and in a graph.
         """
         if self.device_s is None or self.trace is None:
             return None
         device_s, busy_s = self.device_s.median_s, self.trace.busy_s.median_s
+        if (self.trace.overlapped_s or 0.0) > MOST_OVERLAP * busy_s:
+            return None
         gaps_s = LONGEST_GAP_S * self.trace.kernels_per_call
         return device_s - busy_s > gaps_s + 0.05 * device_s or busy_s > 1.1 * device_s
 

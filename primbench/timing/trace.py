@@ -84,7 +84,8 @@ def trace(backend: _Synchronizable, step: Callable[[], Any], calls: int, warm: C
     record(functools.partial(run, 1))
     warm()
     backend.synchronize()
-    samples_s, kernels_per_call, kernels = split_calls(record(functools.partial(run, calls)).work, calls)
+    work = record(functools.partial(run, calls)).work
+    samples_s, kernels_per_call, kernels = split_calls(work, calls)
     # Last, since logging the API's calls slows them further.
     apart_s = launch_to_start(record(run_apart, calls=True), calls)
     taken_by = "torch.profiler" if is_torch else "cupti"
@@ -97,6 +98,7 @@ def trace(backend: _Synchronizable, step: Callable[[], Any], calls: int, warm: C
         kernels_per_call=kernels_per_call,
         kernels=kernels,
         launch_to_start_s=taken(apart_s) if apart_s else None,
+        overlapped_s=overlapped_ns(work) / calls / 1e9,
     )
 
 
@@ -117,6 +119,15 @@ def split_calls(records: Sequence[Activity], calls: int) -> tuple[list[float], f
     else:
         busy_ns = [sum(durations[first : first + length]) for first in range(0, len(names), length)]
     return [duration / 1e9 for duration in busy_ns], len(names) / calls, list(dict.fromkeys(names))
+
+
+def overlapped_ns(records: Sequence[Activity]) -> int:
+    """How much less time went by with a kernel running than all of them ran for."""
+    overlapped = end_ns = 0
+    for record in sorted(records):
+        overlapped += max(0, min(end_ns, record.end_ns) - record.start_ns)
+        end_ns = max(end_ns, record.end_ns)
+    return overlapped
 
 
 def launch_to_start(log: Log, calls: int) -> list[float]:

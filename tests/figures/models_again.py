@@ -2,8 +2,10 @@
 
 The kept cases are measured once more, those first that took the least, each in a line as it ends; at the end, how many
 agree within 1 %, and with --busy, in how many of these the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI
-logs in a process of its own, which sets each step up once more. No case is begun that by then would pass --budget;
-ended by SIGTERM, it counts those that were measured.
+logs in a process of its own, which sets each step up once more. There each kernel is launched by itself, and in a graph
+the next one begins sooner, so that beside each ratio stands by how much that is a kernel. Steps whose kernels run
+beside each other are told, and not counted. No case is begun that by then would pass --budget; ended by SIGTERM, it
+counts those that were measured.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from primbench.measurement import MOST_OVERLAP
 from primbench.results import file as results_file
 from primbench.results.metrics import METRICS, main_of
 from primbench.results.record import Record, model_of
@@ -72,7 +75,7 @@ def _say_where(worker: Worker) -> None:
 
 
 def line(kept: Record, new: Record) -> tuple[str, float | None, float | None]:
-    """What is printed of a case, its time over the kept one, and for how much of it the GPU is busy."""
+    """What is printed of a case, its time over the kept one, and for how much of it the GPU is busy, if one by one."""
     parameters = kept.case.parameters
     name = " ".join(str(parameters[each]) for each in ("network", "mode", "batch_size", "dtype"))
     before, now = kept.measurement, new.measurement
@@ -80,14 +83,21 @@ def line(kept: Record, new: Record) -> tuple[str, float | None, float | None]:
     found = metric.samples(now) if metric else None
     if metric is None or found is None or before is None or now is None or (held := metric.samples(before)) is None:
         return f"{name}: {new.status}: {new.reason or 'no such time'}", None, None
-    ratio, busy = found.median_s / held.median_s, _busy(now)
+    ratio, (share, busy) = found.median_s / held.median_s, _busy(now)
     words = f"{METRICS[metric.name].heading} {format_time(found.median_s)}, kept {format_time(held.median_s)}"
-    share = "" if busy is None else f", busy / device {busy:.3f}"
     return f"{name}: {words}, {ratio:.4f}{'' if abs(ratio - 1) <= AGREE else ' !'}{share}", ratio, busy
 
 
-def _busy(found: Measurement) -> float | None:
-    return found.trace.busy_s.median_s / found.device_s.median_s if found.trace and found.device_s else None
+def _busy(found: Measurement) -> tuple[str, float | None]:
+    """In words, and over its own time; None where kernels run beside each other, whose times add up to more."""
+    trace, gap_s = found.trace, found.gap_per_kernel_s
+    if trace is None or found.device_s is None or gap_s is None:
+        return "", None
+    busy_s = trace.busy_s.median_s
+    overlap = (trace.overlapped_s or 0.0) / busy_s
+    share = busy_s / found.device_s.median_s
+    words = f", busy / device {share:.3f}, {-gap_s * 1e6:+.2f} us for each of {trace.kernels_per_call:.0f} kernels"
+    return (words, share) if overlap <= MOST_OVERLAP else (f"{words}, {overlap:.0%} of it beside others", None)
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
@@ -119,7 +129,7 @@ def main() -> None:
     print(f"{within} of {len(ratios)} within {AGREE:.0%} of what was kept; {left} of {len(kept)} not run")
     if shares:
         fitting = sum(BUSY[0] <= share <= BUSY[1] for share in shares)
-        print(f"busy / device from {BUSY[0]} to {BUSY[1]} in {fitting} of {len(shares)}")
+        print(f"busy / device from {BUSY[0]} to {BUSY[1]} in {fitting} of {len(shares)} whose kernels run one by one")
 
 
 if __name__ == "__main__":

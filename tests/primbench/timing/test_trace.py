@@ -10,7 +10,7 @@ import pytest
 
 from primbench.errors import UnsupportedCase
 from primbench.timing import trace as trace_module
-from primbench.timing.trace import Activity, ApiCall, Log, launch_to_start, split_calls, trace
+from primbench.timing.trace import Activity, ApiCall, Log, launch_to_start, overlapped_ns, split_calls, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +48,15 @@ def test_calls_of_unlike_kernels_give_one_sample_though_their_number_divides() -
 def test_nothing_recorded_is_no_busy_time_of_zero() -> None:
     with pytest.raises(UnsupportedCase, match="recorded no kernel, copy or fill in 7 calls"):
         split_calls([], 7)
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [([(0, 10), (10, 20)], 0), ([(5, 15), (0, 10)], 5), ([(0, 100), (10, 20), (90, 120)], 20), ([], 0),
+     ([(0, 10), (0, 10), (0, 10)], 20)],
+)  # fmt: skip
+def test_what_kernels_ran_beside_others_overlaps(times: list[tuple[int, int]], expected: int) -> None:
+    assert expected == overlapped_ns([Activity(begin, end, "k") for begin, end in times])
 
 
 def test_the_first_launch_of_each_call_counts_from_the_outermost_call_to_the_first_kernel() -> None:
