@@ -99,7 +99,8 @@ def _of_parts(arm: ArmComparison, case: Case) -> dict[str, float]:
     """Part -> how many times as long the study's primitives of it take, of the same device; models have several."""
     found: dict[str, list[float]] = {}
     for each in arm.cases:
-        estimate, part = each.deciding or each.primary, _part(each.case)
+        part = _part(each.case)
+        estimate = (_launching(each) if part == OF_WORK["launch"] else None) or each.deciding or each.primary
         if estimate is not None and part is not None and each.case.device == case.device:
             found.setdefault(part, []).append(estimate.ratio)
     return {part: geometric_mean(ratios) for part, ratios in found.items()}
@@ -121,6 +122,8 @@ def _slowed(case: CaseComparison, ratios: dict[str, float], grown: Sequence[Grow
     """
     if _waits_longer(seen):
         return "waiting for a CPU"
+    if _waits_for_gpu(case):
+        return "waiting for the GPU"
     if grown:
         return " and ".join(named(grown)) or None
     if ratios:
@@ -143,6 +146,20 @@ def _able(case: CaseComparison, ratios: dict[str, float], own: str | None) -> li
     least = max(NOTABLE, 1 + ENOUGH * (found.ratio - 1)) if found else NOTABLE
     able = [part for part, ratio in ratios.items() if ratio > least and own in (None, part)]
     return sorted(able, key=lambda part: -ratios[part])
+
+
+def _launching(case: CaseComparison) -> Estimate | None:
+    """What the host does for one, where it is timed by itself: a call that waits has the neighbour's kernels in it."""
+    return next((each for each in case.estimates if METRICS[each.metric].explains == "launch"), None)
+
+
+def _waits_for_gpu(case: CaseComparison) -> bool:
+    """An empty kernel comes back later, and neither its launch nor itself takes nearly as much longer."""
+    waits = [each.ratio for each in case.estimates if each.metric == "wall_s"]
+    own = [each.ratio for each in case.estimates if METRICS[each.metric].explains in ("launch", "clock")]
+    if not (waits and own) or _part(case.case) != OF_WORK["launch"]:
+        return False
+    return waits[0] > NOTABLE and max(own) < 1 + ENOUGH * (waits[0] - 1)
 
 
 def _waited(seen: Seen) -> tuple[float, float] | None:

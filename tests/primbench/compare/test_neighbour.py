@@ -106,6 +106,22 @@ def test_a_case_by_itself_tells_by_its_own_metrics(
     assert f"the neighbour model alexnet ({part})" == found.explanation.likely
 
 
+@pytest.mark.parametrize(("enqueue", "part"), [(1.9, "waiting for the GPU"), (40.0, "launches")])
+def test_an_empty_kernel_waits_for_those_of_the_neighbour(made_study: MadeStudy, enqueue: float, part: str) -> None:
+    """Two processes take turns on a GPU: a call comes back 40 times as late, and what launches it does little more."""
+
+    def measured(arm: str, case: Case, pair: int) -> Measurement:
+        late, longer = (40.0, enqueue) if arm == BESIDE else (1.0, 1.0)
+        time_s = 1e-5 * (1 + pair / 10_000)
+        return Measurement(wall_s=samples(time_s * late), enqueue_s=samples(time_s / 2 * longer))
+
+    found = of(compared(made_study, [LAUNCH], measured), "launch")
+    assert "slower" == found.verdict
+    assert found.explanation is not None
+    assert f"the neighbour model alexnet ({part})" == found.explanation.likely
+    assert any(f"beside it launches {enqueue:.2f} times as long" in each for each in found.explanation.causes)
+
+
 FED, UNFED = (case("model", network="alexnet", data=data) for data in ("host", "device"))
 ALONE_S = (0.040, 0.030, 0.029)
 
