@@ -155,11 +155,14 @@ def _launching(case: CaseComparison) -> Estimate | None:
 
 def _waits_for_gpu(case: CaseComparison) -> bool:
     """An empty kernel comes back later, and neither its launch nor itself takes nearly as much longer."""
-    waits = [each.ratio for each in case.estimates if each.metric == "wall_s"]
-    own = [each.ratio for each in case.estimates if METRICS[each.metric].explains in ("launch", "clock")]
-    if not (waits and own) or _part(case.case) != OF_WORK["launch"]:
+    calls, own = _ratios(case, "call"), _ratios(case, "launch", "clock")
+    if not (calls and own) or _part(case.case) != OF_WORK["launch"]:
         return False
-    return waits[0] > NOTABLE and max(own) < 1 + ENOUGH * (waits[0] - 1)
+    return max(calls) > NOTABLE and max(own) < 1 + ENOUGH * (max(calls) - 1)
+
+
+def _ratios(case: CaseComparison, *explained: str) -> list[float]:
+    return [each.ratio for each in case.estimates if METRICS[each.metric].explains in explained]
 
 
 def _waited(seen: Seen) -> tuple[float, float] | None:
