@@ -185,7 +185,7 @@ def test_threads_that_an_image_sets_are_named(
     arms = [in_words(runtime, f"image={with_one_thread}", *more) for more in (
         (f"env.OMP_NUM_THREADS={os.cpu_count()}", "name=all"), ("name=one",)
     )]  # fmt: skip
-    arm = study(folder, PRODUCT, *arms, pairs=3, max_time="200ms")
+    arm = study(folder, PRODUCT, *arms, pairs=4, max_time="200ms")
     assert "container effect" == arm.effect
     told = f"fewer threads in one: threads.openblas is {os.cpu_count()} in all and 1 in one"
     assert first_cause(arm.cases[0]).startswith(told)
@@ -197,7 +197,7 @@ def test_a_cpuset_of_one_cpu_is_named(
 ) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     arms = [in_words(runtime, "name=all"), in_words(runtime, f"cpuset={cpus[0]}", "name=one")]
-    arm = study(folder, PRODUCT, *arms, pairs=3, max_time="200ms")
+    arm = study(folder, PRODUCT, *arms, pairs=4, max_time="200ms")
     assert "container effect" == arm.effect
     told = f"fewer CPUs in one: cpus_allowed is {format_cpu_list(cpus)} in all and {cpus[0]} in one"
     assert told == first_cause(arm.cases[0])
