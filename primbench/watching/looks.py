@@ -33,18 +33,22 @@ class Looks:
         self._blocked, self._stopped, self._blocked_in = Counter[int](), Counter[int](), Counter[str]()
         self._asleep_in: dict[int, Counter[str]] = {}
 
-    def add(self, files: Mapping[int, Path], members: Collection[int], started_by: Mapping[int, int]) -> dict[int, str]:
-        """The state of each thread. files: of these, its ``stat``. started_by: whom those count for that came since."""
-        states = dict(zip(files, map(_state, files.values()), strict=True))
+    def add(
+        self,
+        files: Mapping[int, Path],
+        states: Mapping[int, str],
+        members: Collection[int],
+        started_by: Mapping[int, int],
+    ) -> None:
+        """files: ``stat`` of each thread. states: of these. started_by: whom those count for that came since."""
         blocked = {number: files[number] for number, state in states.items() if self._is_blocked(files[number], state)}
         self._count += 1
         self._blocked.update({started_by.get(number, number) for number in blocked})
         self._blocked_in.update(_functions(blocked.values()))
         self._stopped.update(number for number in states.keys() & members if states[number] in _STOPPED)
-        if not blocked and _AT_REST.issuperset(states.values()):
+        if not blocked and are_at_rest(states):
             self._asleep += 1
             self._add_waits(files)
-        return states
 
     def _add_waits(self, files: Mapping[int, Path]) -> None:
         for number, file in itertools.islice(files.items(), MOST_ASKED):
@@ -101,8 +105,23 @@ def has_fuse(root: Path, pid: int) -> bool:
     return any(kind.partition(".")[0] in ("fuse", "fuseblk", "virtiofs") for kind in kinds)
 
 
+def states_of(files: Mapping[int, Path]) -> dict[int, str]:
+    """Of threads, by ``stat`` of each, as ps(1) has them; "X" of one that is not there any more."""
+    return {number: _state(file) for number, file in files.items()}
+
+
+def are_at_rest(states: Mapping[int, str]) -> bool:
+    """Whether none of these runs, wants to, or is blocked."""
+    return _AT_REST.issuperset(states.values())
+
+
+def children_of(files: Mapping[int, Path]) -> set[int]:
+    """Processes that the first of these threads started; those of a kernel that does not list them are left out."""
+    few = itertools.islice(files.values(), MOST_ASKED)
+    return {int(child) for file in few for child in _text(file.with_name("children")).split()}
+
+
 def _state(file: Path) -> str:
-    """As ps(1) has it; "X" of a thread that is not there any more."""
     try:
         return fields_of_stat(file)[_STATE]
     except OSError:

@@ -16,7 +16,7 @@ from primbench.system.processes import folder_of, has_ended, started
 from primbench.watching import gpus
 from primbench.watching.calls import Calls, Counters, summed
 from primbench.watching.job import look
-from primbench.watching.looks import GONE, Looks, has_fuse
+from primbench.watching.looks import GONE, Looks, are_at_rest, children_of, has_fuse, states_of
 from primbench.watching.members import Members
 from primbench.watching.moment import Moment, read
 from primbench.watching.neighbours import Neighbour, cpu_times, neighbours
@@ -145,26 +145,34 @@ class Watch:
         self._counters.find(before)
         while (self.job.pid in files or self._lives()) and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(LOOK_EVERY_S, left_s))
-            states = looks.add(files, self._members.started_by.keys(), started_by)
-            files = self._followed(files, states, started_by)
+            files, states = self._followed(files, started_by)
+            looks.add(files, states, self._members.started_by.keys(), started_by)
             counted += self._counters.next()
         return looks.counted() | self._of_calls(counted)
 
-    def _followed(self, files: dict[int, Path], states: dict[int, str], started_by: dict[int, int]) -> dict[int, Path]:
-        """The files without those of threads that have ended, with those of the processes that followed them.
+    def _followed(self, files: dict[int, Path], started_by: dict[int, int]) -> tuple[dict[int, Path], dict[int, str]]:
+        """The files without those of threads that have ended, with those of the processes that came since; all states.
 
-        started_by: of these, and of those before, the one that was there at first.
+        Those come that followed one that has ended, and those that threads have started which now are all at rest:
+        who waits for one process after the other is not asleep while these compute.
         """
+        states = states_of(files)
         left = {number: file for number, file in files.items() if states[number] not in GONE}
-        if len(left) == len(files):
-            return files
+        known = self._members.started_by.keys()
+        if len(left) == len(files) and not (are_at_rest(states) and children_of(left) - known):
+            return files, states
+        come = self._come(MOST_LOOKED_AT - len(left), started_by)
+        return left | come, {number: states[number] for number in left} | states_of(come)
+
+    def _come(self, most: int, started_by: dict[int, int]) -> dict[int, Path]:
+        """The files of processes that came since. started_by: of these and those before, who was there at first."""
         before = {*self._members.started_by}
         self._members.find(self.job.pid)
-        come = [pid for pid in self._members.started_by if pid not in before][: MOST_LOOKED_AT - len(left)]
+        come = [pid for pid in self._members.started_by if pid not in before][:most]
         for pid in come:
             parent = self._members.started_by[pid] or pid
             started_by[pid] = started_by.get(parent, parent)
-        return left | {pid: self._stat_file(pid, str(pid)) for pid in come}
+        return {pid: self._stat_file(pid, str(pid)) for pid in come}
 
     def _of_calls(self, counted: list[Calls]) -> dict[str, Any]:
         if self._counters.why_not is None:

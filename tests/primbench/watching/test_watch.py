@@ -41,8 +41,34 @@ def test_a_process_that_follows_one_that_ended_is_looked_at_and_counts_for_who_s
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     (seen,) = Watch([7], 0.5, tmp_path)
-    assert (5, {7: 4}) == (seen.looks, seen.blocked), "all but the look that missed 8"
-    assert {"do_fsync": 4} == seen.blocked_in
+    assert (5, {7: 5}) == (seen.looks, seen.blocked)
+    assert {"do_fsync": 5} == seen.blocked_in
+
+
+@pytest.mark.parametrize(("state", "asleep"), [("R", 0), ("S", 5)])
+def test_who_waits_for_one_short_process_after_the_other_sleeps_as_these_do(
+    state: str, asleep: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """7 forks one for each item, so that each look meets another one, and none is there when a stretch begins."""
+    now_s = [0.0]
+
+    def write(pid: int, state: str, parent: int) -> None:
+        for path in (tmp_path / f"proc/{pid}/stat", tmp_path / f"proc/{pid}/task/{pid}/stat"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{pid} (sh) {state} {parent} {' '.join(['0'] * 50)}\n")
+
+    def sleep(lasting_s: float) -> None:
+        now_s[0] += lasting_s
+        item = 10 + round(10 * now_s[0])
+        shutil.rmtree(tmp_path / f"proc/{item - 1}", ignore_errors=True)
+        write(item, state, 7)
+        (tmp_path / "proc/7/task/7/children").write_text(f"{item} ")
+
+    write(7, "S", 1)
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    (seen,) = Watch([7], 0.5, tmp_path)
+    assert (5, asleep) == (seen.looks, seen.asleep)
 
 
 @pytest.mark.parametrize(("kind", "blocked"), [("fuse.sshfs", {7: 5}), ("ext4", {})])
