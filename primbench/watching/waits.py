@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,12 @@ FEWEST_IN_TURN = 3  # of two, one may just wait for what the other computes, as 
 LEAST_IN_TURN = 0.05  # of the time, that each of them ran
 ONE_CPU = 1.05  # of the time, that they ran together at most, but for what ticks of clocks differ by
 MOST_WANTED = 2.0  # CPUs, by who has the lock and who is to have it next; threads that want more wait for CPUs
+MOST_TOLD = 4  # threads; of who starts one program after the other, each second has others
 ENDING = "for a process to end"
 _WAITED_FOR = (  # what functions of the kernel wait for: Linux 5.4 to 6.18
     (re.compile(r"do_wait|kernel_wait4"), ENDING),
     (re.compile(r".*futex.*"), "for another thread or process, at a lock or alike (futex)"),
+    (re.compile(r"fcntl_setlk|(locks|posix|flock)_lock_.*"), "for who has locked a file"),
     (re.compile(r".*nanosleep|common_nsleep"), "for time to pass: it sleeps by itself"),
     (re.compile(r"(anon_)?pipe_.*"), "for who is at the other end of a pipe"),
     (re.compile(r"wait_woken|sk_.*|inet_.*|tcp_.*|unix_.*|__skb_.*"), "for what comes by a socket, or a terminal"),
@@ -131,7 +134,7 @@ def _asleep(whole: Stretch) -> Iterator[Hindrance]:
             f"all its threads slept in {whole.asleep} of {whole.looks} looks",
             *(
                 f"thread {thread} in {function} in {whole.asleep_in[thread][function]} of these"
-                for thread, function in threads.items()
+                for thread, function in itertools.islice(threads.items(), MOST_TOLD)
             ),
             *([] if threads else ["/proc/PID/wchan tells nobody but its user and root where"]),
         ],
@@ -142,11 +145,12 @@ def _asleep(whole: Stretch) -> Iterator[Hindrance]:
 
 
 def _telling(whole: Stretch) -> dict[int, str]:
-    """Thread -> what it slept in most: the busiest one first, and last who just waits for a process to end."""
+    """Thread -> what it slept in most: the busiest one first, then who slept most, and at last who waits for an end."""
     slept_in = {thread: functions for thread, functions in whole.asleep_in.items() if functions}
     most = {thread: max(functions, key=functions.__getitem__) for thread, functions in slept_in.items()}
     busiest = whole.busiest.number if whole.busiest else None
-    ordered = sorted(most, key=lambda thread: (_waited_for(most[thread]) == ENDING, thread != busiest))
+    often = {thread: slept_in[thread][function] for thread, function in most.items()}
+    ordered = sorted(most, key=lambda thread: (_waited_for(most[thread]) == ENDING, thread != busiest, -often[thread]))
     return {thread: most[thread] for thread in ordered}
 
 

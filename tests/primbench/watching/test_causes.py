@@ -22,6 +22,7 @@ from primbench.watching.hindrance import Hindrance
 from primbench.watching.job import Job
 from primbench.watching.moment import read
 from primbench.watching.stretch import Stretch, ThreadUse, between, joined
+from primbench.watching.waits import MOST_TOLD
 
 JOB = Job(
     pid=7, name="7 (train)", cpus_total=8,
@@ -138,6 +139,14 @@ def test_a_job_is_not_asleep_while_threads_that_are_not_looked_at_want_cpus() ->
     many = [thread(number, 0.6, 5.0) for number in range(16)]
     found = hindrances(replace(CALM, threads=many, asleep=20, gpus=[], asleep_in={7: {"futex_do_wait": 20}}), JOB)
     assert ["threads"] == [each.cause for each in found]
+
+
+def test_of_many_that_slept_those_are_told_that_did_most() -> None:
+    slept = {number: {"hrtimer_nanosleep": number % 3} for number in range(8, 60)} | {60: {"fcntl_setlk": 9}}
+    whole = replace(CALM, threads=[], cpu_time_s=0.0, gpus=[], asleep=96, asleep_in={7: {"do_wait": 96}} | slept)
+    (found,) = hindrances(whole, JOB)
+    assert found.summary.endswith("thread 60 waits for who has locked a file")
+    assert 1 + MOST_TOLD == len(found.evidence)
 
 
 def test_who_waits_for_a_gpu_is_not_asleep() -> None:
