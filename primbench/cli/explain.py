@@ -35,7 +35,7 @@ def _explain(files: tuple[str, ...], **values: Any) -> None:
     from primbench.report import page
 
     check_outputs(values)
-    recorded = [file.endswith((".jsonl", ".jsonl.xz")) for file in files]
+    recorded = [file.endswith((".jsonl", ".jsonl.xz", ".jsonl.gz")) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
     steps, records = _of_results(files) if all(recorded) else _of_suites(files, values)

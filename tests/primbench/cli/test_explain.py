@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -41,7 +42,9 @@ def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., 
         assert ["gemm", "unexplained"] == [row["name"] for row in step["rows"]]
         assert abs(0.5 - sum(row["seconds"] for row in step["rows"])) < 1e-9
     assert [f"cpus 99 there, {len(os.sched_getaffinity(0))} here"] == steps[0]["timed"]["elsewhere"]
-    again = json.loads(invoke("explain", results, "--json", "-").stdout)
+    compressed = tmp_path / "results.jsonl.gz"
+    compressed.write_bytes(gzip.compress(results.read_bytes()))
+    again = json.loads(invoke("explain", compressed, "--json", "-").stdout)
     assert [each["timed"] for each in steps] == [each["timed"] for each in again]
     assert [each["numbers"][0]["parts_s"] for each in steps] == [each["numbers"][0]["parts_s"] for each in again]
     ran = invoke("run", files[0], *SHORT)
