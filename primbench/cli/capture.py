@@ -10,7 +10,7 @@ import click
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.cli.options import GroupedCommand, grouped, is_typed
-from primbench.errors import FileError, InvalidRequest, OutputError
+from primbench.errors import FileError, InvalidRequest
 
 if TYPE_CHECKING:
     from primbench.decompose.child import Answer, Request
@@ -36,11 +36,9 @@ def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) 
 
 
 def _write(output: str, answer: Answer) -> None:
-    try:
-        with open(output, "x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(answer.suite)
-    except OSError as error:
-        raise OutputError(f"{output}: {error.strerror}") from None
+    from primbench.decompose.written import write_new
+
+    write_new(output, answer.suite)
     missing = f", {answer.left_out} that cannot be made again, as the file says" if answer.left_out else ""
     compiled = ", of what torch had compiled the operators that went into it" if answer.compiled else ""
     replayed = f", none of what is in the {answer.cuda_graphs} CUDA graphs replayed" if answer.cuda_graphs else ""

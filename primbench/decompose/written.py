@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import Counter, defaultdict
@@ -68,11 +69,19 @@ class Step:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the suite to a new file. Raises OutputError where it cannot be written, or is there."""
+        write_new(path, suite_of(self))
+
+
+def write_new(path: str | os.PathLike[str], text: str) -> None:
+    """A new file of all of the text, or none: half a suite is one of fewer calls. Raises OutputError."""
+    with contextlib.ExitStack() as on_failure:
         try:
             with open(path, "x", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(suite_of(self))
+                on_failure.callback(os.unlink, path)
+                file.write(text)
         except OSError as error:
             raise OutputError(f"{os.fspath(path)}: {error.strerror}") from None
+        on_failure.pop_all()
 
 
 def left_out(step: Step) -> Mapping[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import primbench.suites as suites
 from primbench.decompose.mapping import cases
 from primbench.decompose.reuse import distances
 from primbench.decompose.written import Step
-from primbench.errors import FileError, InvalidField
+from primbench.errors import FileError, InvalidField, OutputError
 from primbench.kernels.aten import Aten
 from primbench.problem.operands import DTYPES, FLOATS, WHOLE, Operand, contiguous, operand, read, written
 from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, Touched
@@ -230,3 +231,15 @@ def test_rules(name: str, given_arguments: list[Any], primitive: str, fields: di
     call = Call(f"aten.{name}.default", read(json.dumps(given_arguments), list), {})
     (part,) = cases(call, Settings(on_gpu=True, ranks=4))
     assert (primitive, fields) == (part.primitive, {key: part.fields.get(key) for key in fields})
+
+
+def test_a_suite_that_does_not_fit_on_the_disk_leaves_no_file(tmp_path: Path) -> None:
+    step, path = Step("a step", []), tmp_path / "step.toml"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="File too large"):
+            step.write(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not path.exists()
