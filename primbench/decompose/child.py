@@ -6,7 +6,6 @@ asked. What was captured, or why nothing was, is in the file ANSWER as JSON.
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
@@ -82,14 +81,14 @@ def main() -> None:
 
 def _end_threads() -> None:
     """Python waits for threads, some of which go on until a script that would have run on tells them to end."""
+    from primbench.decompose.script import end_now
+
     others = [each for each in threading.enumerate() if each is not threading.current_thread() and not each.daemon]
     until_s = time.monotonic() + ENDING_S
     for each in others:
         each.join(max(0.0, until_s - time.monotonic()))
     if any(each.is_alive() for each in others):
-        atexit._run_exitfuncs()  # noqa: SLF001 - all else that Python does at its end
-        sys.stdout.flush()
-        os._exit(0)
+        end_now()
 
 
 def _answered(found: Step | PrimbenchError) -> Answer:

@@ -8,13 +8,14 @@ what the script does between them, such as loading data, is in it.
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import sys
 import threading
 import traceback
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from primbench.decompose.endings import Endings
 from primbench.decompose.inside import Inside
@@ -91,6 +92,13 @@ def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
     return PrimbenchError(watch.too_few(f"{script}{line} raised {words}", _FAILED))
 
 
+def end_now() -> NoReturn:
+    """End this process, whatever its threads do, with all else that Python does at its end."""
+    atexit._run_exitfuncs()  # noqa: SLF001
+    sys.stdout.flush()
+    os._exit(0)
+
+
 class _Watch:
     """Counts steps, captures the one that is asked for, and times others.
 
@@ -106,7 +114,7 @@ class _Watch:
         self._inside: Inside | None = None
         self._recorder: Any = None
         self._step = Step()
-        self._has_optimizer = self.is_done = False
+        self._has_optimizer = self.is_done = self._has_left = False
 
     def follow(self) -> list[Any]:
         """The handles by which torch leaves off telling it."""
@@ -211,16 +219,24 @@ class _Watch:
         if not self.is_done or len(self.laps) < LEAST_TIMED:
             return
         if threading.current_thread() is not threading.main_thread():  # which alone the profiler starts in
-            raise SystemExit  # and of which no more is said where a thread ends by it
+            self._leave(SystemExit())  # of which no more is said where a thread ends by it
         if self._step.compiled:  # whose own kernels are no operators
-            raise _Done(0)
+            self._leave(_Done(0))
         self._inside = self._inside or Inside()
         try:
             self._inside.end()
         except RuntimeError:
-            raise _Done(0) from None
+            self._leave(_Done(0))
         if self._inside.is_enough:
-            raise _Done(0)
+            self._leave(_Done(0))
+
+    def _leave(self, ended: SystemExit) -> NoReturn:
+        """End the script as sys.exit() does; at its next step for good, where it catches that, too, and goes on."""
+        if self._has_left:
+            self.tell_at_end(None)
+            end_now()
+        self._has_left = True
+        raise ended from None
 
     def tell_at_end(self, ended: PrimbenchError | None) -> None:
         """The step, or what has ended the script before it was captured."""

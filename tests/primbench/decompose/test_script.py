@@ -43,6 +43,12 @@ def outcome(folder: Path, text: str, *arguments: str, number: int = 20, module: 
 
     module: its name, where it is one.
     """
+    found = answers(folder, text, *arguments, number=number, module=module)
+    assert len(found) <= 2
+    return found[-1]
+
+
+def answers(folder: Path, text: str, *arguments: str, number: int, module: str = "") -> list[Any]:
     from torch._dynamo.utils import counters
 
     from primbench.decompose.script import run
@@ -54,8 +60,7 @@ def outcome(folder: Path, text: str, *arguments: str, number: int = 20, module: 
         patch.setattr(sys, "argv", sys.argv)
         patch.setattr(sys, "path", [*sys.path])
         run(module or str(script), arguments, number, found.append, is_module=bool(module))
-    assert len(found) <= 2
-    return found[-1]
+    return found
 
 
 def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
@@ -93,6 +98,29 @@ def test_steps_of_other_lengths_than_the_captured_one_are_told_apart(tmp_path: P
     step = outcome(tmp_path, text, "20", number=8)
     assert (8, {4, 5, 6, 7, 3, 2}) == (step.module_calls, {lap.module_calls for lap in step.laps})
     assert "unlike = 6" in suite_of(step)
+
+
+def test_a_script_that_goes_on_from_its_end_is_ended_at_its_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a loop that tries a step again, whatever was raised."""
+    left, ended = tmp_path / "left", list[int]()
+
+    def end(status: int) -> None:
+        """The script ends by itself here, since this process goes on."""
+        ended.append(status)
+        left.touch()
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr("atexit._run_exitfuncs", lambda: None)
+    caught = f"""try: optimizer.step()
+    except BaseException: pass
+    if __import__("os").path.exists({str(left)!r}): break"""
+    text = TRAINING.format(at_each="pass").replace("optimizer.step()", caught)
+    step, again, *_ = answers(tmp_path, text, "100", number=4)
+    assert [0] == ended
+    assert step is again
+    assert "step 4 of own.py 100" in step.of
 
 
 def test_a_module_is_run_by_its_name_and_what_it_forks_is_not_captured(
