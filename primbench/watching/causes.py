@@ -76,15 +76,15 @@ def _in_kernel(whole: Stretch) -> Iterator[Hindrance]:
     """What the job has the kernel do, where that is most of what its busiest thread does."""
     share = (whole.busiest.ran_s if whole.busiest else 0.0) / whole.duration_s * _kernel_fraction(whole)
     if share >= BUSY / 2 and _kernel_fraction(whole) >= BUSY:
-        faults = whole.minor_faults / whole.duration_s
+        minor, major = whole.minor_faults / whole.duration_s, whole.major_faults / whole.duration_s
         yield Hindrance(
             cause="kernel",
             share=share,
             summary=f"{format_percent(_kernel_fraction(whole))} of its CPU time is the kernel's: system calls, faults",
             evidence=[
                 "/proc/PID/stat utime, stime",
-                f"page faults: {faults:,.0f} a second"
-                + (", as of memory that is taken and given back over and over" if faults >= MANY_FAULTS_PER_S else ""),
+                f"page faults: {minor:,.0f} minor and {major:,.0f} major a second"
+                + (", as of memory that is taken and given back over and over" if minor >= MANY_FAULTS_PER_S else ""),
             ],
             distorts=["everything on the CPU", "data loading"],
             effect=f"what it computes itself takes {_times(share)}; filters and sandboxes make each call dearer",

@@ -149,6 +149,12 @@ def test_of_many_that_slept_those_are_told_that_did_most() -> None:
     assert 1 + MOST_TOLD == len(found.evidence)
 
 
+def test_faults_of_a_file_that_is_mapped_are_told_of_the_kernel_too() -> None:
+    found = hindrances(replace(CALM, kernel_time_s=8.0, minor_faults=20, major_faults=120_000), JOB)
+    (kernel,) = [each for each in found if each.cause == "kernel"]
+    assert "page faults: 2 minor and 12,000 major a second" in kernel.evidence
+
+
 def test_who_waits_for_a_gpu_is_not_asleep() -> None:
     assert [] == hindrances(replace(CALM, threads=[], cpu_time_s=0.0, asleep=100, asleep_in={7: {"do_poll": 100}}), JOB)
 
