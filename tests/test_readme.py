@@ -112,7 +112,9 @@ def test_readme_is_short_and_the_index_names_every_page() -> None:
 def test_links_lead_somewhere(name: str) -> None:
     folder, text = (ROOT, README) if name == "README.md" else (ROOT / "docs", PAGES[name])
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    assert [] == [link for link in links if not (folder / link.partition("#")[0]).is_file()]
+    paths = [(folder / link.partition("#")[0]).resolve() for link in links]
+    assert [] == [path for path in paths if not path.is_file()]
+    assert name == "README.md" or {folder} >= {path.parent for path in paths}, "a page's site has docs/ alone"
 
 
 @pytest.mark.parametrize("arguments", commands(), ids=" ".join)
