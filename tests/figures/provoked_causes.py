@@ -143,6 +143,13 @@ def watched_late(*command: str) -> Callable[[], contextlib.AbstractContextManage
     return late(lambda pid: subprocess.Popen([*command, str(pid)], stdout=nowhere, stderr=nowhere))
 
 
+def nice_late(pid: int) -> None:
+    """Also of its session among the others: where Linux groups processes by these, niceness counts within one alone."""
+    os.setpriority(os.PRIO_PROCESS, pid, 8)
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text("8")
+
+
 def pause_late(pid: int) -> None:
     """Stop it over and over, for as long as it is there."""
 
@@ -186,7 +193,7 @@ EFFECTS = {
     "nice beside load": Effect("host:cpuset=0,nice=19", (LAUNCH, PRODUCT), against="host:cpuset=0",
                                beside=a_busy_process),
     "late niceness": Effect(f"host:cpuset=0,{MARK}", (GETPPID, PRODUCT), against="host:cpuset=0",
-                            beside=entered(a_busy_process, late(lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 8)))),
+                            beside=entered(a_busy_process, late(nice_late))),
     "late CPUs": Effect(f"host:{MARK}", (GETPPID, PRODUCT), beside=limited_late("host:cpuset=0")),
     "late weight": Effect(f"host:cpuset=0,{MARK}", (GETPPID, PRODUCT), against="host:cpuset=0",
                           beside=entered(a_busy_process, limited_late("host:cpu-weight=20"))),
