@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import FileError, InvalidRequest, OutputError
 from primbench.results.file import encode
+from primbench.system.jsonlines import SUFFIXES
 
 if TYPE_CHECKING:
     from primbench.results.file import Results
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 FOLDER = Path(".primbench/baselines")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_RUNS = ("*.jsonl", "*.jsonl.xz")
 
 
 def name_of(text: str) -> str:
@@ -76,7 +76,7 @@ def runs_of(place: str) -> list[Path]:
         raise FileError(f"{place}: no such file, nor a baseline of that name in {FOLDER}: there is {names}")
     if not os.path.isdir(place):
         return [Path(place)]
-    found = sorted(each for pattern in _RUNS for each in Path(place).glob(pattern))
+    found = sorted(each for each in Path(place).glob("*") if each.name.endswith(SUFFIXES))
     if not found:
         raise FileError(f"{place}: a folder without results files (*.jsonl)")
     return found

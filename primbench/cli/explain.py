@@ -33,9 +33,10 @@ def _explain(files: tuple[str, ...], **values: Any) -> None:
     from primbench.cli.outputs import check_outputs, publish
     from primbench.report import explained as words
     from primbench.report import page
+    from primbench.system.jsonlines import SUFFIXES
 
     check_outputs(values)
-    recorded = [file.endswith((".jsonl", ".jsonl.xz", ".jsonl.gz")) for file in files]
+    recorded = [file.endswith(SUFFIXES) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
     steps, records = _of_results(files) if all(recorded) else _of_suites(files, values)

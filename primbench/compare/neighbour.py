@@ -99,10 +99,11 @@ def _of_parts(arm: ArmComparison, case: Case) -> dict[str, float]:
     """Part -> how many times as long the study's primitives of it take, of the same device; models have several."""
     found: dict[str, list[float]] = {}
     for each in arm.cases:
-        part = _part(each.case)
-        estimate = (_launching(each) if part == OF_WORK["launch"] else None) or each.deciding or each.primary
-        if estimate is not None and part is not None and each.case.device == case.device:
-            found.setdefault(part, []).append(estimate.ratio)
+        part, judged = _part(each.case), each.deciding or each.primary
+        if part is not None and judged is not None and each.case.device == case.device:
+            # A call that waits for the GPU has the neighbour's kernels in it, and what launches it has not.
+            launching = _ratios(each, "launch") if part == OF_WORK["launch"] else []
+            found.setdefault(part, []).append(launching[0] if launching else judged.ratio)
     return {part: geometric_mean(ratios) for part, ratios in found.items()}
 
 
@@ -146,11 +147,6 @@ def _able(case: CaseComparison, ratios: dict[str, float], own: str | None) -> li
     least = max(NOTABLE, 1 + ENOUGH * (found.ratio - 1)) if found else NOTABLE
     able = [part for part, ratio in ratios.items() if ratio > least and own in (None, part)]
     return sorted(able, key=lambda part: -ratios[part])
-
-
-def _launching(case: CaseComparison) -> Estimate | None:
-    """What the host does for one, where it is timed by itself: a call that waits has the neighbour's kernels in it."""
-    return next((each for each in case.estimates if METRICS[each.metric].explains == "launch"), None)
 
 
 def _waits_for_gpu(case: CaseComparison) -> bool:

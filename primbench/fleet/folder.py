@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from primbench.errors import FileError
 from primbench.fleet.host_list import node_names
 from primbench.fleet.node import Node, Vocabulary, read_node
+from primbench.system.jsonlines import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-SUFFIXES = (".jsonl", ".jsonl.xz")
 
 
 @dataclass(frozen=True)

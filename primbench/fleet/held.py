@@ -8,6 +8,7 @@ from typing import NamedTuple
 from primbench.fleet.folder import Members, read_members
 from primbench.fleet.node import Vocabulary
 from primbench.fleet.summary import Judged, judged_of
+from primbench.system.jsonlines import SUFFIXES
 
 LINKS = "links"  # the folder, in that of a fleet, of what was measured between its nodes
 
@@ -30,4 +31,4 @@ def read(folder: str) -> Read:
 def read_links(folder: str) -> Read | None:
     """The same of what was measured between two nodes; None where that was nothing."""
     path = Path(folder, LINKS)
-    return read(str(path)) if any(path.glob("*.jsonl")) else None
+    return read(str(path)) if any(each.name.endswith(SUFFIXES) for each in path.glob("*")) else None

@@ -26,6 +26,8 @@ MAX_LINE_BYTES = 64 * 2**20
 MAX_UNPACKED_BYTES = 256 * 2**20  # a small compressed file can hold more than there is memory
 # By a file's first bytes: The .xz File Format, 2.1.1.1, and RFC 1952, 2.3.1. The program, and Python's module.
 FORMATS = {b"\xfd7zXZ\0": ("xz", "lzma"), b"\x1f\x8b\x08": ("gzip", "gzip")}
+SUFFIXES = (".jsonl", ".jsonl.xz", ".jsonl.gz")
+"""Of files of these, where others may lie beside them, or be named instead."""
 MARK = b"\xef\xbb\xbf"  # of byte order, which editors put before UTF-8
 
 

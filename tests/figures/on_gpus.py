@@ -65,7 +65,7 @@ STEPS = (  # the longest first, so that no GPU ends long before the others; a st
     figure("steps_apart", 520, "--trace", *APART, "--budget", "{budget}"),
     published("shared", 280, "--backend", "torch", "--min-time", "20ms", "--max-time", "100ms"),
     published("mnist_imdb", 290, *ARMS),
-    figure("watch_cost", 260, "--seconds", "210", "--job", "launches"),
+    figure("watch_cost", 260, "--seconds", "100", "--job", "launches", "--job", "copies"),
     published("tiny_imagenet", 200, *ARMS),
     by_pytest("test_norm_gpu", 150),
     figure("primitives", 120),

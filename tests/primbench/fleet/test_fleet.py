@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
+import lzma
 import random
 import re
 from collections.abc import Callable, Mapping
@@ -118,6 +120,19 @@ def test_a_slow_link_is_named_by_both_of_its_nodes(invoke: Callable[..., Result]
     assert "every link of" not in text
     (fleet / "links/1-2.jsonl").unlink()
     assert "; missing: 1 that nothing names." in invoke("fleet", fleet).stdout.splitlines()[0]
+
+
+def test_files_of_nodes_and_links_count_where_they_are_compressed(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    fleet = made_fleet([1.0] * 4)
+    between_nodes(fleet, made_fleet([1.0] * 6, seed=1), 4)
+    for number, path in enumerate([*fleet.glob("*.jsonl"), *fleet.glob("links/*.jsonl")]):
+        module, suffix = ((gzip, ".gz"), (lzma, ".xz"))[number % 2]
+        Path(f"{path}{suffix}").write_bytes(module.compress(path.read_bytes()))
+        path.unlink()
+    told = invoke("fleet", fleet).stdout.splitlines()[0]
+    assert "Nothing stands out among 4 nodes. Nothing stands out among 6 links." == told
 
 
 def test_a_node_whose_links_are_all_slow_is_named(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
