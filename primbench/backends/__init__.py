@@ -22,6 +22,7 @@ from primbench.errors import BackendUnavailable, InvalidRequest, near
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from primbench.cuda.driver import SecondContext
     from primbench.problem import Array
 
 
@@ -65,9 +66,13 @@ class Backend(Protocol):
 
 
 class CudaBackend(Backend, Protocol):
-    """A backend on an NVIDIA GPU. All its work goes to ``stream_handle``, a non-blocking stream of its own."""
+    """A backend on an NVIDIA GPU. All its work goes to ``stream_handle``, a non-blocking stream of its own.
+
+    second_context: that close() gives back.
+    """
 
     stream_handle: int
+    second_context: SecondContext
 
     def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> Graph:
         """Capture what ``enqueue`` puts on the stream. Raises an exception where the framework refuses.

@@ -35,6 +35,8 @@ class Cupy:
     def __init__(self, device: str) -> None:
         import cupy
 
+        from primbench.cuda import driver
+
         self.device = device
         self._outer_device = cupy.cuda.Device()
         cupy.cuda.Device(gpu_number(device)).use()
@@ -43,6 +45,7 @@ class Cupy:
         # Allocations and elementwise kernels go to the current stream, so it is current until close().
         self.stream.use()
         self.stream_handle = int(self.stream.ptr)
+        self.second_context = driver.SecondContext(gpu_number(device))
 
     def put(self, host: Array) -> Any:
         import cupy
@@ -80,6 +83,7 @@ class Cupy:
         cupy.get_default_pinned_memory_pool().free_all_blocks()
 
     def close(self) -> None:
+        self.second_context.close()
         self._outer_stream.use()
         self._outer_device.use()
 

@@ -49,6 +49,7 @@ class NumbaCuda:
         cuda.select_device(gpu_number(device))
         self.stream_handle = driver.create_stream()
         self.stream = cuda.external_stream(self.stream_handle)
+        self.second_context = driver.SecondContext(gpu_number(device))
         self.multiprocessors: int = cuda.get_current_device().MULTIPROCESSOR_COUNT
 
     def put(self, host: Array) -> Any:
@@ -94,7 +95,8 @@ class NumbaCuda:
         cuda.current_context().deallocations.clear()
 
     def close(self) -> None:
-        """Nothing was made current but the device's primary context, which all frameworks share."""
+        """What was made current is the device's primary context, which all frameworks share, and stays so."""
+        self.second_context.close()
 
     def versions(self) -> dict[str, str]:
         from numba import cuda

@@ -80,9 +80,12 @@ class TorchCuda(TorchCpu):
     """Works on a stream of its own, made current until close()."""
 
     def __init__(self, device: str) -> None:
+        from primbench.cuda import driver
+
         super().__init__(device)
         torch = self._torch
         torch.cuda.set_device(device)
+        self.second_context = driver.SecondContext(gpu_number(device))
         self._flags = _precision_flags(torch)
         self._outer_stream = torch.cuda.current_stream()
         self._stream = torch.cuda.Stream()
@@ -96,6 +99,7 @@ class TorchCuda(TorchCpu):
         self._torch.cuda.empty_cache()
 
     def close(self) -> None:
+        self.second_context.close()
         self._torch.cuda.set_stream(self._outer_stream)
         for owner, name, value in self._flags:
             setattr(owner, name, value)

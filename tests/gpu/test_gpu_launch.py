@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import pytest
 
 from primbench import Method, measure
-from primbench.backends import Backend, missing, open_backend
+from primbench.backends import Backend, CudaBackend, missing, open_backend
+from primbench.cuda import driver
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
 from primbench.kernels.launch import Launch
@@ -23,12 +25,24 @@ QUICK = Method(min_time_s=0.005, max_time_s=0.05)
 
 
 @pytest.fixture(scope="module", params=["torch", "cupy", "numba"])
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+def backend(request: pytest.FixtureRequest) -> Iterator[CudaBackend]:
     if (reason := missing(request.param)) is not None:
         pytest.skip(reason)
-    opened = open_backend(request.param, "cuda:0")
+    opened = cast("CudaBackend", open_backend(request.param, "cuda:0"))
     yield opened
     opened.close()
+
+
+def test_a_visit_to_a_second_context_leaves_the_frameworks_own_current(backend: CudaBackend) -> None:
+    host, free_bytes = np.arange(100, dtype=np.float32), driver.free_memory_bytes()
+    backend.second_context.visit()
+    held_bytes = free_bytes - driver.free_memory_bytes()
+    assert held_bytes > 0
+    backend.second_context.visit()
+    assert (backend.get(backend.put(host)) == host).all()
+    backend.second_context.close()
+    assert driver.free_memory_bytes() > free_bytes - held_bytes
+    assert (backend.get(backend.put(host)) == host).all()
 
 
 @pytest.mark.parametrize("call", ["kernel", "driver", "ctypes"])

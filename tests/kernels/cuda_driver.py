@@ -22,6 +22,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxPushCurrent_v2": (c_void_p,),
     "cuCtxPopCurrent_v2": (_OUT,),
     "cuCtxSynchronize": (),
+    "cuCtxCreate_v2": (_OUT, c_uint, c_int),
+    "cuCtxDestroy_v2": (c_void_p,),
     "cuDeviceCanAccessPeer": (_INT_OUT, c_int, c_int),
     "cuCtxEnablePeerAccess": (c_void_p, c_uint),
     "cuMemAlloc_v2": (_DEVICE_OUT, c_size_t),
@@ -50,10 +52,11 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 ERRORS = {
     1: b"CUDA_ERROR_INVALID_VALUE",
+    2: b"CUDA_ERROR_OUT_OF_MEMORY",
     704: b"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
     801: b"CUDA_ERROR_NOT_SUPPORTED",
 }
-INVALID, ALREADY_ENABLED, NOT_SUPPORTED = 1, 704, 801
+INVALID, OUT_OF_MEMORY, ALREADY_ENABLED, NOT_SUPPORTED = 1, 2, 704, 801
 MAIN_STREAM = 0x51
 KERNELS = {0x4E: "_copy_by_kernel", 0x4F: "_walk"}
 NUMBERS = {"copy": 0x4E, "walk": 0x4F}
@@ -63,9 +66,10 @@ class StandIn:
     """Two GPUs, the first one's context current."""
 
     def __init__(self) -> None:
-        self.registers = self.peers = True
+        self.registers = self.peers = self.has_room = True
         self.leaves_out = 0  # bytes at the end of every copy on a stream of the second GPU
         self.contexts = {0: 0xC0, 1: 0xC1}
+        self.made: dict[int, int] = {}  # more contexts -> the GPU of each
         self.current = [0xC0]
         self.device_memory: dict[int, tuple[int, Any]] = {}
         self.pinned: dict[int, Any] = {}
@@ -103,7 +107,7 @@ class StandIn:
         context[0] = self.contexts[device]
 
     def _cuCtxPushCurrent_v2(self, context: int) -> None:
-        assert context in self.contexts.values()
+        assert context in self.contexts.values() or context in self.made
         self.current.append(context)
 
     def _cuCtxPopCurrent_v2(self, context: Any) -> None:
@@ -111,6 +115,19 @@ class StandIn:
 
     def _cuCtxSynchronize(self) -> None:
         pass
+
+    def _cuCtxCreate_v2(self, context: Any, flags: int, device: int) -> int:
+        if not self.has_room:
+            return OUT_OF_MEMORY
+        assert device in self.contexts
+        context[0] = next(self._handles)
+        self.made[context[0]] = device
+        self.current.append(context[0])
+        return 0
+
+    def _cuCtxDestroy_v2(self, context: int) -> None:
+        del self.made[context]
+        self.device_memory = {at: found for at, found in self.device_memory.items() if found[0] != context}
 
     def _cuDeviceCanAccessPeer(self, can: Any, device: int, peer: int) -> None:
         can[0] = int(self.peers and device != peer)
@@ -121,10 +138,13 @@ class StandIn:
         self.enabled.add(pair)
         return ALREADY_ENABLED if there else 0
 
-    def _cuMemAlloc_v2(self, pointer: Any, size: int) -> None:
+    def _cuMemAlloc_v2(self, pointer: Any, size: int) -> int:
+        if not self.has_room:
+            return OUT_OF_MEMORY
         memory = (ctypes.c_byte * size)()
         pointer[0] = ctypes.addressof(memory)
         self.device_memory[pointer[0]] = (self.current[-1], memory)
+        return 0
 
     def _cuMemFree_v2(self, pointer: int) -> None:
         assert self.device_memory[pointer][0] == self.current[-1]
@@ -179,6 +199,7 @@ class StandIn:
 
     def _cuMemsetD8_v2(self, pointer: int, value: int, size: int) -> None:
         assert self.device_memory[pointer][0] == self.current[-1]
+        self.log.append(("fill", self.current[-1]))
         ctypes.memset(pointer, value, size)
 
     def _cuStreamCreate(self, stream: Any, flags: int) -> None:

@@ -1,0 +1,60 @@
+"""What becomes of a thread's current context, on a stand-in for the driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from primbench.cuda import driver
+from tests.kernels.cuda_driver import StandIn
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    found = StandIn()
+    monkeypatch.setattr(driver, "_library", lambda: found)
+    return found
+
+
+def test_a_visit_has_the_gpu_work_in_another_context_and_leaves_the_current_one(cuda: StandIn) -> None:
+    before = list(cuda.current)
+    second = driver.SecondContext(1)
+    assert not cuda.made
+    for _ in range(3):
+        second.visit()
+        assert before == cuda.current
+    (context,) = cuda.made
+    assert 1 == cuda.made[context]
+    assert [("fill", context)] * 3 == cuda.log
+    assert 1 == len(cuda.device_memory)
+    second.close()
+    assert not cuda.made
+    assert not cuda.device_memory
+    second.close()
+
+
+def test_one_that_was_closed_is_made_anew(cuda: StandIn) -> None:
+    second = driver.SecondContext(0)
+    second.visit()
+    second.close()
+    second.visit()
+    assert 2 == len({context for _, context in cuda.log})
+    assert 1 == len(cuda.made)
+
+
+def test_without_room_for_it_there_is_no_visit(cuda: StandIn) -> None:
+    before, second = list(cuda.current), driver.SecondContext(0)
+    cuda.has_room = False
+    second.visit()
+    assert (before, []) == (cuda.current, cuda.log)
+    cuda.has_room = True
+    second.visit()
+    cuda.has_room = False  # what it has, it keeps
+    second.visit()
+    assert (before, 2) == (cuda.current, len(cuda.log))
+
+
+def test_a_context_without_room_for_a_byte_is_left_again(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, second = list(cuda.current), driver.SecondContext(0)
+    monkeypatch.setattr(cuda, "cuMemAlloc_v2", lambda *given: 2)
+    second.visit()
+    assert (before, [], 1) == (cuda.current, cuda.log, len(cuda.made))
