@@ -1,11 +1,12 @@
 """Do whole models take as long as when a file of them was kept, and how busy is the GPU in a step of theirs?
 
 The kept cases are measured once more, those first that took the least, each in a line as it ends; at the end, how many
-agree within 1 %, and with --busy, in how many of these the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI
-logs in a process of its own, which sets each step up once more. There each kernel is launched by itself, and in a graph
-the next one begins sooner, so that beside each ratio stands by how much that is a kernel. Steps whose kernels run
-beside each other are told, and not counted. No case is begun that by then would pass --budget; ended by SIGTERM, it
-counts those that were measured.
+agree within 1 %, and how many of those with as many kernels as then: cuDNN tries algorithms, and takes the fastest of
+that moment. With --busy, in how many the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI logs in a process
+of its own, which sets each step up once more. There each kernel is launched by itself, and in a graph the next one
+begins sooner, so that beside each ratio stands by how much that is a kernel. Steps whose kernels run beside each other
+are told, and not counted. No case is begun that by then would pass --budget; ended by SIGTERM, it counts those that
+were measured.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -74,18 +75,30 @@ def _say_where(worker: Worker) -> None:
     print(f"on {model_of(worker) or worker.device}, torch {worker.versions.get('torch')}", flush=True)
 
 
-def line(kept: Record, new: Record) -> tuple[str, float | None, float | None]:
-    """What is printed of a case, its time over the kept one, and for how much of it the GPU is busy, if one by one."""
+class Again(NamedTuple):
+    """Of a case: what is printed, its time over the kept one, whether with as many kernels, and for how much of it the
+    GPU is busy, if they run one by one."""
+
+    words: str
+    ratio: float | None = None
+    alike: bool = False
+    busy: float | None = None
+
+
+def compared(kept: Record, new: Record) -> Again:
     parameters = kept.case.parameters
     name = " ".join(str(parameters[each]) for each in ("network", "mode", "batch_size", "dtype"))
     before, now = kept.measurement, new.measurement
     metric = main_of(before)
     found = metric.samples(now) if metric else None
     if metric is None or found is None or before is None or now is None or (held := metric.samples(before)) is None:
-        return f"{name}: {new.status}: {new.reason or 'no such time'}", None, None
+        return Again(f"{name}: {new.status}: {new.reason or 'no such time'}")
     ratio, (share, busy) = found.median_s / held.median_s, _busy(now)
+    nodes, kept_nodes = now.nodes_per_call, before.nodes_per_call
     words = f"{METRICS[metric.name].heading} {format_time(found.median_s)}, kept {format_time(held.median_s)}"
-    return f"{name}: {words}, {ratio:.4f}{'' if abs(ratio - 1) <= AGREE else ' !'}{share}", ratio, busy
+    words += f", {ratio:.4f}{'' if abs(ratio - 1) <= AGREE else ' !'}"
+    words += "" if nodes == kept_nodes else f" ({nodes or 0:.0f} kernels, kept {kept_nodes or 0:.0f})"
+    return Again(f"{name}: {words}{share}", ratio, nodes == kept_nodes, busy)
 
 
 def _busy(found: Measurement) -> tuple[str, float | None]:
@@ -98,6 +111,10 @@ def _busy(found: Measurement) -> tuple[str, float | None]:
     share = busy_s / found.device_s.median_s
     words = f", busy / device {share:.3f}, {-gap_s * 1e6:+.2f} us for each of {trace.kernels_per_call:.0f} kernels"
     return (words, share) if overlap <= MOST_OVERLAP else (f"{words}, {overlap:.0%} of it beside others", None)
+
+
+def _agreeing(ratios: Sequence[float]) -> str:
+    return f"{sum(abs(ratio - 1) <= AGREE for ratio in ratios)} of {len(ratios)}"
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
@@ -115,18 +132,17 @@ def main() -> None:
     parser.add_argument("--dtype", action="append", choices=("float32", "bfloat16"))
     parser.add_argument("--batch", choices=("original", "1"))
     asked = parser.parse_args()
-    kept, found = chosen(asked), list[tuple[float | None, float | None]]()
+    kept, found = chosen(asked), list[Again]()
     signal.signal(signal.SIGTERM, _unwind)
     with contextlib.suppress(KeyboardInterrupt):
         for before, now in again(kept, asked.budget, busy=asked.busy):
-            words, ratio, share = line(before, now)
-            print(words, flush=True)
-            found.append((ratio, share))
-    ratios = [ratio for ratio, _ in found if ratio is not None]
-    shares = [share for _, share in found if share is not None]
-    within = sum(abs(ratio - 1) <= AGREE for ratio in ratios)
-    left = len(kept) - len(found)
-    print(f"{within} of {len(ratios)} within {AGREE:.0%} of what was kept; {left} of {len(kept)} not run")
+            found.append(compared(before, now))
+            print(found[-1].words, flush=True)
+    alike = [each.ratio for each in found if each.ratio is not None and each.alike]
+    others = [each.ratio for each in found if each.ratio is not None and not each.alike]
+    print(f"within {AGREE:.0%} of what was kept: {_agreeing(alike)} with as many kernels, {_agreeing(others)} others")
+    print(f"{len(kept) - len(found)} of {len(kept)} not run")
+    shares = [each.busy for each in found if each.busy is not None]
     if shares:
         fitting = sum(BUSY[0] <= share <= BUSY[1] for share in shares)
         print(f"busy / device from {BUSY[0]} to {BUSY[1]} in {fitting} of {len(shares)} whose kernels run one by one")
