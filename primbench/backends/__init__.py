@@ -68,7 +68,7 @@ class Backend(Protocol):
 class CudaBackend(Backend, Protocol):
     """A backend on an NVIDIA GPU. All its work goes to ``stream_handle``, a non-blocking stream of its own.
 
-    second_context: that close() gives back.
+    second_context: driver.SecondContext of its GPU, which timers visit and close() closes.
     """
 
     stream_handle: int

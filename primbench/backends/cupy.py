@@ -83,9 +83,9 @@ class Cupy:
         cupy.get_default_pinned_memory_pool().free_all_blocks()
 
     def close(self) -> None:
-        self.second_context.close()
         self._outer_stream.use()
         self._outer_device.use()
+        self.second_context.close()
 
     def versions(self) -> dict[str, str]:
         import cupy

@@ -99,10 +99,10 @@ class TorchCuda(TorchCpu):
         self._torch.cuda.empty_cache()
 
     def close(self) -> None:
-        self.second_context.close()
         self._torch.cuda.set_stream(self._outer_stream)
         for owner, name, value in self._flags:
             setattr(owner, name, value)
+        self.second_context.close()
 
     def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> TorchGraph:
         return TorchGraph(self._torch, self.stream_handle, enqueue, instances)

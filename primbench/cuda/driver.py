@@ -1,6 +1,6 @@
 """The few CUDA driver calls that timing needs, by ctypes on libcuda: they work beside any framework.
 
-All functions act on the context that is current in the calling thread, which is the framework's primary one.
+All but SecondContext act on the context that is current in the calling thread, which is the framework's primary one.
 Every handle is a plain int. The functions are those of the CUDA Driver API reference, same names.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from typing import TYPE_CHECKING, Any
 
@@ -70,11 +70,11 @@ def create_stream() -> int:
 
 
 class SecondContext:
-    """A context on a GPU beside the one in use, which it leaves for a moment to visit this one.
+    """A context on a GPU beside the one in use. To visit it, the GPU leaves that one for a moment.
 
-    While a process has its GPU to itself, each kernel of a graph may begin 0.18 to 0.33 us later, once eight streams or
-    so were used, as cuDNN does, or a graph was uploaded that was not launched yet: up to 18 % of a step, in old graphs
-    and new ones, also after the streams are gone. When the GPU changes contexts, that ends (H200, driver 580).
+    While a process has its GPU to itself, each kernel of its graphs may begin some 0.2 to 0.3 us later, once eight
+    streams or so were used, as cuDNN does, or a graph was uploaded and not launched yet: up to 20 % of a step, in old
+    graphs and new ones, also after the streams are gone. When the GPU changes contexts, that ends (H200, driver 580).
     """
 
     def __init__(self, number: int) -> None:
@@ -82,30 +82,34 @@ class SecondContext:
         self._number = c_int(number)
         self._context, self._byte = c_void_p(), c_ulonglong()
 
-    def visit(self) -> None:
-        """Have the GPU fill a byte in it: 0.1 s and some hundred MiB the first time, 10 us from then on.
+    def visit(self) -> str | None:
+        """Have the GPU fill a byte in it; 0.1 s and some hundred MiB the first time, 10 us on an idle GPU from then on.
 
-        Where there is no room for it, nothing is done.
+        Returns why that cannot be, as where no memory is left for it.
         """
-        outer = c_void_p()
-        with suppress(CudaError):
-            if not self._context:
-                call("cuCtxCreate_v2", byref(self._context), c_uint(0), self._number)  # makes it current, too
-                call("cuCtxPopCurrent_v2", byref(outer))
-            call("cuCtxPushCurrent_v2", self._context)
-            try:
-                if not self._byte:
-                    call("cuMemAlloc_v2", byref(self._byte), c_size_t(1))
-                call("cuMemsetD8_v2", self._byte, c_ubyte(0), c_size_t(1))
-                call("cuCtxSynchronize")
-            finally:
-                call("cuCtxPopCurrent_v2", byref(outer))
+        entered = False
+        try:
+            if self._context:
+                call("cuCtxPushCurrent_v2", self._context)
+            else:
+                call("cuCtxCreate_v2", byref(self._context), c_uint(0), self._number)  # which makes it current, too
+            entered = True
+            if not self._byte:
+                call("cuMemAlloc_v2", byref(self._byte), c_size_t(1))
+            call("cuMemsetD8_v2", self._byte, c_ubyte(0), c_size_t(1))
+            call("cuCtxSynchronize")
+        except CudaError as error:
+            return str(error)
+        finally:
+            if entered:
+                call("cuCtxPopCurrent_v2", byref(c_void_p()))
+        return None
 
     def close(self) -> None:
-        """Give back what it holds."""
-        if self._context:
-            call("cuCtxDestroy_v2", self._context)
-            self._context, self._byte = c_void_p(), c_ulonglong()
+        """Give back what it holds. Where a kernel has failed before, the driver refuses, and nothing is said."""
+        context, self._context, self._byte = self._context, c_void_p(), c_ulonglong()
+        if context:
+            _library().cuCtxDestroy_v2(context)
 
 
 def synchronize(stream: int) -> None:

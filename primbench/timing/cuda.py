@@ -49,7 +49,6 @@ class CudaTimer:
     ) -> None:
         """copies: the same calls on other memory; where graphs can be made, device_s is sampled on all of them."""
         self._backend, self._calls, self._method, self._pace = backend, calls, method, pace
-        backend.second_context.visit()  # made now: later the clocks would sink meanwhile
         self._before = gpu_counters.start(backend.device)
         self._missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
         self._rough_s = _rough_time_s(calls, backend.stream_handle, pace)
@@ -103,7 +102,8 @@ class CudaTimer:
     def measure(self, secondary: StoppingRule) -> Measurement:
         """All times. secondary: when to stop sampling what is not device_s."""
         backend, calls, pace, device = self._backend, self._calls, self._pace, self._device
-        backend.second_context.visit()  # what the process did before is to make no difference
+        if why_not := backend.second_context.visit():
+            self._missing["second_context"] = f"{why_not}: kernels of graphs may follow on later than they need to"
         device_s, gpu = _device(backend, device, self._method, pace) if device else (None, GpuReading())
         stream_s = _stream(calls, backend.stream_handle, self._rough_s, secondary, pace)
         wall_s, single_s = _round_trip(backend, calls, self._rough_s, secondary, pace)

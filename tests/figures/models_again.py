@@ -1,12 +1,12 @@
 """Do whole models take as long as when a file of them was kept, and how busy is the GPU in a step of theirs?
 
 The kept cases are measured once more, those first that took the least, each in a line as it ends; at the end, how many
-agree within 1 %, and how many of those with as many kernels as then: cuDNN tries algorithms, and takes the fastest of
-that moment. With --busy, in how many the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI logs in a process
-of its own, which sets each step up once more. There each kernel is launched by itself, and in a graph the next one
-begins sooner, so that beside each ratio stands by how much that is a kernel. Steps whose kernels run beside each other
-are told, and not counted. No case is begun that by then would pass --budget; ended by SIGTERM, it counts those that
-were measured.
+agree within 1 %, of those with as many kernels as then and of the others: cuDNN tries algorithms, and takes the
+fastest of that moment. With --busy, in how many the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI logs
+in a process of its own, which sets each step up once more. There each kernel is launched by itself, and in a graph the
+next one begins sooner, so that beside each ratio stands by how much that is a kernel. Steps whose kernels run beside
+each other are told, and not counted. No case is begun that by then would pass --budget; ended by SIGTERM, it counts
+those that were measured.
 """
 
 from __future__ import annotations
@@ -97,8 +97,12 @@ def compared(kept: Record, new: Record) -> Again:
     nodes, kept_nodes = now.nodes_per_call, before.nodes_per_call
     words = f"{METRICS[metric.name].heading} {format_time(found.median_s)}, kept {format_time(held.median_s)}"
     words += f", {ratio:.4f}{'' if abs(ratio - 1) <= AGREE else ' !'}"
-    words += "" if nodes == kept_nodes else f" ({nodes or 0:.0f} kernels, kept {kept_nodes or 0:.0f})"
+    words += "" if nodes == kept_nodes else f" ({_count(nodes)} kernels, kept {_count(kept_nodes)})"
     return Again(f"{name}: {words}{share}", ratio, nodes == kept_nodes, busy)
+
+
+def _count(nodes: float | None) -> str:
+    return "unknown" if nodes is None else f"{nodes:.0f}"
 
 
 def _busy(found: Measurement) -> tuple[str, float | None]:

@@ -77,6 +77,7 @@ class StandIn:
         self.events: dict[int, int] = {}
         self.enabled: set[tuple[int, int]] = set()
         self.log: list[tuple[Any, ...]] = []
+        self.waited_for: list[int] = []  # contexts
         self._handles = itertools.count(0x1000)
         self._callbacks = []
         for name, types in SIGNATURES.items():
@@ -114,7 +115,7 @@ class StandIn:
         context[0] = self.current.pop()
 
     def _cuCtxSynchronize(self) -> None:
-        pass
+        self.waited_for.append(self.current[-1])
 
     def _cuCtxCreate_v2(self, context: Any, flags: int, device: int) -> int:
         if not self.has_room:

@@ -118,6 +118,7 @@ def test_a_node_under_a_quota_is_the_one_that_stands_out(
         named = f'"node":"n{rank + 1}","rank":{rank}'
         (tmp_path / f"n{rank + 1}-{rank}.jsonl").write_text(text.replace('"node":"n1","rank":0', named))
     found = json.loads(invoke("fleet", tmp_path, "--json", "-").stdout)
+    assert 1 == len(found["unhealthy"]), invoke("fleet", tmp_path).stdout
     (node,) = found["unhealthy"]
     assert "n2" == node["node"]
     assert any("quota" in words for words in node["causes"]), node

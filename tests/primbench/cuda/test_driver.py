@@ -20,11 +20,11 @@ def test_a_visit_has_the_gpu_work_in_another_context_and_leaves_the_current_one(
     second = driver.SecondContext(1)
     assert not cuda.made
     for _ in range(3):
-        second.visit()
+        assert second.visit() is None
         assert before == cuda.current
     (context,) = cuda.made
     assert 1 == cuda.made[context]
-    assert [("fill", context)] * 3 == cuda.log
+    assert ([("fill", context)] * 3, [context] * 3) == (cuda.log, cuda.waited_for)
     assert 1 == len(cuda.device_memory)
     second.close()
     assert not cuda.made
@@ -41,20 +41,31 @@ def test_one_that_was_closed_is_made_anew(cuda: StandIn) -> None:
     assert 1 == len(cuda.made)
 
 
-def test_without_room_for_it_there_is_no_visit(cuda: StandIn) -> None:
+def test_without_room_for_it_the_reason_is_told_and_the_next_visit_tries_again(cuda: StandIn) -> None:
     before, second = list(cuda.current), driver.SecondContext(0)
     cuda.has_room = False
-    second.visit()
+    assert "cuCtxCreate_v2: CUDA_ERROR_OUT_OF_MEMORY" == second.visit()
     assert (before, []) == (cuda.current, cuda.log)
     cuda.has_room = True
-    second.visit()
+    assert second.visit() is None
     cuda.has_room = False  # what it has, it keeps
-    second.visit()
+    assert second.visit() is None
     assert (before, 2) == (cuda.current, len(cuda.log))
 
 
 def test_a_context_without_room_for_a_byte_is_left_again(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     before, second = list(cuda.current), driver.SecondContext(0)
     monkeypatch.setattr(cuda, "cuMemAlloc_v2", lambda *given: 2)
-    second.visit()
+    assert second.visit() is not None
     assert (before, [], 1) == (cuda.current, cuda.log, len(cuda.made))
+
+
+def test_a_driver_that_refuses_to_give_it_back_hides_no_other_error(
+    cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = driver.SecondContext(0)
+    second.visit()
+    monkeypatch.setattr(cuda, "cuCtxDestroy_v2", lambda context: 719)
+    second.close()
+    second.visit()
+    assert 2 == len(cuda.made)

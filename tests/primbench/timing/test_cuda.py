@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from primbench.cuda import driver
+from primbench.measurement import Samples
+from primbench.measurement.readings import GpuReading
 from primbench.problem import described
 from primbench.spec.method import Method
-from primbench.timing import cuda, device
+from primbench.timing import cuda, device, gpu_counters
 from primbench.timing.calls import Calls
-from primbench.timing.sampling import CLOCK, Pace
+from primbench.timing.sampling import CLOCK, Pace, StoppingRule
 
 
 class Uncapturable:
@@ -22,6 +25,48 @@ class Uncapturable:
 
     def capture(self, enqueue: Callable[[], None]) -> Any:
         raise AssertionError("captured")
+
+
+class Visited:
+    """A second context that tells of its visits."""
+
+    def __init__(self, events: list[str], refusal: str | None) -> None:
+        self._events, self._refusal = events, refusal
+
+    def visit(self) -> str | None:
+        self._events.append("visit")
+        return self._refusal
+
+
+@pytest.mark.parametrize("refusal", [None, "CUDA_ERROR_OUT_OF_MEMORY"])
+def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
+    monkeypatch: pytest.MonkeyPatch, refusal: str | None
+) -> None:
+    events: list[str] = []
+    sampled = Samples(samples_s=[1e-3], calls_per_sample=1, taken_by="graph", stopped="count")
+
+    def stands_for(name: str, returned: Any) -> None:
+        def called(*given: Any) -> Any:
+            events.append(name)
+            return returned
+
+        monkeypatch.setattr(cuda, name, called)
+
+    monkeypatch.setattr(gpu_counters, "start", lambda device: None)
+    monkeypatch.setattr(gpu_counters, "since", lambda before, reading: reading)
+    stands_for("_rough_time_s", 1e-3)
+    stands_for("device_sampler", SimpleNamespace(places=1, nodes_per_call=2.0))
+    stands_for("_device", (sampled, GpuReading()))
+    stands_for("_stream", sampled)
+    stands_for("_round_trip", (sampled, None))
+    stands_for("_enqueue", sampled)
+    backend: Any = SimpleNamespace(device="cuda:0", stream_handle=1, second_context=Visited(events, refusal))
+    timer = cuda.CudaTimer(backend, Calls([lambda: None]), Method(), Pace(CLOCK))
+    found = timer.measure(StoppingRule(0.1, 0.1, 0.1))
+    assert ["visit", "_device"] == events[events.index("_device") - 1 : events.index("_device") + 1]
+    assert 1 == events.count("visit")
+    assert (refusal is not None) == ("second_context" in found.missing)
+    assert found.missing.get("second_context", "").startswith(refusal or "")
 
 
 @pytest.fixture
