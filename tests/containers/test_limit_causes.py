@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from .traces import in_words
+from .verdicts import primbench, settled
 
 pytestmark = pytest.mark.quiet
 
 SUITE = "gemm = [{ m = 64, n = 64, k = 64 }]\n"
 # Three periods of a quota, whatever is known by then: in one alone, it may hold back between two samples.
 QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "300ms", "--max-time", "300ms")
-
-
-def primbench(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "primbench", *map(str, arguments)]
-    return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.mark.parametrize("runtime", ["docker"], indirect=True)
@@ -36,7 +29,7 @@ def test_a_quota_is_slower_by_the_mean(
     (folder / "suite.toml").write_text(SUITE)
     arms = ["host", in_words(runtime, "cpus=0.2", "name=quota")]
     asked = [word for arm in arms for word in ("--arm", arm)]
-    done = primbench("study", folder / "suite.toml", *asked, "--pairs", 5, *QUICK, "-o", folder / "study.jsonl")
+    done = settled(folder / "study.jsonl", folder / "suite.toml", *asked, *QUICK)
     assert 1 == done.returncode, done.stdout
     (line,) = done.stderr.splitlines()
     assert line.startswith("Failed: ")

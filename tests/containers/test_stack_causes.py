@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,12 +22,12 @@ from primbench.system.files import format_cpu_list
 from .built import compile_modules, copy_package, copy_primbench, make_user_land
 from .conftest import Engine
 from .traces import in_words
-from .verdicts import first_cause
+from .verdicts import first_cause, settled
 
 pytestmark = pytest.mark.quiet
 
 NEEDED = ("numpy", "ml_dtypes", "msgspec", "threadpoolctl", "packaging", "click")
-QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms", "--fail-on", "never")
+QUICK = ("--backend", "numpy", "--device", "cpu", "--min-time", "5ms")
 PRODUCT = "gemm = [{ m = 1024, n = 1024, k = 1024 }]\n"  # long enough for Linux to give each thread a CPU
 LESSER_PRODUCT = "gemm = [{ m = 192, n = 192, k = 192 }]\n"  # which a slow BLAS does in some milliseconds
 SMALL_PRODUCT = "gemm = [{ m = 16, n = 16, k = 16 }]\n"  # NumPy allocates what it returns
@@ -106,21 +105,17 @@ def with_slow_malloc(plain: Path, work: Path) -> Path:
     return tree
 
 
-def study(folder: Path, suite: str, *arms: str, pairs: int, max_time: str = "50ms") -> ArmComparison:
-    """The second arm against the first. pairs: where it is slower many times over, three are far from any doubt.
+def study(folder: Path, suite: str, *arms: str, max_time: str = "50ms") -> ArmComparison:
+    """The second arm against the first.
 
     max_time: of two threads that Linux has begun on one CPU beside other work, one is moved after 0.1 s or more.
     """
     (folder / "suite.toml").write_text(suite)
     words = [word for arm in arms for word in ("--arm", arm)]
-    command = ["study", folder / "suite.toml", *words, "--pairs", pairs, *QUICK, "--max-time", max_time]
-    command += ["-o", folder / "results.jsonl"]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "primbench", *map(str, command)],
-        cwd="/", capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    path = folder / "results.jsonl"
+    done = settled(path, folder / "suite.toml", *words, *QUICK, "--max-time", max_time, fail_on="never")
     assert (0, "") == (done.returncode, done.stderr)
-    (arm,) = compare(results_file.read(folder / "results.jsonl")).arms
+    (arm,) = compare(results_file.read(path)).arms
     return arm
 
 
@@ -141,7 +136,7 @@ def test_another_blas_makes_a_stack_effect_and_is_named(
 ) -> None:
     trees = (plain, with_other_blas)  # of one thread each: two of OpenBLAS that share a CPU take turns of 4 ms
     arms = [in_words(runtime, f"image={tree}", "threads=1", f"name={tree.name}") for tree in trees]
-    arm = study(folder, LESSER_PRODUCT, *arms, pairs=3)
+    arm = study(folder, LESSER_PRODUCT, *arms)
     assert "stack effect" == arm.effect
     told = first_cause(arm.cases[0])
     assert re.match(r"another BLAS: NumPy's gemm is /\S+/numpy.libs/libscipy_openblas64_-", told)
@@ -158,7 +153,7 @@ def test_a_slow_malloc_makes_a_stack_effect_and_is_named(
     ahead_of_others: None,
 ) -> None:
     arms = [in_words(runtime, f"image={tree}", f"name={tree.name}") for tree in (plain, with_slow_malloc)]
-    arm = study(folder, SMALL_PRODUCT, *arms, pairs=3)
+    arm = study(folder, SMALL_PRODUCT, *arms)
     assert "stack effect" == arm.effect
     told = first_cause(arm.cases[0])
     assert "/etc/ld.so.preload is none in plain and libpatient.so.1, build id " in told
@@ -185,7 +180,7 @@ def test_threads_that_an_image_sets_are_named(
     arms = [in_words(runtime, f"image={with_one_thread}", *more) for more in (
         (f"env.OMP_NUM_THREADS={os.cpu_count()}", "name=all"), ("name=one",)
     )]  # fmt: skip
-    arm = study(folder, PRODUCT, *arms, pairs=4, max_time="200ms")
+    arm = study(folder, PRODUCT, *arms, max_time="200ms")
     assert "container effect" == arm.effect
     told = f"fewer threads in one: threads.openblas is {os.cpu_count()} in all and 1 in one"
     assert first_cause(arm.cases[0]).startswith(told)
@@ -197,7 +192,7 @@ def test_a_cpuset_of_one_cpu_is_named(
 ) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     arms = [in_words(runtime, "name=all"), in_words(runtime, f"cpuset={cpus[0]}", "name=one")]
-    arm = study(folder, PRODUCT, *arms, pairs=4, max_time="200ms")
+    arm = study(folder, PRODUCT, *arms, max_time="200ms")
     assert "container effect" == arm.effect
     told = f"fewer CPUs in one: cpus_allowed is {format_cpu_list(cpus)} in all and {cpus[0]} in one"
     assert told == first_cause(arm.cases[0])

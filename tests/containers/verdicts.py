@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from primbench.compare.comparison import CaseComparison
+from primbench.compare.pairs import compare
+from primbench.results import file as results_file
+
+PAIRS, MORE_PAIRS = 3, 10
+
+
+def primbench(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "primbench", *map(str, arguments)]
+    return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=240, check=False)
+
+
+def settled(path: Path, *words: Any, fail_on: str = "slower") -> subprocess.CompletedProcess[str]:
+    """A study of two arms, by as few pairs as tell a difference far from any doubt; more where these did not.
+
+    What else runs on this machine can hold up a whole process of one arm, and the interval of three pairs is wide then.
+    """
+    done = primbench("study", *words, "--pairs", PAIRS, "--fail-on", fail_on, "-o", path)
+    if not path.exists():
+        return done
+    (arm,) = compare(results_file.read(path)).arms
+    if any(case.verdict == "inconclusive" for case in arm.cases):
+        done = primbench("study", "--resume", path, "--pairs", MORE_PAIRS, "--fail-on", fail_on)
+    return done
 
 
 def first_cause(case: CaseComparison) -> str:
