@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import driver
+from primbench.cuda.blocker import Blocker
 from primbench.timing.sampling import Pace, collect, secondary_rule
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def full_queue(step: Callable[[], Any], stream: int) -> Callable[[Method, Pace],
     """
 
     def times(method: Method, pace: Pace) -> Samples:
-        blocker = driver.Blocker(stream, HOLD_S)
+        blocker = Blocker(stream, HOLD_S)
 
         def take() -> list[float]:
             blocker.hold()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.cuda import driver
+from primbench.cuda.blocker import Blocker
 from primbench.cuda.copies import Branch, by_engine
 from primbench.timing.sampling import Pace, collect, secondary_rule
 
@@ -24,7 +25,7 @@ def while_other_goes(measured: Copy, other: Copy, stream: int) -> Callable[[Meth
     count = max(FEWEST, min(MOST, TOGETHER_BYTES // measured.source.size_bytes))
 
     def times(method: Method, pace: Pace) -> Samples:
-        blocker, begun, ended = driver.Blocker(stream), driver.Event(), driver.Event()
+        blocker, begun, ended = Blocker(stream), driver.Event(), driver.Event()
         branch = Branch(other.device)
         both = (by_engine(measured, stream), by_engine(other, branch.stream))
 

@@ -22,7 +22,7 @@ from primbench.errors import BackendUnavailable, InvalidRequest, near
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.cuda.driver import SecondContext
+    from primbench.cuda.second_context import SecondContext
     from primbench.problem import Array
 
 
@@ -68,7 +68,7 @@ class Backend(Protocol):
 class CudaBackend(Backend, Protocol):
     """A backend on an NVIDIA GPU. All its work goes to ``stream_handle``, a non-blocking stream of its own.
 
-    second_context: driver.SecondContext of its GPU, which timers visit and close() closes.
+    second_context: of its GPU, which timers visit and close() closes.
     """
 
     stream_handle: int

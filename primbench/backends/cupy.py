@@ -35,7 +35,7 @@ class Cupy:
     def __init__(self, device: str) -> None:
         import cupy
 
-        from primbench.cuda import driver
+        from primbench.cuda.second_context import SecondContext
 
         self.device = device
         self._outer_device = cupy.cuda.Device()
@@ -45,7 +45,7 @@ class Cupy:
         # Allocations and elementwise kernels go to the current stream, so it is current until close().
         self.stream.use()
         self.stream_handle = int(self.stream.ptr)
-        self.second_context = driver.SecondContext(gpu_number(device))
+        self.second_context = SecondContext(gpu_number(device))
 
     def put(self, host: Array) -> Any:
         import cupy

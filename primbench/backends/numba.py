@@ -44,12 +44,13 @@ class NumbaCuda:
         from numba import cuda
 
         from primbench.cuda import driver
+        from primbench.cuda.second_context import SecondContext
 
         self.device = device
         cuda.select_device(gpu_number(device))
         self.stream_handle = driver.create_stream()
         self.stream = cuda.external_stream(self.stream_handle)
-        self.second_context = driver.SecondContext(gpu_number(device))
+        self.second_context = SecondContext(gpu_number(device))
         self.multiprocessors: int = cuda.get_current_device().MULTIPROCESSOR_COUNT
 
     def put(self, host: Array) -> Any:

@@ -80,12 +80,12 @@ class TorchCuda(TorchCpu):
     """Works on a stream of its own, made current until close()."""
 
     def __init__(self, device: str) -> None:
-        from primbench.cuda import driver
+        from primbench.cuda.second_context import SecondContext
 
         super().__init__(device)
         torch = self._torch
         torch.cuda.set_device(device)
-        self.second_context = driver.SecondContext(gpu_number(device))
+        self.second_context = SecondContext(gpu_number(device))
         self._flags = _precision_flags(torch)
         self._outer_stream = torch.cuda.current_stream()
         self._stream = torch.cuda.Stream()

@@ -1,6 +1,6 @@
 """The few CUDA driver calls that timing needs, by ctypes on libcuda: they work beside any framework.
 
-All but SecondContext act on the context that is current in the calling thread, which is the framework's primary one.
+All functions act on the context that is current in the calling thread, which is the framework's primary one.
 Every handle is a plain int. The functions are those of the CUDA Driver API reference, same names.
 """
 
@@ -10,7 +10,7 @@ import ctypes
 import functools
 import itertools
 from contextlib import contextmanager
-from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import BackendUnavailable, PrimbenchError
@@ -22,10 +22,8 @@ _STREAM_NON_BLOCKING = 1
 _CAPTURE_THREAD_LOCAL = 1
 _CAPTURE_ACTIVE = 1
 _EVENT_BLOCKING_SYNC = 1
-_HOST_ALLOC_DEVICEMAP = 2
 _INSTANCES = 8
 _INSTANCES_NODES = 2**14  # nodes of all instances of a graph together, at most
-HELD_S = 1.0  # that a stream is held for at the most
 MULTIPROCESSORS, _L2_CACHE_SIZE, _COMPUTE_CAPABILITY = 16, 38, (75, 76)  # CU_DEVICE_ATTRIBUTE_
 
 
@@ -67,49 +65,6 @@ def create_stream() -> int:
     stream = c_void_p()
     call("cuStreamCreate", byref(stream), c_uint(_STREAM_NON_BLOCKING))
     return _address(stream)
-
-
-class SecondContext:
-    """A context on a GPU beside the one in use. To visit it, the GPU leaves that one for a moment.
-
-    While a process has its GPU to itself, each kernel of its graphs may begin some 0.2 to 0.3 us later, once eight
-    streams or so were used, as cuDNN does, or a graph was uploaded and not launched yet: up to 20 % of a step, in old
-    graphs and new ones, also after the streams are gone. When the GPU changes contexts, that ends (H200, driver 580).
-    """
-
-    def __init__(self, number: int) -> None:
-        """number: of the GPU. Nothing is made before the first visit."""
-        self._number = c_int(number)
-        self._context, self._byte = c_void_p(), c_ulonglong()
-
-    def visit(self) -> str | None:
-        """Have the GPU fill a byte in it; 0.1 s and some hundred MiB the first time, 10 us on an idle GPU from then on.
-
-        Returns why that cannot be, as where no memory is left for it.
-        """
-        entered = False
-        try:
-            if self._context:
-                call("cuCtxPushCurrent_v2", self._context)
-            else:
-                call("cuCtxCreate_v2", byref(self._context), c_uint(0), self._number)  # which makes it current, too
-            entered = True
-            if not self._byte:
-                call("cuMemAlloc_v2", byref(self._byte), c_size_t(1))
-            call("cuMemsetD8_v2", self._byte, c_ubyte(0), c_size_t(1))
-            call("cuCtxSynchronize")
-        except CudaError as error:
-            return str(error)
-        finally:
-            if entered:
-                call("cuCtxPopCurrent_v2", byref(c_void_p()))
-        return None
-
-    def close(self) -> None:
-        """Give back what it holds. Where a kernel has failed before, the driver refuses, and nothing is said."""
-        context, self._context, self._byte = self._context, c_void_p(), c_ulonglong()
-        if context:
-            _library().cuCtxDestroy_v2(context)
 
 
 def synchronize(stream: int) -> None:
@@ -267,72 +222,3 @@ class Module:
         found = c_void_p()
         call("cuModuleGetFunction", byref(found), self._handle, c_char_p(name.encode()))
         return _address(found)
-
-
-# Spins until word 0 of the flag is set, or for limit_ns; then it sets word 1 instead, so that a queue that fills up
-# while the stream is held cannot hang the host. PTX of an old target runs on every later GPU.
-_HOLD_PTX = b"""
-.version 6.0
-.target sm_60
-.address_size 64
-.visible .entry hold(.param .u64 flag, .param .u64 limit_ns)
-{
-    .reg .pred %set, %early;
-    .reg .u32 %word;
-    .reg .u64 %address, %limit, %start, %now;
-    ld.param.u64 %address, [flag];
-    ld.param.u64 %limit, [limit_ns];
-    cvta.to.global.u64 %address, %address;
-    mov.u64 %start, %globaltimer;
-SPIN:
-    ld.volatile.global.u32 %word, [%address];
-    setp.ne.u32 %set, %word, 0;
-    @%set bra DONE;
-    mov.u64 %now, %globaltimer;
-    sub.u64 %now, %now, %start;
-    setp.lt.u64 %early, %now, %limit;
-    @%early bra SPIN;
-    mov.u32 %word, 1;
-    st.volatile.global.u32 [%address+4], %word;
-DONE:
-    ret;
-}
-"""
-
-
-class Blocker:
-    """A kernel that holds a stream while work is queued behind it: NVIDIA nvbench's blocking kernel, with its limit.
-
-    Everything that loads code lazily must have run once before, or loading can wait for this kernel for ever.
-    """
-
-    def __init__(self, stream: int, limit_s: float = HELD_S) -> None:
-        host, device = c_void_p(), c_ulonglong()
-        self._module = Module(_HOLD_PTX)
-        self._function = c_void_p(self._module.function("hold"))
-        call("cuMemHostAlloc", byref(host), c_size_t(8), c_uint(_HOST_ALLOC_DEVICEMAP))
-        call("cuMemHostGetDevicePointer_v2", byref(device), host, c_uint(0))
-        self._host, self._stream = host, c_void_p(stream)
-        self._words = (c_uint * 2).from_address(_address(host))
-        self._values = (device, c_ulonglong(int(limit_s * 1e9)))
-        self._arguments = (c_void_p * 2)(*(ctypes.addressof(value) for value in self._values))
-
-    def __del__(self) -> None:
-        if getattr(self, "_words", None) is not None:
-            self.release()
-            _library().cuStreamSynchronize(self._stream)
-            _library().cuMemFreeHost(self._host)
-
-    def hold(self) -> None:
-        """Stop the stream here until release()."""
-        self._words[0] = self._words[1] = 0
-        one, none = c_uint(1), c_uint(0)
-        call("cuLaunchKernel", self._function, *[one] * 6, none, self._stream, self._arguments, None)
-
-    def release(self) -> None:
-        self._words[0] = 1
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether the last hold ended by its limit: what was timed behind it counts launches too."""
-        return bool(self._words[1])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primbench.cuda import driver
+from primbench.cuda.blocker import HELD_S, Blocker
 from primbench.errors import UnsupportedCase
 from primbench.timing.sampling import MIN_SAMPLES
 
@@ -122,10 +123,10 @@ def _graph_calls(call_s: float, sets: int) -> int:
 
 def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> DeviceSampler | None:
     """Samples of calls queued behind a kernel that holds the stream; None where the host cannot run ahead."""
-    trial = driver.Blocker(stream, limit_s=min(driver.HELD_S, max(TRIED_S, TRIED_CALLS * call_s)))
+    trial = Blocker(stream, limit_s=min(HELD_S, max(TRIED_S, TRIED_CALLS * call_s)))
     if _blocked_sample(trial, stream, calls, 1, pace) is None:
         return None
-    blocker = driver.Blocker(stream)
+    blocker = Blocker(stream)
     count = min(MAX_QUEUED, max(MIN_QUEUED, math.ceil(SAMPLE_S / call_s)))
     while _blocked_sample(blocker, stream, calls, count, pace) is None:
         if count == 1:
@@ -142,7 +143,7 @@ def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> De
     return DeviceSampler(take, lambda: calls(count), count, "blocking kernel", None, leads_in=False)
 
 
-def _blocked_sample(blocker: driver.Blocker, stream: int, calls: Calls, count: int, pace: Pace) -> float | None:
+def _blocked_sample(blocker: Blocker, stream: int, calls: Calls, count: int, pace: Pace) -> float | None:
     """Seconds a call; None where the stream was let go too early, and the time would hold launches."""
     before, after = driver.Event(), driver.Event()
     blocker.hold()

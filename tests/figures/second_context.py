@@ -16,6 +16,7 @@ from typing import Any
 
 from primbench.backends import open_backend
 from primbench.cuda import driver
+from primbench.cuda.second_context import SecondContext
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.launch import Launch
 from primbench.kernels.memcpy import Memcpy
@@ -40,7 +41,7 @@ def child(*, second_context: bool, streams: int) -> None:
     """Times of every case in a line of JSON."""
     backend: Any = open_backend("torch", "cuda:0")
     if not second_context:
-        driver.SecondContext.visit = lambda self: None  # type: ignore[method-assign]
+        SecondContext.visit = lambda self: None  # type: ignore[method-assign]
     free_bytes = driver.free_memory_bytes()
     backend.second_context.visit()
     held_bytes = free_bytes - driver.free_memory_bytes()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from primbench.cuda import driver
 from primbench.measurement import Samples
 from primbench.measurement.readings import GpuReading
 from primbench.problem import described
@@ -78,7 +77,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(count)
         return 1e-6 if count <= 10 else None
 
-    monkeypatch.setattr(driver, "Blocker", lambda stream, **limits: object())
+    monkeypatch.setattr(device, "Blocker", lambda stream, **limits: object())
     monkeypatch.setattr(device, "_blocked_sample", sample)
     return counts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from primbench.cuda import driver
+from primbench.cuda.second_context import SecondContext
 from tests.kernels.cuda_driver import StandIn
 
 
@@ -17,7 +18,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 def test_a_visit_has_the_gpu_work_in_another_context_and_leaves_the_current_one(cuda: StandIn) -> None:
     before = list(cuda.current)
-    second = driver.SecondContext(1)
+    second = SecondContext(1)
     assert not cuda.made
     for _ in range(3):
         assert second.visit() is None
@@ -33,7 +34,7 @@ def test_a_visit_has_the_gpu_work_in_another_context_and_leaves_the_current_one(
 
 
 def test_one_that_was_closed_is_made_anew(cuda: StandIn) -> None:
-    second = driver.SecondContext(0)
+    second = SecondContext(0)
     second.visit()
     second.close()
     second.visit()
@@ -42,7 +43,7 @@ def test_one_that_was_closed_is_made_anew(cuda: StandIn) -> None:
 
 
 def test_without_room_for_it_the_reason_is_told_and_the_next_visit_tries_again(cuda: StandIn) -> None:
-    before, second = list(cuda.current), driver.SecondContext(0)
+    before, second = list(cuda.current), SecondContext(0)
     cuda.has_room = False
     assert "cuCtxCreate_v2: CUDA_ERROR_OUT_OF_MEMORY" == second.visit()
     assert (before, []) == (cuda.current, cuda.log)
@@ -54,7 +55,7 @@ def test_without_room_for_it_the_reason_is_told_and_the_next_visit_tries_again(c
 
 
 def test_a_context_without_room_for_a_byte_is_left_again(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, second = list(cuda.current), driver.SecondContext(0)
+    before, second = list(cuda.current), SecondContext(0)
     monkeypatch.setattr(cuda, "cuMemAlloc_v2", lambda *given: 2)
     assert second.visit() is not None
     assert (before, [], 1) == (cuda.current, cuda.log, len(cuda.made))
@@ -63,7 +64,7 @@ def test_a_context_without_room_for_a_byte_is_left_again(cuda: StandIn, monkeypa
 def test_a_driver_that_refuses_to_give_it_back_hides_no_other_error(
     cuda: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    second = driver.SecondContext(0)
+    second = SecondContext(0)
     second.visit()
     monkeypatch.setattr(cuda, "cuCtxDestroy_v2", lambda context: 719)
     second.close()
