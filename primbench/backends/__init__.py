@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 
 class Graph(Protocol):
-    """A captured sequence of launches."""
+    """Captured launches. nodes: kernels, copies and fills; path: how many the longest chain has of those that wait for
+    each other, None where the driver does not say."""
 
     nodes: int
+    path: int | None
 
     def launch(self) -> None: ...
 

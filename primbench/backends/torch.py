@@ -151,7 +151,7 @@ class TorchGraph:
         self._graph.capture_begin(capture_error_mode="thread_local")
         try:
             enqueue()
-            self.nodes = driver.nodes_being_captured(stream)
+            self.nodes, self.path = driver.nodes_being_captured(stream), driver.path_being_captured(stream)
         finally:
             self._graph.capture_end()
         self.launch = self.replay = self._graph.replay

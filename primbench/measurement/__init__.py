@@ -96,7 +96,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     refused_calls: of calls under a seal (launch --seal), system calls that were refused, by name, and how often.
     error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit.
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
-    nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured.
+    nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured. longest_path_per_call: of
+    those, how many wait for each other, the others being beside them; None where the driver does not say (before
+    CUDA 12.3), and in files from before it was kept.
     phases_s: what the case spent its time on, from inputs to the last sample; on a GPU a check includes the warm-up.
     places: in memory, of inputs and outputs, on which device_s was sampled.
     turns: with the processes of other arms; None, with the reason in ``missing``, where it was timed alone.
@@ -123,6 +125,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     input_sets: Whole = 1
     input_sets_bytes: Whole = 0
     nodes_per_call: Amount | None = None
+    longest_path_per_call: Amount | None = None
     algorithm: str | None = None
     flop: Whole | None = None
     bytes_moved: Whole | None = None
@@ -165,9 +168,24 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, 1 - self.device_s.median_s / self.stream_s.median_s)
 
     @property
+    def runs_side_by_side(self) -> bool:
+        """Whether some kernels of a call run beside others: by the trace, or as the graph leaves it to the GPU.
+
+        What is launched one by one, as in a traced process, is late for that, and need not show it.
+        """
+        overlapped_s = (self.trace.overlapped_s if self.trace else None) or 0.0
+        if self.trace and overlapped_s > MOST_OVERLAP * self.trace.busy_s.median_s:
+            return True
+        nodes, path = self.nodes_per_call, self.longest_path_per_call
+        return nodes is not None and path is not None and path < nodes
+
+    @property
     def gap_per_kernel_s(self) -> float | None:
-        """(device_s - busy_s) / kernels: idle time the GPU leaves beside each kernel, launches out of the way."""
-        if self.device_s is None or self.trace is None or not self.trace.kernels_per_call:
+        """(device_s - busy_s) / kernels: idle time the GPU leaves beside each kernel, launches out of the way.
+
+        None where kernels run side by side.
+        """
+        if self.device_s is None or self.trace is None or not self.trace.kernels_per_call or self.runs_side_by_side:
             return None
         return (self.device_s.median_s - self.trace.busy_s.median_s) / self.trace.kernels_per_call
 
@@ -176,14 +194,12 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the traced process ran other kernels than the timed one, by times that gaps do not explain.
 
         A library that tries algorithms and takes the fastest may choose differently in each process. Gaps last at most
-        0.6 us a kernel, and clocks at the power limit move times by some percent. None also where kernels overlapped:
-        how far they do is another matter in each process, and in a graph.
+        0.6 us a kernel, and clocks at the power limit move times by some percent. None also where kernels run side by
+        side: how far they do is another matter in each process, and in a graph.
         """
-        if self.device_s is None or self.trace is None:
+        if self.device_s is None or self.trace is None or self.runs_side_by_side:
             return None
         device_s, busy_s = self.device_s.median_s, self.trace.busy_s.median_s
-        if (self.trace.overlapped_s or 0.0) > MOST_OVERLAP * busy_s:
-            return None
         gaps_s = LONGEST_GAP_S * self.trace.kernels_per_call
         return device_s - busy_s > gaps_s + 0.05 * device_s or busy_s > 1.1 * device_s
 

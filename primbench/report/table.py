@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from primbench.measurement import MOST_OVERLAP, Measurement
 from primbench.report import fitting, plain, terminal
 from primbench.report.columns import Column, Noise, columns_of
 from primbench.report.line import line_notes
@@ -169,11 +170,22 @@ def _clock_notes(records: list[Record]) -> list[str]:
 
 
 def _trace_notes(records: list[Record]) -> list[str]:
-    otherwise = [n for n, record in enumerate(records, 1) if (m := record.measurement) and m.is_traced_otherwise]
-    if not otherwise:
-        return []
-    rows = _rows(otherwise, len(records))
-    return [f"{rows}: busy does not fit device: the traced process seems to have run other kernels"]
+    traced = {number: m for number, record in enumerate(records, 1) if (m := record.measurement) and m.trace}
+    told = {
+        "busy does not fit device: the traced process seems to have run other kernels": [
+            number for number, measured in traced.items() if measured.is_traced_otherwise
+        ],
+        "busy is more than device: some kernels run beside others": [
+            number for number, measured in traced.items() if measured.runs_side_by_side and _is_busier(measured)
+        ],
+    }
+    return [f"{_rows(numbers, len(records))}: {words}" for words, numbers in told.items() if numbers]
+
+
+def _is_busier(measured: Measurement) -> bool:
+    """By more than a kernel overlaps the one before it anyway."""
+    busy, device = measured.busy_s, measured.device_s
+    return bool(busy and device and busy.median_s > (1 + MOST_OVERLAP) * device.median_s)
 
 
 def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:

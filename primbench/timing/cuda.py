@@ -126,7 +126,13 @@ class CudaTimer:
             enqueue_s = _enqueue(backend, calls, count, secondary, pace)
         else:  # the round trips' calls were enqueued one by one
             enqueue_s = replace(single_s, loops_s=wall_s.loops_s, queued_s=wall_s.queued_s)
-        return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s, nodes_per_call=device.nodes_per_call)
+        return replace(
+            timed,
+            enqueue_s=enqueue_s,
+            enqueue_single_s=single_s,
+            nodes_per_call=device.nodes_per_call,
+            longest_path_per_call=device.longest_path_per_call,
+        )
 
 
 def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: Pace) -> tuple[Samples, GpuReading]:

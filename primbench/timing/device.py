@@ -36,6 +36,7 @@ class DeviceSampler:
     """The means by which device_s is sampled. enqueue: puts the calls of one sample on the stream and returns.
 
     leads_in: whether calls that do not count go ahead of those that do. places: in memory, which it goes round.
+    longest_path_per_call: nodes of a call that wait for each other.
     """
 
     take: Take
@@ -45,6 +46,7 @@ class DeviceSampler:
     nodes_per_call: float | None
     leads_in: bool
     places: int = 1
+    longest_path_per_call: float | None = None
 
 
 def device_sampler(
@@ -76,7 +78,16 @@ def device_sampler(
     else:
         take = chained(graph.launch, stream, count, ROUND_S, pace, sample_s=count * call_s)
     (nodes_per_call,) = pace.slowest([graph.nodes / count])
-    return DeviceSampler(take, graph.launch, count, "graph", nodes_per_call, leads_in=True, places=len(graphs))
+    return DeviceSampler(
+        take,
+        graph.launch,
+        count,
+        "graph",
+        nodes_per_call,
+        leads_in=True,
+        places=len(graphs),
+        longest_path_per_call=None if graph.path is None else graph.path / count,
+    )
 
 
 def _without_graph(

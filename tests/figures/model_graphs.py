@@ -1,8 +1,9 @@
 """A model's device time beside that of a plain CUDA graph of the same step, and how busy the GPU is in it.
 
 The plain graph is captured by torch alone and timed by events around 20 replays, in the same process and right after
-primbench has measured the step. busy / device is of what CUPTI logs in a process of its own. Takes one GPU and some
-5 s a model; all of them, unless some are named.
+primbench has measured the step; as it is, and once the GPU has changed contexts, as it did before primbench's samples.
+cuDNN tries its algorithms anew for it, and may take others: the number of kernels tells some of that. busy / device is
+of what CUPTI logs in a process of its own. Takes one GPU and some 5 s a model; all of them, unless some are named.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from primbench import Method, measure
+from primbench import Method, PrimbenchError, measure
+from primbench.cuda import driver
+from primbench.cuda.second_context import SecondContext
 from primbench.kernels.model import Model
 from primbench.registry import networks
 
@@ -44,10 +47,12 @@ def _line(problem: Model, *, busy: bool) -> str:
     ours = measure(problem, "torch", "cuda:0", method=Method(check=False))
     if ours.device_s is None:
         return f"{problem.network}: no device time: {ours.missing['device_s']}"
-    plain_s, device_s = _plain_s(problem), ours.device_s.median_s
-    words = f"{problem.network} {problem.mode}: device {device_s * 1e3:.4g} ms, plain graph {plain_s * 1e3:.4g} ms"
-    shares = f"device / plain {device_s / plain_s:.4f}"
-    return f"{words}, {shares}{_busy_words(problem) if busy else ''}"
+    device_s, plain = ours.device_s.median_s, _plain(problem)
+    return (
+        f"{problem.network} {problem.mode}: device {device_s * 1e3:.4g} ms, {ours.nodes_per_call or 0:.0f} kernels; "
+        f"plain graph {plain.visited_s * 1e3:.4g} ms, {plain.nodes} kernels, {plain.before_s * 1e3:.4g} ms before a "
+        f"change of contexts; device / plain {device_s / plain.visited_s:.4f}{_busy_words(problem) if busy else ''}"
+    )
 
 
 def _busy_words(problem: Model) -> str:
@@ -64,8 +69,16 @@ def _busy_words(problem: Model) -> str:
     return f", busy / device {busy_s / device_s:.3f}, {found['trace']['kernels_per_call']:.0f} kernels"
 
 
-def _plain_s(problem: Model) -> float:
-    """Seconds a replay, by nothing of primbench but the network's own class."""
+class Plain(NamedTuple):
+    """Seconds a replay, before and after the GPU changed contexts, and what a graph holds."""
+
+    before_s: float
+    visited_s: float
+    nodes: int
+
+
+def _plain(problem: Model) -> Plain:
+    """By nothing of primbench but the network's own class."""
     import numpy as np
     import torch
 
@@ -91,10 +104,10 @@ def _plain_s(problem: Model) -> float:
         with torch.no_grad(), cast:
             found.predict(module, *batch)
 
-    return _replayed_s(torch, train if problem.is_training else predict)
+    return _replayed(torch, train if problem.is_training else predict)
 
 
-def _replayed_s(torch: Any, step: Any) -> float:
+def _replayed(torch: Any, step: Any) -> Plain:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -104,6 +117,16 @@ def _replayed_s(torch: Any, step: Any) -> float:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
+        nodes = driver.nodes_being_captured(torch.cuda.current_stream().cuda_stream)
+    before_s, second = _replay_s(torch, graph), SecondContext(0)
+    if why_not := second.visit():
+        raise PrimbenchError(why_not)
+    visited_s = _replay_s(torch, graph)
+    second.close()
+    return Plain(before_s, visited_s, nodes)
+
+
+def _replay_s(torch: Any, graph: Any) -> float:
     times, begun_s = list[float](), time.perf_counter()
     while len(times) < ROUNDS or time.perf_counter() - begun_s < WARM_UP_S:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

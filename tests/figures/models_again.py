@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from primbench.measurement import MOST_OVERLAP
 from primbench.results import file as results_file
 from primbench.results.metrics import METRICS, main_of
 from primbench.results.record import Record, model_of
@@ -107,14 +106,16 @@ def _count(nodes: float | None) -> str:
 
 def _busy(found: Measurement) -> tuple[str, float | None]:
     """In words, and over its own time; None where kernels run beside each other, whose times add up to more."""
-    trace, gap_s = found.trace, found.gap_per_kernel_s
-    if trace is None or found.device_s is None or gap_s is None:
+    trace = found.trace
+    if trace is None or found.device_s is None:
         return "", None
-    busy_s = trace.busy_s.median_s
-    overlap = (trace.overlapped_s or 0.0) / busy_s
-    share = busy_s / found.device_s.median_s
-    words = f", busy / device {share:.3f}, {-gap_s * 1e6:+.2f} us for each of {trace.kernels_per_call:.0f} kernels"
-    return (words, share) if overlap <= MOST_OVERLAP else (f"{words}, {overlap:.0%} of it beside others", None)
+    share = trace.busy_s.median_s / found.device_s.median_s
+    words = f", busy / device {share:.3f}"
+    if (gap_s := found.gap_per_kernel_s) is not None:
+        return f"{words}, {-gap_s * 1e6:+.2f} us for each of {trace.kernels_per_call:.0f} kernels", share
+    overlap = (trace.overlapped_s or 0.0) / trace.busy_s.median_s
+    path = f"{_count(found.longest_path_per_call)} of {_count(found.nodes_per_call)} kernels in a row"
+    return f"{words}, {path}, {overlap:.0%} of it beside others", None
 
 
 def _agreeing(ratios: Sequence[float]) -> str:

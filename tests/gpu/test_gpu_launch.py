@@ -45,6 +45,27 @@ def test_a_visit_to_a_second_context_leaves_the_frameworks_own_current(backend: 
     assert (backend.get(backend.put(host)) == host).all()
 
 
+def test_kernels_of_two_streams_stand_beside_each_other_in_a_graph() -> None:
+    if (reason := missing("torch")) is not None:
+        pytest.skip(reason)
+    import torch
+
+    opened, array = cast("CudaBackend", open_backend("torch", "cuda:0")), torch.zeros(4, device="cuda:0")
+    main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+
+    def forked() -> None:
+        array.add_(1)
+        side.wait_stream(main)
+        array.add_(1)
+        with torch.cuda.stream(side):
+            array.add_(1).add_(1)
+        main.wait_stream(side)
+
+    graph = opened.capture(forked)
+    assert (4, 3) == (graph.nodes, graph.path)
+    opened.close()
+
+
 @pytest.mark.parametrize("call", ["kernel", "driver", "ctypes"])
 @pytest.mark.parametrize("nodes", [0, 1, 100])
 @pytest.mark.parametrize("parameter_bytes", [16, 1024, 4096])

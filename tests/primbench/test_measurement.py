@@ -40,3 +40,17 @@ def test_samples_are_counted() -> None:
 def test_those_of_a_file_take_a_line_each(path: Path) -> None:
     shown = [repr(record.measurement) for record in results_file.read(path).records]
     assert 0 < max(map(len, shown)) < 200
+
+
+@pytest.mark.parametrize(
+    ("nodes", "path", "overlapped_s", "gap_s"),
+    [(None, None, None, 1e-6), (4.0, None, 0.0, 1e-6), (4.0, 4.0, 0.1e-6, 1e-6), (4.0, 3.0, 0.0, None),
+     (4.0, 4.0, 1e-6, None)],
+)  # fmt: skip
+def test_gaps_are_told_of_kernels_that_run_one_by_one(
+    nodes: float | None, path: float | None, overlapped_s: float | None, gap_s: float | None
+) -> None:
+    trace = Trace(busy_s=samples(16e-6), kernels_per_call=4, kernels=["k"], overlapped_s=overlapped_s)
+    found = Measurement(device_s=samples(20e-6), trace=trace, nodes_per_call=nodes, longest_path_per_call=path)
+    assert (gap_s is None) == found.runs_side_by_side
+    assert gap_s == pytest.approx(found.gap_per_kernel_s)
