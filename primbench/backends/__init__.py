@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 
 class Graph(Protocol):
-    """Captured launches. nodes: kernels, copies and fills; path: how many the longest chain has of those that wait for
-    each other, None where the driver does not say."""
+    """Captured launches. nodes: kernels, copies and fills; longest_path: how many of them are on the longest path,
+    where each waits for the one before, or None where that is not known.
+    """
 
     nodes: int
-    path: int | None
+    longest_path: int | None
 
     def launch(self) -> None: ...
 

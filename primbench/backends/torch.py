@@ -135,11 +135,12 @@ class TorchGraph:
     """A graph by torch's own capture, which its allocator must know of.
 
     launch: of the driver's instances in turn, as driver.Graph has them; before torch 2.8 the same as replay, which is
-    torch's own way with its one instance.
+    torch's own way with its one instance, and longest_path is None.
     """
 
     launch: Callable[[], None]
     replay: Callable[[], None]
+    longest_path: int | None = None
 
     def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None], instances: int | None) -> None:
         from primbench.cuda import driver
@@ -151,14 +152,15 @@ class TorchGraph:
         self._graph.capture_begin(capture_error_mode="thread_local")
         try:
             enqueue()
-            self.nodes, self.path = driver.nodes_being_captured(stream), driver.path_being_captured(stream)
+            self.nodes = driver.nodes_being_captured(stream)
         finally:
             self._graph.capture_end()
         self.launch = self.replay = self._graph.replay
         if hasattr(self._graph, "raw_cuda_graph"):
             from ctypes import c_void_p
 
-            self.launch = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream, instances).launch
+            graph = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream, instances)
+            self.launch, self.longest_path = graph.launch, graph.longest_path
 
 
 def open(device: str) -> TorchCpu:  # noqa: A001 - the name every backend file has

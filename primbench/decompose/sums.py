@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from primbench.decompose.timed import Timed
+    from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
     from primbench.spec.captured import Captured
 
@@ -248,7 +249,7 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     the host's time.
     """
     device_s, host_s = _total(parts, _device_s), _total(parts, _host_s)
-    whole_device_s = median_s(whole, lambda found: found.busy_s or found.device_s)
+    whole_device_s = median_s(whole, _at_work)
     whole_host_s = median_s(whole, lambda found: found.enqueue_s)
     all_host_s = _all_host_s(parts, whole_host_s, timed)
     step_s = timed.median_s if timed else median_s(whole, lambda found: found.stream_s)
@@ -271,6 +272,11 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
         Row(name=PYTHON, seconds=between_s),
         *_left(parts, rest_s, _waits(timed)),
     ]
+
+
+def _at_work(found: Measurement) -> Samples | None:
+    """For how long the GPU is: of concurrent kernels the sum says more."""
+    return found.device_s if found.has_concurrent_kernels and found.device_s else found.busy_s or found.device_s
 
 
 def _on_device(parts: Sequence[Part], whole: Sequence[Record], *, is_least: bool) -> Number:

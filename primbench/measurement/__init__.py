@@ -96,9 +96,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     refused_calls: of calls under a seal (launch --seal), system calls that were refused, by name, and how often.
     error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit.
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
-    nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured. longest_path_per_call: of
-    those, how many wait for each other, the others being beside them; None where the driver does not say (before
-    CUDA 12.3), and in files from before it was kept.
+    nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured. longest_path_per_call: how
+    many of those are on the longest path, where each waits for the one before, the others being concurrent with them;
+    None where nodes_per_call is, before CUDA 12.3, before torch 2.8, and in files from before it was kept.
     phases_s: what the case spent its time on, from inputs to the last sample; on a GPU a check includes the warm-up.
     places: in memory, of inputs and outputs, on which device_s was sampled.
     turns: with the processes of other arms; None, with the reason in ``missing``, where it was timed alone.
@@ -168,10 +168,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, 1 - self.device_s.median_s / self.stream_s.median_s)
 
     @property
-    def runs_side_by_side(self) -> bool:
-        """Whether some kernels of a call run beside others: by the trace, or as the graph leaves it to the GPU.
+    def has_concurrent_kernels(self) -> bool:
+        """Whether kernels of a call overlap others, by the trace, or may, by the graph; False also where none is known.
 
-        What is launched one by one, as in a traced process, is late for that, and need not show it.
+        A traced process launches kernels one by one, often too late for them to overlap, where a graph has them ready.
         """
         overlapped_s = (self.trace.overlapped_s if self.trace else None) or 0.0
         if self.trace and overlapped_s > MOST_OVERLAP * self.trace.busy_s.median_s:
@@ -183,9 +183,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     def gap_per_kernel_s(self) -> float | None:
         """(device_s - busy_s) / kernels: idle time the GPU leaves beside each kernel, launches out of the way.
 
-        None where kernels run side by side.
+        None where kernels are concurrent.
         """
-        if self.device_s is None or self.trace is None or not self.trace.kernels_per_call or self.runs_side_by_side:
+        if self.device_s is None or self.trace is None or not self.trace.kernels_per_call:
+            return None
+        if self.has_concurrent_kernels:
             return None
         return (self.device_s.median_s - self.trace.busy_s.median_s) / self.trace.kernels_per_call
 
@@ -194,14 +196,15 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the traced process ran other kernels than the timed one, by times that gaps do not explain.
 
         A library that tries algorithms and takes the fastest may choose differently in each process. Gaps last at most
-        0.6 us a kernel, and clocks at the power limit move times by some percent. None also where kernels run side by
-        side: how far they do is another matter in each process, and in a graph.
+        0.6 us a kernel, and clocks at the power limit move times by some percent. None also where busy_s is more than
+        device_s and kernels are concurrent: how far is another matter in each process, and in a graph.
         """
-        if self.device_s is None or self.trace is None or self.runs_side_by_side:
+        if self.device_s is None or self.trace is None:
             return None
         device_s, busy_s = self.device_s.median_s, self.trace.busy_s.median_s
-        gaps_s = LONGEST_GAP_S * self.trace.kernels_per_call
-        return device_s - busy_s > gaps_s + 0.05 * device_s or busy_s > 1.1 * device_s
+        if device_s - busy_s > LONGEST_GAP_S * self.trace.kernels_per_call + 0.05 * device_s:
+            return True
+        return None if self.has_concurrent_kernels and busy_s > device_s else busy_s > 1.1 * device_s
 
     def __repr__(self) -> str:
         """The median of every metric that was taken, the rates, and whether the output was checked."""

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from primbench.measurement import MOST_OVERLAP, Measurement
 from primbench.report import fitting, plain, terminal
 from primbench.report.columns import Column, Noise, columns_of
 from primbench.report.line import line_notes
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from primbench.baselines.yardstick import Yardstick
+    from primbench.measurement import Measurement
     from primbench.spec.case import Case
 
 _CITING = re.compile("(! )?rows? [0-9]")
@@ -175,17 +175,17 @@ def _trace_notes(records: list[Record]) -> list[str]:
         "busy does not fit device: the traced process seems to have run other kernels": [
             number for number, measured in traced.items() if measured.is_traced_otherwise
         ],
-        "busy is more than device: some kernels run beside others": [
-            number for number, measured in traced.items() if measured.runs_side_by_side and _is_busier(measured)
+        "busy is more than device: kernels of the graph may run concurrently": [
+            number for number, measured in traced.items() if measured.has_concurrent_kernels and _is_busier(measured)
         ],
     }
     return [f"{_rows(numbers, len(records))}: {words}" for words, numbers in told.items() if numbers]
 
 
 def _is_busier(measured: Measurement) -> bool:
-    """By more than a kernel overlaps the one before it anyway."""
+    """By more than clocks at the power limit make of two times of the same kernels."""
     busy, device = measured.busy_s, measured.device_s
-    return bool(busy and device and busy.median_s > (1 + MOST_OVERLAP) * device.median_s)
+    return bool(busy and device and busy.median_s > 1.05 * device.median_s)
 
 
 def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:

@@ -57,6 +57,8 @@ def flat(record: Record) -> dict[str, object]:
             "launch_bound_fraction": measured.launch_bound_fraction,
             "gap_per_kernel_s": measured.gap_per_kernel_s,
             "kernels_per_call": measured.trace.kernels_per_call if measured.trace else None,
+            "nodes_per_call": measured.nodes_per_call,
+            "longest_path_per_call": measured.longest_path_per_call,
             "sm_clock_hz": measured.gpu.sm_clock_hz if measured.gpu else None,
         }
         | _over_time(record)

@@ -36,7 +36,7 @@ class DeviceSampler:
     """The means by which device_s is sampled. enqueue: puts the calls of one sample on the stream and returns.
 
     leads_in: whether calls that do not count go ahead of those that do. places: in memory, which it goes round.
-    longest_path_per_call: nodes of a call that wait for each other.
+    longest_path_per_call: of the nodes of a call, how many are on the longest path; None where that is not known.
     """
 
     take: Take
@@ -77,16 +77,18 @@ def device_sampler(
         take = _rotated([each.launch for each in graphs], stream, count, pace)
     else:
         take = chained(graph.launch, stream, count, ROUND_S, pace, sample_s=count * call_s)
-    (nodes_per_call,) = pace.slowest([graph.nodes / count])
+    nodes, longest_path, unknown = pace.slowest(
+        [graph.nodes / count, (graph.longest_path or 0) / count, float(graph.longest_path is None)]
+    )
     return DeviceSampler(
         take,
         graph.launch,
         count,
         "graph",
-        nodes_per_call,
+        nodes,
         leads_in=True,
         places=len(graphs),
-        longest_path_per_call=None if graph.path is None else graph.path / count,
+        longest_path_per_call=None if unknown else longest_path,
     )
 
 

@@ -66,7 +66,8 @@ def _busy_words(problem: Model) -> str:
     if found.get("trace") is None:
         return f", not traced: {found['missing'].get('trace')}"
     busy_s, device_s = (statistics.median(each["samples_s"]) for each in (found["trace"]["busy_s"], found["device_s"]))
-    return f", busy / device {busy_s / device_s:.3f}, {found['trace']['kernels_per_call']:.0f} kernels"
+    path = f"{found['longest_path_per_call']} of {found['nodes_per_call']} nodes on the longest path"
+    return f", busy / device {busy_s / device_s:.3f}, {found['trace']['kernels_per_call']:.0f} kernels, {path}"
 
 
 class Plain(NamedTuple):

@@ -114,8 +114,8 @@ def _busy(found: Measurement) -> tuple[str, float | None]:
     if (gap_s := found.gap_per_kernel_s) is not None:
         return f"{words}, {-gap_s * 1e6:+.2f} us for each of {trace.kernels_per_call:.0f} kernels", share
     overlap = (trace.overlapped_s or 0.0) / trace.busy_s.median_s
-    path = f"{_count(found.longest_path_per_call)} of {_count(found.nodes_per_call)} kernels in a row"
-    return f"{words}, {path}, {overlap:.0%} of it beside others", None
+    path = f"{_count(found.longest_path_per_call)} of {_count(found.nodes_per_call)} nodes on the longest path"
+    return f"{words}, {path}, {overlap:.0%} of busy concurrent", None
 
 
 def _agreeing(ratios: Sequence[float]) -> str:

@@ -110,7 +110,7 @@ def test_every_time_of_a_gemm_is_there(backend: str) -> None:
     assert "graph" == measured.device_s.taken_by
     assert measured.nodes_per_call is not None
     assert measured.nodes_per_call >= 1
-    assert measured.nodes_per_call == measured.longest_path_per_call, "one stream"
+    assert measured.longest_path_per_call in (None, measured.nodes_per_call), "one stream"
     assert measured.gpu is not None
     assert ["energy_j"] == list(measured.gpu.missing), "of so short a time the board's counter tells nothing"
 

@@ -61,9 +61,13 @@ def test_kernels_of_two_streams_stand_beside_each_other_in_a_graph() -> None:
             array.add_(1).add_(1)
         main.wait_stream(side)
 
-    graph = opened.capture(forked)
-    assert (4, 3) == (graph.nodes, graph.path)
-    opened.close()
+    try:
+        graph = opened.capture(forked)
+    finally:
+        opened.close()
+    if graph.longest_path is None:
+        pytest.skip("needs a driver of CUDA 12.3 and torch 2.8 to know the edges of a graph")
+    assert (4, 3) == (graph.nodes, graph.longest_path)
 
 
 @pytest.mark.parametrize("call", ["kernel", "driver", "ctypes"])

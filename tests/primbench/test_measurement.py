@@ -52,5 +52,5 @@ def test_gaps_are_told_of_kernels_that_run_one_by_one(
 ) -> None:
     trace = Trace(busy_s=samples(16e-6), kernels_per_call=4, kernels=["k"], overlapped_s=overlapped_s)
     found = Measurement(device_s=samples(20e-6), trace=trace, nodes_per_call=nodes, longest_path_per_call=path)
-    assert (gap_s is None) == found.runs_side_by_side
+    assert (gap_s is None) == found.has_concurrent_kernels
     assert gap_s == pytest.approx(found.gap_per_kernel_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import c_size_t, c_void_p
+from ctypes import c_size_t, c_void_p, sizeof
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +23,7 @@ class Edges:
             asked.value = len(self._edges)
             return 0
         assert asked.value == len(self._edges) == len(data)
+        assert 8 * len(data) == sizeof(data), "CUgraphEdgeData"
         first[:], then[:] = zip(*self._edges, strict=True)
         return 0
 
@@ -51,4 +52,10 @@ def test_the_longest_chain_counts(
 
 def test_a_driver_that_knows_no_such_call_leaves_it_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "_library", lambda: SimpleNamespace())
+    assert driver._longest_path(c_void_p(7), 3) is None
+
+
+def test_a_driver_that_refuses_it_costs_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = SimpleNamespace(cuGraphGetEdges_v2=lambda *given: 801, cuGetErrorName=lambda *given: 0)
+    monkeypatch.setattr(driver, "_library", lambda: refusing)
     assert driver._longest_path(c_void_p(7), 3) is None

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -61,6 +62,17 @@ def test_a_step_that_waits_for_launches() -> None:
     expected = [(OTHERS, 60, 6), ("gemm", 40, 4), (LAUNCHES, 290, 30), (PYTHON, 100, 0), (UNEXPLAINED, 30, 0)]
     assert expected == rows
     assert ({"relu": 60e-6}, {}) == ({name: round(each, 9) for name, each in found.others.items()}, found.unmeasured)
+
+
+def test_kernels_that_were_concurrent_do_not_count_twice_against_waiting() -> None:
+    """A step of 520 us whose kernels add up to 400 us, and take 110 us side by side: it waits for 410 us."""
+    trace = Trace(busy_s=samples(400e-6), kernels_per_call=10, kernels=["k"])
+    step = replace(on_gpu(500e-6, 110e-6, 520e-6), trace=trace, nodes_per_call=10.0)
+    for longest_path, launches_s in ((3.0, 380e-6), (10.0, 90e-6)):
+        whole = record("model", 0, replace(step, longest_path_per_call=longest_path))
+        found = explained([record("gemm", 10, on_gpu(49e-6, 10e-6), m=1), whole])
+        assert found is not None
+        assert launches_s == pytest.approx(found.seconds(LAUNCHES))
 
 
 def test_kernels_are_held_beside_kernels_where_all_were_traced() -> None:

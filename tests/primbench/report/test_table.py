@@ -163,7 +163,7 @@ def test_a_trace_of_other_kernels_is_told(
     trace = Trace(busy_s=samples(busy_us * 1e-6), kernels_per_call=kernels, kernels=["a"], overlapped_s=overlapped_s)
     found = table(record(replace(ON_GPU, device_s=samples(device_us * 1e-6), trace=trace)))
     assert told == any("busy does not fit device" in note for note in found.notes)
-    assert (overlapped_us == 300.0) == any("run beside others" in note for note in found.notes)
+    assert (overlapped_us == 300.0) == any("may run concurrently" in note for note in found.notes)
 
 
 def test_a_trace_of_a_graph_with_branches_may_have_them_in_a_row() -> None:
@@ -173,9 +173,11 @@ def test_a_trace_of_a_graph_with_branches_may_have_them_in_a_row() -> None:
     for path, told in ((None, True), (169.0, True), (140.0, False)):
         notes = table(record(replace(found, longest_path_per_call=path))).notes
         assert told == any("busy does not fit device" in note for note in notes)
-        assert told != any("busy is more than device: some kernels run beside others" in note for note in notes)
-    no_more = replace(found, longest_path_per_call=140.0, trace=replace(trace, busy_s=samples(470e-6)))
+        assert told != any("may run concurrently" in note for note in notes)
+    no_more = replace(found, longest_path_per_call=140.0, trace=replace(trace, busy_s=samples(500e-6)))
     assert [] == table(record(no_more)).notes
+    far_less = replace(found, longest_path_per_call=140.0, trace=replace(trace, busy_s=samples(100e-6)))
+    assert any("busy does not fit device" in note for note in table(record(far_less)).notes)
 
 
 def hampered(throttled_s: float, measurement: Measurement = ON_CPU) -> Measurement:

@@ -128,6 +128,7 @@ def test_the_main_metric_is_that_of_the_measurement(without: tuple[str, ...]) ->
 
 def test_units_are_in_the_names() -> None:
     no_quantities = {"flop", "bytes_moved", "kernels_per_call", "verified", "disturbed"}
+    no_quantities |= {"nodes_per_call", "longest_path_per_call"}
     metrics = list(flat(record(ON_GPU)))[list(flat(record(ON_GPU))).index("verified") :]
     assert not [n for n in metrics if n not in no_quantities and not n.endswith(("_s", "_samples", "_fraction", "_hz"))]
 

@@ -127,6 +127,46 @@ def test_a_call_that_waits_for_data_has_no_device_time(held: list[int]) -> None:
     assert (dict.fromkeys(("nodes_per_call", "device_s"), "it waits for data"), []) == (missing, held)
 
 
+class OfRanks(Pace):
+    """With another rank, which finds what is given."""
+
+    def __init__(self, other: list[float]) -> None:
+        super().__init__(CLOCK)
+        self._other = other
+
+    def slowest(self, values: list[float]) -> list[float]:
+        return [max(pair) for pair in zip(values, self._other, strict=True)] if len(values) == 3 else values
+
+
+@pytest.mark.parametrize(
+    ("longest_path", "other", "expected"),
+    [
+        (6, [0.0, 0.0, 0.0], (4.0, 3.0)),
+        (None, [0.0, 0.0, 0.0], (4.0, None)),
+        (6, [5.0, 5.0, 0.0], (5.0, 5.0)),
+        (6, [5.0, 0.0, 1.0], (5.0, None)),
+    ],
+)
+def test_nodes_of_a_call_are_those_of_the_rank_that_has_the_most(
+    monkeypatch: pytest.MonkeyPatch,
+    longest_path: int | None,
+    other: list[float],
+    expected: tuple[float, float | None],
+) -> None:
+    graph = SimpleNamespace(nodes=8, longest_path=longest_path, launch=lambda: None)
+    monkeypatch.setattr(device, "_graph", lambda *given: (graph, 2))
+    monkeypatch.setattr(device, "chained", lambda *given, **named: list)
+    found = device.device_sampler(
+        SimpleNamespace(stream_handle=1),  # type: ignore[arg-type]
+        [Calls([lambda: None])],
+        1e-3,
+        OfRanks(other),
+        {},
+    )
+    assert found is not None
+    assert expected == (found.nodes_per_call, found.longest_path_per_call)
+
+
 class WithOthers(Pace):
     def __init__(self) -> None:
         super().__init__(CLOCK)
