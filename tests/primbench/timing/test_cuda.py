@@ -153,16 +153,11 @@ def test_nodes_of_a_call_are_those_of_the_rank_that_has_the_most(
     other: list[float],
     expected: tuple[float, float | None],
 ) -> None:
+    backend: Any = SimpleNamespace(stream_handle=1)
     graph = SimpleNamespace(nodes=8, longest_path=longest_path, launch=lambda: None)
     monkeypatch.setattr(device, "_graph", lambda *given: (graph, 2))
     monkeypatch.setattr(device, "chained", lambda *given, **named: list)
-    found = device.device_sampler(
-        SimpleNamespace(stream_handle=1),  # type: ignore[arg-type]
-        [Calls([lambda: None])],
-        1e-3,
-        OfRanks(other),
-        {},
-    )
+    found = device.device_sampler(backend, [Calls([lambda: None])], 1e-3, OfRanks(other), {})
     assert found is not None
     assert expected == (found.nodes_per_call, found.longest_path_per_call)
 
