@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 HOST_IMAGE = "host"
 """The image that is the host's own root file system, so that only the container differs."""
 
+MOST_SHOWN, END_SHOWN = 64, 16  # characters of a setting in a name, and of them those at its end
 MOST_WEIGHT = 10_000  # of a control group v2
 
 _CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
@@ -206,7 +207,7 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> A
             )
     fields["placement"] = Placement(**placement)
     if "name" not in fields:
-        fields["name"] = _words(Arm(name=runtime, runtime=runtime, **fields))
+        fields["name"] = _usual_name(Arm(name=runtime, runtime=runtime, **fields))
     return Arm(runtime=runtime, **fields)
 
 
@@ -235,20 +236,34 @@ def _known() -> str:
 def format_arm(arm: Arm) -> str:
     """Inverse of ``parse_arm``. Raises InvalidRequest where words cannot say it, a TOML table can."""
     words = _words(arm)
-    if arm.name != words:
+    if arm.name not in (_usual_name(arm), words):  # the latter in files from before long ones were cut
         words += f"{',' if ':' in words else ':'}name={arm.name}"
-    if parse_arm(words) != arm:
+    if msgspec.structs.replace(parse_arm(words), name=arm.name) != arm:
         raise InvalidRequest(f"arm {arm.name}: a value of it cannot be told from a key: write it as a table of a file")
     return words
 
 
 def words_of(arm: Arm) -> str:
-    """``format_arm`` without the name, which is the words themselves where an arm is given none. Raises as it does."""
-    return format_arm(msgspec.structs.replace(arm, name=_words(arm)))
+    """``format_arm`` without the name. Raises as it does."""
+    return format_arm(msgspec.structs.replace(arm, name=_usual_name(arm)))
 
 
 def _words(arm: Arm) -> str:
     """The settings of an arm as one writes them on the command line, whether or not they can be read back."""
+    settings = _settings(arm)
+    return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
+
+
+def _usual_name(arm: Arm) -> str:
+    """That of an arm which is given none: its words, of long ones, as of an image with its digest, both ends."""
+    settings = [
+        each if len(each) <= MOST_SHOWN else f"{each[: MOST_SHOWN - END_SHOWN - 3]}...{each[-END_SHOWN:]}"
+        for each in _settings(arm)
+    ]
+    return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
+
+
+def _settings(arm: Arm) -> list[str]:
     settings = [] if arm.machine is None else [arm.machine]
     unsaid = {"name", FIRST_KEYS.get(arm.runtime)}
     for table, held in ((FIELDS, arm), (PLACEMENT, arm.placement)):
@@ -257,8 +272,7 @@ def _words(arm: Arm) -> str:
             if key not in unsaid and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
                 settings.append(f"{key}={setting.write(value)}")
     settings += [f"{ENV}{name}={value}" for name, value in arm.variables.items()]
-    settings += [f"{ENV}{name}" for name in arm.passed]
-    return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
+    return settings + [f"{ENV}{name}" for name in arm.passed]
 
 
 SETTING_KEYS = {setting.field: key for key, setting in FIELDS.items() if key != "name"} | {"variables": f"{ENV}NAME"}

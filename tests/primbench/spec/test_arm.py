@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from primbench.errors import InvalidRequest, PlacementError
 from primbench.spec.arm import (
@@ -15,6 +16,7 @@ from primbench.spec.arm import (
     arm_of,
     format_arm,
     parse_arm,
+    words_of,
 )
 from primbench.spec.placement import Placement
 from primbench.spec.settings import with_placement_keys
@@ -85,6 +87,30 @@ def test_a_refused_placement_is_named_by_the_keys_of_an_arm() -> None:
 @pytest.mark.parametrize("text", ["host", "podman", "docker:cpus=2", "podman:cpuset=0-1,env.CUDA_VISIBLE_DEVICES=0,1"])
 def test_the_usual_name_is_what_was_said(text: str) -> None:
     assert text == parse_arm(text).name == format_arm(parse_arm(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            f"podman:image=registry.example.com/team/image@sha256:{'0123456789abcdef' * 4},cpus=2",
+            "podman:image=registry.example.com/team/image@sha256:...0123456789abcdef,cpus=2",
+        ),
+        (
+            f"host:env.PYTHONPATH={':'.join(f'/p/{number}' for number in range(1, 401))}",
+            "host:env.PYTHONPATH=/p/1:/p/2:/p/3:/p/4:/p/5:/p/6:...98:/p/399:/p/400",
+        ),
+    ],
+)
+def test_of_what_is_long_a_name_has_both_ends(text: str, name: str) -> None:
+    arm = parse_arm(text)
+    assert (name, text) == (arm.name, format_arm(arm))
+    assert text == words_of(arm)
+    of_old_files = replace(arm, name=text)
+    assert text == format_arm(of_old_files)
+    named = replace(arm, name="long")
+    assert f"{text},name=long" == format_arm(named)
+    assert named == parse_arm(format_arm(named))
 
 
 def test_a_value_may_hold_a_comma_but_no_key() -> None:
