@@ -214,12 +214,14 @@ def _longest_path(graph: c_void_p, nodes: int) -> int | None:
         edges = _edges(graph) if hasattr(_library(), "cuGraphGetEdges_v2") else None
     except CudaError:
         return None
-    if edges is None:
-        return None
     if not edges:
-        return min(1, nodes)
-    if len(edges) == nodes - 1 == len({first for first, _ in edges}) == len({then for _, then in edges}):
-        return nodes  # one behind the other, which spares sorting thousands
+        return None if edges is None else min(1, nodes)
+    in_a_row = len(edges) == nodes - 1 == len({first for first, _ in edges}) == len({then for _, then in edges})
+    return nodes if in_a_row else _depth(edges)  # sorting takes a while where there are thousands
+
+
+def _depth(edges: list[tuple[int, int]]) -> int:
+    """Nodes on the longest path."""
     before: dict[int, list[int]] = {}
     for first, then in edges:
         before.setdefault(then, []).append(first)

@@ -16,7 +16,7 @@ from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.measurement import Measurement
@@ -170,22 +170,21 @@ def _clock_notes(records: list[Record]) -> list[str]:
 
 
 def _trace_notes(records: list[Record]) -> list[str]:
-    traced = {number: m for number, record in enumerate(records, 1) if (m := record.measurement) and m.trace}
-    told = {
-        "busy does not fit device: the traced process seems to have run other kernels": [
-            number for number, measured in traced.items() if measured.is_traced_otherwise
-        ],
-        "busy is more than device: kernels of the graph may run concurrently": [
-            number for number, measured in traced.items() if measured.has_concurrent_kernels and _is_busier(measured)
-        ],
+    told: dict[str, Callable[[Measurement], bool | None]] = {
+        "busy does not fit device: the traced process seems to have run other kernels": lambda m: m.is_traced_otherwise,
+        "busy is more than device: kernels of the graph may run concurrently": _is_busier_by_concurrent_kernels,
     }
-    return [f"{_rows(numbers, len(records))}: {words}" for words, numbers in told.items() if numbers]
+    rows = {
+        words: [n for n, each in enumerate(records, 1) if (m := each.measurement) and is_so(m)]
+        for words, is_so in told.items()
+    }
+    return [f"{_rows(numbers, len(records))}: {words}" for words, numbers in rows.items() if numbers]
 
 
-def _is_busier(measured: Measurement) -> bool:
+def _is_busier_by_concurrent_kernels(measured: Measurement) -> bool:
     """By more than clocks at the power limit make of two times of the same kernels."""
     busy, device = measured.busy_s, measured.device_s
-    return bool(busy and device and busy.median_s > 1.05 * device.median_s)
+    return bool(measured.has_concurrent_kernels and busy and device and busy.median_s > 1.05 * device.median_s)
 
 
 def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
