@@ -73,7 +73,8 @@ def launching(driver: Path) -> str:
 def made_study() -> MadeStudy:
     """``made_study(arms, cases, measured)``: what a study leaves that saw ``measured(arm, case, pair)``.
 
-    arms: in words, with " (again)" after the first one for the baseline run twice. environments: arm -> what its
+    arms: in words, which are their names where they give none, with " (again)" after the first one for the baseline
+    run twice. environments: arm -> what its
     workers saw; this machine where it is not named. later: arm -> what had changed of that once a case was timed. What
     ``measured`` gives as text is a failed case's reason.
     """
@@ -87,7 +88,7 @@ def made_study() -> MadeStudy:
         later: Mapping[str, Later] = {},
     ) -> Results:
         parsed = [
-            replace(parse_arm(words.removesuffix(AGAIN)), name=words) if words.endswith(AGAIN) else parse_arm(words)
+            parse_arm(words) if "name=" in words else replace(parse_arm(words.removesuffix(AGAIN)), name=words)
             for words in arms
         ]
         study = Study(arms=parsed, cases=list(cases), pairs=pairs)
