@@ -248,22 +248,19 @@ def words_of(arm: Arm) -> str:
     return format_arm(msgspec.structs.replace(arm, name=_usual_name(arm)))
 
 
-def _words(arm: Arm) -> str:
-    """The settings of an arm as one writes them on the command line, whether or not they can be read back."""
-    settings = _settings(arm)
-    return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
-
-
 def _usual_name(arm: Arm) -> str:
     """That of an arm which is given none: its words, of long ones, as of an image with its digest, both ends."""
-    settings = [
-        each if len(each) <= MOST_SHOWN else f"{each[: MOST_SHOWN - END_SHOWN - 3]}...{each[-END_SHOWN:]}"
-        for each in _settings(arm)
-    ]
-    return f"{arm.runtime}:{','.join(settings)}" if settings else arm.runtime
+    return _words(arm, _both_ends)
 
 
-def _settings(arm: Arm) -> list[str]:
+def _both_ends(setting: str) -> str:
+    if len(setting) <= MOST_SHOWN:
+        return setting
+    return f"{setting[: MOST_SHOWN - END_SHOWN - 3]}...{setting[-END_SHOWN:]}"
+
+
+def _words(arm: Arm, shown: Callable[[str], str] = str) -> str:
+    """The settings of an arm as one writes them on the command line, whether or not they can be read back."""
     settings = [] if arm.machine is None else [arm.machine]
     unsaid = {"name", FIRST_KEYS.get(arm.runtime)}
     for table, held in ((FIELDS, arm), (PLACEMENT, arm.placement)):
@@ -272,7 +269,8 @@ def _settings(arm: Arm) -> list[str]:
             if key not in unsaid and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
                 settings.append(f"{key}={setting.write(value)}")
     settings += [f"{ENV}{name}={value}" for name, value in arm.variables.items()]
-    return settings + [f"{ENV}{name}" for name in arm.passed]
+    settings += [f"{ENV}{name}" for name in arm.passed]
+    return f"{arm.runtime}:{','.join(map(shown, settings))}" if settings else arm.runtime
 
 
 SETTING_KEYS = {setting.field: key for key, setting in FIELDS.items() if key != "name"} | {"variables": f"{ENV}NAME"}
