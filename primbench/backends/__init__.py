@@ -77,11 +77,8 @@ class CudaBackend(Backend, Protocol):
     stream_handle: int
     second_context: SecondContext
 
-    def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> Graph:
-        """Capture what ``enqueue`` puts on the stream. Raises an exception where the framework refuses.
-
-        instances: of the graph, which its launches take in turn; None is as many as help.
-        """
+    def capture(self, enqueue: Callable[[], None]) -> Graph:
+        """Capture what ``enqueue`` puts on the stream. Raises an exception where the framework refuses."""
 
 
 def names() -> list[str]:

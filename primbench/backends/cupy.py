@@ -103,10 +103,10 @@ class Cupy:
                 found[library] = version()
         return found
 
-    def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> driver.Graph:
+    def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
         from primbench.cuda import driver
 
-        return driver.capture(self.stream_handle, enqueue, instances)
+        return driver.capture(self.stream_handle, enqueue)
 
     @functools.cached_property
     def workspace(self) -> Any:

@@ -109,14 +109,14 @@ class NumbaCuda:
             found |= _versions("numba-cuda")
         return found
 
-    def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> driver.Graph:
+    def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
         from numba import cuda
 
         from primbench.cuda import driver
 
         # Numba frees dropped arrays some time later; a free during a capture would end the capture.
         with cuda.defer_cleanup():
-            return driver.capture(self.stream_handle, enqueue, instances)
+            return driver.capture(self.stream_handle, enqueue)
 
 
 def open(device: str) -> NumbaCpu | NumbaCuda:  # noqa: A001 - the name every backend file has

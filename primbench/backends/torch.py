@@ -104,8 +104,8 @@ class TorchCuda(TorchCpu):
             setattr(owner, name, value)
         self.second_context.close()
 
-    def capture(self, enqueue: Callable[[], None], instances: int | None = None) -> TorchGraph:
-        return TorchGraph(self._torch, self.stream_handle, enqueue, instances)
+    def capture(self, enqueue: Callable[[], None]) -> TorchGraph:
+        return TorchGraph(self._torch, self.stream_handle, enqueue)
 
     def versions(self) -> dict[str, str]:
         torch = self._torch
@@ -134,15 +134,15 @@ def _precision_flags(torch: Any) -> list[tuple[Any, str, Any]]:
 class TorchGraph:
     """A graph by torch's own capture, which its allocator must know of.
 
-    launch: of the driver's instances in turn, as driver.Graph has them; before torch 2.8 the same as replay, which is
-    torch's own way with its one instance, and longest_path is None.
+    launch: of nothing but the graph. replay: torch's own way, which fills a seed and an offset before a graph that
+    draws. Before torch 2.8 launch is the same as replay, and longest_path is None.
     """
 
     launch: Callable[[], None]
     replay: Callable[[], None]
     longest_path: int | None = None
 
-    def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None], instances: int | None) -> None:
+    def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None]) -> None:
         from primbench.cuda import driver
 
         try:
@@ -159,7 +159,7 @@ class TorchGraph:
         if hasattr(self._graph, "raw_cuda_graph"):
             from ctypes import c_void_p
 
-            graph = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream, instances)
+            graph = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream)
             self.launch, self.longest_path = graph.launch, graph.longest_path
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from graphlib import TopologicalSorter
@@ -23,8 +22,6 @@ _STREAM_NON_BLOCKING = 1
 _CAPTURE_THREAD_LOCAL = 1
 _CAPTURE_ACTIVE = 1
 _EVENT_BLOCKING_SYNC = 1
-_INSTANCES = 8
-_INSTANCES_NODES = 2**14  # nodes of all instances of a graph together, at most
 MULTIPROCESSORS, _L2_CACHE_SIZE, _COMPUTE_CAPABILITY = 16, 38, (75, 76)  # CU_DEVICE_ATTRIBUTE_
 
 
@@ -123,45 +120,36 @@ class Event:
 
 
 class Graph:
-    """A graph on the stream it was captured from, in several instances.
+    """A graph on the stream it was captured from, instantiated.
 
-    nodes: how many operations one holds, a child graph counted as one. longest_path: how many of them are on the
+    nodes: how many operations it holds, a child graph counted as one. longest_path: how many of them are on the
     longest path, where each waits for the one before; None where the driver does not say.
-
-    Launches take the instances in turn. Each keeps a pace of its own, by where the driver happened to put it: eight of
-    one GRU of 375 kernels lay between 1359 and 1422 us on an H200, each by itself within 0.1 %, in every process anew.
     """
 
-    def __init__(self, graph: c_void_p, stream: int, instances: int | None = None) -> None:
-        self._stream = c_void_p(stream)
-        self._instances: list[c_void_p] = []
+    def __init__(self, graph: c_void_p, stream: int) -> None:
+        self._stream, self._instance = c_void_p(stream), c_void_p()
         self.nodes = _count_nodes(graph)
         self.longest_path = _longest_path(graph, self.nodes)
-        for _ in range(max(1, min(instances or _INSTANCES, _INSTANCES_NODES // max(1, self.nodes)))):
-            self._instances.append(instantiate(graph))
-            call("cuGraphUpload", self._instances[-1], self._stream)
-        self._next = itertools.cycle(self._instances).__next__
+        self._instance = instantiate(graph)
+        call("cuGraphUpload", self._instance, self._stream)
 
     def __del__(self) -> None:
-        for instance in self._instances:
-            _library().cuGraphExecDestroy(instance)
+        if self._instance:
+            _library().cuGraphExecDestroy(self._instance)
 
     @property
     def handle(self) -> int:
-        """Handle of the graph's first instance, valid as long as this object lives."""
-        return _address(self._instances[0])
+        """Of the instance, valid as long as this object lives."""
+        return _address(self._instance)
 
     def launch(self) -> None:
-        call("cuGraphLaunch", self._next(), self._stream)
+        call("cuGraphLaunch", self._instance, self._stream)
 
 
-def capture(stream: int, enqueue: Callable[[], None], instances: int | None = None) -> Graph:
-    """Capture what ``enqueue`` puts on the stream. Its exception passes through, with the capture ended.
-
-    instances: of the graph; None is as many as help.
-    """
+def capture(stream: int, enqueue: Callable[[], None]) -> Graph:
+    """Capture what ``enqueue`` puts on the stream. Its exception passes through, with the capture ended."""
     with captured(stream, enqueue) as graph:
-        return Graph(graph, stream, instances)
+        return Graph(graph, stream)
 
 
 @contextmanager

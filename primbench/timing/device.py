@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from primbench.timing.sampling import Pace, Take
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
+# Of calls whose graph branches. One behind the other in a graph, or by several instances in turn, they may take longer
+# than as a job replays them: a training step around cuDNN's recurrent kernel (63 of 66 nodes on the longest path) took
+# 273 us where four were in a graph and 250 us where one was, on an H200.
+BRANCHING_SAMPLE_S = 0.2e-3
 ROUND_S = 10e-3  # work queued at once between two looks at the clock
 LONG_ROUND_S = 0.2  # of calls that take long: at the beginning of each round goes one that is not timed
 MAX_GRAPH_CALLS = 4096
@@ -68,7 +72,7 @@ def device_sampler(
     try:
         graph, count = _graph(backend, calls, call_s, pace)
         others = copies[1 : MAX_COPIED_CALLS // count]
-        graphs = [graph, *(_captured(backend, each, count, pace, instances=1) for each in others)]
+        graphs = [graph, *(_captured(backend, each, count, pace) for each in others)]
     except Exception as refusal:  # each framework has its own error for "not while capturing"
         driver.synchronize(backend.stream_handle)
         return _without_graph(backend, calls, call_s, pace, missing, why=f"{type(refusal).__name__}: {refusal}"[:300])
@@ -103,23 +107,26 @@ def _without_graph(
 
 
 def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> tuple[Graph, int]:
-    """A graph of enough calls for one sample; captured again when launches had hidden how short a call is."""
-    count = _graph_calls(stream_s, calls.sets)
+    """A graph of as many calls as fill a sample; captured again when launches had hidden how short a call is, or where
+    it branches.
+    """
+    count = _graph_calls(SAMPLE_S, stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
     take = chained(graph.launch, backend.stream_handle, count, 0.0, pace, sample_s=count * stream_s)
     (least_s,) = take()
     if least_s * count < ROUND_S:  # else what a first launch costs is lost in it
         (least_s,) = take()
-    needed = _graph_calls(least_s, calls.sets)
-    if needed > 1.5 * count:
+    (branches,) = pace.slowest([float(graph.longest_path is not None and graph.longest_path < graph.nodes)])
+    needed = _graph_calls(BRANCHING_SAMPLE_S if branches else SAMPLE_S, least_s, calls.sets)
+    if max(needed, count) > 1.5 * min(needed, count):
         return _captured(backend, calls, needed, pace), needed
     return graph, count
 
 
-def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace, instances: int | None = None) -> Graph:
+def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace) -> Graph:
     """Raises where the framework refuses, in every process where it does so in one."""
     try:
-        graph = backend.capture(lambda: calls(count), instances)
+        graph = backend.capture(lambda: calls(count))
     except Exception:
         pace.slowest([1.0])
         raise
@@ -128,9 +135,9 @@ def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace, instan
     return graph
 
 
-def _graph_calls(call_s: float, sets: int) -> int:
+def _graph_calls(sample_s: float, call_s: float, sets: int) -> int:
     """Calls that fill a sample, rounded up to whole rounds of the input sets."""
-    wanted = min(MAX_GRAPH_CALLS, max(1, math.ceil(SAMPLE_S / max(call_s, 1e-8))))
+    wanted = min(MAX_GRAPH_CALLS, max(1, math.ceil(sample_s / max(call_s, 1e-8))))
     return math.ceil(wanted / sets) * sets
 
 

@@ -1,9 +1,10 @@
 """A model's device time beside that of a plain CUDA graph of the same step, and how busy the GPU is in it.
 
-The plain graph is captured by torch alone and timed by events around 20 replays, in the same process and right after
+The plain graph is captured by torch alone and timed by events around 20 launches, in the same process and right after
 primbench has measured the step; as it is, and once the GPU has changed contexts, as it did before primbench's samples.
-cuDNN tries its algorithms anew for it, and may take others: the number of kernels tells some of that. busy / device is
-of what CUPTI logs in a process of its own. Takes one GPU and some 5 s a model; all of them, unless some are named.
+Then by torch's own replay, which fills a seed and an offset ahead of a graph that draws. cuDNN tries its algorithms
+anew for it, and may take others: the number of kernels tells some of that. busy / device is of what CUPTI logs in a
+process of its own. Takes one GPU, torch 2.8 and some 3 s a model; all of them, unless some are named.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from ctypes import c_void_p
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench import Method, PrimbenchError, measure
 from primbench.cuda import driver
@@ -24,8 +26,12 @@ from primbench.cuda.second_context import SecondContext
 from primbench.kernels.model import Model
 from primbench.registry import networks
 
-REPLAYS, ROUNDS = 20, 5
-WARM_UP_S = 0.5  # clocks and power have settled then
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LAUNCHES, ROUNDS = 20, 5
+WARM_UP_S = 0.3  # clocks and power have settled then
+METHOD = Method(check=False, min_time_s=0.05, max_time_s=0.5)
 
 
 def main() -> None:
@@ -33,10 +39,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=networks.names())
     parser.add_argument("--mode", choices=("train", "inference"), default="train")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--batch-size", type=int, default=0, help="0: the original's")
     parser.add_argument("--busy", action="store_true", help="trace each as well, in a process of its own")
     options = parser.parse_args()
     for name in options.names:
-        problem = Model(name, mode=options.mode, dtype=options.dtype)
+        problem = Model(name, mode=options.mode, dtype=options.dtype, batch_size=options.batch_size)
         try:
             print(_line(problem, busy=options.busy), flush=True)
         except Exception as refusal:
@@ -44,21 +51,23 @@ def main() -> None:
 
 
 def _line(problem: Model, *, busy: bool) -> str:
-    ours = measure(problem, "torch", "cuda:0", method=Method(check=False))
+    ours = measure(problem, "torch", "cuda:0", method=METHOD)
     if ours.device_s is None:
         return f"{problem.network}: no device time: {ours.missing['device_s']}"
     device_s, plain = ours.device_s.median_s, _plain(problem)
     return (
-        f"{problem.network} {problem.mode}: device {device_s * 1e3:.4g} ms, {ours.nodes_per_call or 0:.0f} kernels; "
-        f"plain graph {plain.visited_s * 1e3:.4g} ms, {plain.nodes} kernels, {plain.before_s * 1e3:.4g} ms before a "
-        f"change of contexts; device / plain {device_s / plain.visited_s:.4f}{_busy_words(problem) if busy else ''}"
+        f"{problem.network} {problem.mode}: device {device_s * 1e3:.4g} ms, {ours.nodes_per_call or 0:.0f} kernels, "
+        f"{ours.longest_path_per_call or 0:.0f} in a row; plain graph {plain.visited_s * 1e3:.4g} ms, {plain.nodes} "
+        f"kernels, {plain.before_s * 1e3:.4g} ms before a change of contexts, {plain.replayed_s * 1e3:.4g} ms by "
+        f"torch's replay; device / plain {device_s / plain.visited_s:.4f}{_busy_words(problem) if busy else ''}"
     )
 
 
 def _busy_words(problem: Model) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "traced.jsonl"
-        asked = ["--mode", problem.mode, "--dtype", problem.dtype, "--backend", "torch", "--no-check", "--trace", "-q"]
+        step = ["--mode", problem.mode, "--dtype", problem.dtype, "--batch-size", str(problem.batch_size)]
+        asked = [*step, "--backend", "torch", "--no-check", "--trace", "-q"]
         command = [sys.executable, "-P", "-m", "primbench", "model", problem.network, *asked, "-o", str(file)]
         subprocess.run(command, check=True, capture_output=True)
         lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -71,10 +80,11 @@ def _busy_words(problem: Model) -> str:
 
 
 class Plain(NamedTuple):
-    """Seconds a replay, before and after the GPU changed contexts, and what a graph holds."""
+    """Seconds a launch, before and after the GPU changed contexts, and by torch's replay then; nodes of the graph."""
 
     before_s: float
     visited_s: float
+    replayed_s: float
     nodes: int
 
 
@@ -115,28 +125,28 @@ def _replayed(torch: Any, step: Any) -> Plain:
         for _ in range(3):
             step()
     torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(graph):
         step()
-        nodes = driver.nodes_being_captured(torch.cuda.current_stream().cuda_stream)
-    before_s, second = _replay_s(torch, graph), SecondContext(0)
+    plain = driver.Graph(c_void_p(graph.raw_cuda_graph()), torch.cuda.current_stream().cuda_stream)
+    before_s, second = _launch_s(torch, plain.launch), SecondContext(0)
     if why_not := second.visit():
         raise PrimbenchError(why_not)
-    visited_s = _replay_s(torch, graph)
+    visited_s, replayed_s = _launch_s(torch, plain.launch), _launch_s(torch, graph.replay)
     second.close()
-    return Plain(before_s, visited_s, nodes)
+    return Plain(before_s, visited_s, replayed_s, plain.nodes)
 
 
-def _replay_s(torch: Any, graph: Any) -> float:
+def _launch_s(torch: Any, launch: Callable[[], None]) -> float:
     times, begun_s = list[float](), time.perf_counter()
     while len(times) < ROUNDS or time.perf_counter() - begun_s < WARM_UP_S:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        for _ in range(REPLAYS):
-            graph.replay()
+        for _ in range(LAUNCHES):
+            launch()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end) / 1e3 / REPLAYS)
+        times.append(begin.elapsed_time(end) / 1e3 / LAUNCHES)
     return statistics.median(times[-ROUNDS:])
 
 

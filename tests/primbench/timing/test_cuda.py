@@ -169,6 +169,37 @@ class WithOthers(Pace):
 
 
 @pytest.mark.parametrize(
+    ("stream_s", "call_s", "longest_path", "expected"),
+    [
+        (1e-3, 250e-6, 10, [1, 4]),
+        (1e-3, 250e-6, None, [1, 4]),
+        (1e-3, 250e-6, 9, [1]),
+        (50e-6, 250e-6, 9, [20, 1]),
+        (1e-3, 20e-6, 9, [1, 10]),
+        (0.2e-3, 0.2e-3, 10, [5]),
+    ],
+)
+def test_a_graph_that_branches_holds_fewer_calls(
+    monkeypatch: pytest.MonkeyPatch, stream_s: float, call_s: float, longest_path: int | None, expected: list[int]
+) -> None:
+    captured: list[int] = []
+
+    def step() -> None:
+        captured[-1] += 1
+
+    def capture(enqueue: Callable[[], None]) -> Any:
+        captured.append(0)
+        enqueue()
+        path = None if longest_path is None else longest_path * captured[-1]
+        return SimpleNamespace(nodes=10 * captured[-1], longest_path=path, launch=lambda: None)
+
+    monkeypatch.setattr(device, "chained", lambda *given, **named: lambda: [call_s])
+    backend: Any = SimpleNamespace(stream_handle=1, capture=capture)
+    graph, count = device._graph(backend, Calls([step]), stream_s, Pace(CLOCK))
+    assert (expected, expected[-1], 10 * count) == (captured, count, graph.nodes)
+
+
+@pytest.mark.parametrize(
     ("sample_s", "round_s", "alone", "in_turn"),
     [
         (1e-3, 10e-3, 10, 10),
