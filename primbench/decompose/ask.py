@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from primbench.distributed.child import how_it_ended
 from primbench.errors import InvalidRequest, PrimbenchError
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def ask(request: Request) -> Answer:
                 answer = msgspec.json.decode(file.read(), type=Answer)
         except (FileNotFoundError, msgspec.DecodeError):
             what = request.script or "the model"
-            raise PrimbenchError(f"{what}: its process ended with status {status} before a step was captured") from None
+            before = "before a step was captured, its process"
+            raise PrimbenchError(f"{what}: {before} {how_it_ended(status)}") from None
     if answer.error:
         raise (InvalidRequest if answer.exit_code == InvalidRequest.exit_code else PrimbenchError)(answer.error)
     return answer

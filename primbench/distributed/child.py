@@ -118,13 +118,8 @@ class Child:
             status = self.process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return f"{self.name} closed its output but goes on running"
-        if status == -signal.SIGKILL:
-            return (
-                f"{self.name} was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), a limit of CPU "
-                "time (see ulimit -t), or somebody"
-            )
-        cause = f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
-        return f"{self.name} died of {cause}{self._last_words()}"
+        ended = how_it_ended(status)
+        return f"{self.name} {ended}{'' if status == -signal.SIGKILL else self._last_words()}"
 
     @property
     def has_failed(self) -> bool:
@@ -170,6 +165,16 @@ def _way_out(error: OSError) -> str:
             "arm with the values that it sets is one argument: shorten these, or pass long ones on as env.NAME"
         )
     return "see the limits of `ulimit -a`"
+
+
+def how_it_ended(status: int) -> str:
+    """In words that follow a process's name. status: as subprocess has it, below 0 the number of a signal."""
+    if status == -signal.SIGKILL:
+        return (
+            "was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), a limit of CPU time (see ulimit "
+            "-t), or somebody"
+        )
+    return f"died of {f'signal {_signal_name(-status)}' if status < 0 else f'exit status {status}'}"
 
 
 def _signal_name(number: int) -> str:

@@ -220,6 +220,15 @@ def test_a_compiled_module_is_not_told_of_hooks_that_are_not_its_own(tmp_path: P
     assert not [str(each.message) for each in told if "hooks" in str(each.message)]
 
 
+def test_a_script_that_crashes_is_told_by_its_signal(tmp_path: Path) -> None:
+    script = tmp_path / "own.py"
+    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    command = [sys.executable, "-P", "-m", "primbench", "capture", script, "-o", tmp_path / "step.toml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = f"Error: {script}: before a step was captured, its process died of signal SIGSEGV"
+    assert (1, said) == (done.returncode, done.stderr.splitlines()[-1])
+
+
 def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:
     """The gradients of both are summed once a step, though it has two batches a rank."""
     captured = tmp_path / "step.toml"
