@@ -6,6 +6,7 @@ import itertools
 import os
 import shlex
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,10 +156,15 @@ def put_out(
 
 
 def write(path: str, text: str | bytes) -> None:
+    """Raises OutputError; a file that was not there before is not there then either, half a table looks like one."""
     if path == "-":
         click.echo(text, nl=False)
         return
+    was_there = os.path.lexists(path)
     try:
         Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
     except OSError as error:
+        if not was_there:
+            with suppress(OSError):
+                os.unlink(path)
         raise OutputError(f"{path}: {error.strerror}") from None

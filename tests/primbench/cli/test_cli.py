@@ -159,6 +159,15 @@ def test_an_export_is_written_where_standard_output_cannot_be(tmp_path: Path) ->
     assert {"x.csv", "x.json"} == {path.name for path in tmp_path.iterdir()}
 
 
+def test_of_an_export_that_does_not_fit_nothing_is_left(tmp_path: Path) -> None:
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("x")
+    for path in (new, old):
+        found = shell(f"ulimit -f 1; {PROGRAM} env --json {path}")
+        assert (1, f"Error: {path}: File too large\n") == (found.returncode, found.stderr)
+    assert [old] == list(tmp_path.iterdir())
+
+
 def test_ctrl_c_while_starting_is_one_line(tmp_path: Path) -> None:
     """A module that click imports sends the signal, at each of the places where it is imported."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
