@@ -223,7 +223,7 @@ def test_a_compiled_module_is_not_told_of_hooks_that_are_not_its_own(tmp_path: P
 def test_a_script_that_crashes_is_told_by_its_signal(tmp_path: Path) -> None:
     script = tmp_path / "own.py"
     script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    command = [sys.executable, "-P", "-m", "primbench", "capture", script, "-o", tmp_path / "step.toml"]
+    command = [sys.executable, "-P", "-m", "primbench", "capture", str(script), "-o", str(tmp_path / "step.toml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = f"Error: {script}: before a step was captured, its process died of signal SIGSEGV"
     assert (1, said) == (done.returncode, done.stderr.splitlines()[-1])
