@@ -156,7 +156,7 @@ def put_out(
 
 
 def write(path: str, text: str | bytes) -> None:
-    """Raises OutputError; a file that was not there before is not there then either, half a table looks like one."""
+    """Raises OutputError, and leaves no file then that was not there before: half a table looks like a whole one."""
     if path == "-":
         click.echo(text, nl=False)
         return

@@ -115,10 +115,10 @@ def _plain(problem: Model) -> Plain:
         with torch.no_grad(), cast:
             found.predict(module, *batch)
 
-    return _replayed(torch, train if problem.is_training else predict)
+    return _launched(torch, train if problem.is_training else predict)
 
 
-def _replayed(torch: Any, step: Any) -> Plain:
+def _launched(torch: Any, step: Any) -> Plain:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
