@@ -16,6 +16,7 @@ import pytest
 from click.testing import Result
 
 from primbench.cli.processes import processes_of
+from primbench.results import file as results_file
 from primbench.system.cgroups import cgroup_folders
 from primbench.watching.watch import Watch
 
@@ -118,7 +119,9 @@ def test_a_node_under_a_quota_is_the_one_that_stands_out(
         named = f'"node":"n{rank + 1}","rank":{rank}'
         (tmp_path / f"n{rank + 1}-{rank}.jsonl").write_text(text.replace('"node":"n1","rank":0', named))
     found = json.loads(invoke("fleet", tmp_path, "--json", "-").stdout)
-    assert 1 == len(found["unhealthy"]), invoke("fleet", tmp_path).stdout
+    measured = [results_file.read(path).records[0].measurement for path in sorted(tmp_path.glob("n[12]-*.jsonl"))]
+    held = [each and (each.host, each.batch_s and sum(each.batch_s.samples_s)) for each in measured]
+    assert 1 == len(found["unhealthy"]), (invoke("fleet", tmp_path).stdout, held)
     (node,) = found["unhealthy"]
     assert "n2" == node["node"]
     assert any("quota" in words for words in node["causes"]), node
