@@ -38,7 +38,8 @@ def ask(request: Request) -> Answer:
         except (FileNotFoundError, msgspec.DecodeError):
             what = request.script or "the model"
             before = "before a step was captured, its process"
-            raise PrimbenchError(f"{what}: {before} {how_it_ended(status)}") from None
+            how = how_it_ended(status) if status else "ended by itself, as by os._exit() or exec"
+            raise PrimbenchError(f"{what}: {before} {how}") from None
     if answer.error:
         raise (InvalidRequest if answer.exit_code == InvalidRequest.exit_code else PrimbenchError)(answer.error)
     return answer

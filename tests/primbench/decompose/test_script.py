@@ -220,12 +220,19 @@ def test_a_compiled_module_is_not_told_of_hooks_that_are_not_its_own(tmp_path: P
     assert not [str(each.message) for each in told if "hooks" in str(each.message)]
 
 
-def test_a_script_that_crashes_is_told_by_its_signal(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("last", "how"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "died of signal SIGSEGV"),
+        ("os._exit(0)", "ended by itself, as by os._exit() or exec"),
+    ],
+)
+def test_a_script_whose_process_is_gone_is_told_how_it_ended(tmp_path: Path, last: str, how: str) -> None:
     script = tmp_path / "own.py"
-    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    script.write_text(f"import os, signal\n{last}\n")
     command = [sys.executable, "-P", "-m", "primbench", "capture", str(script), "-o", str(tmp_path / "step.toml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = f"Error: {script}: before a step was captured, its process died of signal SIGSEGV"
+    said = f"Error: {script}: before a step was captured, its process {how}"
     assert (1, said) == (done.returncode, done.stderr.splitlines()[-1])
 
 
