@@ -138,7 +138,9 @@ class Loading:
         if self._is_skipping and batch.arrays:
             return
         first = batch.bad[0]
-        way_out = "so is all of its batch" if self._is_skipping else "mend it, or go on without it: on_bad_data=skip"
+        way_out = "mend it, or go on without it: on_bad_data=skip"
+        if self._is_skipping:
+            way_out = "so is all of its batch: mend them, or take larger batches"
         raise PrimbenchError(f"data in {self._dataset.folder}: {first.name}: {first.reason}: {way_out}")
 
     def waits(self, method: Method, pace: Pace) -> Samples:

@@ -167,7 +167,7 @@ class TestByTorch:
         problem = Model(
             DIGITS, batch_size=8, data="disk", data_folder=str(tmp_path / "digits"), on_bad_data="skip", examples=16
         )
-        with pytest.raises(PrimbenchError, match="label 255 where there are 10: so is all of its batch"):
+        with pytest.raises(PrimbenchError, match="label 255 where there are 10: so is all of its batch: mend them, or"):
             self.step(problem)()
 
     def test_fewer_examples_than_a_batch_are_refused(self, tmp_path: Path) -> None:
