@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF
+from primbench.errors import VerificationError
 from primbench.kernels.model._values import BLOCK, SEED, SUMS, gradients, module_of, values_of
 from primbench.problem import Reference
 
@@ -36,7 +37,8 @@ def expected(
     have little to do with those of exact weights: the same rounding, done in float64, shows which and by how much.
 
     network: that draws nothing. batches: one a rank, of which training has the mean of the gradients, and each rank its
-    own loss. arithmetic: of products and convolutions, a dtype or tf32.
+    own loss. arithmetic: of products and convolutions, a dtype or tf32. Raises VerificationError where it draws, which
+    would count as what rounding moves.
     """
     import numpy as np
     import torch
@@ -44,7 +46,13 @@ def expected(
     take = _trained if is_training else _predicted
     arrays = [[_double(torch.from_numpy(each)) for each in batch] for batch in batches]
     module = module_of(network, "cpu").double()
+    drawn = torch.get_rng_state()
     exact = take(network, module, arrays)
+    if not torch.equal(drawn, torch.get_rng_state()):
+        raise VerificationError(
+            "a step draws random numbers where draws is False, so that none is right or wrong: "
+            "leave them out there, as nn.Dropout(0.5 if self.draws else 0.0) does"
+        )
     _round(module, ROUNDINGS[arithmetic] * UNIT_ROUNDOFF.get(arithmetic, TF32_ROUNDOFF))
     rounded = take(network, module, arrays)
     references = []

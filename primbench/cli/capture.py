@@ -37,13 +37,15 @@ def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) 
 
 def _write(output: str, answer: Answer) -> None:
     from primbench.decompose.written import write_new
+    from primbench.registry import named_files
 
     write_new(output, answer.suite)
     missing = f", {answer.left_out} that cannot be made again, as the file says" if answer.left_out else ""
     compiled = ", of what torch had compiled the operators that went into it" if answer.compiled else ""
     replayed = f", none of what is in the {answer.cuda_graphs} CUDA graphs replayed" if answer.cuda_graphs else ""
     counts = f"{answer.calls} calls, {answer.distinct} of them distinct{compiled}{replayed}{missing}"
-    say(f"{answer.step}: {counts}; primbench explain {output}")
+    own = "".join(f"--kernels {path} " for path in named_files())
+    say(f"{answer.step}: {counts}; primbench {own}explain {output}")
 
 
 def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:

@@ -74,13 +74,14 @@ def main() -> None:
         from primbench.decompose.script import run
 
         run(request.script, request.arguments, request.number, answer, is_module=request.is_module)
-        _end_threads()
     else:
         answer(_of_model(request))
+    _end_threads()
 
 
 def _end_threads() -> None:
-    """Python waits for threads, some of which go on until a script that would have run on tells them to end."""
+    """Python waits for threads, some of which go on until a script that would have run on tells them to end, or for
+    ever."""
     from primbench.decompose.script import end_now
 
     others = [each for each in threading.enumerate() if each is not threading.current_thread() and not each.daemon]
@@ -114,6 +115,8 @@ def _of_model(request: Request) -> Step | PrimbenchError:
         return captured(request.model, request.device)
     except PrimbenchError as error:
         return error
+    except Exception as error:  # of a network of the user's own
+        return PrimbenchError(f"model {request.model['network']}: {type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,8 @@ def _expected(kind: type, field: dataclasses.Field[Any]) -> str:
         return "True or False"
     if kind is str:
         choices = _choices(field)
-        return f"one of {', '.join(map(str, filter(None, choices)))}" if choices else "a text"
+        of_ones_own = "; of your own: primbench --kernels FILE.py" if "names" in field.metadata else ""
+        return f"one of {', '.join(map(str, filter(None, choices)))}{of_ones_own}" if choices else "a text"
     noun = {int: "a whole number", float: "a finite number"}[kind]
     least, most = _limits(field)
     if least == -math.inf:

@@ -36,7 +36,11 @@ def add_file(path: str, sha256: str | None = None) -> None:
         raise FileError(f"--kernels {path}: the file of this name is another one here")
     if _named.get(path) == found:
         return
-    if not _import(f"--kernels {path}", lambda: sources.import_file(path)):
+    from contextlib import redirect_stdout
+
+    with redirect_stdout(sys.stderr):  # an export may go to stdout
+        has_defined = _import(f"--kernels {path}", lambda: sources.import_file(path))
+    if not has_defined:
         raise FileError(
             f"--kernels {path}: defines no primitive (a subclass of Problem), no kernel (@kernel) and no Network"
         )

@@ -69,7 +69,8 @@ def poison(backend: Backend, output: Any) -> None:
         backend.poison(output)
     else:
         raise VerificationError(
-            f"a call returned {output!r:.60}, of type {type(output).__name__}: it is to return its output, an array"
+            f"a call returned {' '.join(repr(output).split()):.60}, of type {type(output).__name__}: "
+            "it is to return its output, an array"
         )
 
 

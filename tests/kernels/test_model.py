@@ -178,7 +178,9 @@ MISTAKES = {  # what is written instead of what, and what is said of it: nothing
     "numpys": ("return 2 * 3 * 2 * batch_size", "return np.int64(12 * batch_size)", None),
     "real": ("return 2 * 3 * 2 * batch_size", "return 1e6", "flop() gives 1000000.0, not a whole number"),
     "lone": (", rng.integers(0, 2, batch_size)", "", "inputs() gives a ndarray, not a tuple of arrays"),
-}
+    "drawing": ("return torch.nn.Linear(3, 2)", "return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout())",
+                "a step draws random numbers where draws is False"),
+}  # fmt: skip
 
 
 @pytest.mark.wheel
@@ -198,6 +200,28 @@ def test_models_of_ones_own_are_measured_from_their_files_and_mistakes_in_them_a
     assert (1, "") == (done.returncode, done.stderr)
     found = json.loads(done.stdout)["records"]
     assert [*MISTAKES] == [each["case"]["parameters"]["network"] for each in found]
-    for each, (name, (_, _, words)) in zip(found, MISTAKES.items(), strict=True):
+    for each, (_, _, words) in zip(found, MISTAKES.values(), strict=True):
         assert (each["status"], words is None) == ("failed" if words else "ok", each["reason"] is None)
-        assert words is None or f"model {name}: {words}" in each["reason"]
+        assert words is None or words in each["reason"]
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_a_model_whose_thread_never_ends_is_captured_and_one_that_fails_is_one_line(tmp_path: Path) -> None:
+    thread = "import threading, time\n        threading.Thread(target=time.sleep, args=(600,)).start()\n        "
+    of_loss = "return torch.nn.functional.cross_entropy"
+    (tmp_path / "waiting.py").write_text(DENSE.replace(of_loss, thread + of_loss))
+    (tmp_path / "failing.py").write_text(DENSE.replace(of_loss, "return print"))
+
+    def captured(name: str) -> subprocess.CompletedProcess[str]:
+        asked = ["--kernels", tmp_path / f"{name}.py", "capture", "model:dense", "-o", tmp_path / f"{name}.toml"]
+        return subprocess.run(
+            [*map(str, [sys.executable, "-P", "-m", "primbench", *asked])],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    waiting, failing = captured("waiting"), captured("failing")
+    assert (0, True) == (waiting.returncode, (tmp_path / "waiting.toml").exists()), waiting.stderr
+    assert f"primbench --kernels {tmp_path}/waiting.py explain" in waiting.stdout
+    assert (1, 1) == (failing.returncode, failing.stderr.count("\n")), failing.stderr
+    assert failing.stderr.startswith("Error: model dense: AttributeError: ")

@@ -186,6 +186,13 @@ def test_a_file_that_is_of_no_use_is_refused_in_a_line(text: str | None, message
     assert message in found.stderr
 
 
+def test_what_a_file_prints_does_not_stand_in_an_export(file: Path) -> None:
+    file.write_text(f"print('hello')\n{file.read_text()}")
+    found = primbench("--kernels", file, "list", "backends")
+    assert (0, "hello\n") == (found.returncode, found.stderr)
+    assert "hello" not in found.stdout
+
+
 def test_a_worker_takes_no_other_file_for_the_one_that_was_named(file: Path) -> None:
     with pytest.raises(FileError, match="is another one here"):
         registry.add_file(str(file), "0" * 64)
