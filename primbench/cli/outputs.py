@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from primbench.report.document import Document
     from primbench.results.file import Results
+    from primbench.spec.case import Case
 
 RESULTS_FILES = ("output", "resume", "file")
 
@@ -75,20 +76,33 @@ def _unwritable(path: Path) -> str | None:
 
 
 def say_unknown(*files: Results) -> None:
-    """On stderr, which primitives of the files are not here, and what brings them where a command named it."""
+    """On stderr, which primitives and models of the files are not here, and what brings them if a command named it."""
     from primbench.registry import summaries
 
-    unknown = {record.case.primitive for results in files for record in results.records} - summaries().keys()
-    if unknown:
-        named = dict.fromkeys(path for results in files for path in _kernels(results.header.command))
-        options = " ".join(f"--kernels {shlex.quote(path)}" for path in named or ("FILE.py",))
-        say(
-            printable(
-                f"{', '.join(sorted(unknown))}: no primitive here, so without columns and margins of its own: "
-                f"primbench {options} has them"
-            ),
-            err=True,
-        )
+    cases = [record.case for results in files for record in results.records]
+    for what, unknown in (
+        ("no primitive here", {case.primitive for case in cases} - summaries().keys()),
+        ("no model here", _unknown_models(cases)),
+    ):
+        if unknown:
+            named = dict.fromkeys(path for results in files for path in _kernels(results.header.command))
+            options = " ".join(f"--kernels {shlex.quote(path)}" for path in named or ("FILE.py",))
+            say(
+                printable(
+                    f"{', '.join(sorted(unknown))}: {what}, so without columns and margins of its own: "
+                    f"primbench {options} has them"
+                ),
+                err=True,
+            )
+
+
+def _unknown_models(cases: Iterable[Case]) -> set[str]:
+    asked = {name for case in cases if isinstance(name := case.parameters.get("network"), str)}
+    if not asked:
+        return asked
+    from primbench.registry import networks
+
+    return asked - set(networks.names())
 
 
 def _kernels(command: Sequence[str]) -> list[str]:
@@ -113,7 +127,7 @@ def report(results: Results, values: Mapping[str, Any], *, curves: bool = False)
     shown = [replace(each, reason=as_options(each.reason, options)) if each.reason else each for each in records]
     if values.get("sort"):
         shown = chosen.in_order(shown, values["sort"], yardsticks)
-    made = table.tables(shown, workers, unit, yardsticks)
+    made = table.tables(shown, workers, unit, yardsticks, wanted=values.get("columns") or ())
     if values.get("columns"):
         made = chosen.with_columns(made, values["columns"])
     publish(

@@ -58,10 +58,15 @@ class Column:
 
 
 def columns_of(
-    records: Sequence[Record], time_unit: TimeUnit | None = None, yardsticks: Sequence[Yardstick] = ()
+    records: Sequence[Record],
+    time_unit: TimeUnit | None = None,
+    yardsticks: Sequence[Yardstick] = (),
+    *,
+    wanted: Sequence[str] = (),
 ) -> list[Column]:
+    """wanted: fields of the cases that have a column even where they say nothing."""
     return [
-        *_case_columns(records),
+        *_case_columns(records, wanted),
         *_time_columns(records, time_unit),
         *_noise_columns(records),
         *_rate_columns(records),
@@ -72,10 +77,10 @@ def columns_of(
     ]
 
 
-def _case_columns(records: Sequence[Record]) -> list[Column]:
+def _case_columns(records: Sequence[Record], wanted: Sequence[str]) -> list[Column]:
     """The columns of what was measured: parameters; labels and places where they vary."""
     return [
-        *_parameters(records),
+        *_parameters(records, wanted),
         *(column for name in ("set", "application") if _varies(column := _label(records, name))),
         *_id_column(records),
         *_arm_column(records),
@@ -83,10 +88,10 @@ def _case_columns(records: Sequence[Record]) -> list[Column]:
     ]
 
 
-def _parameters(records: Sequence[Record]) -> list[Column]:
+def _parameters(records: Sequence[Record], wanted: Sequence[str]) -> list[Column]:
     """A column for the first field, sizes and dtype always; for others where one differs from its default."""
     fields = records[0].case.fields()
-    always = {"dtype", *(field.name for field in fields if field is fields[0] or field.metadata.get("size"))}
+    always = {"dtype", *wanted, *(field.name for field in fields if field is fields[0] or field.metadata.get("size"))}
     return [_parameter(records, field) for field in fields if field.name in always or _unusual(records, field)]
 
 

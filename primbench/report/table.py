@@ -41,10 +41,12 @@ def tables(
     workers: Iterable[Worker] = (),
     time_unit: TimeUnit | None = None,
     yardsticks: Sequence[Yardstick] = (),
+    *,
+    wanted: Sequence[str] = (),
 ) -> list[Table]:
-    """One table for each primitive, in order of first appearance."""
+    """One table for each primitive, in order of first appearance. wanted: as in columns_of."""
     found = list(workers)
-    return [_table(each, found, time_unit, yardsticks) for each in of_primitives(records)]
+    return [_table(each, found, time_unit, yardsticks, wanted) for each in of_primitives(records)]
 
 
 def of_primitives(records: Iterable[Record]) -> list[list[Record]]:
@@ -84,9 +86,13 @@ def _grid(rows: list[list[str]], format_name: str, headings: Sequence[str] = ())
 
 
 def _table(
-    records: list[Record], workers: list[Worker], time_unit: TimeUnit | None, yardsticks: Sequence[Yardstick]
+    records: list[Record],
+    workers: list[Worker],
+    time_unit: TimeUnit | None,
+    yardsticks: Sequence[Yardstick],
+    wanted: Sequence[str],
 ) -> Table:
-    columns = columns_of(records, time_unit, yardsticks)
+    columns = columns_of(records, time_unit, yardsticks, wanted=wanted)
     notes = [
         *_notes(records),
         *_placement_notes(records, workers),

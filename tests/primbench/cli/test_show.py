@@ -144,6 +144,19 @@ def test_records_are_chosen_sorted_and_shown_in_some_columns(invoke: Callable[..
     assert {"d2d"} == {row["direction"] for row in csv.DictReader(io.StringIO(exported))}
 
 
+def test_a_field_has_a_column_where_it_is_asked_for_even_if_it_says_nothing(invoke: Callable[..., Result]) -> None:
+    chosen = ("show", RECORDED, "--only", "direction=h2d", "--only", "bytes=64B,4K")
+    assert "gpus" not in rows(invoke(*chosen))[0]
+    assert ["gpus", "direction"] == rows(invoke(*chosen, "--columns", "gpus,direction", "--sort", "gpus"))[0]
+
+
+def test_models_that_are_not_here_are_told(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    text = RECORDED.with_name("h100-models-2-ranks-torch.jsonl").read_text()
+    (tmp_path / "own.jsonl").write_text(text.replace('"network":"gpt2"', '"network":"own"'))
+    hint = "own: no model here, so without columns and margins of its own: primbench --kernels FILE.py has them\n"
+    assert (0, hint) == ((shown := invoke("show", tmp_path / "own.jsonl")).exit_code, shown.stderr)
+
+
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
