@@ -50,7 +50,7 @@ def expected(
     exact = take(network, module, arrays)
     if not torch.equal(drawn, torch.get_rng_state()):
         raise VerificationError(
-            "a step draws random numbers where draws is False, so that none is right or wrong: "
+            f"model {network.name}: a step draws random numbers where draws is False, so that none is right or wrong: "
             "leave them out there, as nn.Dropout(0.5 if self.draws else 0.0) does"
         )
     _round(module, ROUNDINGS[arithmetic] * UNIT_ROUNDOFF.get(arithmetic, TF32_ROUNDOFF))

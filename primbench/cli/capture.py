@@ -9,7 +9,7 @@ import click
 
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, grouped, is_typed
+from primbench.cli.options import GroupedCommand, grouped, is_typed, kernels_options
 from primbench.errors import FileError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def _write(output: str, answer: Answer) -> None:
     compiled = ", of what torch had compiled the operators that went into it" if answer.compiled else ""
     replayed = f", none of what is in the {answer.cuda_graphs} CUDA graphs replayed" if answer.cuda_graphs else ""
     counts = f"{answer.calls} calls, {answer.distinct} of them distinct{compiled}{replayed}{missing}"
-    own = "".join(f"--kernels {path} " for path in named_files())
-    say(f"{answer.step}: {counts}; primbench {own}explain {output}")
+    words = filter(None, ["primbench", kernels_options(named_files()), "explain", output])
+    say(f"{answer.step}: {counts}; {' '.join(words)}")
 
 
 def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,11 @@ def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
         return f"{found.opts[0]} {plain[1] if plain else value}".rstrip()
 
     return re.sub(r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)", option, message)
+
+
+def kernels_options(paths: Iterable[str]) -> str:
+    """The options that name these files, as a shell takes them."""
+    return " ".join(f"--kernels {shlex.quote(path)}" for path in paths)
 
 
 def _where() -> list[click.Option]:

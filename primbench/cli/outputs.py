@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shlex
 from collections import Counter
 from contextlib import suppress
 from functools import partial
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from primbench.baselines import named
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say, say_in_colour
-from primbench.cli.options import as_options, option_of
+from primbench.cli.options import as_options, kernels_options, option_of
 from primbench.errors import InvalidRequest, OutputError
 from primbench.report import chosen, export, over_time, table, written
 from primbench.report.explained import step_totals
@@ -80,20 +79,15 @@ def say_unknown(*files: Results) -> None:
     from primbench.registry import summaries
 
     cases = [record.case for results in files for record in results.records]
+    named = dict.fromkeys(path for results in files for path in _kernels(results.header.command))
+    has_them = f"primbench {kernels_options(named or ['FILE.py'])} has them"
     for what, unknown in (
         ("no primitive here", {case.primitive for case in cases} - summaries().keys()),
         ("no model here", _unknown_models(cases)),
     ):
         if unknown:
-            named = dict.fromkeys(path for results in files for path in _kernels(results.header.command))
-            options = " ".join(f"--kernels {shlex.quote(path)}" for path in named or ("FILE.py",))
-            say(
-                printable(
-                    f"{', '.join(sorted(unknown))}: {what}, so without columns and margins of its own: "
-                    f"primbench {options} has them"
-                ),
-                err=True,
-            )
+            names = ", ".join(sorted(unknown))
+            say(printable(f"{names}: {what}, so without columns and margins of its own: {has_them}"), err=True)
 
 
 def _unknown_models(cases: Iterable[Case]) -> set[str]:

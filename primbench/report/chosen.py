@@ -88,8 +88,8 @@ def in_order(records: Sequence[Record], heading: str, yardsticks: Sequence[Yards
     found: list[Record] = []
     headings: set[str] = set()
     for group in of_primitives(records):
-        found_columns = columns_of(group, None, yardsticks, wanted=[name])
-        columns = {column.heading: column.values for column in found_columns}
+        made = columns_of(group, None, yardsticks, wanted=[name])
+        columns = {column.heading: column.values for column in made}
         headings |= columns.keys()
         values = columns.get(name, [None] * len(group))
         pairs = [(_key(value), record) for value, record in zip(values, group, strict=True)]

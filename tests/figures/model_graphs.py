@@ -93,6 +93,13 @@ class Plain(NamedTuple):
     nodes: int
 
 
+class Captured(NamedTuple):
+    """owner: torch's graph, which has the memory. plain: the same, to be launched without what torch does before."""
+
+    owner: Any
+    plain: driver.Graph
+
+
 def _plain(problem: Model, calls: int) -> Plain:
     """By nothing of primbench but the network's own class."""
     import numpy as np
@@ -124,23 +131,21 @@ def _plain(problem: Model, calls: int) -> Plain:
 
 
 def _launched(torch: Any, step: Any, calls: int) -> Plain:
-    replayable, plain = _captured(torch, step, 1)
-    before_s, second = _launch_s(torch, plain.launch), SecondContext(0)
+    one = _captured(torch, step, 1)
+    before_s, second = _launch_s(torch, one.plain.launch), SecondContext(0)
     if why_not := second.visit():
         raise PrimbenchError(why_not)
-    visited_s, replayed_s = _launch_s(torch, plain.launch), _launch_s(torch, replayable.replay)
+    visited_s, replayed_s = _launch_s(torch, one.plain.launch), _launch_s(torch, one.owner.replay)
     as_ours_s = visited_s
     if calls > 1:
-        kept, several = _captured(torch, step, calls)
+        several = _captured(torch, step, calls)
         second.visit()
-        as_ours_s = _launch_s(torch, several.launch) / calls
-        del kept
+        as_ours_s = _launch_s(torch, several.plain.launch) / calls
     second.close()
-    return Plain(before_s, visited_s, replayed_s, as_ours_s, plain.nodes)
+    return Plain(before_s, visited_s, replayed_s, as_ours_s, one.plain.nodes)
 
 
-def _captured(torch: Any, step: Any, calls: int) -> tuple[Any, driver.Graph]:
-    """torch's graph, which owns the memory, and that graph to be launched."""
+def _captured(torch: Any, step: Any, calls: int) -> Captured:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -151,7 +156,8 @@ def _captured(torch: Any, step: Any, calls: int) -> tuple[Any, driver.Graph]:
     with torch.cuda.graph(graph):
         for _ in range(calls):
             step()
-    return graph, driver.Graph(c_void_p(graph.raw_cuda_graph()), torch.cuda.current_stream().cuda_stream)
+    plain = driver.Graph(c_void_p(graph.raw_cuda_graph()), torch.cuda.current_stream().cuda_stream)
+    return Captured(graph, plain)
 
 
 def _launch_s(torch: Any, launch: Callable[[], None]) -> float:

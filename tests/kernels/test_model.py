@@ -200,9 +200,9 @@ def test_models_of_ones_own_are_measured_from_their_files_and_mistakes_in_them_a
     assert (1, "") == (done.returncode, done.stderr)
     found = json.loads(done.stdout)["records"]
     assert [*MISTAKES] == [each["case"]["parameters"]["network"] for each in found]
-    for each, (_, _, words) in zip(found, MISTAKES.values(), strict=True):
+    for each, (name, (_, _, words)) in zip(found, MISTAKES.items(), strict=True):
         assert (each["status"], words is None) == ("failed" if words else "ok", each["reason"] is None)
-        assert words is None or words in each["reason"]
+        assert words is None or f"model {name}: {words}" in each["reason"]
 
 
 @pytest.mark.wheel
@@ -210,11 +210,13 @@ def test_models_of_ones_own_are_measured_from_their_files_and_mistakes_in_them_a
 def test_a_model_whose_thread_never_ends_is_captured_and_one_that_fails_is_one_line(tmp_path: Path) -> None:
     thread = "import threading, time\n        threading.Thread(target=time.sleep, args=(600,)).start()\n        "
     of_loss = "return torch.nn.functional.cross_entropy"
-    (tmp_path / "waiting.py").write_text(DENSE.replace(of_loss, thread + of_loss))
-    (tmp_path / "failing.py").write_text(DENSE.replace(of_loss, "return print"))
+    own = tmp_path / "my own"
+    own.mkdir()
+    (own / "waiting.py").write_text(DENSE.replace(of_loss, thread + of_loss))
+    (own / "failing.py").write_text(DENSE.replace(of_loss, "return print"))
 
     def captured(name: str) -> subprocess.CompletedProcess[str]:
-        asked = ["--kernels", tmp_path / f"{name}.py", "capture", "model:dense", "-o", tmp_path / f"{name}.toml"]
+        asked = ["--kernels", own / f"{name}.py", "capture", "model:dense", "-o", tmp_path / f"{name}.toml"]
         return subprocess.run(
             [*map(str, [sys.executable, "-P", "-m", "primbench", *asked])],
             capture_output=True, text=True, timeout=120, check=False,
@@ -222,6 +224,6 @@ def test_a_model_whose_thread_never_ends_is_captured_and_one_that_fails_is_one_l
 
     waiting, failing = captured("waiting"), captured("failing")
     assert (0, True) == (waiting.returncode, (tmp_path / "waiting.toml").exists()), waiting.stderr
-    assert f"primbench --kernels {tmp_path}/waiting.py explain" in waiting.stdout
+    assert f"primbench --kernels '{own}/waiting.py' explain " in waiting.stdout
     assert (1, 1) == (failing.returncode, failing.stderr.count("\n")), failing.stderr
     assert failing.stderr.startswith("Error: model dense: AttributeError: ")

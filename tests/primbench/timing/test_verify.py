@@ -125,6 +125,13 @@ def test_what_is_no_array_is_told_so(output: object) -> None:
         check(lambda: output)
 
 
+def test_what_is_no_array_is_told_in_one_line() -> None:
+    with pytest.raises(
+        VerificationError, match=r"^a call returned \(array\(\[\[1\., 1\.\], \[1\., 1\.\]\]\),\), of type tuple: it"
+    ):
+        check(lambda: (np.ones((2, 2)),))
+
+
 def test_a_set_up_that_returns_no_function_is_told_so() -> None:
     not_steps: Any = [None]
     with pytest.raises(VerificationError, match=r"returned None, of type NoneType: it is to return a function"):
