@@ -19,6 +19,7 @@ from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, kernels_options, option_of
 from primbench.errors import InvalidRequest, OutputError
 from primbench.report import chosen, export, over_time, table, written
+from primbench.report.columns import WIDEST
 from primbench.report.explained import step_totals
 from primbench.report.plain import printable
 
@@ -86,7 +87,7 @@ def say_unknown(*files: Results) -> None:
         ("no model here", _unknown_models(cases)),
     ):
         if unknown:
-            names = ", ".join(sorted(unknown))
+            names = ", ".join(f"{each:.{WIDEST}}" for each in sorted(unknown))
             say(printable(f"{names}: {what}, so without columns and margins of its own: {has_them}"), err=True)
 
 
