@@ -41,6 +41,7 @@ class Aten(Problem, name="aten"):
     arguments: str = option("[]", "in JSON, tensors as strings: see primbench/problem/operands.py")
     keywords: str = option("{}", "arguments by name, likewise")
     math_mode: str = option("ieee", "of float32 products and convolutions on a GPU", ("ieee", "tf32"))
+    cudnn_benchmark: bool = option(False, "have cuDNN try its algorithms, and take the fastest")
     host_only: bool = option(False, "a view or an allocation, of which the host's time alone counts")
 
     cpu_backend = "torch"

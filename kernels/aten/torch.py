@@ -21,9 +21,11 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
     operands, on_gpu = problem.called.operands, backend.device != "cpu"
     if problem.math_mode == "tf32" and not on_gpu:
         raise UnsupportedCase("torch on a CPU has no tf32 mode")
+    if problem.cudnn_benchmark and not on_gpu:
+        raise UnsupportedCase("torch on a CPU has no cuDNN to try algorithms")
     if on_gpu:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = problem.math_mode == "tf32"
-        torch.backends.cudnn.benchmark = True  # as a step has it that is always of the same sizes
+        torch.backends.cudnn.benchmark = problem.cudnn_benchmark
     placed = [(one, each.cpu() if one.on_host else each) for one, each in zip(operands, inputs, strict=True)]
     is_undone = problem.is_checkable or not on_gpu
     call = Call(problem.called, backend.device, [memory(*each) for each in placed], is_undone=is_undone)

@@ -71,7 +71,7 @@ def _choose(backend: Any, problem: Conv, operands: tuple[Any, Any, Any]) -> Choi
     if choice is None:
         limit_bytes = problem.workspace_bytes or min(MAX_WORKSPACE_BYTES, driver.free_memory_bytes())
         found = cudnn_conv.plans(problem, cudnn.handle(backend.stream_handle, backend.device), limit_bytes)
-        plan = _fastest(backend, found, operands)
+        plan = _fastest(backend, found[:1] if problem.algo == "heuristic" else found, operands)
         choice = _CHOICES[key] = Choice(plan, backend.empty((plan.workspace_bytes,), "int8"))
     return choice
 

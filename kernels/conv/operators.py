@@ -54,8 +54,9 @@ def _conv_fields(x: Operand, w: Operand, geometry: Sequence[Any], settings: Sett
     fields |= {"groups": groups, "dtype": x.dtype, "layout": _layout(x, w), "math_mode": "ieee"}
     if settings.tf32_conv and x.dtype == "float32":
         fields["math_mode"] = "tf32"
+    fields["algo"] = "heuristic" if settings.on_gpu and not settings.cudnn_benchmark else "auto"
     plain = dict.fromkeys(("stride_h", "stride_w", "dilation_h", "dilation_w", "groups"), 1)
-    return said(fields, pad_h=0, pad_w=0, layout="nchw", math_mode="ieee", **plain)
+    return said(fields, pad_h=0, pad_w=0, layout="nchw", math_mode="ieee", algo="auto", **plain)
 
 
 def _two(numbers: Sequence[int]) -> tuple[int, int]:

@@ -18,13 +18,15 @@ NHWC_AS_NCHW, NCHW_AS_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 def torch_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     """torch.nn.functional.conv2d, and the operator that autograd calls for each of its gradients.
 
-    cuDNN tries its algorithms at the first call and keeps the fastest; it may be one whose sums change their order.
+    cuDNN tries its algorithms at the first call and keeps the fastest, unless algo=heuristic; it may be one whose sums
+    change their order.
     torch takes no output: its allocator hands every call the block that the last one's result gave back. The step's
     ``algorithm`` is the library that torch chose.
     """
     import torch
 
-    refuse_choices(problem, "torch")
+    on_gpu = backend.device != "cpu"
+    refuse_choices(problem, "torch" if on_gpu else "torch on a CPU", has_heuristic=on_gpu)
     if problem.dtype == "int8":
         raise UnsupportedCase("torch has no int8 convolution of plain tensors: ask for backend=cupy")
     _set_precision(torch, problem, backend.device)
@@ -65,7 +67,7 @@ def _set_precision(torch: Any, problem: Conv, device: str) -> None:
             raise UnsupportedCase("torch on a CPU has no tf32 mode")
         return
     torch.backends.cudnn.allow_tf32 = problem.math_mode == "tf32"
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = problem.algo != "heuristic"
     torch.backends.cudnn.deterministic = False
 
 

@@ -40,6 +40,9 @@ class Model(Problem, name="model"):
     The batch is on the device where data=device; data=host copies it there in every step, from pinned memory unless
     --no-pin-memory. compile=graph replays the step as one CUDA graph, inductor has torch compile the network.
 
+    cuDNN takes the algorithms that it expects to be the fastest. With --cudnn-benchmark it tries them first and takes
+    what was the fastest then, as training scripts often have it: another process may come to others.
+
     Several ranks train one model by DistributedDataParallel, over gloo on CPUs and NCCL on GPUs, each on a batch of its
     own of batch_size. Examples a second are those of all ranks, flop those of one. The share of the all-reduce is by
     how much the same steps are quicker where each rank keeps its gradients.
@@ -70,6 +73,7 @@ class Model(Problem, name="model"):
     page_cache: str = option("warm", "whether the kernel has what data=disk reads in memory", ("warm", "cold"))
     on_bad_data: str = option("stop", "at what cannot be decoded: stop, or take others in its place", ("stop", "skip"))
     compile: str = option("eager", "how torch runs it", ("eager", "graph", "inductor"))
+    cudnn_benchmark: bool = option(False, "have cuDNN try its algorithms, and take the fastest")
     ranks: int = option(1, "processes that train it together, each with a GPU or CPU of its own", least=1)
 
     example_sizes = ((),)  # nothing has a size

@@ -26,6 +26,7 @@ _OF_GPUS = {
     "compile": (("graph", "inductor"), "eager"),
     "math_mode": (("tf32",), "ieee"),
     "dtype": (("float16",), "bfloat16"),
+    "cudnn_benchmark": ((True,), "no cuDNN"),
 }
 
 
@@ -114,7 +115,7 @@ def set_precision(torch: Any, problem: Model) -> None:
     """Say explicitly what torch would otherwise take from the process; backend.close() undoes it."""
     allowed = problem.math_mode == "tf32"
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.benchmark = True  # as training scripts have it where sizes stay the same
+    torch.backends.cudnn.benchmark = problem.cudnn_benchmark
 
 
 def _host_copy(array: Any, *, pinned: bool) -> Any:

@@ -18,6 +18,9 @@ ROUNDED_BY = {
 }  # fmt: skip
 """Operators of which torch may round float32 to tf32, and the setting by which it does."""
 
+TRIED = ("convolution", "convolution_backward")
+"""Operators for which cuDNN tries its algorithms, where it is to."""
+
 OF_GROUPS = ("_c10d_functional.", "symm_mem.")
 """Namespaces whose operators are given a group of processes by its name, which another process has not."""
 
@@ -47,6 +50,8 @@ def _again(call: Call, settings: Settings) -> OperatorCase:
     part = again(call.operator, call.positional, host_only=call.host_only, **call.named)
     if getattr(settings, ROUNDED_BY.get(call.name, ""), False):
         part.fields["math_mode"] = "tf32"
+    if call.name in TRIED and settings.cudnn_benchmark:
+        part.fields["cudnn_benchmark"] = True
     try:
         build(part.primitive, part.fields)
     except InvalidRequest as error:

@@ -105,6 +105,7 @@ def _finish(step: Step) -> None:
         on_gpu=on_gpu,
         tf32_gemm=on_gpu and _allows_tf32(torch.backends.cuda.matmul),
         tf32_conv=on_gpu and _allows_tf32(torch.backends.cudnn),
+        cudnn_benchmark=on_gpu and torch.backends.cudnn.benchmark,
         ranks=ranks,
     )
     if dynamo := sys.modules.get("torch._dynamo.utils"):

@@ -74,12 +74,13 @@ class Settings(NamedTuple):
     """What a call depends on beside its arguments.
 
     on_gpu: whether the step ran on one. tf32_gemm, tf32_conv: whether float32 products and convolutions are rounded so.
-    ranks: processes of the job.
+    cudnn_benchmark: whether cuDNN tries its algorithms for these. ranks: processes of the job.
     """
 
     on_gpu: bool = False
     tf32_gemm: bool = False
     tf32_conv: bool = False
+    cudnn_benchmark: bool = False
     ranks: int = 1
 
 

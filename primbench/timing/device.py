@@ -107,9 +107,7 @@ def _without_graph(
 
 
 def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> tuple[Graph, int]:
-    """A graph of as many calls as fill a sample; captured again when launches had hidden how short a call is, or where
-    it branches.
-    """
+    """A graph of as many calls as fill a sample, by what they take in a first one, where no launch hides it."""
     count = _graph_calls(SAMPLE_S, stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
     take = chained(graph.launch, backend.stream_handle, count, 0.0, pace, sample_s=count * stream_s)
@@ -118,9 +116,7 @@ def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> t
         (least_s,) = take()
     (branches,) = pace.slowest([float(graph.longest_path is not None and graph.longest_path < graph.nodes)])
     needed = _graph_calls(BRANCHING_SAMPLE_S if branches else SAMPLE_S, least_s, calls.sets)
-    if max(needed, count) > 1.5 * min(needed, count):
-        return _captured(backend, calls, needed, pace), needed
-    return graph, count
+    return (graph, count) if count == needed else (_captured(backend, calls, needed, pace), needed)
 
 
 def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace) -> Graph:
@@ -136,9 +132,13 @@ def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace) -> Gra
 
 
 def _graph_calls(sample_s: float, call_s: float, sets: int) -> int:
-    """Calls that fill a sample, rounded up to whole rounds of the input sets."""
+    """Calls that fill a sample, rounded up to a power of two of rounds of the input sets.
+
+    So that it is the same in the next run: with two calls in a graph, whose results lie elsewhere in memory than those
+    of three, an inference of a convolutional network took 464 us on an H200, and with three 474.
+    """
     wanted = min(MAX_GRAPH_CALLS, max(1, math.ceil(sample_s / max(call_s, 1e-8))))
-    return math.ceil(wanted / sets) * sets
+    return sets << (math.ceil(wanted / sets) - 1).bit_length()
 
 
 def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> DeviceSampler | None:

@@ -113,7 +113,7 @@ def _plain(problem: Model, calls: int) -> Plain:
         group["capturable"] = True
     cast = torch.autocast("cuda", getattr(torch, problem.dtype), enabled=problem.dtype != "float32")
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = False
 
     def train() -> None:
         optimiser.zero_grad(set_to_none=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,6 +67,12 @@ def test_a_step_returns_the_output_and_names_its_plan(searches: Any) -> None:
     step = set_up(Backend())
     assert PROBLEM.output_shape == step().shape
     assert "cuDNN eng2 k1=5 (tensor cores, sums in any order), workspace 1 MiB" == description_of(step).algorithm
+
+
+def test_without_trying_the_plan_proposed_first_is_taken(searches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cudnn_conv, "fastest", lambda found, *_: found[-1])
+    plans = [description_of(set_up(Backend(), replace(PROBLEM, algo=algo))).algorithm for algo in ("heuristic", "auto")]
+    assert ["cuDNN eng1", "cuDNN eng2"] == [str(each)[:10] for each in plans]
 
 
 def test_sets_of_inputs_share_a_search_and_a_workspace(searches: Any) -> None:

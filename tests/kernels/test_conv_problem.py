@@ -166,7 +166,7 @@ def test_the_tolerance_lets_rounding_pass_and_nothing_else(direction: str) -> No
             "direction='bwd_data' with dtype='int8': int8 is for forward alone",
         ),
         ({"dtype": "int8", "direction": "bwd_weights"}, "int8 is for forward alone"),
-        ({"algo": "winograd"}, "algo='winograd': one of auto, implicit_gemm"),
+        ({"algo": "winograd"}, "algo='winograd': one of auto, heuristic, implicit_gemm"),
         ({"algo": "implicit_gemm", "math_mode": "tf32"}, "'implicit_gemm' has no tf32 mode"),
         ({"algo": "implicit_gemm", "workspace_bytes": 1}, "takes no workspace"),
         ({"workspace_bytes": -1}, "workspace_bytes=-1: a whole number of at least 0"),

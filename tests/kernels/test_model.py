@@ -103,11 +103,30 @@ class TestByTorch:
         assert losses[-1] < losses[0]
 
     @pytest.mark.parametrize(
-        "change", [{"data": "host"}, {"compile": "graph"}, {"math_mode": "tf32"}, {"dtype": "float16"}]
+        "change",
+        [
+            {"data": "host"},
+            {"compile": "graph"},
+            {"math_mode": "tf32"},
+            {"dtype": "float16"},
+            {"cudnn_benchmark": True},
+        ],
     )
     def test_what_a_cpu_does_not_do_is_refused(self, change: dict[str, Any]) -> None:
         with pytest.raises(UnsupportedCase, match="is for GPUs"):
             self.prepared(Model(SMALL, **change))
+
+    def test_cudnn_tries_its_algorithms_where_that_is_asked_for(self) -> None:
+        import torch
+
+        from primbench.kernels.model.torch import set_precision
+
+        found = []
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+            for asked in (False, True):
+                set_precision(torch, Model(SMALL, cudnn_benchmark=asked))
+                found.append(torch.backends.cudnn.benchmark)
+        assert [False, True] == found
 
     def test_a_step_fed_from_much_pageable_memory_says_that_it_waits(self) -> None:
         """Which a GPU that was held would tell only after a second in each process."""

@@ -158,7 +158,11 @@ def test_which_primitive_an_operator_is() -> None:
     expected = {"n": 8, "c": 3, "h": 9, "w": 9, "k": 4, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "dtype": "float32"}
     assert ["conv", "aten"] == [each.primitive for each in found]
     assert ["conv"] == [each.primitive for each in cases(forward, Settings())]  # oneDNN adds the bias as it writes
-    assert expected | {"math_mode": "tf32", "direction": "forward"} == found[0].fields
+    assert expected | {"math_mode": "tf32", "direction": "forward", "algo": "heuristic"} == found[0].fields
+    tried = Settings(on_gpu=True, cudnn_benchmark=True)
+    assert expected | {"direction": "forward"} == cases(forward, tried)[0].fields
+    volume = Call("aten.convolution.default", [operand("float32[2,3,4,5,6]"), operand("float32[4,3,1,1,1]"), None], {})
+    assert [None, True] == [cases(volume, each)[0].fields.get("cudnn_benchmark") for each in (Settings(), tried)]
     assert ["float32[8,4,9,9]", "float32[1,4,1,1]"] == json.loads(found[1].fields["arguments"])
     turned = Call("aten.mm.default", [operand("bfloat16[8,4]@1,8"), operand("bfloat16[4,16]")], {})
     assert {"m": 8, "n": 16, "k": 4, "dtype": "bfloat16", "trans_a": True} == cases(turned, Settings())[0].fields
