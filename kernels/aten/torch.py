@@ -19,13 +19,7 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
     import torch
 
     operands, on_gpu = problem.called.operands, backend.device != "cpu"
-    if problem.math_mode == "tf32" and not on_gpu:
-        raise UnsupportedCase("torch on a CPU has no tf32 mode")
-    if problem.cudnn_benchmark and not on_gpu:
-        raise UnsupportedCase("torch on a CPU has no cuDNN to try algorithms")
-    if on_gpu:
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = problem.math_mode == "tf32"
-        torch.backends.cudnn.benchmark = problem.cudnn_benchmark
+    _set_precision(torch, problem, on_gpu=on_gpu)
     placed = [(one, each.cpu() if one.on_host else each) for one, each in zip(operands, inputs, strict=True)]
     is_undone = problem.is_checkable or not on_gpu
     call = Call(problem.called, backend.device, [memory(*each) for each in placed], is_undone=is_undone)
@@ -38,3 +32,13 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
     known = {"launches_nothing": problem.host_only, "touched_bytes": call.touched_bytes}
     again = {} if on_gpu or not call.changed() else {"undo": call.poison, "most_calls": calls_in_a_row(call)}
     return described(step, host_buffers=[], **known, **again)
+
+
+def _set_precision(torch: Any, problem: Aten, *, on_gpu: bool) -> None:
+    if on_gpu:
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = problem.math_mode == "tf32"
+        torch.backends.cudnn.benchmark = problem.cudnn_benchmark
+    elif problem.math_mode == "tf32":
+        raise UnsupportedCase("torch on a CPU has no tf32 mode")
+    elif problem.cudnn_benchmark:
+        raise UnsupportedCase("torch on a CPU has no cuDNN to try algorithms")

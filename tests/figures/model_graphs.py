@@ -3,14 +3,16 @@
 The plain graph is captured by torch alone and timed by events around 20 launches, in the same process and right after
 primbench has measured the step; as it is, and once the GPU has changed contexts, as it did before primbench's samples.
 Then by torch's own replay, which fills a seed and an offset ahead of a graph that draws; and with as many calls in the
-graph as primbench put into its own, as 2 us lie between two launches of a graph. cuDNN tries its algorithms anew for
-it, and may take others: the number of kernels tells some of that. busy / device is of what CUPTI logs in a process of
-its own. Takes one GPU, torch 2.8 and some 5 s a model; all of them, unless some are named.
+graph as primbench put into its own, as 2 us lie between two launches of a graph: device is to be held against that, and
+at the end stands how many agree within 3 %. cuDNN takes the algorithms that it expects to be the fastest, in both.
+busy / device is of what CUPTI logs in a process of its own. Takes one GPU, torch 2.8 and some 5 s a step; of all models
+there are 172, unless some are named. No step is begun after --budget.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import subprocess
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LAUNCHES, ROUNDS = 20, 5
+AGREE = 0.03
 WARM_UP_S = 0.3  # clocks and power have settled then
 METHOD = Method(check=False, min_time_s=WARM_UP_S, max_time_s=2)
 
@@ -38,31 +41,55 @@ METHOD = Method(check=False, min_time_s=WARM_UP_S, max_time_s=2)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=networks.names())
-    parser.add_argument("--mode", choices=("train", "inference"), default="train")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--batch-size", type=int, default=0, help="0: the original's")
+    parser.add_argument("--mode", choices=("train", "inference"), action="append", help="both, unless given")
+    parser.add_argument("--dtype", action="append", help="float32 and bfloat16, unless given")
+    parser.add_argument("--batch-size", type=int, action="append", help="0: the original's; it and 1, unless given")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--busy", action="store_true", help="trace each as well, in a process of its own")
     options = parser.parse_args()
-    for name in options.names:
-        problem = Model(name, mode=options.mode, dtype=options.dtype, batch_size=options.batch_size)
+    end_s, ratios = time.monotonic() + options.budget, list[float]()
+    for problem in _asked(options):
+        if time.monotonic() > end_s:
+            print(f"not begun: {_name(problem)} and what follows")
+            break
         try:
-            print(_line(problem, busy=options.busy), flush=True)
+            ratios += _told(problem, busy=options.busy)
         except Exception as refusal:
-            print(f"{name}: {type(refusal).__name__}: {refusal}"[:300], flush=True)
+            print(f"{_name(problem)}: {type(refusal).__name__}: {refusal}"[:300], flush=True)
+    agreeing = sum(abs(ratio - 1) <= AGREE for ratio in ratios)
+    print(f"within {AGREE:.0%} of a plain graph of as many calls: {agreeing} of {len(ratios)}")
 
 
-def _line(problem: Model, *, busy: bool) -> str:
+def _asked(options: argparse.Namespace) -> list[Model]:
+    """Those of one model together, each once where the original's batch is 1."""
+    fields = itertools.product(
+        options.names, options.batch_size or (0, 1), options.dtype or ("float32", "bfloat16"),
+        options.mode or ("train", "inference"),
+    )  # fmt: skip
+    found = (Model(name, mode=mode, dtype=dtype, batch_size=batch) for name, batch, dtype, mode in fields)
+    return list(dict.fromkeys(found))
+
+
+def _name(problem: Model) -> str:
+    return f"{problem.network} {problem.mode} {problem.batch_size} {problem.dtype}"
+
+
+def _told(problem: Model, *, busy: bool) -> list[float]:
+    """Device time over that of a plain graph of as many calls, where there is one, once its line is printed."""
     ours = measure(problem, "torch", "cuda:0", method=METHOD)
     if ours.device_s is None:
-        return f"{problem.network}: no device time: {ours.missing['device_s']}"
+        print(f"{_name(problem)}: no device time: {ours.missing['device_s']}", flush=True)
+        return []
     device_s, plain = ours.device_s.median_s, _plain(problem, ours.device_s.calls_per_sample)
-    return (
-        f"{problem.network} {problem.mode}: device {device_s * 1e3:.4g} ms, {ours.nodes_per_call or 0:.0f} kernels, "
+    print(
+        f"{_name(problem)}: device {device_s * 1e3:.4g} ms, {ours.nodes_per_call or 0:.0f} kernels, "
         f"{ours.longest_path_per_call or 0:.0f} in a row; plain graph {plain.visited_s * 1e3:.4g} ms, {plain.nodes} "
         f"kernels, {plain.before_s * 1e3:.4g} ms before a change of contexts, {plain.replayed_s * 1e3:.4g} ms by "
         f"torch's replay; device / plain {device_s / plain.visited_s:.4f}, {device_s / plain.as_ours_s:.4f} with "
-        f"{ours.device_s.calls_per_sample} calls in a graph{_busy_words(problem) if busy else ''}"
+        f"{ours.device_s.calls_per_sample} calls in a graph{_busy_words(problem) if busy else ''}",
+        flush=True,
     )
+    return [device_s / plain.as_ours_s]
 
 
 def _busy_words(problem: Model) -> str:

@@ -1,13 +1,12 @@
 """Do whole models take as long as when a file of them was kept, and how busy is the GPU in a step of theirs?
 
-The kept cases are measured once more, those first that took the least, each in a line as it ends; at the end, how many
-agree within 1 %, of those with as many kernels as then and of the others: cuDNN tries algorithms, and takes the
-fastest of that moment. With --busy, in how many the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI logs
-in a process of its own, which sets each step up once more. There each kernel is launched by itself, and in a graph the
-next one begins sooner, so that beside each ratio stands by how much that is a kernel. Steps whose kernels run beside
-each other are told, and not counted. With --fresh each case has a process of its own: what others did in one before
-costs steps of many short kernels 1 to 4 %. No case is begun that by then would pass --budget; ended by SIGTERM, it
-counts those that were measured.
+The kept cases are measured once more, in a process for each model, those first that took the least; at the end, how
+many agree within 1 %, of those with as many kernels as then and of the others. With --twice two processes in a row
+measure each model, and are compared with one another instead: that needs no GPU of the same kind. With --busy, in how
+many the GPU is busy for 0.95 to 1.02 of its own time, by what CUPTI logs in a process of its own, which sets each step
+up once more. There each kernel is launched by itself, and in a graph the next one begins sooner, so that beside each
+ratio stands by how much that is a kernel. Steps whose kernels run beside each other are told, and not counted. No model
+is begun that by then would pass --budget; ended by SIGTERM, it counts those that were measured.
 """
 
 from __future__ import annotations
@@ -34,43 +33,51 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.measurement import Measurement
+    from primbench.problem import Value
     from primbench.results.record import Worker
 
 KEPT = Path(__file__).parents[2] / "suites/reference/h200-models-torch.jsonl"
 AGREE, BUSY = 0.01, (0.95, 1.02)
 MIN_TIME_S, MAX_TIME_S = 0.05, 0.5
-TRACED = 2.0  # times as long as without: what is traced is set up by another process
-START_S = 4.0  # of a process
+TRACED = 2.0  # times as long as without: what is traced is set up by another process, as is a second run
+START_S = 6.0  # of a process
 
 
 def chosen(asked: argparse.Namespace) -> list[Record]:
-    """The records that are to be measured again, the quickest first."""
+    """The records that are to be measured again."""
     kept = [record for record in results_file.read(asked.kept).records if record.measurement]
     wanted = {"network": asked.names, "mode": asked.mode, "dtype": asked.dtype}
-    fitting = [
+    return [
         record
         for record in kept
         if all(not values or record.case.parameters[name] in values for name, values in wanted.items())
         and (not asked.batch or (record.case.parameters["batch_size"] == 1) == (asked.batch == "1"))
     ]
-    return sorted(fitting, key=lambda record: record.duration_s)
 
 
-def again(kept: Sequence[Record], budget_s: float, *, busy: bool, fresh: bool) -> Iterator[tuple[Record, Record]]:
-    """A kept record and the new one, as far as there is time."""
+def again(kept: Sequence[Record], budget_s: float, *, busy: bool, twice: bool) -> Iterator[tuple[Record, Record]]:
+    """A kept record and the new one, or two new ones, as far as there is time."""
     end_s = time.monotonic() + budget_s
-    for of_a_process in [[record] for record in kept] if fresh else [kept]:
-        with Session(trace=busy) as session:
-            for record in of_a_process:
-                needed_s = record.duration_s * (TRACED if busy else 1) + (START_S if fresh else 0)
-                if time.monotonic() + needed_s > end_s:
-                    return
-                yield from ((record, new) for new in _measured(session, record))
+    for records in _by_model(kept):
+        needed_s = (TRACED if busy or twice else 1) * (START_S + sum(record.duration_s for record in records))
+        if time.monotonic() + needed_s <= end_s:
+            earlier = [*_measured(records, busy=False)] if twice else records
+            yield from zip(earlier, _measured(records, busy=busy), strict=True)
 
 
-def _measured(session: Session, record: Record) -> Iterator[Record]:
-    method = replace(record.case.method, min_time_s=MIN_TIME_S, max_time_s=MAX_TIME_S)
-    with closing(session.run([replace(record.case, method=method)])) as lines:
+def _by_model(kept: Sequence[Record]) -> list[list[Record]]:
+    """The quickest model first."""
+    models: dict[Value, list[Record]] = {}
+    for record in kept:
+        models.setdefault(record.case.parameters["network"], []).append(record)
+    return sorted(models.values(), key=lambda records: sum(record.duration_s for record in records))
+
+
+def _measured(records: Sequence[Record], *, busy: bool) -> Iterator[Record]:
+    """The same cases, in a process of their own."""
+    method = replace(records[0].case.method, min_time_s=MIN_TIME_S, max_time_s=MAX_TIME_S)
+    cases = [replace(record.case, method=method) for record in records]
+    with Session(trace=busy) as session, closing(session.run(cases)) as lines:
         for line in lines:
             if isinstance(line, Record):
                 yield line
@@ -102,9 +109,9 @@ def compared(kept: Record, new: Record) -> Again:
         return Again(f"{name}: {new.status}: {new.reason or 'no such time'}")
     ratio, (share, busy) = found.median_s / held.median_s, _busy(now)
     nodes, kept_nodes = now.nodes_per_call, before.nodes_per_call
-    words = f"{METRICS[metric.name].heading} {format_time(found.median_s)}, kept {format_time(held.median_s)}"
+    words = f"{METRICS[metric.name].heading} {format_time(found.median_s)}, before {format_time(held.median_s)}"
     words += f", {ratio:.4f}{'' if abs(ratio - 1) <= AGREE else ' !'}"
-    words += "" if nodes == kept_nodes else f" ({_count(nodes)} kernels, kept {_count(kept_nodes)})"
+    words += "" if nodes == kept_nodes else f" ({_count(nodes)} kernels, {_count(kept_nodes)} before)"
     return Again(f"{name}: {words}{share}", ratio, nodes == kept_nodes, busy)
 
 
@@ -140,8 +147,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="of models; all, where none is named")
     parser.add_argument("--kept", type=Path, default=KEPT, help="a results file of primbench model")
     parser.add_argument("--budget", type=float, default=280.0, help="seconds")
-    parser.add_argument("--busy", action="store_true", help="trace each as well")
-    parser.add_argument("--fresh", action="store_true", help="a process for each case")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--busy", action="store_true", help="trace each as well")
+    how.add_argument("--twice", action="store_true", help="compare two runs in a row instead")
     parser.add_argument("--mode", action="append", choices=("train", "inference"))
     parser.add_argument("--dtype", action="append", choices=("float32", "bfloat16"))
     parser.add_argument("--batch", choices=("original", "1"))
@@ -149,12 +157,13 @@ def main() -> None:
     kept, found = chosen(asked), list[Again]()
     signal.signal(signal.SIGTERM, _unwind)
     with contextlib.suppress(KeyboardInterrupt):
-        for before, now in again(kept, asked.budget, busy=asked.busy, fresh=asked.fresh):
+        for before, now in again(kept, asked.budget, busy=asked.busy, twice=asked.twice):
             found.append(compared(before, now))
             print(found[-1].words, flush=True)
     alike = [each.ratio for each in found if each.ratio is not None and each.alike]
     others = [each.ratio for each in found if each.ratio is not None and not each.alike]
-    print(f"within {AGREE:.0%} of what was kept: {_agreeing(alike)} with as many kernels, {_agreeing(others)} others")
+    what = "the run before" if asked.twice else "what was kept"
+    print(f"within {AGREE:.0%} of {what}: {_agreeing(alike)} with as many kernels, {_agreeing(others)} others")
     print(f"{len(kept) - len(found)} of {len(kept)} not run")
     shares = [each.busy for each in found if each.busy is not None]
     if shares:
