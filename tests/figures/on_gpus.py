@@ -68,6 +68,7 @@ STEPS = (  # the longest first, so that no GPU ends long before the others; a st
     figure("watch_cost", 260, "--seconds", "100", "--job", "launches", "--job", "copies"),
     published("tiny_imagenet", 200, *ARMS),
     by_pytest("test_norm_gpu", 150),
+    by_pytest("test_conv_gpu", 150),
     figure("primitives", 120),
     by_pytest("test_fleet_gpu", 150, gpus=2),
     published("tf_cnn", 500, "--backend", "torch", *ARMS, gpus=2),
