@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF
@@ -38,20 +40,24 @@ def expected(
 
     network: that draws nothing. batches: one a rank, of which training has the mean of the gradients, and each rank its
     own loss. arithmetic: of products and convolutions, a dtype or tf32. Raises VerificationError where it draws, which
-    would count as what rounding moves.
+    would count as what rounding moves, or changes its inputs.
     """
     import numpy as np
-    import torch
 
     take = _trained if is_training else _predicted
-    arrays = [[_double(torch.from_numpy(each)) for each in batch] for batch in batches]
+    arrays = _doubles(batches)
     module = module_of(network, "cpu").double()
-    drawn = torch.get_rng_state()
+    drawn = _drawn()
     exact = take(network, module, arrays)
-    if not torch.equal(drawn, torch.get_rng_state()):
+    if drawn != _drawn():
         raise VerificationError(
             f"model {network.name}: a step draws random numbers where draws is False, so that none is right or wrong: "
             "leave them out there, as nn.Dropout(0.5 if self.draws else 0.0) does"
+        )
+    if not _are_equal(arrays, _doubles(batches)):
+        raise VerificationError(
+            f"model {network.name}: a step changes its inputs, which the next step is given again: "
+            "have it work on copies, as x = x - mean does instead of x -= mean"
         )
     _round(module, ROUNDINGS[arithmetic] * UNIT_ROUNDOFF.get(arithmetic, TF32_ROUNDOFF))
     rounded = take(network, module, arrays)
@@ -61,6 +67,29 @@ def expected(
         farthest = _of_tensors(moved) if is_training else moved.max()
         references.append(Reference(..., values, sizes * (1 + ALLOWED * farthest / tolerance)))
     return references
+
+
+def _doubles(batches: Sequence[Sequence[Array]]) -> list[list[Any]]:
+    """Copies."""
+    import torch
+
+    return [[_double(torch.from_numpy(each.copy())) for each in batch] for batch in batches]
+
+
+def _are_equal(some: list[list[Any]], others: list[list[Any]]) -> bool:
+    import numpy as np
+
+    pairs = zip(chain.from_iterable(some), chain.from_iterable(others), strict=True)
+    return all(np.array_equal(one, other, equal_nan=True) for one, other in pairs)
+
+
+def _drawn() -> tuple[Any, ...]:
+    """How far those have come who draw where nobody is named: torch, NumPy and Python."""
+    import numpy as np
+    import torch
+
+    of_numpy: Any = np.random.get_state()
+    return bytes(torch.get_rng_state().numpy()), bytes(of_numpy[1]), of_numpy[2], random.getstate()
 
 
 def _of_tensors(moved: Array) -> Array:

@@ -40,7 +40,7 @@ class Model(Problem, name="model"):
     The batch is on the device where data=device; data=host copies it there in every step, from pinned memory unless
     --no-pin-memory. compile=graph replays the step as one CUDA graph, inductor has torch compile the network.
 
-    cuDNN takes the algorithms that it expects to be the fastest. With --cudnn-benchmark it tries them first and takes
+    cuDNN takes the algorithms that it expects to be the fastest. With cudnn_benchmark it tries them first and takes
     what was the fastest then, as training scripts often have it: another process may come to others.
 
     Several ranks train one model by DistributedDataParallel, over gloo on CPUs and NCCL on GPUs, each on a batch of its

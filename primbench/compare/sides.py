@@ -20,6 +20,7 @@ from primbench.compare.moments import medians, moments
 from primbench.errors import InvalidRequest
 from primbench.results.cpu_speed import FEWEST, Speed, not_held_up, slowed_fraction, speed, undisturbed
 from primbench.results.metrics import METRICS, SAMPLED, Metric
+from primbench.results.record import thread_lacks
 from primbench.spec.placement import Placement
 
 if TYPE_CHECKING:
@@ -148,10 +149,7 @@ class Side:
     @cached_property
     def thread_lacks(self) -> list[str]:
         """Of how many threads workers asked and how many they had, where these differ, each once."""
-        asked = {record.worker: record.case.placement.threads for record in self.records}
-        counts = [(asked[worker.worker], worker.placement.threads) for worker in self.used]
-        unlike = [(threads, had) for threads, had in counts if None not in (threads, had) and threads != had]
-        return [f"threads={threads}, and the largest pool has {had}" for threads, had in dict.fromkeys(unlike)]
+        return thread_lacks(self.records, self.used)
 
     def workers_of(self, backend: str, device: str) -> list[tuple[Turn, Worker]]:
         """Those that served the backend on the device, each once; of several in one turn all but the last had to go."""

@@ -11,7 +11,7 @@ from primbench.report.columns import Column, Noise, columns_of
 from primbench.report.line import line_notes
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
-from primbench.results.record import Record, Worker, model_of
+from primbench.results.record import Record, Worker, model_of, thread_lacks
 from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_percent
 
@@ -196,6 +196,7 @@ def _is_busier_by_concurrent_kernels(measured: Measurement) -> bool:
 def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
     """A note for each thing that a worker asked of its place, did not get, and went on without."""
     lacks = [lack for worker in _that_ran(records, workers) for lack in worker.placement.lacks]
+    lacks += thread_lacks(records, workers)
     return [f"not placed as asked: {reason}" for reason in dict.fromkeys(lacks)]
 
 

@@ -8,7 +8,7 @@ Schema 1 is the first one. Every field that came later has a default: what older
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -25,6 +25,9 @@ from primbench.spec.fleet import Member
 from primbench.spec.naming import name_of
 from primbench.spec.study import Study
 from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SCHEMA_VERSION = 1
 HEADINGS = ("case", "time", "noise", "disturbed by")
@@ -123,3 +126,11 @@ def model_of(worker: Worker) -> str | None:
         return worker.environment.machine.cpu_model
     gpu = worker.environment.devices.gpu(worker.device)
     return gpu.name if gpu else None
+
+
+def thread_lacks(records: Iterable[Record], workers: Iterable[Worker]) -> list[str]:
+    """Of how many threads those workers asked that ran a record, and how many they had, where these differ."""
+    asked = {record.worker: record.case.placement.threads for record in records}
+    counts = [(asked.get(worker.worker), worker.placement.threads) for worker in workers]
+    unlike = [(threads, had) for threads, had in counts if None not in (threads, had) and threads != had]
+    return [f"threads={threads}, and the largest pool has {had}" for threads, had in dict.fromkeys(unlike)]

@@ -199,6 +199,11 @@ MISTAKES = {  # what is written instead of what, and what is said of it: nothing
     "lone": (", rng.integers(0, 2, batch_size)", "", "inputs() gives a ndarray, not a tuple of arrays"),
     "drawing": ("return torch.nn.Linear(3, 2)", "return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout())",
                 "a step draws random numbers where draws is False"),
+    "shuffling": ("(module(x), y)", "(module(x[np.random.permutation(len(x))]), y)",
+                  "a step draws random numbers where draws is False"),
+    "scaling": ("(module(x), y)", "(module(x) * __import__('random').random(), y)",
+                "a step draws random numbers where draws is False"),
+    "centring": ("(module(x), y)", "(module(x.sub_(x.mean())), y)", "a step changes its inputs"),
 }  # fmt: skip
 
 
