@@ -71,16 +71,11 @@ def _choose(backend: Any, problem: Conv, operands: tuple[Any, Any, Any]) -> Choi
     if choice is None:
         limit_bytes = problem.workspace_bytes or min(MAX_WORKSPACE_BYTES, driver.free_memory_bytes())
         found = cudnn_conv.plans(problem, cudnn.handle(backend.stream_handle, backend.device), limit_bytes)
-        plan = _fastest(backend, found[:1] if problem.algo == "heuristic" else found, operands)
+        best = cudnn_conv.first if problem.algo == "heuristic" else cudnn_conv.fastest
+        workspace = backend.empty((max(plan.workspace_bytes for plan in found),), "int8")
+        plan = best(found, lambda plan: _bound(backend, plan, operands, workspace), backend.stream_handle)
         choice = _CHOICES[key] = Choice(plan, backend.empty((plan.workspace_bytes,), "int8"))
     return choice
-
-
-def _fastest(backend: Any, found: list[cudnn_graph.Plan], operands: tuple[Any, Any, Any]) -> cudnn_graph.Plan:
-    from primbench.cuda import cudnn_conv
-
-    workspace = backend.empty((max(plan.workspace_bytes for plan in found),), "int8")
-    return cudnn_conv.fastest(found, lambda plan: _bound(backend, plan, operands, workspace), backend.stream_handle)
 
 
 def _bound(backend: Any, plan: cudnn_graph.Plan, operands: tuple[Any, Any, Any], workspace: Any) -> cudnn_graph.Call:

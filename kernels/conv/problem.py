@@ -56,7 +56,7 @@ class Conv(Problem, name="conv"):
     layout: str = option("nchw", "order in memory", ("nchw", "nhwc"))
     algo: str = option(
         "auto",
-        "a library's choice by trying, its choice without, or the kernel that primbench brings",
+        "the fastest that cuDNN finds by trying, what it takes untried, or primbench's own kernel",
         ("auto", "heuristic", "implicit_gemm"),
     )
     workspace_bytes: int = option(0, "most memory that a library may take beside the arrays; 0: its own limit", least=0)
@@ -218,9 +218,9 @@ class Conv(Problem, name="conv"):
         return small if 2 * small.flop() < self.flop() else None
 
 
-def refuse_choices(problem: Conv, library: str, *, has_heuristic: bool = False) -> None:
+def refuse_choices(problem: Conv, library: str) -> None:
     """Raise UnsupportedCase for the options that only some backends have."""
-    if problem.algo != "auto" and not (has_heuristic and problem.algo == "heuristic"):
+    if problem.algo == "implicit_gemm":
         raise UnsupportedCase(f"{library} has no conv algo={problem.algo!r}: ask for backend=cupy")
     if problem.workspace_bytes:
         raise UnsupportedCase(f"{library} has no limit on its workspace: ask for backend=cupy, or workspace_bytes=0")

@@ -25,8 +25,7 @@ def torch_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     """
     import torch
 
-    on_gpu = backend.device != "cpu"
-    refuse_choices(problem, "torch" if on_gpu else "torch on a CPU", has_heuristic=on_gpu)
+    refuse_choices(problem, "torch")
     if problem.dtype == "int8":
         raise UnsupportedCase("torch has no int8 convolution of plain tensors: ask for backend=cupy")
     _set_precision(torch, problem, backend.device)

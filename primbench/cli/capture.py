@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from primbench.decompose.child import Answer, Request
 
 MODEL = "model:"
-OF_MODELS = ("batch_size", "mode", "dtype", "device")
+OF_MODELS = ("batch_size", "mode", "dtype", "cudnn_benchmark", "device")
 
 
 def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) -> None:
@@ -95,6 +95,8 @@ command = GroupedCommand(
         grouped("Model", "--batch-size", type=click.IntRange(1), metavar="N", help="Default: the original's."),
         grouped("Model", "--mode", type=click.Choice(["train", "inference"]), help="Default: train."),
         grouped("Model", "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Default: float32."),
+        grouped("Model", "--cudnn-benchmark", is_flag=True, default=None,
+                help="Have cuDNN try its algorithms, and take the fastest."),
         grouped("Model", "--device", metavar="cpu|cuda:N", help="Default: the first GPU, else the CPU."),
     ],
     help="Take one step apart: a suite of the operators of torch that it called, each as a case of a primitive or as "

@@ -9,7 +9,7 @@ from primbench.cuda.cudnn_graph import CONVOLUTION_MODE, DATA_TYPE, DESCRIPTOR, 
 from primbench.errors import UnsupportedCase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from ctypes import c_void_p
 
 X, W, Y = 1, 2, 3  # identities of the tensors, gradients included
@@ -122,21 +122,34 @@ def _tensor(identity: int, problem: Convolution, stored: tuple[int, ...], dtype:
     return cudnn_graph.tensor(identity, dtype, [stored[i] for i in order], [strides[i] for i in order])
 
 
+def _times_s(
+    found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], stream_handle: int
+) -> Iterator[tuple[float, Plan]]:
+    """Seconds and plan, of those that run. Raises UnsupportedCase where none does."""
+    has_run, reason = False, ""
+    for plan in found:
+        try:
+            yield device_s(bind(plan), stream_handle), plan
+            has_run = True
+        except (cudnn.CudnnError, cudnn.CudnnRefusal) as refusal:  # some engines refuse only when they are called
+            reason = str(refusal)
+    if not has_run:
+        raise UnsupportedCase(f"cuDNN {cudnn.version()} proposes {len(found)} plans and runs none: {reason}")
+
+
+def first(found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], stream_handle: int) -> Plan:
+    """The first plan that runs. Raises UnsupportedCase where none does."""
+    return next(_times_s(found, bind, stream_handle))[1]
+
+
 def fastest(found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], stream_handle: int) -> Plan:
     """The first plan that takes no longer than the quickest, but for what a short trial cannot tell.
 
     So that two processes take the same one of several that are equally fast. Raises UnsupportedCase where none runs.
     """
-    times_s, reason = [], ""
-    for plan in found:
-        try:
-            times_s.append((device_s(bind(plan), stream_handle), plan))
-        except (cudnn.CudnnError, cudnn.CudnnRefusal) as refusal:  # some engines refuse only when they are called
-            reason = str(refusal)
-    if not times_s:
-        raise UnsupportedCase(f"cuDNN {cudnn.version()} proposes {len(found)} plans and runs none: {reason}")
-    least_s = min(time_s for time_s, _ in times_s)
-    return next(plan for time_s, plan in times_s if time_s <= _EQUAL * least_s)
+    timed = list(_times_s(found, bind, stream_handle))
+    least_s = min(time_s for time_s, _ in timed)
+    return next(plan for time_s, plan in timed if time_s <= _EQUAL * least_s)
 
 
 def device_s(call: cudnn_graph.Call, stream_handle: int) -> float:

@@ -10,7 +10,7 @@ import msgspec
 
 from primbench.errors import FileError, PrimbenchError
 from primbench.measurement import notebook
-from primbench.results.record import HEADINGS, SCHEMA_VERSION, Header, Line, Record, Worker
+from primbench.results.record import HEADINGS, SCHEMA_VERSION, Header, Line, Record, Worker, as_it_was
 from primbench.system.jsonlines import UNREADABLE, whole_lines
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def _header(path: str | os.PathLike[str], text: bytes) -> Header:
 
 def _line(path: str | os.PathLike[str], number: int, text: bytes) -> Line:
     try:
-        return _decode_line(text)
+        line = _decode_line(text)
+        return as_it_was(line) if isinstance(line, Record) else line
     except _UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:MAX_QUOTED]
         raise FileError(f"{path}:{number}: not a line of a results file: {reason}") from None

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from primbench.environment.fingerprint import Environment
 from primbench.environment.later import Later
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SCHEMA_VERSION = 1
+TRIED, TRIES = ("model", "aten"), "cudnn_benchmark"
 HEADINGS = ("case", "time", "noise", "disturbed by")
 """Of a record's row in a notebook."""
 
@@ -128,9 +130,20 @@ def model_of(worker: Worker) -> str | None:
     return gpu.name if gpu else None
 
 
+def as_it_was(record: Record) -> Record:
+    """A record of before cudnn_benchmark was a field: cuDNN tried its algorithms then, wherever there was one."""
+    case = record.case
+    if case.primitive not in TRIED or TRIES in case.parameters:
+        return record
+    return replace(record, case=replace(case, parameters=case.parameters | {TRIES: case.device != "cpu"}))
+
+
 def thread_lacks(records: Iterable[Record], workers: Iterable[Worker]) -> list[str]:
     """Of how many threads those workers asked that ran a record, and how many they had, where these differ."""
     asked = {record.worker: record.case.placement.threads for record in records}
-    counts = [(asked.get(worker.worker), worker.placement.threads) for worker in workers]
-    unlike = [(threads, had) for threads, had in counts if None not in (threads, had) and threads != had]
-    return [f"threads={threads}, and the largest pool has {had}" for threads, had in dict.fromkeys(unlike)]
+    counts = [(asked.get(each.worker), each.placement.threads, each.backend) for each in workers]
+    unlike = [(wanted, had, backend) for wanted, had, backend in counts if None not in (wanted, had) and wanted != had]
+    return [
+        f"threads={wanted}, and the largest pool has {had} ({backend})"
+        for wanted, had, backend in dict.fromkeys(unlike)
+    ]

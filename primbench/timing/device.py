@@ -107,7 +107,7 @@ def _without_graph(
 
 
 def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> tuple[Graph, int]:
-    """A graph of as many calls as fill a sample, by what they take in a first one, where no launch hides it."""
+    """A graph of as many calls as fill a sample: another where launches had hidden how many, or where it branches."""
     count = _graph_calls(SAMPLE_S, stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
     take = chained(graph.launch, backend.stream_handle, count, 0.0, pace, sample_s=count * stream_s)
@@ -132,13 +132,13 @@ def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace) -> Gra
 
 
 def _graph_calls(sample_s: float, call_s: float, sets: int) -> int:
-    """Calls that fill a sample, rounded up to a power of two of rounds of the input sets.
+    """Calls that fill a sample, in whole rounds of the input sets: one, two, four, ..., or as many as a graph may have.
 
-    So that it is the same in the next run: with two calls in a graph, whose results lie elsewhere in memory than those
-    of three, an inference of a convolutional network took 464 us on an H200, and with three 474.
+    So few numbers that the next run takes the same: with two calls in a graph, whose results lie elsewhere in memory
+    than those of three, an inference of a convolutional network took 464 us on an H200, and with three 474.
     """
-    wanted = min(MAX_GRAPH_CALLS, max(1, math.ceil(sample_s / max(call_s, 1e-8))))
-    return sets << (math.ceil(wanted / sets) - 1).bit_length()
+    rounds = math.ceil(max(1, math.ceil(sample_s / max(call_s, 1e-8))) / sets)
+    return sets * max(1, min(MAX_GRAPH_CALLS // sets, 1 << (rounds - 1).bit_length()))
 
 
 def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> DeviceSampler | None:

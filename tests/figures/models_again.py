@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement
     from primbench.problem import Value
     from primbench.results.record import Worker
+    from primbench.spec.method import Method
 
 KEPT = Path(__file__).parents[2] / "suites/reference/h200-models-torch.jsonl"
 AGREE, BUSY = 0.01, (0.95, 1.02)
@@ -75,14 +76,17 @@ def _by_model(kept: Sequence[Record]) -> list[list[Record]]:
 
 def _measured(records: Sequence[Record], *, busy: bool) -> Iterator[Record]:
     """The same cases, in a process of their own."""
-    method = replace(records[0].case.method, min_time_s=MIN_TIME_S, max_time_s=MAX_TIME_S)
-    cases = [replace(record.case, method=method) for record in records]
+    cases = [replace(record.case, method=_shorter(record.case.method)) for record in records]
     with Session(trace=busy) as session, closing(session.run(cases)) as lines:
         for line in lines:
             if isinstance(line, Record):
                 yield line
             else:
                 _say_where(line)
+
+
+def _shorter(method: Method) -> Method:
+    return replace(method, min_time_s=MIN_TIME_S, max_time_s=MAX_TIME_S)
 
 
 def _say_where(worker: Worker) -> None:

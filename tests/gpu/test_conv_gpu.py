@@ -6,6 +6,7 @@ import pytest
 
 from primbench import Method, measure
 from primbench.backends import missing
+from primbench.decompose.mapping import cases
 from primbench.decompose.model import captured
 from primbench.environment.devices import has_gpu_node
 from primbench.kernels.conv import Conv
@@ -43,4 +44,5 @@ def test_a_model_is_right_either_way_and_its_parts_are_as_its_step(*, tries: boo
     measured = measure(Model("mnist_cnn", batch_size=4, cudnn_benchmark=tries), "torch", "cuda:0", method=QUICK)
     assert measured.verified
     step = captured({"network": "mnist_cnn", "batch_size": 4, "cudnn_benchmark": tries}, "cuda:0")
-    assert tries == step.settings.cudnn_benchmark
+    parts = [part for call in step.calls for part in cases(call, step.settings) if part.primitive == Conv.primitive]
+    assert {part.fields.get("algo", "auto") for part in parts} == {"auto" if tries else "heuristic"}

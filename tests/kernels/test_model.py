@@ -198,11 +198,12 @@ MISTAKES = {  # what is written instead of what, and what is said of it: nothing
     "real": ("return 2 * 3 * 2 * batch_size", "return 1e6", "flop() gives 1000000.0, not a whole number"),
     "lone": (", rng.integers(0, 2, batch_size)", "", "inputs() gives a ndarray, not a tuple of arrays"),
     "drawing": ("return torch.nn.Linear(3, 2)", "return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout())",
-                "a step draws random numbers where draws is False"),
-    "shuffling": ("(module(x), y)", "(module(x[np.random.permutation(len(x))]), y)",
-                  "a step draws random numbers where draws is False"),
-    "scaling": ("(module(x), y)", "(module(x) * __import__('random').random(), y)",
-                "a step draws random numbers where draws is False"),
+                "a step gives something else the next time"),
+    "noisy": ("(module(x), y)", "(module(x + np.random.default_rng().random()), y)",
+              "a step gives something else the next time"),
+    "decaying": ("(module(x), y)", "(module(x), y) * module.weight.data.mul_(0.9).sign().abs().mean()",
+                 "a step gives something else the next time"),
+    "penalised": ("(module(x), y)", "(module(x.requires_grad_()), y)", None),
     "centring": ("(module(x), y)", "(module(x.sub_(x.mean())), y)", "a step changes its inputs"),
 }  # fmt: skip
 

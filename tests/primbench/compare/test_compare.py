@@ -1286,7 +1286,7 @@ def test_threads_that_were_had_and_asked_for_are_told(made_study: MadeStudy) -> 
     comparison = compare(with_threads(study, {"host": 2, "podman": 2}, asked=1))
     (explanation,) = [each.explanation for each in first(comparison).cases]
     assert explanation is not None
-    sentence = "podman was not placed as asked: threads=1, and the largest pool has 2"
+    sentence = "podman was not placed as asked: threads=1, and the largest pool has 2 (numpy)"
     assert ([sentence], True) == (explanation.causes, sentence in comparison.notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import c_void_p
 from types import SimpleNamespace
 from typing import Any
@@ -144,7 +145,15 @@ def test_no_plan_names_the_version_and_what_was_asked_for(
         cudnn_conv.plans(Conv(**SIZES, **options), c_void_p(0x99), 0)
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, times_s: dict[str, float | None]) -> Plan:
+def test_untried_the_first_that_runs_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "b" == timed(monkeypatch, {"a": None, "b": 3e-6, "c": 1e-6}, cudnn_conv.first).name
+    with pytest.raises(UnsupportedCase, match="runs none"):
+        timed(monkeypatch, {"a": None}, cudnn_conv.first)
+
+
+def timed(
+    monkeypatch: pytest.MonkeyPatch, times_s: dict[str, float | None], choose: Callable[..., Plan] = cudnn_conv.fastest
+) -> Plan:
     """What is chosen of plans that take that long; None: one that fails."""
 
     def device_s(name: Any, _: int) -> float:
@@ -156,7 +165,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, times_s: dict[str, float | None]) -> 
     monkeypatch.setattr(cudnn_conv, "device_s", device_s)
     found: Any = [Plan(None, name, (), 0) for name in times_s]  # type: ignore[arg-type]
     bind: Any = lambda plan: plan.name  # noqa: E731 - stands for a call
-    return cudnn_conv.fastest(found, bind, 0)
+    return choose(found, bind, 0)
 
 
 def test_the_fastest_of_those_that_run_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -394,3 +394,6 @@ def test_placement_that_was_not_had_is_a_note_once() -> None:
     fell_back = worker(placement=replace(PLACED, rung="none", reasons={"numa_node": "--numa-node auto: no device"}))
     assert ["not placed as asked: --numa-node auto: no device"] == table(record(ON_CPU), workers=[fell_back]).notes
     assert [] == table(record(ON_CPU)).notes
+    asked = replace(record(ON_CPU), case=replace(case(), placement=Placement(threads=8)))
+    fewer = worker(placement=replace(PLACED, threads=2))
+    assert ["not placed as asked: threads=8, and the largest pool has 2 (numpy)"] == table(asked, workers=[fewer]).notes

@@ -201,6 +201,21 @@ def test_the_key_tells_cases_apart_whatever_the_order_of_their_fields(case: Case
     assert case.key() not in {other.key() for other in others}
 
 
+@pytest.mark.parametrize(
+    ("primitive", "device", "tried"),
+    [("model", "cpu", False), ("model", "cuda:1", True), ("aten", "cuda:0", True), ("gemm", "cuda:0", None)],
+)
+def test_cudnn_tried_its_algorithms_before_there_was_a_field_for_it(
+    tmp_path: Path, primitive: str, device: str, tried: bool | None
+) -> None:
+    case = Case(primitive=primitive, parameters={"dtype": "float32"}, backend="torch", device=device)
+    now = replace(case, parameters=case.parameters | {"cudnn_benchmark": not tried})
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(b"".join(encode(each) for each in (HEADER, replace(RECORD, case=case), replace(RECORD, case=now))))
+    found = [each.case.parameters.get("cudnn_benchmark") for each in read(path).records]
+    assert [tried, not tried] == found
+
+
 def test_latest_keeps_the_last_record_of_a_case_at_its_first_place() -> None:
     other = replace(RECORD, case=replace(CASE, process=1))
     again = replace(RECORD, status="ok", reason=None)

@@ -202,6 +202,22 @@ def test_a_graph_that_branches_holds_fewer_calls(
 
 
 @pytest.mark.parametrize(
+    ("call_s", "sets", "expected"),
+    [
+        (1e-9, 1, 4096),
+        (0.3e-3, 1, 4),
+        (2.0, 1, 1),
+        (0.1e-3, 3, 12),
+        (0.3e-3, 3, 6),
+        (1e-9, 3, 4095),
+        (1e-9, 5000, 5000),
+    ],
+)
+def test_a_graph_has_whole_rounds_of_the_input_sets(call_s: float, sets: int, expected: int) -> None:
+    assert expected == device._graph_calls(1e-3, call_s, sets)
+
+
+@pytest.mark.parametrize(
     ("sample_s", "round_s", "alone", "in_turn"),
     [
         (1e-3, 10e-3, 10, 10),
