@@ -16,7 +16,7 @@ from primbench.problem.operands import operands, read
 if TYPE_CHECKING:
     import numpy as np
 
-    from primbench.problem import Array
+    from primbench.problem import Array, Value
 
 DTYPE = re.compile(r'"dtype": *"(\w+)"')
 NAME = re.compile(r"\w+\.\w+\.\w+")
@@ -59,6 +59,11 @@ class Aten(Problem, name="aten"):
             raise InvalidField(f"aten operator={self.operator!r}: its name in torch.ops, such as aten.add.Tensor")
         read(self.arguments, list)
         read(self.keywords, dict)
+
+    @classmethod
+    def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
+        """Before cudnn_benchmark was a field, cuDNN tried its algorithms wherever there was one."""
+        return {"cudnn_benchmark": device != "cpu"} | parameters
 
     @functools.cached_property
     def called(self) -> Called:

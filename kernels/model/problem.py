@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from primbench.measurement import Measurement, Samples
-    from primbench.problem import Array
+    from primbench.problem import Array, Value
 
 BACKWARD = 2  # passes of a forward pass's operations: gradients of the inputs and of the weights
 MOST_WORKERS = 256
@@ -116,6 +116,11 @@ class Model(Problem, name="model"):
 
     def _has_changed(self, field: Field[Any]) -> bool:
         return field.name in OF_DISK and getattr(self, field.name) != field.default
+
+    @classmethod
+    def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
+        """Before cudnn_benchmark was a field, cuDNN tried its algorithms wherever there was one."""
+        return {"cudnn_benchmark": device != "cpu"} | parameters
 
     @property
     def is_training(self) -> bool:

@@ -204,6 +204,11 @@ class Problem(ABC):
         """
         return None
 
+    @classmethod
+    def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
+        """The parameters of a kept case on a device, with what was so of it before there was a field for that."""
+        return parameters
+
     def parameters(self) -> dict[str, Value]:
         """The fields as they stand in a record."""
         return {field.name: getattr(self, field.name) for field in fields_of(self)}

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from primbench.environment.fingerprint import Environment
 from primbench.environment.later import Later
+from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, notebook
 from primbench.numa.placement import EffectivePlacement
 from primbench.quantities import Time, Whole
+from primbench.registry import problem_class
 from primbench.results.disturbances import disturbances
 from primbench.spec.arm import Arm
 from primbench.spec.captured import Captured
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SCHEMA_VERSION = 1
-TRIED, TRIES = ("model", "aten"), "cudnn_benchmark"
 HEADINGS = ("case", "time", "noise", "disturbed by")
 """Of a record's row in a notebook."""
 
@@ -131,11 +132,15 @@ def model_of(worker: Worker) -> str | None:
 
 
 def as_it_was(record: Record) -> Record:
-    """A record of before cudnn_benchmark was a field: cuDNN tried its algorithms then, wherever there was one."""
+    """With what was so of its case before the primitive had a field for it."""
     case = record.case
-    if case.primitive not in TRIED or TRIES in case.parameters:
+    try:
+        parameters = problem_class(case.primitive).completed(case.parameters, case.device)
+    except InvalidRequest:  # none that is installed here
         return record
-    return replace(record, case=replace(case, parameters=case.parameters | {TRIES: case.device != "cpu"}))
+    if parameters is case.parameters:
+        return record
+    return replace(record, case=replace(case, parameters=parameters))
 
 
 def thread_lacks(records: Iterable[Record], workers: Iterable[Worker]) -> list[str]:
