@@ -9,6 +9,7 @@ from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF
 from primbench.errors import VerificationError
 from primbench.kernels.model._values import BLOCK, SEED, SUMS, gradients, module_of, values_of
 from primbench.problem import Reference
+from primbench.registry.networks import is_shipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,6 @@ TINY = 1e-2  # of the largest gradient of all: one that is smaller everywhere is
 # Weights are moved by so many roundings at once: many operations follow one another, and float32 sums are long.
 ROUNDINGS = {"float32": 256, "tf32": 32, "bfloat16": 32, "float16": 32}
 ALLOWED = 4  # times what that does
-SHIPPED = "primbench."  # networks of its own modules are known to give the same each time, and large ones take seconds
 REPEATED = 0.01  # of the tolerance: what two passes in float64 may differ by
 
 
@@ -52,7 +52,7 @@ def expected(
     module = module_of(network, "cpu").double()
     drawn = torch.get_rng_state()
     exact = take(network, module, arrays)
-    if not type(network).__module__.startswith(SHIPPED):
+    if not is_shipped(network.name):  # those are known to give the same, and a large one takes seconds
         _check_unchanged(network, arrays, _doubles(batches))
         again = take(network, module, _doubles(batches))
         has_drawn = not torch.equal(drawn, torch.get_rng_state())  # of few numbers, two drawings can be the same

@@ -87,6 +87,11 @@ def refuse_again(names: Iterable[str]) -> None:
             raise TypeError(f"model {name!r} is defined in {_shipped()[name].module} and {module}")
 
 
+def is_shipped(name: str) -> bool:
+    """Whether it came with primbench, and not in a file of ``--kernels``."""
+    return name in _shipped()
+
+
 def names() -> list[str]:
     return list(summaries())
 
