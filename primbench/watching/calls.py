@@ -37,7 +37,7 @@ COUNTED_S = 2e-3
 MOST_SHARE = 0.01  # of the time, also where this process has to wait for a CPU with a breakpoint in place
 MOST_THREADS = 8  # those that ran longest: of each GPU what launches forward, and torch's that launches backward
 LEAST_RAN = 0.01  # of what the thread ran that ran longest: a launch takes its thread some microseconds
-WITHOUT_CPU = 0.25  # of a count: what one is worth in which the thread did not run, which tells little
+WITHOUT_CPU = 0.25  # of a count: what one is worth in which the thread did not run, which tells little: four tries
 LOOK_AGAIN_S = 5.0  # at the files that a process has mapped, where the driver was not among them
 NO_DRIVER = "none of its processes has the CUDA driver loaded, libcuda.so"
 
@@ -120,10 +120,17 @@ class Counters:
         return [found]
 
     def _chosen(self) -> _Point:
-        """What was counted least often; every other time of what was called."""
+        """What was counted least often, function by function; every other time of what was called.
+
+        Threads that take turns, as those that launch forward and backward do, each have no CPU for half of the time.
+        """
         called = [point for point in self._points if point in self._called]
         self._turn += 1
-        return min(called if called and self._turn % 2 == 0 else self._points, key=self._counts.__getitem__)
+        return min(called if called and self._turn % 2 == 0 else self._points, key=self._rank)
+
+    def _rank(self, point: _Point) -> tuple[int, int, float]:
+        counts = self._counts[point]
+        return int(counts), ENTRY_POINTS.index(point.function), counts
 
     def _threads(self, driven: Collection[int], now: Moment) -> list[tuple[int, int]]:
         """Number and process."""

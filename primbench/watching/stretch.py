@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt
-from primbench.watching.calls import Calls, a_second, summed
+from primbench.watching.calls import ENTRY_POINTS, Calls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
 from primbench.watching.moment import is_forked
 from primbench.watching.neighbours import Neighbour
@@ -106,8 +106,12 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def launches_per_s(self) -> float | None:
-        """None also where no count was due, the threads that were counted have ended, or none had a CPU meanwhile."""
-        return sum(self.calls_per_s.values()) if self.calls_per_s else None
+        """None also where no count was due, the threads that were counted have ended, or none had a CPU meanwhile.
+
+        And where none was seen to launch, but not all was counted by which it may.
+        """
+        rates = self.calls_per_s
+        return sum(rates.values()) or (0.0 if rates.keys() >= set(ENTRY_POINTS) else None)
 
     @property
     def calls_per_s(self) -> dict[str, float]:

@@ -88,7 +88,7 @@ def test_threads_that_launch_come_before_those_that_were_forked_to_load_data(mon
             thread=point.thread,
             count=counted[-1] == (8, "cuLaunchKernel"),
             counted_s=0.0,
-            ran_s=0.0,
+            ran_s=0.002,
         )
 
     monkeypatch.setattr(calls, "_count", count)
@@ -106,6 +106,29 @@ def test_threads_that_launch_come_before_those_that_were_forked_to_load_data(mon
     kernels, graphs = ([(thread, name) for thread in (30, 8, 7, 20)] for name in ("cuLaunchKernel", "cuGraphLaunch"))
     assert [*kernels, *graphs] == [*dict.fromkeys(counted)]
     assert [kernels[1]] * 6 == counted[3::2], "every other one is of what was called"
+
+
+def test_who_had_no_cpu_while_it_was_counted_is_counted_again_before_other_functions_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forward and backward launch in turn; a thread that never runs does not keep the others waiting for long."""
+    counted: list[tuple[int, str]] = []
+
+    def count(point: Any) -> Calls:
+        counted.append((point.thread, point.function))
+        ran_s = 0.002 if point.thread == 7 and counted.count(counted[-1]) == 3 else 0.0
+        return Calls(function=point.function, thread=point.thread, count=0, counted_s=0.0, ran_s=ran_s)
+
+    monkeypatch.setattr(calls, "_count", count)
+    found = {name: (Path("libcuda.so"), number) for number, name in enumerate(("cuLaunchKernel", "cuGraphLaunch"))}
+    monkeypatch.setattr(calls, "_entry_points", lambda root, pid: found)
+    counters = Counters(Path("/"))
+    for ran_s in (0.0, 1.0):
+        counters.find(replace(HERE, processes={7: _process(1, "train", {"7": ran_s, "8": 0.9 * ran_s})}))
+    for _ in range(8):
+        counters.next()
+    kernels = [(thread, "cuLaunchKernel") for thread in (7, 8)]
+    assert [*kernels * 3, kernels[1], (7, "cuGraphLaunch")] == counted
 
 
 def test_a_rate_is_of_the_time_that_a_thread_ran() -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from primbench.cli import main
 from primbench.environment.limits import Limits
 from primbench.measurement.readings import GpuProcess
-from primbench.watching.calls import Calls
+from primbench.watching.calls import ENTRY_POINTS, Calls
 from primbench.watching.causes import hindrances
 from primbench.watching.gpus import GpuUse
 from primbench.watching.hindrance import Hindrance
@@ -272,6 +272,12 @@ def test_calls_add_up_by_function_and_thread_and_their_rates_by_function() -> No
     assert [(7, 6, 2.0), (8, 3, 1.0)] == [(each.thread, each.count, each.counted_s) for each in whole.calls or []]
     assert (6.0, None) == (whole.launches_per_s, joined([CALM]).launches_per_s)
     assert replace(CALM, calls=[]).launches_per_s is None  # no count was due: that is no rate of 0
+
+
+def test_no_launches_is_told_where_all_was_counted_by_which_they_are_made() -> None:
+    counts = [Calls(function=each, thread=9, count=0, counted_s=0.002, ran_s=0.0) for each in ENTRY_POINTS]
+    rates = [replace(CALM, calls=counted).launches_per_s for counted in (counts[:3], counts)]
+    assert [None, 0.0] == rates
 
 
 def test_gpus_are_averaged_over_the_looks_at_them_however_they_are_joined() -> None:
