@@ -118,6 +118,7 @@ def measure_on(
     turns: with other processes that time the same case, each of them alone in its group. inputs: of the problem where
     they are made by now, which ranks make themselves.
     """
+    setup_of(problem.primitive, backend.name)  # before its inputs, for which a backend may be needed that is not here
     problem = problem.on(backend.device)
     case: Alone | Together
     case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method, inputs)

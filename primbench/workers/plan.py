@@ -32,6 +32,10 @@ Place = tuple[str, str]
 Ask = Callable[[tuple[str, ...], str | None], Ready]
 
 
+class NoneInstalled(BackendUnavailable):
+    """None of the backends that have a kernel for a primitive, none of which was named."""
+
+
 def plan(
     entries: Iterable[tuple[Problem, Mapping[str, str]]],
     *,
@@ -47,7 +51,8 @@ def plan(
 
     Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
     ("cpu" or "cuda") is for such devices only, or for machines without or with a GPU
-    where it starts processes that see one; an entry on a backend without a kernel for it is skipped when it is run.
+    where it starts processes that see one; an entry on a backend without a kernel for it is skipped when it is run, and
+    so are those of a primitive of which no backend is installed, where another primitive has one.
     elsewhere: nothing runs on what is installed here, and so a backend need not be that is named. afar: the arm whose
     worker, on another machine, tells what it has, in place of one here.
     Raises InvalidRequest where none is left, or a backend has a kernel for none.
@@ -56,7 +61,7 @@ def plan(
     primitives = _primitives(listed, device)
     _check_backends(primitives, backends, elsewhere=elsewhere)
     places_of = _places_by(afar)
-    places = {primitive: places_of(primitive, backends, device) for primitive in primitives}
+    places = _places_of_each(primitives, lambda primitive: places_of(primitive, backends, device))
     order = _in_order(places)
     seen = _seen(device, order)
     method_of = _methods(method, listed)
@@ -68,6 +73,19 @@ def plan(
     if listed and not once:
         raise InvalidRequest(_why_none(listed, order))
     return [replace(case, process=process) for process in range(processes) for case in once]
+
+
+def _places_of_each(primitives: Iterable[str], places_of: Callable[[str], list[Place]]) -> dict[str, list[Place]]:
+    """Raises NoneInstalled where no primitive has a backend here."""
+    places, absent = dict[str, list[Place]](), dict[str, NoneInstalled]()
+    for primitive in primitives:
+        try:
+            places[primitive] = places_of(primitive)
+        except NoneInstalled as reason:
+            absent[primitive] = reason
+    if absent and not places:
+        raise next(iter(absent.values()))
+    return places | dict.fromkeys(absent, _in_order(places)[:1])
 
 
 def _methods(
@@ -195,7 +213,7 @@ def _on_cpu(primitive: str, backends: Sequence[str], named: list[str], device: s
         chosen = [preferred] if preferred else chosen[:1]
     if not chosen:
         reasons = (f"{name}: {backend_files.missing(name)}" for name in backends_of(primitive))
-        raise BackendUnavailable(f"{primitive} has no backend on a CPU here: {'; '.join(reasons)}")
+        raise NoneInstalled(f"{primitive} has no backend on a CPU here: {'; '.join(reasons)}")
     return chosen
 
 

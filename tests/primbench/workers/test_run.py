@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -13,10 +14,11 @@ from msgspec.structs import replace
 
 from primbench import backends
 from primbench.environment.devices import has_gpu_node
-from primbench.errors import BackendUnavailable, FileError, InvalidRequest, OutputError
+from primbench.errors import BackendUnavailable, FileError, InvalidRequest, OutputError, UnsupportedCase
 from primbench.kernels.chase import Chase
 from primbench.kernels.files import Files
 from primbench.kernels.gemm import Gemm
+from primbench.kernels.model import Model
 from primbench.kernels.program import Program
 from primbench.results import file as results_file
 from primbench.results.file import Results
@@ -26,6 +28,7 @@ from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
+from primbench.timing.case import measure_on
 from primbench.workers import plan as planning
 from primbench.workers import run
 from primbench.workers.plan import asking_once, choose, plan
@@ -286,3 +289,22 @@ def test_a_primitive_without_a_backend_here_says_what_to_install(monkeypatch: py
     monkeypatch.setattr(backends, "missing", lambda name: f"no {name} here")
     with pytest.raises(BackendUnavailable, match="loader has no backend on a CPU here: torch: no torch here"):
         choose("loader", [], "cpu")
+
+
+def test_a_suite_goes_on_without_what_has_no_backend_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models, too, whose own inputs need the backend that is not here."""
+    monkeypatch.setattr(backends, "missing", lambda name: None if name == "numpy" else f"no {name} here")
+
+    def planned_here(*problems: Any) -> list[Case]:
+        entries: list[tuple[Any, dict[str, str]]] = [(problem, {}) for problem in problems]
+        return plan(entries, backends=[], device="cpu", method=DRY, placement=Placement(), processes=1)
+
+    cases = planned_here(Model("snn"), SMALL)
+    assert [("model", "numpy", "cpu"), ("gemm", "numpy", "cpu")] == [
+        (each.primitive, each.backend, each.device) for each in cases
+    ]
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UnsupportedCase, match="model has no kernel for backend 'numpy': it has torch"):
+        measure_on(backends.open_backend("numpy", "cpu"), cases[0].problem(), DRY)
+    with pytest.raises(BackendUnavailable, match="model has no backend on a CPU here"):
+        planned_here(Model("snn"))
