@@ -118,7 +118,6 @@ def measure_on(
     turns: with other processes that time the same case, each of them alone in its group. inputs: of the problem where
     they are made by now, which ranks make themselves.
     """
-    setup_of(problem.primitive, backend.name)  # before its inputs, for which a backend may be needed that is not here
     problem = problem.on(backend.device)
     case: Alone | Together
     case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method, inputs)
@@ -209,7 +208,11 @@ class Alone:
         return Pace(clock)
 
     def refuse_early(self, phases: Phases) -> None:
-        """Raises UnsupportedCase for what does not fit in memory or would take minutes; nothing is allocated yet."""
+        """Raises UnsupportedCase for what has no kernel, does not fit in memory or would take minutes.
+
+        Nothing is allocated yet, and nothing asked of the problem for which another backend may be needed.
+        """
+        setup_of(self._problem.primitive, self._backend.name)
         check_memory(self._backend, self._problem)
         if self._backend.device == "cpu":
             check_affordable(self._backend, self._problem, self._method, phases.clock)

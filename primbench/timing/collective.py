@@ -117,10 +117,11 @@ class Together:
     def refuse_early(self, phases: Phases) -> None:
         """Agree on the sets of inputs: on each rank as many as the rank with the largest cache needs.
 
-        Raises UnsupportedCase for what does not fit in memory; nothing is allocated yet.
+        Raises UnsupportedCase for what has no kernel or does not fit in memory; nothing is allocated yet.
         """
         backend, problem, group = self._backend, self._problem, self._group
         with group.refusing_together():
+            setup_of(problem.primitive, backend.name)
             self._sets = int(group.agree(input_sets(backend, problem, self._method), max))
             # The ranks of a host take their memory at the same time; how many there are on this one is not known.
             check_memory(backend, problem, self._sets * (group.size if backend.device == "cpu" else 1))
