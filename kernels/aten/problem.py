@@ -63,7 +63,7 @@ class Aten(Problem, name="aten"):
     @classmethod
     def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
         """Before cudnn_benchmark was a field, cuDNN tried its algorithms wherever there was one."""
-        return {"cudnn_benchmark": device != "cpu"} | parameters
+        return parameters | {"cudnn_benchmark": parameters.get("cudnn_benchmark", device != "cpu")}
 
     @functools.cached_property
     def called(self) -> Called:

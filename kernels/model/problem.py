@@ -120,7 +120,7 @@ class Model(Problem, name="model"):
     @classmethod
     def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
         """Before cudnn_benchmark was a field, cuDNN tried its algorithms wherever there was one."""
-        return {"cudnn_benchmark": device != "cpu"} | parameters
+        return parameters | {"cudnn_benchmark": parameters.get("cudnn_benchmark", device != "cpu")}
 
     @property
     def is_training(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from primbench import stats
 from primbench.kernels.aten.problem import Aten
 
@@ -52,9 +54,10 @@ def by_case(records: Sequence[Record], name: str) -> list[list[Record]]:
     return list(found.values())
 
 
-def part_of(record: Record) -> tuple[str, str, str]:
+def part_of(record: Record) -> bytes:
     """What tells the cases of one suite apart, wherever they ran."""
-    return record.case.primitive, str(record.case.parameters), str(record.case.labels)
+    case = record.case
+    return msgspec.json.encode((case.primitive, case.parameters, case.labels), order="deterministic")
 
 
 def measured_part(records: Sequence[Record]) -> Part:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from primbench.decompose.parts import part_of
 from primbench.decompose.sums import LAUNCHES, PYTHON, totals
 from primbench.doctor.finding import listed
 from primbench.report import table
@@ -200,10 +201,9 @@ def places(records: Sequence[Record]) -> dict[str, list[Record]]:
     """By what tells records of one case apart: arm, device, and the backend where a case ran on several; "" where
     nothing does.
     """
-    cases = [record.case for record in records]
-    on = {(case.primitive, str((case.parameters, case.labels)), case.arm, case.device, case.backend) for case in cases}
+    on = {(part_of(each), each.case.arm, each.case.device, each.case.backend) for each in records}
     has_several = len({each[:-1] for each in on}) < len(on)
-    several = len({(case.arm, case.device) for case in cases}) > 1
+    several = len({each[1:-1] for each in on}) > 1
     found: dict[str, list[Record]] = {}
     for record in records:
         case = record.case

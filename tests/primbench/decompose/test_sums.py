@@ -64,6 +64,14 @@ def test_a_step_that_waits_for_launches() -> None:
     assert ({"relu": 60e-6}, {}) == ({name: round(each, 9) for name, each in found.others.items()}, found.unmeasured)
 
 
+def test_a_part_that_was_kept_and_measured_again_is_one_in_whichever_order_its_parameters_stand() -> None:
+    kept = record("aten", 6, on_gpu(30e-6, 10e-6), **dict(reversed([*RELU.items()])))
+    found = explained([kept, record("aten", 6, on_gpu(30e-6, 20e-6), **RELU), record("model", 0, on_gpu(5e-4, 1e-4))])
+    assert found is not None
+    assert 6 == found.calls
+    assert pytest.approx(6 * 15e-6) == found.numbers[0].parts_s
+
+
 def test_kernels_that_were_concurrent_do_not_count_twice_against_waiting() -> None:
     """A step of 520 us whose kernels add up to 400 us, and take 110 us side by side: it waits for 410 us."""
     trace = Trace(busy_s=samples(400e-6), kernels_per_call=10, kernels=["k"])
