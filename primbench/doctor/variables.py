@@ -67,6 +67,12 @@ _OTHER_KERNELS: VariableRule = (
     ["everything on the CPU"],
     "a library takes the kernels of another processor than this one",
 )
+_FEW_KEPT: VariableRule = (
+    _any,
+    "warning",
+    ["everything on the CPU"],
+    "oneDNN generates kernels anew beyond so many that it keeps",
+)
 _LOG_OF_CALLS: VariableRule = (_pins, "warning", ["everything on the CPU"], "a library writes a line for each call")
 _OTHER_MALLOC: VariableRule = (_any, "note", ["everything on the CPU"], "the C library works in another way")
 
@@ -77,6 +83,7 @@ VARIABLES: dict[str, VariableRule] = {
     "OMP_WAIT_POLICY": _OTHER_WAIT,
     "GOMP_SPINCOUNT": _OTHER_WAIT,
     "KMP_BLOCKTIME": _OTHER_WAIT,
+    "OMP_DYNAMIC": (_on, "warning", ["everything on the CPU"], "OpenMP takes fewer threads where a machine is busy"),
     "OPENBLAS_CORETYPE": _OTHER_KERNELS,
     "MKL_ENABLE_INSTRUCTIONS": _OTHER_KERNELS,
     "MKL_CBWR": _OTHER_KERNELS,
@@ -85,6 +92,8 @@ VARIABLES: dict[str, VariableRule] = {
     "DNNL_MAX_CPU_ISA": _OTHER_KERNELS,
     "ATEN_CPU_CAPABILITY": _OTHER_KERNELS,
     "NPY_DISABLE_CPU_FEATURES": _OTHER_KERNELS,
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": _FEW_KEPT,
+    "DNNL_PRIMITIVE_CACHE_CAPACITY": _FEW_KEPT,
     "ONEDNN_VERBOSE": _LOG_OF_CALLS,
     "DNNL_VERBOSE": _LOG_OF_CALLS,
     "MKL_VERBOSE": _LOG_OF_CALLS,

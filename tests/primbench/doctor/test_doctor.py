@@ -190,6 +190,8 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ),
     ({"limits.cpu_time_limit_s": 3600}, "cpu-time", "warning", ["computed for 3600 s", "ulimit -t"]),
     ({"software.variables": {"ONEDNN_VERBOSE": "2"}}, "variables", "warning", ["a line for each call"]),
+    ({"software.variables": {"DNNL_PRIMITIVE_CACHE_CAPACITY": "0"}}, "variables", "warning", ["kernels anew"]),
+    ({"software.variables": {"OMP_DYNAMIC": "true"}}, "variables", "warning", ["takes fewer threads"]),
     ({"confinement.system_call_s": 2.5e-6}, "system-calls", "warning", ["2.50 us"]),
     ({"confinement.packet_s": 2.2e-5}, "packets", "warning", ["takes 22.0 us", "firewall", "nft list ruleset"]),
     ({"confinement.tracer": "4242 (strace)"}, "tracer", "warning", ["process 4242 (strace)"]),
