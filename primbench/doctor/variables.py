@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RANK = 7
 
+ONEDNN_KEEPS = 1024  # kernels; oneDNN, "Primitive Cache"
 LARGE_ENVIRONMENT_BYTES = 2**17  # 1.6 MB make a program start in 3 times as long; a usual one has some kB
 
 VariableRule = tuple[Callable[[str], bool], Severity, list[Activity], str]
@@ -68,7 +69,7 @@ _OTHER_KERNELS: VariableRule = (
     "a library takes the kernels of another processor than this one",
 )
 _FEW_KEPT: VariableRule = (
-    _any,
+    lambda value: value.strip().isdecimal() and int(value) < ONEDNN_KEEPS,
     "warning",
     ["everything on the CPU"],
     "oneDNN generates kernels anew beyond so many that it keeps",

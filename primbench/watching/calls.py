@@ -38,6 +38,7 @@ MOST_SHARE = 0.01  # of the time, also where this process has to wait for a CPU 
 MOST_THREADS = 8  # those that ran longest: of each GPU what launches forward, and torch's that launches backward
 LEAST_RAN = 0.01  # of what the thread ran that ran longest: a launch takes its thread some microseconds
 WITHOUT_CPU = 0.25  # of a count: what one is worth in which the thread did not run, which tells little: four tries
+IN_TURN = 2  # threads that launch, at most, forward and backward: others are not tried again
 LOOK_AGAIN_S = 5.0  # at the files that a process has mapped, where the driver was not among them
 NO_DRIVER = "none of its processes has the CUDA driver loaded, libcuda.so"
 
@@ -80,6 +81,7 @@ class Counters:
         self._unseen: str | None = None  # why the files that a process has mapped are not known
         self._is_refused = False
         self._points: list[_Point] = []
+        self._busiest: set[int] = set()
         self._turn = 0
         self._counts: defaultdict[_Point, float] = defaultdict(float)
         self._called: set[_Point] = set()
@@ -94,6 +96,7 @@ class Counters:
         """
         driven = {pid: found for pid, process in now.processes.items() if (found := self._driver(pid, process))}
         threads = self._threads(driven.keys(), now)
+        self._busiest = {number for number, _ in threads[:IN_TURN]}
         self._points = [
             _Point(number, function, *driven[pid][function])
             for function in ENTRY_POINTS
@@ -114,7 +117,7 @@ class Counters:
         if found is None:
             return []
         self._due_s = time.monotonic() + found.counted_s / MOST_SHARE
-        self._counts[point] += 1 if found.ran_s else WITHOUT_CPU
+        self._counts[point] += WITHOUT_CPU if not found.ran_s and point.thread in self._busiest else 1
         if found.count:
             self._called.add(point)
         return [found]

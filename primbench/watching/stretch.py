@@ -108,7 +108,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     def launches_per_s(self) -> float | None:
         """None also where no count was due, the threads that were counted have ended, or none had a CPU meanwhile.
 
-        And where none was seen to launch, but not all was counted by which it may.
+        And where none was seen to launch, but not each of the entry points was counted.
         """
         rates = self.calls_per_s
         return sum(rates.values()) or (0.0 if rates.keys() >= set(ENTRY_POINTS) else None)

@@ -61,7 +61,7 @@ def plan(
     primitives = _primitives(listed, device)
     _check_backends(primitives, backends, elsewhere=elsewhere)
     places_of = _places_by(afar)
-    places = _places_of_each(primitives, lambda primitive: places_of(primitive, backends, device))
+    places = _places_of_each(primitives, lambda primitive: places_of(primitive, backends, device), elsewhere=elsewhere)
     order = _in_order(places)
     seen = _seen(device, order)
     method_of = _methods(method, listed)
@@ -75,17 +75,23 @@ def plan(
     return [replace(case, process=process) for process in range(processes) for case in once]
 
 
-def _places_of_each(primitives: Iterable[str], places_of: Callable[[str], list[Place]]) -> dict[str, list[Place]]:
-    """Raises NoneInstalled where no primitive has a backend here."""
+def _places_of_each(
+    primitives: Iterable[str], places_of: Callable[[str], list[Place]], *, elsewhere: bool
+) -> dict[str, list[Place]]:
+    """Those without a backend here are given one that has no kernel for them.
+
+    Raises NoneInstalled where all are, and elsewhere for the first one: what is missing here may be there.
+    """
     places, absent = dict[str, list[Place]](), dict[str, NoneInstalled]()
     for primitive in primitives:
         try:
             places[primitive] = places_of(primitive)
         except NoneInstalled as reason:
             absent[primitive] = reason
-    if absent and not places:
+    if absent and (elsewhere or not places):
         raise next(iter(absent.values()))
-    return places | dict.fromkeys(absent, _in_order(places)[:1])
+    others = sorted(_in_order(places), key=lambda place: place[1] == "cpu")
+    return places | {each: others[:1] if problem_class(each).on_gpus else [("numpy", "cpu")] for each in absent}
 
 
 def _methods(
@@ -156,6 +162,7 @@ def _places(primitive: str, backends: Sequence[str], device: str | None, ask: As
         return [(name, "cpu") for name in _on_cpu(primitive, backends, named, device)]
     if any(map(backend_files.missing, named)):
         return _elsewhere(named, device)
+    _check_one_is_installed(primitive, named)
     return _asked(primitive, backends, named, device, ask)
 
 
@@ -212,9 +219,18 @@ def _on_cpu(primitive: str, backends: Sequence[str], named: list[str], device: s
         preferred = problem_class(primitive).cpu_backend
         chosen = [preferred] if preferred else chosen[:1]
     if not chosen:
-        reasons = (f"{name}: {backend_files.missing(name)}" for name in backends_of(primitive))
-        raise NoneInstalled(f"{primitive} has no backend on a CPU here: {'; '.join(reasons)}")
+        raise _none_installed(primitive, " on a CPU")
     return chosen
+
+
+def _check_one_is_installed(primitive: str, named: Sequence[str]) -> None:
+    if not named and all(map(backend_files.missing, backends_of(primitive))):
+        raise _none_installed(primitive)
+
+
+def _none_installed(primitive: str, where: str = "") -> NoneInstalled:
+    reasons = (f"{name}: {backend_files.missing(name) or 'is for GPUs'}" for name in backends_of(primitive))
+    return NoneInstalled(f"{primitive} has no backend{where} here: {'; '.join(reasons)}")
 
 
 def _elsewhere(named: list[str], device: str | None) -> list[Place]:

@@ -18,6 +18,7 @@ from primbench.errors import BackendUnavailable, FileError, InvalidRequest, Outp
 from primbench.kernels.chase import Chase
 from primbench.kernels.files import Files
 from primbench.kernels.gemm import Gemm
+from primbench.kernels.loader import Loader
 from primbench.kernels.model import Model
 from primbench.kernels.program import Program
 from primbench.results import file as results_file
@@ -308,3 +309,23 @@ def test_a_suite_goes_on_without_what_has_no_backend_here(monkeypatch: pytest.Mo
         measure_on(backends.open_backend("numpy", "cpu"), cases[0].problem(), DRY)
     with pytest.raises(BackendUnavailable, match="model has no backend on a CPU here"):
         planned_here(Model("snn"))
+
+
+def test_a_suite_goes_on_on_a_gpu_too_but_not_where_what_is_missing_here_may_be_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backends, "missing", lambda name: None if name in ("cupy", "numpy") else f"no {name} here")
+    monkeypatch.setattr(planning, "has_gpu_node", lambda: True)
+    monkeypatch.setattr(planning, "ask_a_worker", lambda *_: SimpleNamespace(backend="cupy", device="cuda:0"))
+    entries: list[tuple[Any, dict[str, str]]] = [(Model("snn"), {}), (Loader(512), {"device": "cpu"}), (SMALL, {})]
+
+    def planned_there(*, elsewhere: bool) -> list[Case]:
+        return plan(
+            entries, backends=[], device=None, method=DRY, placement=Placement(), processes=1, elsewhere=elsewhere
+        )
+
+    assert {("model", "cupy", "cuda:0"), ("loader", "numpy", "cpu"), ("gemm", "cupy", "cuda:0")} == {
+        (each.primitive, each.backend, each.device) for each in planned_there(elsewhere=False)
+    }
+    with pytest.raises(BackendUnavailable, match="model has no backend here: torch: no torch here"):
+        planned_there(elsewhere=True)
