@@ -16,7 +16,7 @@ from primbench.problem.operands import operands, read
 if TYPE_CHECKING:
     import numpy as np
 
-    from primbench.problem import Array, Value
+    from primbench.problem import Array
 
 DTYPE = re.compile(r'"dtype": *"(\w+)"')
 NAME = re.compile(r"\w+\.\w+\.\w+")
@@ -45,6 +45,7 @@ class Aten(Problem, name="aten"):
     host_only: bool = option(False, "a view or an allocation, of which the host's time alone counts")
 
     cpu_backend = "torch"
+    before = MappingProxyType({"cudnn_benchmark": lambda device: device != "cpu"})  # cuDNN always tried its algorithms
     example_sizes = ((),)
     example_fields = MappingProxyType(
         {
@@ -59,11 +60,6 @@ class Aten(Problem, name="aten"):
             raise InvalidField(f"aten operator={self.operator!r}: its name in torch.ops, such as aten.add.Tensor")
         read(self.arguments, list)
         read(self.keywords, dict)
-
-    @classmethod
-    def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
-        """Before cudnn_benchmark was a field, cuDNN tried its algorithms wherever there was one."""
-        return parameters | {"cudnn_benchmark": parameters.get("cudnn_benchmark", device != "cpu")}
 
     @functools.cached_property
     def called(self) -> Called:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from primbench.measurement import Measurement, Samples
-    from primbench.problem import Array, Value
+    from primbench.problem import Array
 
 BACKWARD = 2  # passes of a forward pass's operations: gradients of the inputs and of the weights
 MOST_WORKERS = 256
@@ -78,6 +78,7 @@ class Model(Problem, name="model"):
 
     example_sizes = ((),)  # nothing has a size
     example_fields = MappingProxyType({"network": "fathom_memnet", "batch_size": 2})
+    before = MappingProxyType({"cudnn_benchmark": lambda device: device != "cpu"})  # cuDNN always tried its algorithms
 
     def settle(self) -> None:
         if not self.batch_size:
@@ -116,11 +117,6 @@ class Model(Problem, name="model"):
 
     def _has_changed(self, field: Field[Any]) -> bool:
         return field.name in OF_DISK and getattr(self, field.name) != field.default
-
-    @classmethod
-    def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
-        """Before cudnn_benchmark was a field, cuDNN tried its algorithms wherever there was one."""
-        return parameters | {"cudnn_benchmark": parameters.get("cudnn_benchmark", device != "cpu")}
 
     @property
     def is_training(self) -> bool:

@@ -80,6 +80,8 @@ class Problem(ABC):
     """Whether a GPU can take part; where it cannot, a run that names no device is on the CPU."""
     sees_gpus: ClassVar[bool] = False
     """Whether processes that it starts may use GPUs, so that containers are handed them though the case is a CPU's."""
+    before: ClassVar[Mapping[str, Callable[[str], Value]]] = MappingProxyType({})
+    """Field -> what was so of a case on a device before there was that field, for results that were kept then."""
     work: ClassVar[Work] = "kernel"
     margin: ClassVar[float] = 0.01
     """What own_margin() is, unless it depends on the problem's sizes."""
@@ -207,7 +209,8 @@ class Problem(ABC):
     @classmethod
     def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
         """The parameters of a kept case on a device, with what was so of it before there was a field for that."""
-        return parameters
+        lacking = {name: was for name, was in cls.before.items() if name not in parameters}
+        return parameters | {name: was(device) for name, was in lacking.items()} if lacking else parameters
 
     def parameters(self) -> dict[str, Value]:
         """The fields as they stand in a record."""

@@ -38,7 +38,7 @@ MOST_SHARE = 0.01  # of the time, also where this process has to wait for a CPU 
 MOST_THREADS = 8  # those that ran longest: of each GPU what launches forward, and torch's that launches backward
 LEAST_RAN = 0.01  # of what the thread ran that ran longest: a launch takes its thread some microseconds
 WITHOUT_CPU = 0.25  # of a count: what one is worth in which the thread did not run, which tells little: four tries
-IN_TURN = 2  # threads that launch, at most, forward and backward: others are not tried again
+IN_TURN = 2  # threads that launch, at most: torch launches forward from one, and backward from another
 LOOK_AGAIN_S = 5.0  # at the files that a process has mapped, where the driver was not among them
 NO_DRIVER = "none of its processes has the CUDA driver loaded, libcuda.so"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench.units import format_bytes, format_frequency, format_percent
 from primbench.watching import studies
+from primbench.watching.calls import IN_TURN
 from primbench.watching.hindrance import Hindrance
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ LEAST_COPIED = 0.03  # of what the link carries; launches by themselves take les
 FEW_COPIED_BYTES_PER_S = 1e9  # the same of a link that is not known
 NEAR_THE_LINK = 0.5  # of what it carries: pageable copies stay below, as they go through the driver's own buffer
 FEW_SMS = 0.3  # of their time; kernels that fill the GPU have more
-LAUNCHING = 2  # threads at most, in turn: torch launches forward from one, and backward from another
 MANY_LAUNCHES_PER_S = 2e4  # which take a thread of Python most of its time
 SHARED_SHARE = 0.5  # of the time at most, where two take turns; NVML does not tell
 
@@ -135,7 +135,7 @@ def _shares(gpu: GpuUse) -> list[str]:
 
 def _waits_for_launches(gpu: GpuUse, whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """Of processes that hold the GPU: what loads data in others is no launch."""
-    threads = [each for each in whole.threads if each.process in gpu.own][:LAUNCHING]
+    threads = [each for each in whole.threads if each.process in gpu.own][:IN_TURN]
     idle = _idle_between_launches(gpu, whole)
     if idle is None or sum(each.wanted_s for each in threads) < BUSY * whole.duration_s:
         return

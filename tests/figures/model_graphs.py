@@ -103,10 +103,13 @@ def _ratio_of_set_ups(problem: Model, device_s: float, plain_s: float) -> float:
     while len(ours) < SET_UPS and (again := measure(problem, "torch", "cuda:0", method=METHOD).device_s):
         ours.append(again.median_s)
         plain.append(_plain(problem, again.calls_per_sample).as_ours_s)
-    words = (", ".join(f"{each * 1e3:.4g}" for each in times) for times in (ours, plain))
     ratio = statistics.median(ours) / statistics.median(plain)
-    print("    set up {} times: device {} ms, plain graph {} ms; of medians {:.4f}".format(len(ours), *words, ratio))
+    print(f"    set up {len(ours)} times: device {_in_ms(ours)}, plain graph {_in_ms(plain)}; of medians {ratio:.4f}")
     return ratio
+
+
+def _in_ms(times_s: list[float]) -> str:
+    return f"{', '.join(f'{each * 1e3:.4g}' for each in times_s)} ms"
 
 
 def _busy_words(problem: Model) -> str:
