@@ -28,9 +28,8 @@ def test_a_quota_is_slower_by_the_mean(
     folder: Path = tmp_path_factory.mktemp("limits")
     (folder / "suite.toml").write_text(SUITE)
     arms = ["host", in_words(runtime, "cpus=0.2", "name=quota")]
-    asked = [word for arm in arms for word in ("--arm", arm)]
-    done = settled(folder / "study.jsonl", folder / "suite.toml", *asked, *QUICK)
-    assert 1 == done.returncode, done.stdout
+    done = settled(folder / "study.jsonl", arms, folder / "suite.toml", *QUICK)
+    assert 1 == done.returncode, done.stdout + done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("Failed: ")
     compared = primbench("compare", folder / "study.jsonl", "--json", folder / "compared.json")

@@ -111,9 +111,8 @@ def study(folder: Path, suite: str, *arms: str, max_time: str = "50ms") -> ArmCo
     max_time: of two threads that Linux has begun on one CPU beside other work, one is moved after 0.1 s or more.
     """
     (folder / "suite.toml").write_text(suite)
-    words = [word for arm in arms for word in ("--arm", arm)]
     path = folder / "results.jsonl"
-    done = settled(path, folder / "suite.toml", *words, *QUICK, "--max-time", max_time, fail_on="never")
+    done = settled(path, arms, folder / "suite.toml", *QUICK, "--max-time", max_time, fail_on="never")
     assert (0, "") == (done.returncode, done.stderr)
     (arm,) = compare(results_file.read(path)).arms
     return arm

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,18 @@ def primbench(*arguments: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=240, check=False)
 
 
-def settled(path: Path, *words: Any, fail_on: str = "slower") -> subprocess.CompletedProcess[str]:
+def settled(path: Path, arms: Iterable[str], *words: Any, fail_on: str = "slower") -> subprocess.CompletedProcess[str]:
     """A study of two arms, by as few pairs as tell a difference far from any doubt; more where these did not.
 
     What else runs on this machine can hold up a whole process of one arm, and the interval of three pairs is wide then.
     """
-    done = primbench("study", *words, "--pairs", PAIRS, "--fail-on", fail_on, "-o", path)
+    named = [word for arm in arms for word in ("--arm", arm)]  # again where it goes on: a file's word is not enough
+    done = primbench("study", *words, *named, "--pairs", PAIRS, "--fail-on", fail_on, "-o", path)
     if not path.exists():
         return done
     (arm,) = compare(results_file.read(path)).arms
     if any(case.verdict == "inconclusive" for case in arm.cases):
-        done = primbench("study", "--resume", path, "--pairs", MORE_PAIRS, "--fail-on", fail_on)
+        done = primbench("study", "--resume", path, *named, "--pairs", MORE_PAIRS, "--fail-on", fail_on)
     return done
 
 
