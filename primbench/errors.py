@@ -24,6 +24,7 @@ INTERRUPTED = 130
 """Exit code where Ctrl-C ended it."""
 
 _LEAST_LIKENESS = 0.7  # by less, "until" looks like "title"
+_LEAST_PART = 4  # letters
 _LONGEST_NAME = 100  # that a file may hold a word of megabytes costs nothing
 
 
@@ -79,8 +80,10 @@ def cut(quoted: str, most: int = 300) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """For a message about a name that is not known: "did you mean gemm? " where one of those known looks like it."""
+    """For a message about a name that is not known: "did you mean gemm? " where one looks like it or it is part of one."""
     import difflib  # takes a while, and most names are right
 
-    found = difflib.get_close_matches(name[:_LONGEST_NAME], list(known), n=1, cutoff=_LEAST_LIKENESS)
+    names = list(known)
+    alike = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1, cutoff=_LEAST_LIKENESS)
+    found = alike or [each for each in names if len(name) >= _LEAST_PART and name in each]
     return f"did you mean {found[0]}? " if found else ""

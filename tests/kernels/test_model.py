@@ -29,11 +29,12 @@ def test_the_batch_is_the_originals_where_none_is_named() -> None:
     assert (64, 8) == (Model(SMALL).batch_size, Model(SMALL, batch_size=8).batch_size)
 
 
-def test_a_model_that_is_not_there_is_answered_with_those_that_are() -> None:
+@pytest.mark.parametrize(("named", "meant"), [("resnet9", r"resnet\d+"), ("autoenc", "fathom_autoenc")])
+def test_a_model_that_is_not_there_is_answered_with_those_that_are(named: str, meant: str) -> None:
     with pytest.raises(
-        InvalidRequest, match=rf"^model network='resnet9': did you mean resnet\d+\? one of .*\b{SMALL}\b"
+        InvalidRequest, match=rf"^model network='{named}': did you mean {meant}\? one of .*\b{SMALL}\b"
     ):
-        Model("resnet9")
+        Model(named)
 
 
 def test_what_is_said_of_models_is_known_without_torch() -> None:
