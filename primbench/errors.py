@@ -80,7 +80,7 @@ def cut(quoted: str, most: int = 300) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """For a message about a name that is not known: "did you mean gemm? " where one looks like it or it is part of one."""
+    """For a message about a name that is not known: "did you mean gemm? " where one looks like it or contains it."""
     import difflib  # takes a while, and most names are right
 
     names = list(known)

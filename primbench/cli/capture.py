@@ -43,7 +43,9 @@ def _write(output: str, answer: Answer) -> None:
     missing = f", {answer.left_out} that cannot be made again, as the file says" if answer.left_out else ""
     compiled = ", of what torch had compiled the operators that went into it" if answer.compiled else ""
     replayed = f", none of what is in the {answer.cuda_graphs} CUDA graphs replayed" if answer.cuda_graphs else ""
-    counts = f"{answer.calls} calls, {answer.distinct} of them distinct{compiled}{replayed}{missing}"
+    made = answer.calls - answer.left_out
+    several = f", made by {answer.parts} calls of primitives" if answer.parts != made else ""
+    counts = f"{answer.calls} calls, {answer.distinct} of them distinct{several}{compiled}{replayed}{missing}"
     words = filter(None, ["primbench", kernels_options(named_files()), "explain", output])
     say(f"{answer.step}: {counts}; {' '.join(words)}")
 

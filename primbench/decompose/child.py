@@ -41,14 +41,16 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """suite: its text, with how many calls, distinct ones, and such as cannot be made again, how many graphs of
-    operators torch had compiled, and how many CUDA graphs were replayed; else error, exit_code.
+    """suite: its text, with how many calls, distinct ones, and such as cannot be made again, how many calls its entries
+    make (parts), how many graphs of operators torch had compiled, and how many CUDA graphs were replayed; else error,
+    exit_code.
     """
 
     suite: str = ""
     step: str = ""
     calls: int = 0
     distinct: int = 0
+    parts: int = 0
     left_out: int = 0
     compiled: int = 0
     cuda_graphs: int = 0
@@ -95,13 +97,14 @@ def _end_threads() -> None:
 def _answered(found: Step | PrimbenchError) -> Answer:
     if isinstance(found, PrimbenchError):
         return Answer(error=str(found), exit_code=found.exit_code)
-    from primbench.decompose.written import left_out, suite_of
+    from primbench.decompose.written import left_out, parts, suite_of
 
     return Answer(
         suite=suite_of(found),
         step=found.of,
         calls=len(found.calls),
         distinct=len(found.counted()),
+        parts=parts(found),
         left_out=sum(left_out(found).values()),
         compiled=found.compiled,
         cuda_graphs=found.cuda_graphs,

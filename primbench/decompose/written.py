@@ -20,7 +20,7 @@ from primbench.spec.captured import PARTS, WHOLE, Captured, Place
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.decompose.laps import Lap
     from primbench.problem import Problem
@@ -95,6 +95,17 @@ def left_out(step: Step) -> Mapping[str, int]:
     return found
 
 
+def parts(step: Step) -> int:
+    """Calls that the suite's entries make; of one operator several, such as a product and the copy of its bias."""
+    return sum(count * len(several) for _, count, several in _made_again(step))
+
+
+def _made_again(step: Step) -> Iterator[tuple[Call, int, Sequence[OperatorCase]]]:
+    for call, count in step.counted():
+        with contextlib.suppress(NotThere):
+            yield call, count, cases(call, step.settings)
+
+
 def suite_of(step: Step) -> str:
     """The text; of what cannot be called again, a comment."""
     counted: Counter[tuple[str, str, Phase]] = Counter()
@@ -103,11 +114,7 @@ def suite_of(step: Step) -> str:
     of_calls: defaultdict[object, list[tuple[int, int]]] = defaultdict(list)
     for call, pairs in zip(step.calls, distances(step.calls), strict=True):
         of_calls[call.key()] += pairs
-    for call, count in step.counted():
-        try:
-            several = cases(call, step.settings)
-        except NotThere:
-            continue
+    for call, count, several in _made_again(step):
         for each in several:
             key = (each.primitive, json.dumps(each.fields), call.phase)
             found.setdefault(key, (each, call.name))

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from primbench.measurement.over_time import OverTime
     from primbench.results.record import Record
 
-PLACES: dict[str, Callable[[Record], object]] = {
-    "backend": lambda record: record.case.backend,
-    "device": lambda record: record.case.device,
-    "cache": lambda record: record.cache,
+PLACEMENT: dict[str, Callable[[Record], object]] = {
     "node": lambda record: record.case.placement.numa_node,
     "cpus": lambda record: record.case.placement.cpus and format_cpu_list(record.case.placement.cpus),
     "cpu node": lambda record: record.case.placement.cpu_node,
@@ -33,6 +30,12 @@ PLACES: dict[str, Callable[[Record], object]] = {
     "mem node": lambda record: record.case.placement.mem_nodes and format_cpu_list(record.case.placement.mem_nodes),
     "mem policy": lambda record: record.case.placement.mem_policy,
     "threads": lambda record: record.case.placement.threads,
+}
+PLACES: dict[str, Callable[[Record], object]] = {
+    "backend": lambda record: record.case.backend,
+    "device": lambda record: record.case.device,
+    "cache": lambda record: record.cache,
+    **PLACEMENT,
     "process": lambda record: record.case.process,
 }
 WIDEST = 60  # characters of a field in a table; exports have all

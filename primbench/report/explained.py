@@ -10,6 +10,7 @@ from primbench.decompose.parts import part_of
 from primbench.decompose.sums import LAUNCHES, PYTHON, totals
 from primbench.doctor.finding import listed
 from primbench.report import table
+from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document
 from primbench.report.table import Table
 from primbench.units import UNKNOWN, format_percent, format_time
@@ -198,16 +199,18 @@ def step_totals(records: Sequence[Record]) -> list[Table]:
 
 
 def places(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """By what tells records of one case apart: arm, device, and the backend where a case ran on several; "" where
-    nothing does.
+    """By what tells records of one case apart: arm, device, the backend where a case ran on several, and the CPUs,
+    memory and threads that were asked for; "" where nothing does.
     """
     on = {(part_of(each), each.case.arm, each.case.device, each.case.backend) for each in records}
     has_several = len({each[:-1] for each in on}) < len(on)
     several = len({each[1:-1] for each in on}) > 1
+    placed = [name for name, of in PLACEMENT.items() if len({of(each) for each in records}) > 1]
     found: dict[str, list[Record]] = {}
     for record in records:
         case = record.case
         words = [*([case.arm, case.device] if several else []), *([case.backend] if has_several else [])]
+        words += [f"{name} {'default' if (value := PLACEMENT[name](record)) is None else value}" for name in placed]
         found.setdefault(" ".join(filter(None, words)), []).append(record)
     return found
 

@@ -31,9 +31,7 @@ def test_the_batch_is_the_originals_where_none_is_named() -> None:
 
 @pytest.mark.parametrize(("named", "meant"), [("resnet9", r"resnet\d+"), ("autoenc", "fathom_autoenc")])
 def test_a_model_that_is_not_there_is_answered_with_those_that_are(named: str, meant: str) -> None:
-    with pytest.raises(
-        InvalidRequest, match=rf"^model network='{named}': did you mean {meant}\? one of .*\b{SMALL}\b"
-    ):
+    with pytest.raises(InvalidRequest, match=rf"^model network='{named}': did you mean {meant}\? one of .*\b{SMALL}\b"):
         Model(named)
 
 

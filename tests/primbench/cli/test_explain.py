@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
 from primbench.results.file import read
@@ -55,20 +56,29 @@ def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., 
     assert totals[-1].endswith("gemm 100.0%")
 
 
-def test_steps_of_several_backends_are_not_mixed(invoke: Callable[..., Result], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("here", "there", "places"),
+    [
+        ('"backend":"numpy"', '"backend":"torch"', ("numpy", "torch")),
+        ('"threads":1}', '"threads":null}', ("threads 1", "threads default")),
+    ],
+)
+def test_steps_of_several_places_are_not_mixed(
+    here: str, there: str, places: tuple[str, ...], invoke: Callable[..., Result], tmp_path: Path
+) -> None:
     """A results file may hold several of each case, as of a study's arms: each place is a step of its own."""
     file, results = tmp_path / "own.toml", tmp_path / "results.jsonl"
     file.write_text(OWN.format(title="own", threads=1))
     assert 0 == invoke("explain", file, *SHORT, "-o", results).exit_code
     lines = results.read_text().splitlines()
-    elsewhere = [line.replace('"backend":"numpy"', '"backend":"torch"') for line in lines if '"kind":"record"' in line]
+    elsewhere = [line.replace(here, there) for line in lines if '"kind":"record"' in line]
     results.write_text("\n".join([*lines, *elsewhere, ""]))
     steps = json.loads(invoke("explain", results, "--json", "-").stdout)
-    assert ["step 2 of own.py, numpy", "step 2 of own.py, torch"] == [each["step"] for each in steps]
+    assert [f"step 2 of own.py, {place}" for place in places] == [each["step"] for each in steps]
     assert [5, 5] == [each["calls"] for each in steps]
     page = tmp_path / "page.html"
     assert 0 == invoke("report", results, "-o", page).exit_code
-    assert "The step torch: where its time goes" in page.read_text()
+    assert f"The step {places[1]}: where its time goes" in page.read_text()
 
 
 def test_a_part_that_fails_is_told_and_counts(invoke: Callable[..., Result], tmp_path: Path) -> None:

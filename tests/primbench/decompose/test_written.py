@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import primbench.suites as suites
 from primbench.decompose.mapping import cases
 from primbench.decompose.reuse import distances
-from primbench.decompose.written import Step
+from primbench.decompose.written import Step, parts
 from primbench.errors import FileError, InvalidField, OutputError
 from primbench.kernels.aten import Aten
 from primbench.problem.operands import DTYPES, FLOATS, WHOLE, Operand, contiguous, operand, read, written
@@ -94,6 +94,7 @@ def test_a_step_is_the_same_problems_once_written(
     assert said is not None
     gone = sum(count for several, count in cases if not several)
     assert (len(found), total, gone) == (said.calls, said.parts, said.left_out)
+    assert total == parts(step)
 
 
 @settings(max_examples=60)
