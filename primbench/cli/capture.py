@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,8 +47,8 @@ def _write(output: str, answer: Answer) -> None:
     made = answer.calls - answer.left_out
     several = f", made by {answer.parts} calls of primitives" if answer.parts != made else ""
     counts = f"{answer.calls} calls, {answer.distinct} of them distinct{several}{compiled}{replayed}{missing}"
-    words = filter(None, ["primbench", kernels_options(named_files()), "explain", output])
-    say(f"{answer.step}: {counts}; {' '.join(words)}")
+    again = shlex.join(["primbench", *kernels_options(named_files()), "explain", output])
+    say(f"{answer.step}: {counts}; {again}")
 
 
 def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:

@@ -10,7 +10,9 @@ import click
 import msgspec
 
 from primbench.cli.echo import say
+from primbench.cli.options import kernels_options
 from primbench.errors import InvalidRequest
+from primbench.registry import named_files
 from primbench.runtimes.oci import names_a_file
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
 from primbench.spec.confidential import hidden
@@ -44,7 +46,8 @@ def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
         if not click.confirm("Run it?", err=True):
             raise InvalidRequest(f"{path}: its arms are not run")
         return
-    again = ["primbench", "study", "--resume", path, *(word for arm in arms for word in ("--arm", _words(arm)))]
+    named = [word for arm in arms for word in ("--arm", _words(arm))]
+    again = ["primbench", *kernels_options(named_files()), "study", "--resume", path, *named]
     raise InvalidRequest(
         f"{path}: machines, images, variables, filters and preloads of its arms can have any program run: where they "
         f"are yours, name them again: {shlex.join(again)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -100,9 +99,9 @@ def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
     return re.sub(r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)", option, message)
 
 
-def kernels_options(paths: Iterable[str]) -> str:
-    """The options that name these files, as a shell takes them."""
-    return " ".join(f"--kernels {shlex.quote(path)}" for path in paths)
+def kernels_options(paths: Iterable[str]) -> list[str]:
+    """The words of the options that name these files."""
+    return [word for path in paths for word in ("--kernels", path)]
 
 
 def _where() -> list[click.Option]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 from collections import Counter
 from contextlib import suppress
 from functools import partial
@@ -81,7 +82,7 @@ def say_unknown(*files: Results) -> None:
 
     cases = [record.case for results in files for record in results.records]
     named = dict.fromkeys(path for results in files for path in _kernels(results.header.command))
-    has_them = f"primbench {kernels_options(named or ['FILE.py'])} has them"
+    has_them = f"primbench {shlex.join(kernels_options(named or ['FILE.py']))} has them"
     for what, unknown in (
         ("no primitive here", {case.primitive for case in cases} - summaries().keys()),
         ("no model here", _unknown_models(cases)),

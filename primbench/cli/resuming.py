@@ -11,6 +11,7 @@ import click
 from msgspec.structs import asdict, replace
 
 from primbench.cli.echo import say
+from primbench.cli.options import kernels_options
 from primbench.environment.difference import machine_changes
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
@@ -80,6 +81,17 @@ def check_machine(path: str, begun: Environment, now: Environment) -> None:
         )
 
 
+def check_all_kernels(path: str, begun: Mapping[str, str]) -> None:
+    """Raises InvalidRequest where a file of --kernels that it was begun with is not named: its cases may need it."""
+    there = named_files()
+    if not_named := [name for name, sha256 in begun.items() if sha256 not in there.values()]:
+        name = str(click.get_current_context().info_name)
+        again = shlex.join(["primbench", *kernels_options([*there, *not_named]), name, "--resume", path])
+        raise InvalidRequest(
+            f"--resume {path}: begun with --kernels {not_named[0]}: where it is yours, name it again: {again}"
+        )
+
+
 def _check_kernels(path: str, begun: Mapping[str, str]) -> None:
     changed = [name for name, sha256 in named_files().items() if begun.get(utf8(name), sha256) != sha256]
     if changed:
@@ -109,7 +121,8 @@ def going_on(found: Results, values: Mapping[str, Any]) -> str:
     if found.header.study is None:
         words = _resuming(sys.argv[1:], path)
     else:
-        words = ["ablate" if context.info_name == "ablate" else "study", "--resume", path]
+        name = "ablate" if context.info_name == "ablate" else "study"
+        words = [*kernels_options(named_files()), name, "--resume", path]
     return shlex.join(["primbench", *words])
 
 

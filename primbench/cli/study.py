@@ -37,7 +37,7 @@ from primbench.cli.options import (
 )
 from primbench.cli.outputs import check_outputs
 from primbench.cli.problem import once
-from primbench.cli.resuming import Begun, resuming
+from primbench.cli.resuming import Begun, check_all_kernels, resuming
 from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
@@ -200,6 +200,7 @@ def resumed(held: Results, values: Mapping[str, Any]) -> Study:
     study = held.header.study
     if study is None:
         raise InvalidRequest(f"{values['resume']}: not of a study: go on with the command that began it")
+    check_all_kernels(values["resume"], held.header.kernels)
     check_own(values["resume"], study.arms, values.get("arms", ()))
     for arm in study.arms:
         check(arm)

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
@@ -38,9 +39,9 @@ CHOOSING = [
 
 @pytest.fixture
 def written(made_study: Callable[..., Results], tmp_path: Path) -> Callable[..., Path]:
-    """``written(*arms)``: the file of a study of two pairs that is whole."""
+    """``written(*arms)``: the file of a study of two pairs that is whole. kernels: that it was begun with."""
 
-    def write(*arms: str) -> Path:
+    def write(*arms: str, kernels: Mapping[str, str] | None = None) -> Path:
         case = Case(
             primitive="gemm",
             parameters=build("gemm", {"m": 64, "n": 64, "k": 64}).parameters(),
@@ -48,7 +49,7 @@ def written(made_study: Callable[..., Results], tmp_path: Path) -> Callable[...,
             device="cpu",
         )
         results = made_study(arms, [case], lambda arm, case, pair: TIMES, pairs=2)
-        lines: list[Line] = [results.header, *results.workers, *results.records]
+        lines: list[Line] = [replace(results.header, kernels=dict(kernels or {})), *results.workers, *results.records]
         path = tmp_path / "study.jsonl"
         path.write_bytes(b"".join(map(encode, lines)))
         return path
@@ -73,6 +74,16 @@ def test_arms_that_choose_programs_are_shown_and_named_again(
     assert f"name them again: primbench study --resume {path} --arm host --arm {arm}\n" in refused.stderr
     done = invoke("study", "--resume", path, "--arm", "host", "--arm", arm, "--fail-on", "never")
     assert 0 == done.exit_code, done.output
+
+
+def test_files_of_kernels_that_it_was_begun_with_are_named_again(
+    refusal: Refusal, written: Callable[..., Path]
+) -> None:
+    path = written("host", kernels={"/own kernels.py": "0" * 64})
+    before = path.read_bytes()
+    again = f"primbench --kernels '/own kernels.py' study --resume {path}"
+    assert refusal("study", "--resume", path).endswith(f"where it is yours, name it again: {again}")
+    assert before == path.read_bytes()
 
 
 def test_ctrl_c_at_the_question_is_no_failure(written: Callable[..., Path]) -> None:
