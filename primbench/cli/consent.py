@@ -17,7 +17,7 @@ from primbench.runtimes.oci import names_a_file
 from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
 from primbench.spec.confidential import hidden
 from primbench.spec.placement import THREAD_VARIABLES
-from primbench.spec.study import AGAIN
+from primbench.spec.study import with_itself, with_neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
 
     Raises InvalidRequest where it names others than the file's, and where nobody says yes.
     """
-    begun_with = [arm for arm in arms if not arm.name.endswith(AGAIN) and arm.neighbour is None]
+    begun_with = _named_by_hand(arms)
     if named:
         if list(named) != begun_with:
             raise InvalidRequest("--arm and --resume: a study goes on with the arms and cases it was begun with")
@@ -36,6 +36,14 @@ def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
     choosing = [arm for arm in begun_with if _chooses(arm)]
     if choosing:
         _ask(path, choosing, begun_with)
+
+
+def _named_by_hand(arms: Sequence[Arm]) -> list[Arm]:
+    """Without those that --itself and --beside add, which are equal to others but for what was added."""
+    alone = [arm for arm in arms if arm.neighbour is None]
+    beside = [each for arm in arms if arm.neighbour for each in with_neighbour(alone, arm.neighbour) if each.neighbour]
+    added = [*with_itself(alone)[len(alone) :], *beside]
+    return [arm for arm in arms if arm not in added]
 
 
 def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:

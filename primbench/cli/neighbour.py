@@ -7,7 +7,6 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
 
 from primbench.cli.options import measuring_options
 from primbench.cli.problem import entries_of, problem_options
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.problem import Problem
-    from primbench.spec.arm import Arm
 
 
 def neighbour_in_words(text: str) -> Neighbour:
@@ -35,15 +33,10 @@ def neighbour_in_words(text: str) -> Neighbour:
         raise InvalidRequest('a neighbour is a primitive and its options, as in "gemm -m 4096 -n 4096 -k 4096"')
     try:
         problem = problem_class(aliases().get(words[0], words[0]))
-        return _neighbour(text, problem, _values(problem, words))
+        return _neighbour(shlex.join(words), problem, _values(problem, words))
     except (click.UsageError, InvalidRequest) as error:
         said = error.format_message() if isinstance(error, click.UsageError) else str(error)
         raise InvalidRequest(f"{text!r}: {said}") from None
-
-
-def with_neighbour(arms: Sequence[Arm], neighbour: Neighbour) -> list[Arm]:
-    """The arms, and each once more beside the neighbour."""
-    return [*arms, *(replace(arm, name=f"{arm.name} beside {neighbour.name}", neighbour=neighbour) for arm in arms)]
 
 
 def _values(problem: type[Problem], words: Sequence[str]) -> dict[str, Any]:
@@ -53,7 +46,7 @@ def _values(problem: type[Problem], words: Sequence[str]) -> dict[str, Any]:
     return command.make_context(words[0], list(words[1:])).params
 
 
-def _neighbour(text: str, problem: type[Problem], values: dict[str, Any]) -> Neighbour:
+def _neighbour(words: str, problem: type[Problem], values: dict[str, Any]) -> Neighbour:
     entries = list(entries_of(problem, values))
     if len(entries) != 1:
         raise InvalidRequest(f"these are {len(entries)} problems, and a neighbour does one: name its dimensions")
@@ -61,7 +54,7 @@ def _neighbour(text: str, problem: type[Problem], values: dict[str, Any]) -> Nei
     if parameters.get("ranks", 1) != 1:
         raise InvalidRequest(f"ranks={parameters['ranks']}: a neighbour is one process")
     return Neighbour(
-        words=text,
+        words=words,
         primitive=problem.primitive,
         parameters=parameters,
         backend=_backend(problem, values["backends"]),

@@ -24,7 +24,7 @@ from primbench.cli.measuring import (
     say_of_trace,
     writing,
 )
-from primbench.cli.neighbour import neighbour_in_words, with_neighbour
+from primbench.cli.neighbour import neighbour_in_words
 from primbench.cli.option_types import TIMEOUT, parsed
 from primbench.cli.options import (
     ALONE,
@@ -53,7 +53,7 @@ from primbench.results.writer import header
 from primbench.runtimes.table import check, known
 from primbench.spec.arm import Arm, arm_of
 from primbench.spec.placement import Placement
-from primbench.spec.study import IN_TURN, Pairing
+from primbench.spec.study import IN_TURN, Pairing, with_neighbour
 from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from itertools import takewhile
 
 import msgspec
@@ -25,4 +24,4 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def name(self) -> str:
         """The words before the first option, such as "model alexnet"."""
-        return " ".join(takewhile(lambda word: not word.startswith("-"), shlex.split(self.words)))
+        return " ".join(takewhile(lambda word: not word.startswith("-"), self.words.split()))

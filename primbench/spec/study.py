@@ -15,6 +15,8 @@ from primbench.spec.published import Published
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from primbench.spec.neighbour import Neighbour
+
 
 Pairing = Literal["in-turn", "one-after-the-other"]
 IN_TURN: Pairing = "in-turn"
@@ -48,3 +50,8 @@ AGAIN = " (again)"
 def with_itself(arms: Sequence[Arm]) -> list[Arm]:
     """The arms and the first one once more, whose difference from itself is what the study cannot see below."""
     return [*arms, *(replace(first, name=first.name + AGAIN) for first in arms[:1])]
+
+
+def with_neighbour(arms: Sequence[Arm], neighbour: Neighbour) -> list[Arm]:
+    """The arms, and each once more beside the neighbour."""
+    return [*arms, *(replace(arm, name=f"{arm.name} beside {neighbour.name}", neighbour=neighbour) for arm in arms)]

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import primbench.suites as suites
-from primbench.cli.neighbour import neighbour_in_words, with_neighbour
+from primbench.cli.neighbour import neighbour_in_words
 from primbench.errors import FileError
 from primbench.experiments.study import check_arms
 from primbench.spec.arm import arm_of, parse_arm
+from primbench.spec.study import with_neighbour
 from primbench.suites.parse import MOST_PAIRS
 
 GEMM = "gemm = [{ m = 4, n = 4, k = 4 }]\n"

@@ -76,6 +76,31 @@ def test_arms_that_choose_programs_are_shown_and_named_again(
     assert 0 == done.exit_code, done.output
 
 
+NEIGHBOUR = '"neighbour":{"words":"launch","primitive":"launch","parameters":{}}'
+
+
+@pytest.mark.parametrize("added", ['"name":"host (again)"', f'"name":"host beside launch",{NEIGHBOUR}'])
+def test_arms_that_look_like_those_that_are_added_to_the_first_are_asked_about(
+    invoke: Callable[..., Result], written: Callable[..., Path], added: str
+) -> None:
+    path = written("host", "host:env.PYTHONPATH=/tmp/x,name=other")
+    text = path.read_text()
+    assert '"name":"other"' in text
+    path.write_text(text.replace('"name":"other"', added))
+    refused = invoke("study", "--resume", path)
+    assert (2, "") == (refused.exit_code, refused.stdout)
+    assert "can have any program run" in refused.stderr
+
+
+def test_arms_that_were_added_to_the_first_are_not_named_again(
+    invoke: Callable[..., Result], written: Callable[..., Path]
+) -> None:
+    path = written("host:env.PYTHONPATH=/tmp/x,name=mine", "host:env.PYTHONPATH=/tmp/x,name=mine (again)")
+    named = ("--arm", "host:env.PYTHONPATH=/tmp/x,name=mine")
+    done = invoke("study", "--resume", path, *named, "--fail-on", "never")
+    assert 0 == done.exit_code, done.output
+
+
 def test_files_of_kernels_that_it_was_begun_with_are_named_again(
     refusal: Refusal, written: Callable[..., Path]
 ) -> None:

@@ -14,10 +14,11 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from primbench.cli.neighbour import neighbour_in_words, with_neighbour
+from primbench.cli.neighbour import neighbour_in_words
 from primbench.compare.pairs import compare
 from primbench.results import file as results_file
 from primbench.spec.arm import parse_arm
+from primbench.spec.study import with_neighbour
 
 from ...processes import words_of
 
