@@ -10,14 +10,15 @@ from primbench.watching import studies
 from primbench.watching.gpu_causes import on_gpus
 from primbench.watching.hindrance import Hindrance
 from primbench.watching.looks import ANSWERED, SYNCING
+from primbench.watching.stretch import ThreadUse, Unlisted
 from primbench.watching.waits import on_others
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from primbench.doctor.finding import Activity
     from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch, ThreadUse
+    from primbench.watching.stretch import Stretch
 
 LEAST_SHARE = 0.05  # of the time; a cause that costs less is not told
 BUSY = 0.5  # of a CPU
@@ -116,14 +117,14 @@ def _waiting(whole: Stretch, job: Job, throttled_s: float) -> Hindrance:
     waiting = max(whole.threads, key=lambda each: each.waited_s)
     share = max(0.0, waiting.waited_s - throttled_s) / whole.duration_s
     cpus = _cpus([each for each in whole.threads if each.waited_s >= waiting.waited_s / 2], job)
-    there = [each for each in whole.threads if cpus & _cpus([each], job)]
+    there = [each for each in whole.wanting if cpus & _cpus([each], job)]
     wanted = sum(each.wanted_s for each in there) / whole.duration_s
     if cpus and wanted >= len(cpus) + BUSY:
         return _too_many_threads(whole, there, wanted, sorted(cpus), share)
     return _contention(whole, job, waiting, share)
 
 
-def _cpus(threads: list[ThreadUse], job: Job) -> set[int]:
+def _cpus(threads: Iterable[ThreadUse | Unlisted], job: Job) -> set[int]:
     """On which these may run."""
     return {cpu for each in threads for cpu in each.cpus or job.limits.cpus_allowed}
 
@@ -159,20 +160,22 @@ def _times(share: float) -> str:
 
 
 def _too_many_threads(
-    whole: Stretch, threads: list[ThreadUse], wanted: float, cpus: list[int], share: float
+    whole: Stretch, there: Sequence[ThreadUse | Unlisted], wanted: float, cpus: list[int], share: float
 ) -> Hindrance:
     plural = "s" * (len(cpus) > 1)
+    listed = [each for each in there if isinstance(each, ThreadUse)]
+    count = len(listed) + sum(each.threads for each in there if isinstance(each, Unlisted))
     return Hindrance(
         cause="threads",
         share=share,
-        summary=f"{len(threads)} threads of its own want {wanted:.1f} CPUs and have {len(cpus)}",
+        summary=f"{count} threads of its own want {wanted:.1f} CPUs and have {len(cpus)}",
         evidence=[
-            *(_waits(whole, each) for each in threads[:3]),
+            *(_waits(whole, each) for each in listed[:3]),
             f"CPU{plural} of these threads: {format_cpu_list(cpus)}",
         ],
         distorts=_ON_CPU,
         effect=f"they take turns, and who waits for all of them waits for the last: {_times(share)}",
-        study=studies.of_threads(cpus, len(threads)),
+        study=studies.of_threads(cpus, count),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from primbench.watching.moment import is_forked
 from primbench.watching.neighbours import Neighbour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from primbench.watching.moment import Moment
 
@@ -45,11 +46,20 @@ class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
         return self.ran_s + self.waited_s
 
 
+class Unlisted(msgspec.Struct, frozen=True, kw_only=True):
+    """Of threads that may run on the same CPUs, or ended before that was asked (None). wanted_s: by all together."""
+
+    cpus: list[Whole] | None
+    threads: Whole
+    wanted_s: Seconds
+
+
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing``; of processes that ended meanwhile nothing but CPU time is in it.
 
     time_s: when it ends, since watching began. threads: the 16 that wanted a CPU most, if for 1 % of the time, and of
-    each process that started one of theirs the one that did; thread_count: all. looks: how often states of threads were
+    each process that started one of theirs the one that did; unlisted: others that wanted one for 1 %, by the CPUs that
+    they may run on; thread_count: all. looks: how often states of threads were
     looked at. blocked: thread -> in how many of these it, or a process that it started meanwhile, was blocked in the
     kernel as on a disk (state D) or until files are answered for (FUSE), and blocked_in: function of the kernel -> in
     how many, where that may be asked. asleep: in how many none ran or was blocked, and asleep_in: thread -> function
@@ -71,6 +81,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     minor_faults: Whole
     major_faults: Whole
     threads: list[ThreadUse]
+    unlisted: list[Unlisted] = []
     looks: Whole = 0
     blocked: dict[Whole, Whole] = {}
     blocked_in: dict[str, Whole] = {}
@@ -105,6 +116,11 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
         return self.threads[0] if self.threads else None
 
     @property
+    def wanting(self) -> list[ThreadUse | Unlisted]:
+        """All threads that wanted a CPU for 1 % of the time."""
+        return [*self.threads, *self.unlisted]
+
+    @property
     def launches_per_s(self) -> float | None:
         """None also where no count was due, the threads that were counted have ended, or none had a CPU meanwhile.
 
@@ -129,13 +145,15 @@ def between(before: Moment, after: Moment, began_s: float) -> Stretch:
     """began_s: when watching began."""
     used = list(_threads(before, after))
     duration_s = after.time_s - before.time_s
-    wanting = [each for each, *_ in used if each.wanted_s > LEAST_WANTED * duration_s]
+    wanting = [_with_cpus(each) for each, *_ in used if each.wanted_s > LEAST_WANTED * duration_s]
+    listed = _listed(wanting)
     return Stretch(
         time_s=after.time_s - began_s,
         duration_s=duration_s,
         process_count=len(after.processes),
         thread_count=sum(len(each.threads) for each in after.processes.values()),
-        threads=[_with_cpus(each) for each in _listed(wanting)],
+        threads=listed,
+        unlisted=_unlisted([_by_cpus(wanting)], listed),
         migrations=_sum(migrations for _, migrations, _ in used),
         switches=_sum(switches for *_, switches in used),
         missing=after.missing,
@@ -254,10 +272,12 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
         stopped.update(each.stopped)
         for process, functions in each.asleep_in.items():
             asleep_in.setdefault(process, Counter()).update(functions)
+    listed = _threads_of(stretches)
     return replace(
         last,
         **summed,
-        threads=_threads_of(stretches),
+        threads=listed,
+        unlisted=_unlisted([_by_cpus(each.wanting) for each in stretches], listed),
         blocked=dict(blocked),
         blocked_in=dict(blocked_in),
         stopped=dict(stopped),
@@ -284,6 +304,33 @@ def _threads_of(stretches: Sequence[Stretch]) -> list[ThreadUse]:
         else:
             found[each.number] = each
     return _listed(found.values())
+
+
+def _by_cpus(threads: Iterable[ThreadUse | Unlisted]) -> dict[tuple[int, ...] | None, Unlisted]:
+    """Those that may run on the same CPUs together."""
+    found: dict[tuple[int, ...] | None, Unlisted] = {}
+    for each in threads:
+        key = None if each.cpus is None else tuple(each.cpus)
+        so_far = found.get(key, Unlisted(cpus=each.cpus, threads=0, wanted_s=0.0))
+        count = each.threads if isinstance(each, Unlisted) else 1
+        found[key] = replace(so_far, threads=so_far.threads + count, wanted_s=so_far.wanted_s + each.wanted_s)
+    return found
+
+
+def _unlisted(
+    all_of: Sequence[Mapping[tuple[int, ...] | None, Unlisted]], listed: Iterable[ThreadUse]
+) -> list[Unlisted]:
+    """all_of: each stretch's threads, by their CPUs, of which as many are counted as there were in one of them."""
+    there = _by_cpus(listed)
+    found = []
+    for key in dict.fromkeys(itertools.chain.from_iterable(all_of)):
+        those = [each[key] for each in all_of if key in each]
+        count, wanted_s = max(each.threads for each in those), sum(each.wanted_s for each in those)
+        if key in there:
+            count, wanted_s = count - there[key].threads, wanted_s - there[key].wanted_s
+        if count > 0:
+            found.append(Unlisted(cpus=those[-1].cpus, threads=count, wanted_s=max(0.0, wanted_s)))
+    return found
 
 
 def _listed(threads: Iterable[ThreadUse]) -> list[ThreadUse]:

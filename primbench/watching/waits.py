@@ -122,7 +122,7 @@ def _asleep(whole: Stretch) -> Iterator[Hindrance]:
     if not whole.looks:
         return
     on_gpus = max((gpu.busy_fraction or 0.0 for gpu in whole.gpus or []), default=0.0)
-    wanted_s = max(whole.cpu_time_s, sum(each.wanted_s for each in whole.threads))  # also by those not looked at
+    wanted_s = max(whole.cpu_time_s, sum(each.wanted_s for each in whole.wanting))  # also by those not looked at
     share = min(whole.asleep / whole.looks, 1 - wanted_s / whole.duration_s, 1 - on_gpus)
     threads = _telling(whole)
     first = next((f": thread {thread} waits {_waited_for(function)}" for thread, function in threads.items()), "")

@@ -165,6 +165,18 @@ def test_the_parents_of_busy_processes_are_listed_though_many_want_more() -> Non
     assert [*range(100, 116), 6] == [each.number for each in whole.threads], "one of the parent's, that wants most"
 
 
+@pytest.mark.parametrize("cpus", [8, 20, 128])
+def test_threads_that_are_not_listed_want_their_cpus_too(cpus: int) -> None:
+    """Twice as many as there are CPUs, of which some are listed in one stretch and others in the next."""
+    allowed = list(range(cpus))
+    wide = replace(JOB, limits=replace(JOB.limits, cpus_allowed=allowed))
+    many = [thread(number, 5.0, 5.0, allowed) for number in range(2 * cpus)]
+    stretches = [joined([replace(CALM, threads=each)]) for each in (many, many[::-1])]
+    assert [2 * cpus] * 2 == [len(each.threads) + sum(other.threads for other in each.unlisted) for each in stretches]
+    (found,) = hindrances(joined(stretches), wide)
+    assert f"{2 * cpus} threads of its own want {2 * cpus}.0 CPUs and have {cpus}" == found.summary
+
+
 def test_who_has_to_give_memory_back_is_told_so() -> None:
     found, *_ = hindrances(replace(CALM, blocked={7: 30}, blocked_in={"mem_cgroup_handle_over_high": 30}), JOB)
     assert ("blocked", "as it is above memory.high") == (found.cause, found.evidence[-1])
