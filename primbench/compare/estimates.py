@@ -130,7 +130,6 @@ def _estimate(sides: _Sides, metric: str, margin: float, *, first: str) -> Estim
         q=found.ratio.p(),
         minimum_detectable=found.ratio.minimum_detectable(),
         pairs_needed=_pairs_needed(found, margin, sides.matching.level),
-        at_full_speed=found.left_out is not None,
         left_out=found.left_out,
         is_one_run=sides.matching.is_one_run,
     )

@@ -96,7 +96,7 @@ def _was_looked_at(results: Results) -> bool:
 def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str]) -> Comparison:
     """Runs of two places that were not interleaved, those of the baseline first. names: of the places.
 
-    A single run of one of them may show that they are alike, and never that they differ.
+    A single run of one of them may show that these runs are alike, and never that the places differ.
 
     Raises InvalidRequest where a file holds several arms, or where the two hold unequal cases.
     """

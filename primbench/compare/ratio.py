@@ -9,10 +9,12 @@ import msgspec
 
 Verdict = Literal[
     "slower", "faster", "different-about-the-margin", "different-but-small", "equivalent", "equivalent-at-full-speed",
-    "inconclusive",
+    "equivalent-in-these-runs", "inconclusive",
 ]  # fmt: skip
 DIFFERENT: tuple[Verdict, ...] = ("slower", "faster", "different-about-the-margin", "different-but-small")
-WITHIN_MARGIN: tuple[Verdict, ...] = ("different-but-small", "equivalent", "equivalent-at-full-speed")
+WITHIN_MARGIN: tuple[Verdict, ...] = (
+    "different-but-small", "equivalent", "equivalent-at-full-speed", "equivalent-in-these-runs",
+)  # fmt: skip
 
 FALSE_DISCOVERIES = 0.05
 FALSE_DISCOVERIES_BESIDE = 0.01
@@ -61,9 +63,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     pairs_needed: about so many would settle it; None where it is settled, where so many there were already, and where
     it is not the scatter of the pairs that keeps it open.
     noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
-    at_full_speed: medians are of those samples alone beside which a loop showed the CPU at full speed; where processes
-    took turns, beside which none of their threads waited for a CPU. left_out: what the others say.
-    is_one_run: the places were not interleaved, and one of them once, so that no difference is certain.
+    left_out: what samples say beside which a loop showed the CPU slow, or, where processes took turns, one of their
+    threads waited for a CPU; None where these count, too.
+    is_one_run: the places were not interleaved, and one of them once, so that no difference is certain, and that they
+    are alike of these runs alone.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
     """
 
@@ -84,7 +87,6 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     pairs_needed: int | None = None
     noise: tuple[float, float] | None = None
     reason: str | None = None
-    at_full_speed: bool = False
     left_out: LeftOut | None = None
     is_one_run: bool = False
     is_too_busy: bool = False
@@ -106,6 +108,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     def is_beyond_margin(self) -> bool:
         """Whether the ratio itself, whatever its interval, is further from 1 than the margin."""
         return abs(math.log(self.ratio)) > math.log1p(self.margin)
+
+    @property
+    def at_full_speed(self) -> bool:
+        """Whether medians are of the samples alone that no other program made longer."""
+        return self.left_out is not None
 
     @property
     def holds_at_full_speed_alone(self) -> bool:

@@ -1,8 +1,9 @@
 """Places that were not interleaved: runs of each, at their own times, whose unit is the run.
 
 A machine is faster at one time and slower at another, for as long as a run: of one place, two runs of many processes
-each differ for certain in one of eight cases. So a single run a side shows where two of them are alike, and never that
-the places differ.
+each differ for certain in one of eight cases. So a single run a side shows where these two are alike, not that their
+places are: where runs scatter by as much as the margin, a third of places that differ by it look alike. And it never
+shows that the places differ.
 """
 
 from __future__ import annotations

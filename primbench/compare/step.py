@@ -139,12 +139,17 @@ def _by_process(side: Side, *, alone: bool) -> dict[int, list[Record]]:
 
 
 def _alone(record: Record) -> Record:
-    """Of its samples those while which no thread waited; a pair in which a step has none is left out."""
+    """Of its samples those while which no thread waited; a pair in which a step has none is left out.
+
+    What a GPU's own clock timed is kept whole: no waits are counted beside it.
+    """
     measurement = record.measurement
     if measurement is None:
         return record
     every = {name: getattr(measurement, name) for name in measurement.__struct_fields__}
-    kept = {name: _of_quiet(found) for name, found in every.items() if isinstance(found, Samples)}
+    sampled = {name: found for name, found in every.items() if isinstance(found, Samples)}
+    are_counted = any(found.queued_s for found in sampled.values())
+    kept = {name: found if are_counted and not found.queued_s else _of_quiet(found) for name, found in sampled.items()}
     return replace(record, measurement=replace(measurement, **kept))
 
 

@@ -31,6 +31,7 @@ BESIDE: dict[Verdict, str] = {
     "faster": "faster",
     "different-about-the-margin": "different, about the margin",
     "equivalent-at-full-speed": "told only at full CPU speed",
+    "equivalent-in-these-runs": "told only of these runs",
 }
 
 

@@ -16,6 +16,7 @@ SIGNS: dict[Verdict, str] = {
     "different-but-small": "~",
     "equivalent": "=",
     "equivalent-at-full-speed": "=",
+    "equivalent-in-these-runs": "=",
     "inconclusive": "?",
 }
 _CELL = r" .+(\n {10,}\S+( \S+)*$)*"  # the last one of a row, with what goes on in the next lines

@@ -72,7 +72,7 @@ def _of_all(estimate: Estimate, case: CaseComparison) -> str:
 def shown_outcome(estimate: Estimate) -> str:
     """What to say of a metric that did not decide the verdict: in other words than a verdict's."""
     if estimate.outcome in WITHIN_MARGIN:
-        where = " at full speed" if estimate.outcome == "equivalent-at-full-speed" else ""
+        where = in_words(estimate.outcome).removeprefix("different but small").removeprefix("equivalent")
         return f"as long{where}, within {format_percent(estimate.margin)}"
     if estimate.outcome == "different-about-the-margin":
         return f"differs by about {format_percent(estimate.margin)}"

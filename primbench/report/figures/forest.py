@@ -38,6 +38,7 @@ LOOKS: dict[Verdict, tuple[str, str]] = {
     "different-but-small": ("diamond", "same"),
     "equivalent": ("circle", "same"),
     "equivalent-at-full-speed": ("circle", "same"),
+    "equivalent-in-these-runs": ("circle", "same"),
     "inconclusive": ("square", "hollow"),
 }
 """The shape and the look of a verdict."""

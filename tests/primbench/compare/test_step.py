@@ -92,6 +92,22 @@ def test_a_step_is_of_the_samples_that_its_verdict_is_of() -> None:
     assert (PAIRS, 1) == (of_all.pairs, alone.pairs)
 
 
+def test_a_gpus_own_time_of_a_step_counts_where_the_verdict_is_of_the_hosts() -> None:
+    """Waits for a CPU are counted beside launches, and beside nothing that a GPU's clock times."""
+    results = results_of(1.6e-6, 0.0, random.Random(0))
+    for number, record in enumerate(results.records):
+        assert record.measurement is not None
+        if record.case.labels["set"] == "whole" and (enqueue_s := record.measurement.enqueue_s):
+            counted = replace(record.measurement, enqueue_s=held_up(enqueue_s.median_s, 2.0))
+            results.records[number] = replace(record, measurement=counted)
+    sides = sides_of(results)
+    of_all, alone = (compare_step(sides["host"], sides["other"], alone=alone) for alone in (False, True))
+    assert of_all is not None
+    assert alone is not None
+    assert alone.is_whole
+    assert (PAIRS, of_all.whole) == (alone.pairs, alone.whole)
+
+
 def test_dearer_launches_explain_a_step_that_waits_for_them() -> None:
     step, text = compared(1.6e-6, 0.0, random.Random(0))
     assert step.differs

@@ -163,7 +163,7 @@ def test_the_verdict_is_the_same_in_every_output(primary: Estimate, mean: Estima
 def test_equivalence_at_full_speed_shows_what_was_left_out() -> None:
     slowed = Slowed(baseline=0.123, arm=0.31, may_be_alike=True, are_alike=False)
     left_out = LeftOut(slowed=slowed, ratio=1.08, interval=(0.99, 1.17))
-    found = replace(EQUIVALENT, outcome="equivalent-at-full-speed", at_full_speed=True, left_out=left_out)
+    found = replace(EQUIVALENT, outcome="equivalent-at-full-speed", left_out=left_out)
     assert lines(comparison(compared(found, slowed=slowed)))[2].endswith(
         " equivalent at full speed, within 1.0% (the CPU slow beside 12.3% | 31.0% of samples; with these 1.080 "
         "[0.990, 1.170])"
