@@ -124,8 +124,8 @@ class CudaTimer:
         count = _queueable(max(device_s.median_s, self._rough_s), nodes=device.nodes_per_call)
         if count > 1:
             enqueue_s = _enqueue(backend, calls, count, secondary, pace)
-        else:  # the round trips' calls were enqueued one by one
-            enqueue_s = replace(single_s, loops_s=wall_s.loops_s, queued_s=wall_s.queued_s)
+        else:  # the round trips' calls were enqueued one by one; when a thread waited for a CPU is known of whole trips
+            enqueue_s = replace(single_s, loops_s=wall_s.loops_s)
         return replace(
             timed,
             enqueue_s=enqueue_s,

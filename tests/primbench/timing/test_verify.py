@@ -10,10 +10,10 @@ from primbench.backends import open_backend
 from primbench.backends.numpy import Numpy
 from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
-from primbench.problem import Step, described
+from primbench.problem import Reference, Step, described
 from primbench.registry import setup_of
 from primbench.timing.calls import Calls
-from primbench.timing.verify import check_output, count_unwritten
+from primbench.timing.verify import check_output, count_unwritten, error_of
 
 PROBLEM = Gemm(20, 30, 40)
 INPUTS = PROBLEM.inputs(np.random.default_rng(0))
@@ -42,6 +42,17 @@ def test_one_wrong_element_is_found() -> None:
 
     with pytest.raises(VerificationError, match="wrong result"):
         check(step)
+
+
+@pytest.mark.parametrize(("expected", "is_right"), [(np.inf, True), (-np.inf, False), (np.nan, False), (1.0, False)])
+def test_infinity_is_right_where_it_is_expected_and_nan_never(expected: float, *, is_right: bool) -> None:
+    found = np.array([np.inf, 1.0], np.float32)
+    reference = Reference(index=..., expected=np.array([expected, 1.0]), scale=np.ones(2))
+    if is_right:
+        assert 0 == error_of(found, PROBLEM, reference)
+        return
+    with pytest.raises(VerificationError, match="wrong result"):
+        error_of(found, PROBLEM, reference)
 
 
 def test_one_element_never_written_is_found() -> None:
