@@ -47,7 +47,7 @@ class Child:
         """inherited: descriptors that keep their numbers there. verbose: what it prints goes to this stderr.
 
         clears_up: it is asked to end by the end of its input, and has something to do then.
-        Raises WorkerError where the system has no room for it.
+        Raises NotStarted where the system has no room for it.
         """
         self.name = name
         self._clears_up = clears_up
@@ -147,13 +147,17 @@ class Child:
         return f": {(fatal or lines)[-1]}" if lines else ""
 
 
+class NotStarted(WorkerError):
+    """The system has no room for a process, or not for its arguments; the message says where to look."""
+
+
 @contextlib.contextmanager
 def starting(name: str) -> Iterator[None]:
-    """What the system refuses inside becomes WorkerError."""
+    """What the system refuses inside becomes NotStarted."""
     try:
         yield
     except OSError as error:
-        raise WorkerError(f"{name} cannot be started: {error.strerror}: {_way_out(error)}") from None
+        raise NotStarted(f"{name} cannot be started: {error.strerror}: {_way_out(error)}") from None
 
 
 def _way_out(error: OSError) -> str:

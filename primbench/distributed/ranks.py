@@ -41,7 +41,7 @@ class LocalRanks:
     """Processes of this host, one a rank."""
 
     def __init__(self, count: int, *, verbose: bool) -> None:
-        """Raises WorkerError where the system has no room for so many, and leaves none behind."""
+        """Raises NotStarted where the system has no room for so many, and leaves none behind."""
         self.sockets: list[socket.socket] = []
         self._children: list[Child] = []
         try:

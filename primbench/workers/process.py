@@ -69,8 +69,8 @@ class WorkerProcess:
     ) -> None:
         """Start it, and do not wait until it is ready.
 
-        arm: where it runs; None is here, as this process does. ranks: ended with the worker. Raises WorkerError where
-        it cannot be started.
+        arm: where it runs; None is here, as this process does. ranks: ended with the worker. Raises NotStarted where
+        the system has no room for it.
         """
         self._ranks = ranks
         self._start, self._arm = start, arm

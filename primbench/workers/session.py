@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec.structs import replace
 
+from primbench.distributed.child import NotStarted
 from primbench.distributed.ranks import LocalRanks, Ranks
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError, PrimbenchError
 from primbench.numa.placement import check_cpus
@@ -166,17 +167,17 @@ class Session:
             yield from self._started(case)
         except self._skipped as refusal:
             return None, Outcome(status="skipped", reason=str(refusal))
-        except WorkerGone as gone:
-            return None, Outcome(status="failed", reason=str(gone))
+        except (WorkerGone, NotStarted) as error:
+            return None, Outcome(status="failed", reason=str(error))
         running = self._running[case.arm, "time"]
         try:
             timed = self._timed(case, running.worker, arm.neighbour if arm else None)
-        except (WorkerGone, NeighbourGone) as gone:
-            timed = Outcome(status="failed", reason=str(gone))
+        except (WorkerGone, NeighbourGone, NotStarted) as error:
+            timed = Outcome(status="failed", reason=str(error))
         return running.number, self._ended(case, timed)
 
     def _timed(self, case: Case, worker: WorkerProcess, neighbour: Neighbour | None) -> Outcome:
-        """Raises WorkerGone, and NeighbourGone with that one ended."""
+        """Raises WorkerGone, NotStarted, and NeighbourGone with that one ended."""
         if neighbour is None:
             return worker.run(case, self._timeout_s)
         beside = self._running_for(case, "neighbour") or self._start(case, "neighbour")
@@ -236,8 +237,8 @@ class Session:
         try:
             running = self._running_for(case, "trace") or self._start(case, "trace")
             traced = running.worker.run(case, self._timeout_s)
-        except (WorkerGone, BackendUnavailable) as gone:
-            traced = Outcome(status="failed", reason=str(gone))
+        except (WorkerGone, NotStarted, PlacementError, BackendUnavailable) as error:
+            traced = Outcome(status="failed", reason=str(error))
         if traced.trace is None:
             self._end(case.arm, "trace")
             return replace(measurement, missing=measurement.missing | {"trace": traced.reason or "no trace"})

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -198,6 +201,21 @@ def test_a_case_that_its_backend_has_no_kernel_for_is_skipped_beside_others() ->
     chased, product = run.run([Chase(256), SMALL], backend="numpy", device="cpu", method=DRY)
     assert ("skipped", "ok") == (chased.status, product.status)
     assert "chase has no kernel for backend 'numpy': it has cupy, numba" == chased.reason
+
+
+def test_a_worker_that_the_system_has_no_room_for_fails_its_case_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = [BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))]
+    popen = subprocess.Popen
+
+    def start(*given: Any, **named: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return popen(*given, **named)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    failed, product = run.run([SMALL, Gemm(9, 9, 9)], backend="numpy", device="cpu", method=DRY)
+    assert ("failed", "ok") == (failed.status, product.status)
+    assert "worker cannot be started: Resource temporarily unavailable: see the limits of `ulimit -a`" == failed.reason
 
 
 def test_a_device_that_no_backend_reaches_is_refused_by_a_worker() -> None:
