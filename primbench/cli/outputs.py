@@ -6,7 +6,7 @@ import itertools
 import os
 import shlex
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from primbench.report.explained import step_totals
 from primbench.report.plain import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from primbench.report.document import Document
     from primbench.results.file import Results
@@ -166,15 +166,24 @@ def put_out(
 
 
 def write(path: str, text: str | bytes) -> None:
-    """Raises OutputError, and leaves no file then that was not there before: half a table looks like a whole one."""
+    """Raises OutputError. Of what it has begun to write it leaves no part: half a table looks like a whole one."""
     if path == "-":
         click.echo(text, nl=False)
         return
-    was_there = os.path.lexists(path)
     try:
-        Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
+        with open(path, "wb") as file, _whole_or_none(path):
+            file.write(text if isinstance(text, bytes) else text.encode())
+            file.flush()
     except OSError as error:
-        if not was_there:
+        raise OutputError(f"{path}: {error.strerror}") from None
+
+
+@contextmanager
+def _whole_or_none(path: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        if os.path.isfile(path):  # and no pipe or device
             with suppress(OSError):
                 os.unlink(path)
-        raise OutputError(f"{path}: {error.strerror}") from None
+        raise

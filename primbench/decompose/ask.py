@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import tempfile
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench.distributed.child import how_it_ended
 from primbench.errors import InvalidRequest, PrimbenchError
+from primbench.runtimes.leftovers import launch_folder
 
 if TYPE_CHECKING:
     from primbench.decompose.child import Answer, Request
@@ -23,8 +22,8 @@ def ask(request: Request) -> Answer:
     """Its answer. Raises InvalidRequest and PrimbenchError where nothing was captured, in one line why."""
     from primbench.decompose.child import Answer
 
-    with tempfile.TemporaryDirectory(prefix="primbench-") as folder:
-        path = os.path.join(folder, "answer.json")
+    with launch_folder() as folder:
+        path = str(folder / "answer.json")
         command = [sys.executable, "-P", "-m", "primbench.decompose.child", path, msgspec.json.encode(request).decode()]
         with subprocess.Popen(command, stdin=None) as child:
             try:

@@ -17,8 +17,9 @@ from primbench.results.file import Results, encode
 from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worker
 from primbench.spec.confidential import HIDDEN, hidden, is_secret
 from primbench.system.files import utf8
-from primbench.system.jsonlines import decompress, is_compressed
+from primbench.system.jsonlines import MAX_LINE_BYTES, decompress, is_compressed
 from primbench.system.locks import holder, lock
+from primbench.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,9 +74,16 @@ class Writer:
             raise OutputError(f"{self.path}: {error.strerror}; nothing was measured") from None
 
     def write(self, line: Worker | Record) -> None:
-        """Raises OutputError on a full disk, with the part of the line that did fit taken back if possible."""
+        """Raises OutputError on a full disk, with the part of the line that did fit taken back if possible.
+
+        Also for a line that is longer than who reads the file takes.
+        """
+        text = encode(line)
+        if len(text) > MAX_LINE_BYTES:
+            size, most = format_bytes(len(text)), format_bytes(MAX_LINE_BYTES)
+            raise OutputError(f"{self.path}: a case's line has {size}, and may have {most}: shorten --max-time")
         try:
-            self._append(encode(line))
+            self._append(text)
         except OSError as error:
             raise OutputError(f"{self.path}: {error.strerror}; it holds every case finished before this one") from None
 

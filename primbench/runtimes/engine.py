@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.images.builder import Builder, Request, arguments
-from primbench.runtimes.invocation import answer, cdi_names_gpus, env_options, gpu_files, options, variables
+from primbench.runtimes.invocation import CACHES, answer, cdi_names_gpus, env_options, gpu_files, options, variables
 from primbench.runtimes.limits import read_rates, shares
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Refusal
@@ -96,12 +96,15 @@ def _binds(arm: Arm, folder: Path) -> list[str]:
     """Options that mount the host's folders for a container on the host's root.
 
     The folder is new, and an engine that sees other files than these has none of that name: as a mount, unlike a
-    volume, it must be there.
+    volume, it must be there. What libraries compile into it is in memory: files that the container's root makes are not
+    this user's to remove.
     """
     own = caches(folder)
-    mount = f"--mount=type=bind,source={own},target={own}"
+    for name in CACHES:
+        (own / name).mkdir(exist_ok=True)
     return [
-        mount,
+        f"--mount=type=bind,source={own},target={own}",
+        *(f"--tmpfs={own / name}:exec,mode=1777" for name in CACHES),
         *(f"--volume={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)),
         *(f"--mount=type=bind,source={merged},target={path}" for merged, path in overlays(arm, folder)),
     ]

@@ -26,7 +26,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are in an image."""
 
 ANSWERS_WITHIN_S = 10.0
-_CACHES = ("CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "TRITON_CACHE_DIR")  # in the home folder otherwise
+CACHES = ("CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "TRITON_CACHE_DIR")  # in the home folder otherwise
 _OF_THE_HOST = ("HOME", "LANG", "LC_ALL", "PATH")
 
 
@@ -89,7 +89,7 @@ def _inherited(arm: Arm, folder: Path, environ: Mapping[str, str]) -> dict[str, 
     if not arm.on_host_root:
         return without_paths(of_libraries)
     of_host = {name: environ[name] for name in _OF_THE_HOST if name in environ}
-    return of_libraries | of_host | {name: str(caches(folder) / name) for name in _CACHES}
+    return of_libraries | of_host | {name: str(caches(folder) / name) for name in CACHES}
 
 
 def without_paths(variables: Mapping[str, str]) -> dict[str, str]:

@@ -44,12 +44,19 @@ class ToDo(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def launch_folder() -> Iterator[Path]:
-    """A temporary folder that this process holds locked, so that sweep() leaves it, removed at the end."""
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, open(Path(name) / "new", "wb") as held:
-        lock(held.fileno())
-        _note(held.fileno(), ToDo())
-        os.rename(held.name, Path(name) / _TO_DO)  # renamed once locked, so that no sweep finds it unlocked
-        yield Path(name)
+    """A temporary folder that this process holds locked, so that sweep() leaves it, removed at the end.
+
+    But for what a container's root wrote there, which an unprivileged user of an engine may not remove.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    try:
+        with open(folder / "new", "wb") as held:
+            lock(held.fileno())
+            _note(held.fileno(), ToDo())
+            os.rename(held.name, folder / _TO_DO)  # renamed once locked, so that no sweep finds it unlocked
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def note(folder: Path, to_do: ToDo) -> None:

@@ -9,6 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from primbench.errors import BackendUnavailable
+from primbench.runtimes.invocation import ANSWERS_WITHIN_S
 from primbench.runtimes.leftovers import clear
 from primbench.system.mounting import mount_tmpfs, move, own_mounts
 
@@ -53,10 +54,14 @@ def _show(arm: Arm, merged: str, path: str) -> None:
     own = os.path.dirname(merged)
     for name in ("merged", "upper", "work"):
         os.makedirs(os.path.join(own, name))
-    done = subprocess.run(
-        [PROGRAM, "-o", f"lowerdir={path},upperdir={own}/upper,workdir={own}/work", merged],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [PROGRAM, "-o", f"lowerdir={path},upperdir={own}/upper,workdir={own}/work", merged],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=ANSWERS_WITHIN_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise BackendUnavailable(f"{where}: {PROGRAM} did not mount it within {ANSWERS_WITHIN_S:g} s") from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise BackendUnavailable(f"{where}: {said[-1]}")

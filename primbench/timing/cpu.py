@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 BATCH_S = 50e-6  # a sample shorter than this would show the clock's own 50 ns
+MOST_SAMPLES = 1_000_000  # of a record, a third of what a line of a results file holds; longer ones where there is time
 LONG_S = 0.1  # no call of 50 us takes that long
 CPU_MISSING = dict.fromkeys(
     ("enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu"), "calls on a CPU return when they are done"
@@ -38,7 +39,7 @@ class CpuTimer:
         secondary: when to stop sampling what is not batch_s.
         """
         calls, method, pace = self._calls, self._method, self._pace
-        per_batch = calls_per_batch(calls, pace)
+        per_batch = calls_per_batch(calls, pace, max(BATCH_S, method.max_time_s / MOST_SAMPLES))
         take = pace.host_timed(calls, per_batch)
         by: dict[str, Any] = {"taken_by": "host clock", "loop": pace.loop}
         if calls.are_processes:
@@ -53,8 +54,8 @@ class CpuTimer:
         return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
 
 
-def calls_per_batch(calls: Calls, pace: Pace) -> int:
-    """The smallest power of two of calls that lasts at least 50 us, the quicker of two tries counting.
+def calls_per_batch(calls: Calls, pace: Pace, least_s: float = BATCH_S) -> int:
+    """The smallest power of two of calls that lasts at least so long, the quicker of two tries counting.
 
     No more than may follow what is done before each sample, and one where the first try took so long that none will be
     that quick.
@@ -63,7 +64,7 @@ def calls_per_batch(calls: Calls, pace: Pace) -> int:
     while count < calls.most_calls:
         take = pace.host_timed(calls, count)
         first_s, *_ = take()
-        if first_s >= LONG_S or min(first_s, take()[0]) * count >= BATCH_S:
+        if first_s >= LONG_S or min(first_s, take()[0]) * count >= least_s:
             return count
         count *= 2
     return count

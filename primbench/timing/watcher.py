@@ -148,7 +148,7 @@ def main() -> None:
 
 
 def _give_way() -> None:
-    """To what is measured: run when nothing else does, and on other CPUs than those that the parent is bound to."""
+    """To what is measured: run when nothing else does, on any CPU, where the parent may be bound to a few."""
     os.nice(LEAST_URGENT)
     with suppress(OSError):
         os.sched_setaffinity(0, range(os.sysconf("SC_NPROCESSORS_CONF")))  # numbers in use may have gaps

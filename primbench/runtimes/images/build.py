@@ -7,9 +7,7 @@ import importlib.resources
 import os
 import shutil
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,10 +15,12 @@ import msgspec
 from primbench.errors import BackendUnavailable, ImageError, InvalidRequest
 from primbench.runtimes.images import pins
 from primbench.runtimes.images.wheel import installed, pack_wheel
+from primbench.runtimes.leftovers import launch_folder
 from primbench.runtimes.table import known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from primbench.runtimes.images.builder import Builder, Request
 
@@ -59,9 +59,11 @@ def build(request: Request) -> Image:
     _check_extras(request.extras, distribution)
     command = builder.command(request)
     version = _usable(request.runtime, command[0])
-    with tempfile.TemporaryDirectory(prefix="primbench-") as folder:
-        fill(Path(folder), distribution, request.extras)
-        build_s = _run(command, Path(folder), builder.environment(os.environ))
+    with launch_folder() as launched:
+        context = launched / "context"
+        context.mkdir()
+        fill(context, distribution, request.extras)
+        build_s = _run(command, context, builder.environment(os.environ))
     name = builder.name(request.tag)
     size = builder.size_bytes(name)
     return Image(

@@ -17,7 +17,7 @@ import primbench
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import charliecloud, engine, hostroot, limits, oci
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
-from primbench.runtimes.invocation import Invocation, cdi_names_gpus, gpu_files, variables
+from primbench.runtimes.invocation import CACHES, Invocation, cdi_names_gpus, gpu_files, variables
 from primbench.runtimes.table import check, known, launch
 from primbench.spec.arm import arm_of, parse_arm
 from primbench.spec.settings import FIRST_KEYS
@@ -111,6 +111,9 @@ def test_docker_gets_the_hosts_root_as_an_image_of_links_and_empty_folders(tmp_p
     made = found.before[1]
     assert binds == [word for word in made if word.startswith("--volume=")]
     assert f"--mount=type=bind,source={own},target={own}" in made
+    in_memory = [f"--tmpfs={own / name}:exec,mode=1777" for name in CACHES]
+    assert in_memory == [word for word in made if word.startswith("--tmpfs=")], "not this user's to remove"
+    assert {*CACHES} == {each.name for each in own.iterdir()}
     assert ["--device=/dev/nvidia0", "--device=/dev/nvidiactl"] == [word for word in made if word[:9] == "--device="]
     assert [f"--entrypoint={sys.executable}", image, *MODULE] == made[-6:]
 

@@ -76,6 +76,7 @@ def test_a_batch_lasts_50_us() -> None:
     count = calls_per_batch(Calls([step]), Pace(lambda: now_ns))
     assert 64 == count
     assert count * 1.5e-6 >= 50e-6
+    assert 128 == calls_per_batch(Calls([step]), Pace(lambda: now_ns), 180e-6), "as where it is sampled for minutes"
 
 
 def test_a_slow_call_is_a_batch_of_one() -> None:
