@@ -36,11 +36,11 @@ class Gate:
     def cases(self, comparison: Comparison) -> list[Gated]:
         """Every case of all arms, and whether it passes.
 
-        None does where no case could be told, since none was compared, or while the machine was too busy; nor does one
-        that fails more often on one side, that has but one process there, or that would fail if one run of each place
-        could tell.
+        None does where no case was told: none was compared, the machine was too busy, or too few pairs do not say that
+        it passes. Nor does one that fails more often on one side, that has but one process there, or that would fail if
+        one run of each place could tell.
         """
-        untold = all(case.is_untellable for case in comparison.cases)
+        untold = all(case.is_untellable or self._may_fail(case) for case in comparison.cases)
         return [
             Gated(arm, case, self.fail_on == "never" or not (untold or self._fails(case)))
             for arm in comparison.all_arms
@@ -64,12 +64,21 @@ class Gate:
             return case.verdict == "slower"
         return any(_is_above(each, self.above) for each in case.estimates)
 
+    def _may_fail(self, case: CaseComparison) -> bool:
+        """Whether it is undecided, and its interval holds what would fail."""
+        found = case.deciding
+        if found is None or case.verdict != "inconclusive" or found.interval is None:
+            return False
+        return found.interval[1] > 1 + self._limit(found)
+
+    def _limit(self, found: Estimate) -> float:
+        return found.margin if self.above is None else self.above
+
     def _cannot_tell(self, found: Estimate) -> bool:
         """Whether what would fail by more runs, or may, is not told by so few."""
         if not found.judges or found.is_too_busy:
             return False
-        limit = found.margin if self.above is None else self.above
-        return found.interval is None or (found.is_one_run and found.interval[0] > 1 + limit)
+        return found.interval is None or (found.is_one_run and found.interval[0] > 1 + self._limit(found))
 
 
 def _is_above(found: Estimate, limit: float) -> bool:

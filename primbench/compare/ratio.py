@@ -99,10 +99,15 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def differs(self) -> bool:
         """Whether it is not 1 for certain, among all that are looked at."""
-        if self.interval is None or self.q is None or self.is_one_run:
+        if self.q is None or self.is_one_run:
             return False
         most = FALSE_DISCOVERIES if self.judges else FALSE_DISCOVERIES_BESIDE
-        return not self.interval[0] <= 1 <= self.interval[1] and self.q <= most
+        return self.excludes_1 and self.q <= most
+
+    @property
+    def excludes_1(self) -> bool:
+        """Whether its interval does, by itself."""
+        return self.interval is not None and not self.interval[0] <= 1 <= self.interval[1]
 
     @property
     def is_beyond_margin(self) -> bool:

@@ -105,6 +105,10 @@ def test_a_row_has_the_baseline_the_ratio_and_the_verdict() -> None:
         (EQUIVALENT, "equivalent, within 1.0%"),
         (replace(EQUIVALENT, outcome="different-but-small"), "different but small, within 1.0%"),
         (INCONCLUSIVE, "inconclusive: needs about 21 pairs, these find 1.2%"),
+        (
+            replace(INCONCLUSIVE, interval=(1.002, 1.03), q=0.125),
+            "inconclusive: may be chance among all that was compared (q 12.5%), needs about 21 pairs",
+        ),
         (replace(INCONCLUSIVE, pairs_needed=201), "inconclusive: needs more than 200 pairs, these find 1.2%"),
         (replace(INCONCLUSIVE, pairs_needed=None), "inconclusive: needs a few pairs more, these find 1.2%"),
         (replace(INCONCLUSIVE, pairs_needed=None, reason="because"), "inconclusive: because, these find 1.2%"),
