@@ -11,16 +11,16 @@ import os
 import sys
 
 from primbench.errors import INTERRUPTED, PrimbenchError
+from primbench.system import collector
 
-OBJECTS_BETWEEN_COLLECTIONS = 100_000
-"""In place of Python's 700: imports make tens of thousands, and next to none of them is garbage."""
+OBJECTS_BETWEEN_COLLECTIONS = 100_000  # in place of Python's 700
 
 
 def main() -> None:
     """The command line, from the first moment on: importing it takes a while, in which Ctrl-C ends it without ado."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_at_once)
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    collector.rest(OBJECTS_BETWEEN_COLLECTIONS)
     atexit.register(gc.freeze)  # else all that is left is searched for garbage, which takes a tenth of --help's time
     from primbench.system import streams
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import signal
@@ -11,6 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from primbench.system import collector
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _digest(text: bytes) -> str:
 def settings(root: Path) -> dict[str, str]:
     """What code can set of the interpreter and every step of a program is run by, in words."""
     return {
-        "garbage collection": f"after {gc.get_threshold()}" if gc.isenabled() else "off",
+        "garbage collection": collector.in_words(),
         "switch interval": format_time(sys.getswitchinterval()),
         "finders": ", ".join(filter(None, map(_added, sys.meta_path))) or "its own",
         "timers": ", ".join(_running()) or "none",

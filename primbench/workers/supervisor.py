@@ -6,10 +6,10 @@ them has ended, however that ended: a container outlives the program that starte
 
 from __future__ import annotations
 
-import gc
+from primbench.system import collector
 
 if __name__ == "__main__":
-    gc.disable()  # imports make tens of thousands of objects, all that follows a few, and next to none is garbage
+    collector.rest()
 
 import contextlib
 import os

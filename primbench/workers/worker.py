@@ -8,12 +8,13 @@ so that a broken CUDA context costs one case.
 
 from __future__ import annotations
 
-import gc
+from primbench.system import collector
 
 if __name__ == "__main__":
-    gc.disable()  # while modules are imported: tens of thousands of objects, and next to none is garbage
+    collector.rest()
 
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -172,7 +173,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         raise BackendUnavailable(
             f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like"
         )
-    gc.disable()  # while frameworks are imported: hundreds of thousands of objects, and next to none is garbage
+    collector.rest()
     placed = placement.apply(start.placement, start.device or "cpu")
     if start.sharing > 1 and start.device == "cpu":
         placement.share_cpus(placed.cpus, start.sharing)
@@ -187,8 +188,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         placement=replace(placed, threads=placement.read_threads()),
         versions=versions,
     )
-    gc.freeze()  # else they would be gone through after every case, for 50 ms
-    gc.enable()
+    collector.collect_again()
     return backend, ready
 
 
