@@ -38,7 +38,8 @@ MUCH = 0.1  # of a step
 
 def text(steps: Sequence[tuple[str, Explained]]) -> str:
     """steps: each with its title."""
-    return "\n".join(table.text(part) for part in _parts(steps))
+    told = [f"{caution}\n" for title, each in steps if (caution := _too_busy(title, each))]
+    return "\n".join([*told, *(table.text(part) for part in _parts(steps))])
 
 
 def document(steps: Sequence[tuple[str, Explained]], page: Callable[[], Page] | None = None) -> Document:
@@ -61,7 +62,21 @@ def answer(steps: Sequence[tuple[str, Explained]]) -> str:
     return "; ".join(f"{title}: {_most(each)}" for title, each in steps) + "."
 
 
+def _too_busy(title: str, explained: Explained) -> str:
+    """What comes before numbers that may be of any size, for what disturbed the calls; "" where they hold."""
+    if explained.disturbed_s <= MUCH * explained.known_s:
+        return ""
+    words = next((words[0] for name, words in explained.disturbances.items() if name != "the step"), "")
+    return (
+        f"TOO BUSY TO TELL in {title}: of what its parts take, {format_time(explained.disturbed_s)} is of calls that "
+        f"something disturbed, and the step takes {format_time(explained.known_s)}: {words}. Quiet the machine, or ask "
+        "for fewer --threads."
+    )
+
+
 def _most(explained: Explained) -> str:
+    if explained.disturbed_s > MUCH * explained.known_s:
+        return f"too busy to tell, as something disturbed calls of {format_time(explained.disturbed_s)} of its parts"
     if not explained.rows or not explained.step_s:
         return "its time is not known"
     largest = max(explained.rows, key=lambda row: row.seconds or 0.0)

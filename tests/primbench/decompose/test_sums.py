@@ -179,6 +179,8 @@ def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
     printed = words.text([("A step", found)])
     assert "! the step: it waited for a CPU during 40.0% of its time" in printed
     assert "! 3.00 ms of what parts take are of calls that something disturbed" in printed
+    assert printed.startswith("TOO BUSY TO TELL in A step: of what its parts take, 3.00 ms is of calls that something")
+    assert "A step: too busy to tell" in words.answer([("A step", found)])
 
 
 def test_time_between_operators_that_is_less_than_the_scatter_of_steps_is_not_known() -> None:
