@@ -26,6 +26,8 @@ _SIZES_BYTES = {"B": 1}
 _SIZES_BYTES |= {f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)}
 _SIZES_BYTES |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
 _COUNT_PREFIXES = {prefix: 1024**power for power, prefix in enumerate(("", "K", "M", "G"))}
+_ZERO_FIRST = re.compile(r"(?:^|[,:])0[0-9]")  # else "1,024" were 1 and 24; "1,256" may well be meant as two
+_THOUSANDS = re.compile(r"(?<![0-9])[1-9][0-9]{0,2}(?:,[0-9]{3})*,0[0-9]{2}(?:,[0-9]{3})*(?![0-9])")
 _QUANTITY = r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z%]+)\s*"
 
 _TIME_EXPONENTS: dict[TimeUnit, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
@@ -49,7 +51,10 @@ def parse_fraction(text: str) -> float:
 
 def parse_size(text: str) -> int:
     """Bytes of "64B", "4KiB" (1024) or "1GB" (10^9). Raises InvalidRequest, also for a part of a byte."""
-    size_bytes = _parse(text, _SIZES_BYTES, "size", "4KiB")
+    return _bytes(_parse(text, _SIZES_BYTES, "size", "4KiB"), text)
+
+
+def _bytes(size_bytes: Fraction, text: str) -> int:
     if size_bytes.denominator != 1:
         raise InvalidRequest(f"size {text!r}: {float(size_bytes):g} bytes is not a whole number of bytes")
     return int(size_bytes)
@@ -61,7 +66,14 @@ def parse_counts(text: str, unit: Literal["", "B"] = "") -> tuple[int, ...]:
 
     unit: "B" reads sizes such as 4KiB; a prefix alone is one of 1024 there, too. Raises InvalidRequest.
     """
+    if _ZERO_FIRST.search(text):
+        raise InvalidRequest(f"{text!r}: no number of a list begins with 0: write {_whole(text)}")
     return tuple(itertools.chain.from_iterable(_parse_sweep(part, unit) for part in text.split(",")))
+
+
+def _whole(text: str) -> str:
+    """The list without the commas that stand between thousands: "64,1,024" as "64,1024"."""
+    return re.sub(r"(^|[,:])0+(?=[0-9])", r"\1", _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text))
 
 
 def _parse_sweep(text: str, unit: Literal["", "B"]) -> tuple[int, ...]:
@@ -78,14 +90,18 @@ def _parse_sweep(text: str, unit: Literal["", "B"]) -> tuple[int, ...]:
 def _parse_count(text: str) -> int:
     match = _prefixed_count(text)
     if match is None:
-        raise InvalidRequest(f"{text!r}: a whole number such as 4096, or a sweep of them such as 64:4096:2")
+        raise InvalidRequest(
+            f"{text!r}: a whole number such as 4096 or 4K (of 1024, as M and G), or a sweep: 64:4096:2"
+        )
     prefix: int = _COUNT_PREFIXES[match[2].upper()]
     return int(match[1]) * prefix
 
 
 def _parse_amount(text: str) -> int:
     """Bytes; "4K" is 4 KiB, as nccl-tests and dd read it."""
-    return _parse_count(text) if (match := _prefixed_count(text)) and match[2] else parse_size(text)
+    if (match := _prefixed_count(text)) and match[2]:
+        return _parse_count(text)
+    return _bytes(_parse(text, _SIZES_BYTES, "size", "4KiB or 4K"), text)
 
 
 def _prefixed_count(text: str) -> re.Match[str] | None:

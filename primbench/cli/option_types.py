@@ -27,6 +27,10 @@ class Dtype(_Choice):
         return super().convert(dtype(value), param, ctx)
 
 
+class Whole(click.IntRange):
+    name = "whole number"  # in messages, where click's own says "integer range"
+
+
 class FileName(click.Path):
     """Refuses "", which an unset shell variable becomes: what was to be written there would be lost unseen.
 
@@ -107,6 +111,13 @@ def timeout(text: str) -> float:
     return timeout_s
 
 
+def noise(text: str) -> float:
+    share = units.parse_fraction(text)
+    if not 0 < share < 1:
+        raise InvalidRequest(f"{text!r}: more than 0%, less than 100%")
+    return share
+
+
 def key_value(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals):
@@ -121,6 +132,9 @@ TIMEOUT = parsed("duration", timeout)
 
 
 PERCENT = parsed("percent", units.parse_fraction)
+
+
+NOISE = parsed("percent", noise)
 
 
 DEVICE = parsed("device", device)

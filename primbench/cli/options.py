@@ -10,8 +10,21 @@ import click
 
 from primbench import backends, units
 from primbench.cli.completing import complete, complete_arm, complete_device
-from primbench.cli.option_types import CPUS, DEVICE, DURATION, FILE, LABEL, NODE, NODES, PERCENT, TIMEOUT, parsed
-from primbench.errors import BackendUnavailable, InvalidField, PlacementError
+from primbench.cli.option_types import (
+    CPUS,
+    DEVICE,
+    DURATION,
+    FILE,
+    LABEL,
+    NODE,
+    NODES,
+    NOISE,
+    PERCENT,
+    TIMEOUT,
+    Whole,
+    parsed,
+)
+from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
 from primbench.registry import primitives
 from primbench.report import written
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
@@ -111,14 +124,14 @@ def _where() -> list[click.Option]:
                help="Default: the first GPU, else the CPU."),
         option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
                help="Bind CPUs and memory to a node; auto is the device's."),
-        option("--cpu-node", type=click.IntRange(0), metavar="N", help="Run on the CPUs of this node only."),
+        option("--cpu-node", type=Whole(0), metavar="N", help="Run on the CPUs of this node only."),
         option("--cpu-kind", metavar="NAME", help="Run on CPUs of this kind only: performance, efficiency, ..."),
         option("--mem-node", "mem_nodes", type=NODES, metavar="LIST",
                help="Take memory from these nodes, as in 0 or 0,1."),
         option("--mem-policy", type=click.Choice(["bind", "preferred", "interleave", "local"]),
                help="How memory is taken from the nodes; local is by first touch. Default: bind."),
         option("--cpus", type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."),
-        option("--threads", type=click.IntRange(1), metavar="N",
+        option("--threads", type=Whole(1), metavar="N",
                help="Threads of CPU libraries. Default: theirs."),
     ]  # fmt: skip
 
@@ -132,13 +145,13 @@ def _measure() -> list[click.Option]:
         option("--cache", type=click.Choice(["hot", "cold"]), default="hot", show_default=True,
                help="cold rotates among inputs that exceed twice the last-level cache. Without it, parts of a step are "
                     "measured cold where the step leaves their data in no cache."),
-        option("--max-noise", type=PERCENT, default=units.format_percent(DEFAULT_MAX_NOISE), show_default=True,
+        option("--max-noise", type=NOISE, default=units.format_percent(DEFAULT_MAX_NOISE), show_default=True,
                metavar="PERCENT", help="Stop when the median is known this well (95 % interval, half-width)."),
         option("--min-time", type=DURATION, default=f"{DEFAULT_MIN_TIME_S:g}s",
                show_default=True, help="Sample the main metric at least so long."),
         option("--max-time", type=DURATION, default=f"{DEFAULT_MAX_TIME_S:g}s",
                show_default=True, help="Stop sampling the main metric after so long."),
-        option("--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True,
+        option("--seed", type=Whole(0), metavar="N", default=0, show_default=True,
                help="Seed of the random inputs."),
         option("--check/--no-check", default=True, show_default=True,
                help="Compare with a float64 reference before timing."),
@@ -148,7 +161,7 @@ def _measure() -> list[click.Option]:
         option("--over-time", is_flag=True,
                help="Also sample memory and the GPU's use while a case runs; 'primbench show' draws it."),
         option("--dry-run", is_flag=True, help="Set up and check every case, time none."),
-        option("--processes", type=click.IntRange(1, MOST_PROCESSES), metavar="N", default=1, show_default=True,
+        option("--processes", type=Whole(1, MOST_PROCESSES), metavar="N", default=1, show_default=True,
                help="Repeat everything in so many fresh processes."),
         option("--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
                help="Give up a case after so long."),
@@ -227,7 +240,7 @@ def versus_options() -> list[click.Option]:
     return [
         option("--versus", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM", shell_complete=complete_arm,
                help="Measure here and in another place, such as podman:cpus=2, interleaved, and compare; repeatable."),
-        option("--pairs", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
+        option("--pairs", type=Whole(1, MOST_PROCESSES), metavar="N",
                help=f"Fresh processes in each of the two places. Default: {VERSUS_PAIRS}."),
         fail_above("Compare"),
     ]  # fmt: skip
@@ -240,7 +253,7 @@ def fleet_options() -> list[click.Option]:
         option("--fleet", type=FILE, metavar="FOLDER",
                help="Measure this node for `primbench fleet FOLDER`; srun, torchrun or mpirun starts it on all."),
         option("--one-at-a-time", is_flag=True, help="Nodes of the fleet measure in turn, not at the same time."),
-        option("--links", type=click.IntRange(1), metavar="ROUNDS",
+        option("--links", type=Whole(1), metavar="ROUNDS",
                help="Then measure between nodes, by torch: in each round every node with another one, all at once."),
     ]  # fmt: skip
 
@@ -257,11 +270,16 @@ def method_of(values: Mapping[str, Any]) -> Method:
     """Raises InvalidRequest where the options contradict."""
     from primbench.spec.method import Method  # which takes longer to import than --help has
 
-    min_time_s, max_time_s = values["min_time"], values["max_time"]
+    max_time_s = values["max_time"]
+    min_time_s = min(values["min_time"], max_time_s) if is_default("min_time") else values["min_time"]
+    if max_time_s == 0:
+        raise InvalidRequest("--max-time 0s: more than 0")
+    if min_time_s > max_time_s:
+        raise InvalidRequest(f"--min-time {min_time_s:g}s, --max-time {max_time_s:g}s: the least is above the most")
     return Method(
         cache=values["cache"],
         max_noise=values["max_noise"],
-        min_time_s=min(min_time_s, max_time_s) if is_default("min_time") else min_time_s,
+        min_time_s=min_time_s,
         max_time_s=max_time_s,
         seed=values["seed"],
         check=values["check"],

@@ -109,6 +109,8 @@ def test_part_of_a_byte_is_refused() -> None:
         ((7,), "7:7"),
         ((4096, 4096, 2 * 1024**2), "4K,4k,2M"),
         ((16, 1024, 2048), "16,1K:2K"),
+        ((1, 256), "1,256"),
+        ((128, 512, 0), "128,512,0"),
     ],
 )
 def test_counts_are_one_number_or_a_sweep_up_to_its_end(counts: tuple[int, ...], text: str) -> None:
@@ -119,7 +121,7 @@ def test_counts_of_bytes_carry_their_unit() -> None:
     assert (1024, 4096, 16384) == units.parse_counts("1KiB:16KiB:4", "B")
     assert (64,) == units.parse_counts("64B", "B")
     assert (4096, 8192, 10) == units.parse_counts("4k:8KiB,10B", "B")
-    with pytest.raises(InvalidRequest, match=r"^size '64': .* and one of the units B, .*as in 4KiB$"):
+    with pytest.raises(InvalidRequest, match=r"^size '64': .* and one of the units B, .*as in 4KiB or 4K$"):
         units.parse_counts("64", "B")
 
 
@@ -127,8 +129,19 @@ def test_counts_of_bytes_carry_their_unit() -> None:
     "text", ["", "-5", "1.5", "4kB", "1e3", "16,", ",", "4,x", "٣", " 1", "1:2:1.5", "1::2", "a:b"]
 )
 def test_count_that_is_not_whole_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(InvalidRequest, match=r": a whole number such as 4096, or a sweep of them such as 64:4096:2$"):
+    with pytest.raises(
+        InvalidRequest, match=r": a whole number such as 4096 or 4K \(of 1024, as M and G\), or a sweep: 64:4096:2$"
+    ):
         units.parse_counts(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("1,024", "1024"), ("1,024KiB", "1024KiB"), ("1,000,576", "1000576"), ("64,1,024", "64,1024"),
+                        ("0064", "64"), ("16,02", "16,2")]
+)  # fmt: skip
+def test_a_comma_between_thousands_is_none_of_a_list(text: str, meant: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^'{text}': no number of a list begins with 0: write {meant}$"):
+        units.parse_counts(text, "B" if "B" in text else "")
 
 
 @pytest.mark.parametrize("text", ["4:2", "0:4", "1:8:1", "1:8:0", "1:2:3:4"])

@@ -53,7 +53,7 @@ def test_every_whole_number_may_be_a_list_or_a_sweep(
     ("written", "words"),
     [
         ("-1", "conv --stride-h -1: a whole number of at least 1"),
-        ("1.5", "'1.5': a whole number such as 4096, or a sweep of them such as 64:4096:2"),
+        ("1.5", "'1.5': a whole number such as 4096 or 4K (of 1024, as M and G), or a sweep: 64:4096:2"),
         ("4:1", "'4:1': a number, or MIN:MAX:FACTOR with 1 <= MIN <= MAX and FACTOR >= 2"),
     ],
 )
