@@ -36,7 +36,8 @@ def test_pages_are_read_in_a_terminal(invoke: Callable[..., Result], refusal: Ca
     assert there == set(re.findall(r"^  ([a-z-]+) ", listed, re.MULTILINE))
     assert (ROOT / "docs/fleet.md").read_text() == invoke("help", "fleet").stdout
     assert invoke("help", "checks").stdout.startswith("# What `primbench doctor` looks for\n")
-    assert "page 'flet': did you mean fleet?" in refusal("help", "flet")
+    assert "page 'flet': did you mean fleet?" == refusal("help", "flet")
+    assert invoke("gemm", "--help").stdout == invoke("help", "gemm").stdout
 
 
 def test_the_reference_has_all_that_the_code_has(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class LazyGroup(Group):
 def _refuse(ctx: click.Context, error: click.UsageError) -> NoReturn:
     """In one line, which says where to read on."""
     command = error.ctx.command_path if error.ctx else f"primbench {ctx.invoked_subcommand or ''}".rstrip()
-    message = " ".join(error.format_message().splitlines())
+    message = " ".join(line.strip() for line in error.format_message().splitlines())  # click lists choices by tabs
     say(f"Error: {_file_of(error)}{message} (see {command} --help)", err=True)
     ctx.exit(error.exit_code)
 

@@ -37,7 +37,7 @@ def _names() -> list[str]:
 @click.command("help")
 @click.argument("page", required=False, shell_complete=complete(_names))
 def command(page: str | None) -> None:
-    """Read a page of the documentation, or list them."""
+    """Read a page of the documentation, or list them; of a command, what its --help shows."""
     from primbench.docs import reference
 
     if page is None:
@@ -47,9 +47,19 @@ def command(page: str | None) -> None:
         _show(pages()[page].read_text(encoding="utf-8"))
     elif page in reference.PAGES:
         _show(reference.text(reference.PAGES[page]))
-    else:
+    elif not _show_help(page):
         meant = near(page, _names()).rstrip() or f"there are {', '.join(_names())}"
-        raise InvalidRequest(f"page {page!r}: {meant}; of a command: primbench {page} --help")
+        raise InvalidRequest(f"page {page!r}: {meant}")
+
+
+def _show_help(name: str) -> bool:
+    """What --help shows of a command, where there is one of that name."""
+    root = click.get_current_context().find_root()
+    assert isinstance(root.command, click.Group)
+    command = root.command.get_command(root, name)
+    if command is not None:
+        click.echo(command.get_help(click.Context(command, parent=root, info_name=name)))
+    return command is not None
 
 
 def _list(heading: str, titles: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ def test_help_names_the_runtimes_and_what_is_usual(invoke: Callable[..., Result]
 
 
 def test_the_runtime_is_asked_for(refusal: Callable[..., str]) -> None:
-    assert "Missing option '--runtime'" in refusal("image", "build")
+    assert "Missing option '--runtime'. Choose from: docker, podman, apptainer" in refusal("image", "build")
     assert "'lxc' is not one of 'docker', 'podman'" in refusal("image", "build", "--runtime", "lxc")
 
 
