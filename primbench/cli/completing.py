@@ -39,7 +39,7 @@ def complete_device(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 def complete_arm(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The runtime of an arm; then what may be set of it."""
-    from primbench.runtimes.table import known
+    from primbench.runtimes.table import known, settable_by
     from primbench.spec.settings import FIELDS, PLACEMENT
 
     runtime, colon, settings = incomplete.partition(":")
@@ -47,7 +47,9 @@ def complete_arm(ctx: click.Context, parameter: click.Parameter, incomplete: str
         return [name for name in known() if name.startswith(incomplete)]
     before, comma, key = settings.rpartition(",")
     start = f"{runtime}:{before}{comma}"
-    return [f"{start}{name}=" for name in (*FIELDS, *PLACEMENT) if name.startswith(key)]
+    able = settable_by(runtime)
+    keys = [name for name, setting in FIELDS.items() if name == "name" or setting.field in able]
+    return [f"{start}{name}=" for name in (*keys, *PLACEMENT) if name.startswith(key)]
 
 
 def complete_set(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

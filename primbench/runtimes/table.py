@@ -48,6 +48,15 @@ def settable(arm: Arm) -> frozenset[str]:
     return runtime.reached_by | settable(arm_there(arm, runtime.reached_by))
 
 
+def settable_by(runtime: str) -> frozenset[str]:
+    """The fields that some arm of the runtime can set, whichever runtime there is on the machine that it reaches."""
+    if runtime not in known():
+        return frozenset()
+    found = known()[runtime].settings
+    there = known().values() if "runtime_there" in found else ()
+    return found.union(*(each.settings for each in there if each.reached_by is None))
+
+
 def check(arm: Arm) -> None:
     """Raises InvalidRequest where the runtime cannot meet what the arm asks for, whether it is installed or not.
 
