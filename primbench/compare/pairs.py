@@ -109,7 +109,7 @@ def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[
         if runs == 1
         else ""
     )
-    note = f"{names[0]} and {names[1]} are unpaired{few}: {how_to_pair(baseline, side)}"
+    note = f"{names[0]} and {names[1]} are unpaired{few}: {how_to_pair(baseline, side, runs)}"
     return replace(found, arms=arms, paired=False, runs=runs, notes=[*found.notes, note])
 
 

@@ -63,9 +63,14 @@ def _of_run(record: Record, run: int, first_worker: int) -> Record:
     return replace(record, case=replace(record.case, process=run), worker=worker)
 
 
-def how_to_pair(baseline: Side, side: Side) -> str:
-    """The command that interleaves two places; of one place at two times, what does instead."""
+def how_to_pair(baseline: Side, side: Side, runs: int) -> str:
+    """The command that interleaves two places; of one place at two times, what does instead.
+
+    runs: how many there are of each.
+    """
     arms = [_most_like(each) for each in (baseline, side)]
+    if arms[0] == arms[1] and runs > 1:
+        return f"of {runs} runs a side; more of them, one of each in turn, tell more"
     if arms[0] == arms[1]:
         return "run each several times, one now and the other next, and compare two folders of runs"
     primitives = dict.fromkeys(record.case.primitive for record in baseline.records)

@@ -630,6 +630,7 @@ def test_several_runs_a_side_are_what_a_verdict_is_by(made_study: MadeStudy) -> 
     ]
     assert (3, "place effect") == (slower.runs, first(slower).effect)
     assert stats.unpaired(moods["c"], moods["a"]).interval() == pytest.approx(only(slower).interval, rel=0.01)
+    assert alike.notes[-1].endswith("unpaired: of 3 runs a side; more of them, one of each in turn, tell more")
     (explained_case,) = first(slower).cases
     assert explained_case.explanation is not None
 
