@@ -163,7 +163,19 @@ def _places(primitive: str, backends: Sequence[str], device: str | None, ask: As
     if any(map(backend_files.missing, named)):
         return _elsewhere(named, device)
     _check_one_is_installed(primitive, named)
-    return _asked(primitive, backends, named, device, ask)
+    try:
+        return _asked(primitive, backends, named, device, ask)
+    except BackendUnavailable as error:
+        raise _seen_or_not(device, error) from None
+
+
+def _seen_or_not(device: str | None, error: BackendUnavailable) -> InvalidRequest:
+    """Why no backend reaches a GPU, which is of no use to know before there is one."""
+    if has_gpu_node():
+        return error
+    if device == ALL:
+        return InvalidField("device=all: no GPU is seen here (no /dev/nvidia*): leave it out, for the CPU")
+    return BackendUnavailable(f"device={device}: no GPU is seen here (no /dev/nvidia*): {error}")
 
 
 def _places_by(afar: Arm | None) -> Callable[[str, Sequence[str], str | None], list[Place]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from primbench.environment.difference import machine_changes
 from primbench.environment.fingerprint import collect
-from primbench.errors import InvalidRequest
+from primbench.errors import FileError, InvalidRequest
 from primbench.problem import Problem, checked_problem
 from primbench.results import file as results_file
 from primbench.results.file import Results
@@ -104,6 +104,8 @@ def _kept_in(
         if overwrite:
             with suppress(FileNotFoundError):
                 os.unlink(path)
+        elif os.path.lexists(path):
+            raise FileError(f"{path}: exists; add to it with resume=True, begin anew with overwrite=True")
         found = _nothing()
         with closing(Writer(path, found.header)) as writer:
             yield writer, found

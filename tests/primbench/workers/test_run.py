@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from primbench import backends
 from primbench.environment.devices import has_gpu_node
-from primbench.errors import BackendUnavailable, FileError, InvalidRequest, OutputError, UnsupportedCase
+from primbench.errors import BackendUnavailable, FileError, InvalidField, InvalidRequest, OutputError, UnsupportedCase
 from primbench.kernels.chase import Chase
 from primbench.kernels.files import Files
 from primbench.kernels.gemm import Gemm
@@ -72,7 +72,7 @@ def test_records_come_in_the_order_of_the_problems_and_stand_in_the_file(tmp_pat
 def test_an_existing_file_is_refused_before_anything_is_run(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text("precious")
-    with pytest.raises(FileError, match="exists"):
+    with pytest.raises(FileError, match=r"exists; add to it with resume=True, begin anew with overwrite=True$"):
         run.run([SMALL], backend="numpy", device="cpu", method=DRY, output=path)
     assert "precious" == path.read_text()
 
@@ -218,9 +218,13 @@ def test_a_worker_that_the_system_has_no_room_for_fails_its_case_alone(monkeypat
     assert "worker cannot be started: Resource temporarily unavailable: see the limits of `ulimit -a`" == failed.reason
 
 
-def test_a_device_that_no_backend_reaches_is_refused_by_a_worker() -> None:
-    with pytest.raises(BackendUnavailable, match="numpy on cuda:0: it runs on cpu only"):
+def test_a_device_that_no_backend_reaches_is_refused_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "has_gpu_node", lambda: False)
+    nowhere = r"^device=cuda:0: no GPU is seen here \(no /dev/nvidia\*\): .*numpy on cuda:0: it runs on cpu only"
+    with pytest.raises(BackendUnavailable, match=nowhere):
         choose("gemm", ["numpy"], "cuda:0")
+    with pytest.raises(InvalidField, match=r"^device=all: no GPU is seen here \(no /dev/nvidia\*\): leave it out"):
+        choose("gemm", ["numpy"], "all")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("nvidia0", True), ("nvidiactl", False), ("dxg", True), ("sda", False)])
