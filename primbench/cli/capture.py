@@ -82,8 +82,20 @@ def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) ->
     )
 
 
+class Command(GroupedCommand):
+    """Takes no option of a script for one of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            hint = f"No such option {name!r}: one of the script's own goes after --, as in -- {name}"
+            raise click.NoSuchOption(name, hint, error.possibilities, error.ctx) from None
+
+
 DEFAULT_STEP = 20
-command = GroupedCommand(
+command = Command(
     "capture",
     callback=_capture,
     params=[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from primbench.cli.echo import say
 from primbench.errors import FileError, near
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def read() -> dict[str, dict[str, Any]]:
     try:
         with open(path(), encoding="utf-8") as file:
             found = _parsed(file.read())
-    except (Homeless, FileNotFoundError, NotADirectoryError):  # HOME may be /dev/null
+    except (Homeless, FileNotFoundError, NotADirectoryError) as error:  # HOME may be /dev/null
+        if os.environ.get(VARIABLE):
+            raise FileError(f"{path()}: no such file, and {VARIABLE} names it") from error
         return {}
     except OSError as error:
         if error.errno == errno.EACCES and not os.environ.get(VARIABLE):  # HOME may be another user's
@@ -67,6 +70,7 @@ def _parsed(text: str) -> dict[str, Any]:
 def defaults_of(name: str, command: click.Command) -> dict[str, Any]:
     """What the file has for the options of a command, by their parameters. Raises FileError for one that it has not."""
     held, options = read(), _options(command)
+    _check_likely(held, name, options)
     own = held.get(name, {})
     for key, value in own.items():
         if key not in options:
@@ -77,6 +81,21 @@ def defaults_of(name: str, command: click.Command) -> dict[str, Any]:
     shared = {key: value for key, value in held.get(OF_ALL, {}).items() if key in options}
     of_all = {key: value for key, value in shared.items() if not _misfit(options[key], value)}
     return {str(options[key].name): _typed(value, options[key]) for key, value in (of_all | own).items()}
+
+
+def _check_likely(held: Mapping[str, Mapping[str, Any]], name: str, options: Iterable[str]) -> None:
+    """Refuse what is likely misspelt: which options all commands have takes too long to ask before each.
+
+    Of a table that no command is called by, a line: a file of --kernels, not named now, may define one.
+    """
+    for key, value in held.get(OF_ALL, {}).items():
+        if key not in options and near(key, options):
+            _check_shared({key: value}, _commands().values())
+    tables = held.keys() - {OF_ALL, name}
+    names = _names() if tables else []
+    for table in tables - {*names}:
+        if meant := near(table, names).rstrip():
+            say(f"{path()}: [{table}]: no command: {meant}", err=True)
 
 
 def _options(command: click.Command) -> dict[str, click.Parameter]:
@@ -140,12 +159,19 @@ def _check_shared(table: Mapping[str, Any], commands: Iterable[click.Command]) -
     for key, value in table.items():
         misfits = [_misfit(each[key], value) for each in options if key in each]
         if all(misfits):
-            reason = next(iter(misfits), "no command has such an option")
+            meant = near(key, dict.fromkeys(name for each in options for name in each)).rstrip()
+            reason = next(iter(misfits), f"no command has such an option{meant and f': {meant}'}")
             raise FileError(f"{path()}: [{OF_ALL}] {key}: {reason}")
+
+
+def _names() -> list[str]:
+    root = click.get_current_context().find_root()
+    assert isinstance(root.command, click.Group)
+    return root.command.list_commands(root)
 
 
 def _commands() -> dict[str, click.Command]:
     root = click.get_current_context().find_root()
     assert isinstance(root.command, click.Group)
-    found = {name: root.command.get_command(root, name) for name in root.command.list_commands(root)}
+    found = {name: root.command.get_command(root, name) for name in _names()}
     return {name: command for name, command in found.items() if command}

@@ -68,6 +68,11 @@ def test_own_defaults_are_taken_shown_and_overridden(own: Path, invoke: Callable
         ("[gemm]\nmax-time = true", "gemm", "[gemm] max-time: takes a value, and this is true"),
         ("[defaults]\nmax-time = false", "config", "[defaults] max-time: takes a value, and this is false"),
         ("[gem]\nm = 1", "config", "[gem]: no command: did you mean gemm? there are "),
+        (
+            "[defaults]\nmax-tme = 1",
+            "gemm",
+            "[defaults] max-tme: no command has such an option: did you mean max-time?",
+        ),
         ("[defaults]\nnosuch = 1", "config", "[defaults] nosuch: no command has such an option"),
     ],
 )
@@ -83,10 +88,22 @@ def test_what_is_of_all_is_no_word_of_one(own: Path, refusal: Callable[..., str]
     own.write_text('[defaults]\nbackend = ["numpy"]\ndevice = "cpu"\n')
     assert {"device": "cpu"} == config.defaults_of("numa", numa.command)
     assert "nosuch.py: no such script; " in refusal("capture", "nosuch.py", "-o", "step.toml")
+    found = refusal("capture", "nosuch.py", "-o", "step.toml", "--epochs", "1")
+    assert "No such option '--epochs': one of the script's own goes after --, as in -- --epochs" in found
 
 
-def test_without_a_file_there_are_none(own: Path, invoke: Callable[..., Result]) -> None:
+def test_without_a_file_there_are_none(
+    own: Path, invoke: Callable[..., Result], refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert f"{own}: not there\n" == invoke("config").stdout
+    monkeypatch.setenv("PRIMBENCH_CONFIG", str(own))
+    assert f"{own}: no such file, and PRIMBENCH_CONFIG names it" == refusal("list")
+
+
+def test_a_table_of_no_command_is_told_in_a_line(own: Path, invoke: Callable[..., Result]) -> None:
+    own.write_text("[gem]\nm = 1\n[own]\nn = 1\n[memcpy]\nbytes = '4KiB'\n")
+    found = invoke("list", "backends")
+    assert (0, f"{own}: [gem]: no command: did you mean gemm?\n") == (found.exit_code, found.stderr)
 
 
 def test_a_home_that_is_no_folder_holds_none(monkeypatch: pytest.MonkeyPatch, invoke: Callable[..., Result]) -> None:
