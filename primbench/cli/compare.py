@@ -72,15 +72,20 @@ def gate_of(values: Mapping[str, Any]) -> Gate:
     return Gate(fail_on, above)
 
 
-def _compare(file: str, other: str | None, baseline: str | None, against: str | None, **values: Any) -> None:
+def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, against: str | None, **values: Any) -> None:
     gate = gate_of(values)
+    if len(other_files) > 1:
+        raise InvalidRequest("two are compared: several places by `primbench study`, several runs of one by a folder")
+    other = next(iter(other_files), None)
     if against is not None:
         if other is not None:
             raise InvalidRequest(f"--against {against} and two files: name the baseline once")
         file, other = against, file
     check_outputs({**values, "file": place_of(file), "output": other and place_of(other)})
     if other is None:
-        one = _read(file)
+        one, *more = _runs(file)
+        if more:
+            raise InvalidRequest(f"{file}: runs of one place alone, nothing to compare: name another")
         say_unknown(one)
         comparison = compare(one, baseline)
         show(comparison, [*sides_of(one).values()], [one], values, gate)
@@ -120,7 +125,7 @@ command = GroupedCommand(
     callback=_compare,
     params=[
         click.Argument(["file"], type=FILE, metavar="FILE.jsonl|FOLDER|NAME"),
-        click.Argument(["other"], type=FILE, metavar="[OTHER]", required=False),
+        click.Argument(["other_files"], type=FILE, metavar="[OTHER]", nargs=-1),
         grouped("Compare", "--baseline", metavar="NAME",
                 help="The arm that others are set against. Default: the study's first."),
         grouped("Compare", "--against", type=FILE, metavar="NAME|FILE|FOLDER",

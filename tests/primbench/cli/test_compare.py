@@ -237,7 +237,7 @@ def test_what_cannot_be_compared_is_refused(
     assert "one arm alone" in refusal("compare", written(name="one.jsonl", arms=["host"]))
     empty = made_study(["host"], [], lambda *_: "", pairs=1)
     assert "holds no records" in refusal("compare", save(replace(empty, records=[]), tmp_path / "empty.jsonl"))
-    assert "No such file" in refusal("compare", tmp_path / "nosuch.jsonl")
+    assert "no such file, nor a baseline" in refusal("compare", tmp_path / "nosuch.jsonl")
 
 
 def test_as_a_program(written: Callable[..., Path], tmp_path: Path) -> None:
@@ -312,6 +312,8 @@ def test_a_baseline_that_cannot_be_is_refused(refusal: Refusal, invoke: Invoke, 
             "gemm", "-m", 8, "-n", 8, "-k", 8, "--backend", "numpy", "--dtype", "bfloat16", "--save-as", "none"
         ).stderr
     )
+    assert "main: runs of one place alone, nothing to compare: name another" == refusal("compare", "main")
+    assert "two are compared: several places by `primbench study`" in refusal("compare", "main", "main", "main")
     assert "name the baseline once" in refusal("compare", "main", "main", "--against", "main")
     assert ["file", "main"] == sorted(path.name for path in baseline.parent.iterdir())
 
