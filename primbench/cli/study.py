@@ -165,6 +165,8 @@ def _source(suite: str | None, values: Mapping[str, Any]) -> str:
         raise InvalidRequest(f"--sizes {sizes} and {suite}: one of them")
     if suite is None and sizes is None and not values["primitives"]:
         raise InvalidRequest(f"name a suite ({', '.join(suites.studies())}, a file), or primitives by --primitive")
+    if suite is not None and suite.partition(":")[0] in known():
+        raise InvalidRequest(f"{suite}: an arm is named by --arm, each by one of its own: --arm {suite}")
     return suite or sizes or DEFAULT_SIZES
 
 

@@ -165,9 +165,16 @@ def parse_arm(text: str, runtimes: Collection[str] = ()) -> Arm:
     for setting in split_words(runtime, settings):
         key, equals, value = setting.partition("=")
         if not equals and not key.startswith(ENV):
-            raise InvalidRequest(f"{where}: {setting!r} is no KEY=VALUE; the keys are {_known()}")
+            raise InvalidRequest(f"{where}: {setting!r} is no KEY=VALUE{_meant(runtime, setting)}")
         pairs.append((key, value if equals else None))
     return _arm(runtime, pairs, where)
+
+
+def _meant(runtime: str, setting: str) -> str:
+    """An image has a tag or a path, and no key has."""
+    if runtime != "host" and re.search("[:/]", setting):
+        return f": did you mean image={setting}?"
+    return f"; the keys are {_known()}"
 
 
 def arm_of(table: Mapping[str, Any], runtimes: Collection[str] = ()) -> Arm:

@@ -320,6 +320,7 @@ REFUSED = [
     (("study", "quick", "--arm", "host:shm=1GiB", "--arm", "host"), "has no shm"),
     (("study", "quick", "--sizes", "small", *ARMS), "--sizes small and quick: one of them"),
     (("study", "--primitive", "gemn", *ARMS), "primitive 'gemn': did you mean gemm? there are "),
+    (("study", *ARMS, "host:cpus=1"), "host:cpus=1: an arm is named by --arm, each by one of its own: --arm host:cpus"),
     (("study", "nosuch", *ARMS), "suite 'nosuch': there are small, medium, large, "),
     (("study", "quick", *ARMS, "--pairs", "0"), "Invalid value for '--pairs'"),
     (("study", "quick", *ARMS, "--time-budget", "0s"), "Invalid value for '--time-budget'"),
