@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest, cut, near
 from primbench.registry import problem_class
+from primbench.system.jsonlines import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -211,6 +212,10 @@ def _sets(suite: Suite) -> str:
 def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> Suite:
     """The whole suite, each entry checked; for small, medium and large the rows of that set alone."""
     source = os.fspath(name_or_path)
+    if source.endswith(SUFFIXES):
+        raise InvalidRequest(
+            f"{source}: a results file, and no suite: `primbench show` and `report` read it, --resume goes on with it"
+        )
     if source in SIZES:
         if set_name not in (None, source):
             raise InvalidRequest(f"suite {source} with set {set_name!r}: {source} is itself a set, of sizes")

@@ -29,6 +29,7 @@ HEADER = ("title", "source", "licence", "note")
 STUDY = ("arm", "beside", "pairs", "seed", "published", "captured")
 KEYS = (*HEADER, *STUDY, "defaults")
 """What a suite can say besides its primitives."""
+OF_ONES_OWN = "a primitive of your own: primbench --kernels FILE.py; "
 LABELS = ("set", "application", "id", "label", "phase", "device", "count", "reuse_bytes")
 LEAST = {"count": 1, "reuse_bytes": 0}
 """Labels that are whole numbers, and the least that each can be."""
@@ -70,12 +71,12 @@ def parse(source: str, path: str | os.PathLike[str]) -> Suite:
     Raises FileError, or FileNotFoundError where there is none.
     """
     document = read_document(source, path)
-    _check_keys(source, document, [*KEYS, *summaries()])
+    _check_keys(source, document, [*KEYS, *summaries()], OF_ONES_OWN)
     for key in HEADER:
         if not isinstance(document.get(key, ""), str):
             raise FileError(f"{source}: {key} is not a string")
     defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
-    _check_keys(f"{source}: defaults", defaults, list(summaries()))
+    _check_keys(f"{source}: defaults", defaults, list(summaries()), OF_ONES_OWN)
     header = {key: document.pop(key) for key in HEADER if key in document}
     study = _study(source, {key: document.pop(key) for key in STUDY if key in document})
     rows = [
@@ -88,10 +89,12 @@ def parse(source: str, path: str | os.PathLike[str]) -> Suite:
     return Suite(source, header.get("title", source), rows, **study)
 
 
-def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
+def _check_keys(where: str, keys: Iterable[str], known: Sequence[str], others: str = "") -> None:
+    """others: which keys there may be beside those that are known."""
     for key in keys:
         if key not in known:
-            raise FileError(f"{where}: " + cut(f"unknown key {key!r}: {near(key, known)}there are {', '.join(known)}"))
+            meant = f"{near(key, known)}{others}there are {', '.join(known)}"
+            raise FileError(f"{where}: " + cut(f"unknown key {key!r}: {meant}"))
 
 
 def _study(source: str, said: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,12 @@ def option(
     least: int | None = None,
     most: int | None = None,
 ) -> Any:
-    """A field with a default, of the type of that. A bool becomes a flag; least and most are the limits of a number."""
+    """A field with a default, of the type of that. A bool becomes a flag; least and most are the limits of a number.
+
+    Raises InvalidField where the default is none of the choices, as where it stands in the place of the text.
+    """
+    if choices and default not in choices:
+        raise InvalidField(f"option({default!r}, {help!r}): the default comes first, and is one of {tuple(choices)}")
     metadata = {"help": help, "choices": tuple(choices), "least": least, "most": most}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -93,8 +98,8 @@ def _expected(kind: type, field: dataclasses.Field[Any]) -> str:
         return "True or False"
     if kind is str:
         choices = _choices(field)
-        of_ones_own = "; of your own: primbench --kernels FILE.py" if "names" in field.metadata else ""
-        return f"one of {', '.join(map(str, filter(None, choices)))}{of_ones_own}" if choices else "a text"
+        of_ones_own = "of your own by primbench --kernels FILE.py, or " if "names" in field.metadata else ""
+        return f"one {of_ones_own}of {', '.join(map(str, filter(None, choices)))}" if choices else "a text"
     noun = {int: "a whole number", float: "a finite number"}[kind]
     least, most = _limits(field)
     if least == -math.inf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,7 +144,8 @@ def _line(path: str | os.PathLike[str], number: int, text: bytes) -> Line:
         return as_it_was(line) if isinstance(line, Record) else line
     except _UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:MAX_QUOTED]
-        raise FileError(f"{path}:{number}: not a line of a results file: {reason}") from None
+        without = "" if number == 1 else f"; to do without it: sed {number}d {shlex.quote(str(path))} > rest.jsonl"
+        raise FileError(f"{path}:{number}: not a line of a results file: {reason}{without}") from None
 
 
 def schema() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import primbench.suites as suites
 from primbench.errors import FileError, InvalidRequest
 from primbench.kernels.gemm import Gemm
 from primbench.registry import backends_of, primitives
+from primbench.suites.parse import OF_ONES_OWN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,8 +148,8 @@ def test_unknown_primitive_in_the_selection_is_named() -> None:
 
 
 def test_unknown_name_lists_the_suites_and_says_what_a_path_looks_like() -> None:
-    with pytest.raises(InvalidRequest, match=r"^suite 'tiny': there are small, medium, large, .*\.toml$"):
-        suites.read("tiny")
+    with pytest.raises(InvalidRequest, match=r"^suite 'nosuch': there are small, medium, large, .*\.toml$"):
+        suites.read("nosuch")
 
 
 def test_name_with_a_null_character_is_refused() -> None:
@@ -193,14 +194,17 @@ def test_file_without_a_title_is_called_by_its_path(tmp_path: Path) -> None:
         ("gemm is not a list of entries", "[gemm]\nm = 1"),
         ("defaults is not a table", "defaults = 1"),
         ("defaults.gemm is not a table", "defaults.gemm = 1\ngemm = [{ m = 1, n = 1, k = 1 }]"),
-        ("unknown key 'gem': did you mean gemm? there are title,", "gem = [{ m = 1, n = 1, k = 1 }]"),
-        ("unknown key 'arms': did you mean arm? there are title,", "arms = ['host']"),
         (
-            "unknown key 'until': there are title, source, licence, note, arm, beside, pairs, seed, published, ",
+            "unknown key 'gem': did you mean gemm? a primitive of your own: primbench --kernels FILE.py; there",
+            "gem = [{ m = 1, n = 1, k = 1 }]",
+        ),
+        ("unknown key 'arms': did you mean arm? a primitive of your own: ", "arms = ['host']"),
+        (
+            f"unknown key 'until': {OF_ONES_OWN}there are title, source, licence, note, arm, beside, pairs, ",
             "until = 'x'",
         ),
-        ("defaults: unknown key 'gem': did you mean gemm? there are allreduce,", "defaults.gem.m = 1"),
-        ("defaults: unknown key 'pairs': there are allreduce,", "defaults.pairs = 1"),
+        ("defaults: unknown key 'gem': did you mean gemm? a primitive of your own: ", "defaults.gem.m = 1"),
+        (f"defaults: unknown key 'pairs': {OF_ONES_OWN}there are allreduce,", "defaults.pairs = 1"),
         ("title is not a string", "title = 1"),
         ("no entries", ""),
         ("no entries", "gemm = []"),

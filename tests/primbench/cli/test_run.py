@@ -138,6 +138,7 @@ REFUSED = [
         ["nosuch"],
         f"suite 'nosuch': there are {', '.join([*suites.names(), *suites.studies()])}, and",
     ),
+    (["r.jsonl"], "r.jsonl: a results file, and no suite: `primbench show` and `report` read it, --resume goes on"),
     ([], "Missing argument 'NAME|FILE.toml'."),
 ]
 
@@ -152,7 +153,7 @@ CONTENTS = {
     b"gemm = ": "not TOML: ",
     b"\x7fELF\x02\x01\xff": "not UTF-8 text (byte 6)",
     b"gemm = 3": "gemm is not a list of entries: write [[gemm]] above each",
-    b"[[gemn]]\nm = 1": "unknown key 'gemn': did you mean gemm? there are title, ",
+    b"[[gemn]]\nm = 1": "unknown key 'gemn': did you mean gemm? a primitive of your own: primbench --kernels FILE.py",
     b"[[gemm]]\nm = 1": "gemm entry 1: needs n, k",
 }
 

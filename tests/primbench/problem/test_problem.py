@@ -119,6 +119,13 @@ def test_build_names_the_field_that_is_wrong(fields: dict[str, Any], message: st
         build("scale", fields)
 
 
+def test_a_default_is_one_of_its_choices() -> None:
+    with pytest.raises(
+        InvalidField, match=r"^option\('type', 'float32'\): the default comes first, and is one of \('f"
+    ):
+        option("type", "float32", ("float32", "float64"))
+
+
 def test_a_whole_number_for_a_float_becomes_one() -> None:
     define()
     factor = build("scale", {"n": 2, "factor": 3}).parameters()["factor"]

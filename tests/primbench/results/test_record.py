@@ -258,7 +258,7 @@ HOSTILE = {
     "no UTF-8": (HEAD + LINE.replace(b"numpy", b"\xff"), ":2: .*utf-8"),
     "a method out of bounds": (HEAD + LINE.replace(b":0.005", b":5"), ":2: .*max_noise=5.0"),
     "a placement out of bounds": (HEAD + LINE.replace(b'"cpus":null', b'"cpus":[-1]'), ":2: .*cpus="),
-    "a blank line within": (HEAD + b"\n" + LINE, ":2: not a line"),
+    "a blank line within": (HEAD + b"\n" + LINE, ":2: not a line .*; to do without it: sed 2d .*results.jsonl > rest"),
 }
 
 
@@ -285,7 +285,7 @@ def test_an_endless_line_is_refused_after_64_mib(tmp_path: Path) -> None:
 
 def test_a_long_word_of_the_file_is_not_repeated_whole(tmp_path: Path) -> None:
     long = HEAD + b'{"kind":"' + b"a" * 10**6 + b'"}\n'
-    assert len(refusal(written(tmp_path, long))) < 300
+    assert len(refusal(written(tmp_path, long))) < 400
 
 
 def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
