@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from primbench import backends as backend_files
+from primbench.cli.option_types import Choice
 from primbench.registry import backends_of, networks, summaries
 
 if TYPE_CHECKING:
@@ -80,8 +81,17 @@ SECTIONS = {"primitives": _primitives, "models": _models, "backends": _backends,
 IN_SHORT = SECTIONS | {"suites": _suites}
 
 
+class Section(Choice):
+    """A primitive has no list of its own, and a --help."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value not in SECTIONS and value in summaries():
+            self.fail(f"{value} is a primitive, of which `primbench {value} --help` tells", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command("list")
-@click.argument("what", type=click.Choice(list(SECTIONS)), required=False)
+@click.argument("what", type=Section(list(SECTIONS)), required=False)
 def command(what: str | None) -> None:
     """List primitives, models, backends and suites, and what is missing for which.
 

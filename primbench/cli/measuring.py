@@ -108,6 +108,7 @@ def measured(
     )
     left, begun_with = left_to_do(cases, found), list(found.workers)
     say_of_trace(cases, asked=values["trace"])
+    say_of_threads(values["threads"], values["cpus"])
     if begun is not None:
         say_what_changed(values["resume"], left, found)
 
@@ -126,6 +127,13 @@ def say_of_trace(cases: Iterable[Case], *, asked: bool) -> None:
     """On stderr, where there is nothing that --trace could log."""
     if asked and all(case.device == "cpu" for case in cases):
         say("--trace: the log is a GPU's, and nothing here runs on one: nothing is traced", err=True)
+
+
+def say_of_threads(threads: int | None, cpus: Sequence[int] | None) -> None:
+    """On stderr, where there are more of them than CPUs."""
+    there = len(cpus or os.sched_getaffinity(0))
+    if threads is not None and threads > there:
+        say(f"--threads {threads}: of CPUs there are {there}, so that threads wait for each other", err=True)
 
 
 def next_worker(found: Results) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 if TYPE_CHECKING:
-    _Choice = click.Choice[str]
+    Choice = click.Choice[str]
 else:
-    _Choice = click.Choice  # which takes no type before click 8.2
+    Choice = click.Choice  # which takes no type before click 8.2
 
 LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
 
 
-class Dtype(_Choice):
+class Dtype(Choice):
     """One of several dtypes, by its name or a shorter one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -40,7 +41,7 @@ class FileName(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-" and param is not None and param.name in ("output", "resume"):
             self.fail("a results file is appended to, so it cannot be stdout: use --json -", param, ctx)
-        if value == "-" and param is not None and param.name in ("file", "files", "other"):
+        if value == "-" and param is not None and param.name in ("file", "files", "other_files"):
             return "/dev/stdin"
         if value == "" or "\0" in str(value):
             self.fail(f"{value!r} names no file", param, ctx)
@@ -48,6 +49,25 @@ class FileName(click.Path):
 
 
 FILE = FileName()
+
+
+OTHERS = {".csv": "csv", ".json": "json", ".md": "markdown", ".html": "report", ".xml": "junit", ".parquet": "parquet"}
+"""Ends of names that say another format than a results file's, and the option that writes it."""
+NO_OPTION_WRITES = (".toml", ".svg")
+
+
+class ResultsFile(FileName):
+    """A new one. What another program or `primbench run` would take for something else is not called so."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name, end = os.path.splitext(str(value))
+        if end in OTHERS or end in NO_OPTION_WRITES:
+            there = f": --{OTHERS[end]} {value} writes that" if end in OTHERS else ""
+            self.fail(f"{value}: -o writes a results file, as {name}.jsonl{there}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+RESULTS_FILE = ResultsFile()
 
 
 def parsed(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -20,6 +20,7 @@ from primbench.cli.option_types import (
     NODES,
     NOISE,
     PERCENT,
+    RESULTS_FILE,
     TIMEOUT,
     Whole,
     parsed,
@@ -209,7 +210,7 @@ def output_options() -> list[click.Option]:
 def _record() -> list[click.Option]:
     option = partial(grouped, "Output")
     return [
-        option("-o", "--output", "output", type=FILE, metavar="FILE.jsonl",
+        option("-o", "--output", "output", type=RESULTS_FILE, metavar="FILE.jsonl",
                help="Write a new results file, every record as it comes."),
         option("--resume", type=FILE, metavar="FILE.jsonl",
                help="Go on with a results file, skipping what it holds."),

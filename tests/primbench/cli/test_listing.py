@@ -92,6 +92,7 @@ def test_suites_count_their_entries(listed: Callable[[str], Result]) -> None:
 
 def test_unknown_section_is_refused(refusal: Callable[..., str]) -> None:
     assert "'kernels' is not one of 'primitives', 'models', 'backends', 'suites'" in refusal("list", "kernels")
+    assert "files is a primitive, of which `primbench files --help` tells" in refusal("list", "files")
 
 
 def test_a_suite_of_one_set_does_not_repeat_its_name(listed: Callable[[str], Result]) -> None:

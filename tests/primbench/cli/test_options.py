@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,9 @@ REFUSED = [
     (["--max-time", "0s"], "--max-time 0s: more than 0"),
     (["--timeout", "0s"], "'0s': more than 0, at most 8760h"),
     (["--timeout", "99999999999999h"], "'99999999999999h': more than 0, at most 8760h"),
+    (["-o", "a.csv"], "a.csv: -o writes a results file, as a.jsonl: --csv a.csv writes that"),
+    (["-o", "a.md"], "a.md: -o writes a results file, as a.jsonl: --markdown a.md writes that"),
+    (["-o", "a.toml"], "a.toml: -o writes a results file, as a.jsonl"),
     (["--seed", "-1"], "-1 is not in the range x>=0"),
     (["--processes", "0"], "0 is not in the range"),
     (["--processes", "1000000000"], "1000000000 is not in the range"),
@@ -163,6 +167,12 @@ def test_check_can_be_left_out(invoke: Callable[..., Result]) -> None:
 
 def test_threads_reach_the_library_and_the_title(invoke: Callable[..., Result]) -> None:
     assert "  1 thread" in invoke(*TINY, "--threads", 1).stdout.splitlines()[0]
+    cpu = min(os.sched_getaffinity(0))
+    found = invoke(*TINY, "--threads", 2, "--cpus", cpu)
+    assert (0, "--threads 2: of CPUs there are 1, so that threads wait for each other\n") == (
+        found.exit_code,
+        found.stderr,
+    )
 
 
 def test_placement_is_recorded_as_asked_and_as_it_took_effect(invoke: Callable[..., Result]) -> None:
