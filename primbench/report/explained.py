@@ -220,14 +220,18 @@ def places(records: Sequence[Record]) -> dict[str, list[Record]]:
     on = {(part_of(each), each.case.arm, each.case.device, each.case.backend) for each in records}
     has_several = len({each[:-1] for each in on}) < len(on)
     several = len({each[1:-1] for each in on}) > 1
-    placed = [name for name, of in PLACEMENT.items() if len({of(each) for each in records}) > 1]
+    placed = {name: of for name, of in PLACEMENT.items() if len({of(each) for each in records}) > 1}
     found: dict[str, list[Record]] = {}
     for record in records:
         case = record.case
         words = [*([case.arm, case.device] if several else []), *([case.backend] if has_several else [])]
-        words += [f"{name} {'default' if (value := PLACEMENT[name](record)) is None else value}" for name in placed]
+        words += [_placed(name, of(record)) for name, of in placed.items()]
         found.setdefault(" ".join(filter(None, words)), []).append(record)
     return found
+
+
+def _placed(name: str, asked: object) -> str:
+    return f"{name} {'default' if asked is None else asked}"
 
 
 def _sums(found: Explained) -> list[str]:

@@ -89,16 +89,21 @@ def why(case: CaseComparison) -> str | None:
 
 
 def _missing(estimate: Estimate) -> str:
-    words = [estimate.reason] if estimate.reason else []
-    if estimate.excludes_1 and not (estimate.reason or estimate.differs or estimate.q is None):
-        words.append(f"may be chance among all that was compared (q {format_percent(estimate.q)})")
+    words = [estimate.reason or _by_chance(estimate)]
     if (needed := estimate.pairs_needed) is not None:
         words.append(f"needs about {needed} pairs" if needed <= MOST_PAIRS else f"needs more than {MOST_PAIRS} pairs")
-    elif not words:
+    elif not words[0]:
         words.append("needs a few pairs more")
     if estimate.minimum_detectable is not None and not (estimate.is_one_run or estimate.excludes_1):
         words.append(f"these find {_least(estimate.minimum_detectable)}")
-    return ", ".join(words)
+    return ", ".join(filter(None, words))
+
+
+def _by_chance(estimate: Estimate) -> str:
+    """Where it seems to differ, and as many comparisons would show as much of equal places; else ""."""
+    if estimate.q is None or estimate.differs or not estimate.excludes_1:
+        return ""
+    return f"may be chance among all that was compared (q {format_percent(estimate.q)})"
 
 
 def _least(ratio: float) -> str:

@@ -6,16 +6,12 @@ import csv
 import io
 import json
 import os
-import resource
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from primbench.cli.outputs import write
-from primbench.errors import OutputError
 from primbench.results import file as results_file
 
 DRY = ("gemm", "-m", "8", "-n", "8", "-k", "8", "--backend", "numpy", "--dry-run")
@@ -110,21 +106,6 @@ def test_export_that_fails_comes_after_the_table(invoke: Callable[..., Result]) 
     result = invoke(*DRY, "--csv", "/dev/full")
     assert (1, "Error: /dev/full: No space left on device\n") == (result.exit_code, result.stderr)
     assert result.stdout.startswith("gemm  numpy ")
-
-
-def test_an_export_that_fails_half_way_leaves_no_part_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "own.csv"
-    path.write_text("of before")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(OutputError, match=r"own\.csv: File too large"):
-            write(str(path), "x" * 10_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
-    assert not path.exists()
 
 
 def test_name_that_the_system_refuses_is_no_traceback(invoke: Callable[..., Result], tmp_path: Path) -> None:
