@@ -25,7 +25,7 @@ _EITHER_WAY = re.compile(
     r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*|.*_AFFINITY|OMP_PROC_BIND"
     r"|OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_BLOCKTIME"
     r"|OPENBLAS_CORETYPE|MKL_ENABLE_INSTRUCTIONS|BLIS_ARCH_TYPE"
-    r"|GLIBC_TUNABLES|MALLOC_(ARENA_MAX|.*_THRESHOLD_|TOP_PAD_)"
+    r"|GLIBC_TUNABLES|THP_MEM_ALLOC_ENABLE|MALLOC_(ARENA_MAX|.*_THRESHOLD_|TOP_PAD_)"
 )
 """What can make things faster, too."""
 
@@ -111,6 +111,12 @@ VARIABLES: dict[str, VariableRule] = {
     "LD_BIND_NOW": (_any, "note", ["start-up"], "all functions of a library are looked up when it is loaded"),
     "LD_DEBUG": (_any, "warning", [*_CPU, "start-up"], "the loader writes down each library and symbol"),
     "GLIBC_TUNABLES": _OTHER_MALLOC,
+    "THP_MEM_ALLOC_ENABLE": (
+        _on,
+        "note",
+        ["everything on the CPU", "copy"],
+        "torch asks for huge pages for large tensors on the CPU",
+    ),
     "MALLOC_ARENA_MAX": _OTHER_MALLOC,
     "MALLOC_MMAP_THRESHOLD_": _OTHER_MALLOC,
     "MALLOC_TRIM_THRESHOLD_": _OTHER_MALLOC,

@@ -53,6 +53,7 @@ _RULES = {
     r"|(ONEDNN|DNNL)_(MAX_CPU_ISA|CPU_ISA_HINTS)|ATEN_CPU_CAPABILITY|NPY_(DIS|EN)ABLE_CPU_FEATURES"
     r"|NUMBA_(CPU_NAME|CPU_FEATURES|OPT)",
     "allocator": r"MALLOC_.+|TCMALLOC_.+|GLIBC_TUNABLES|NUMPY_MADVISE_HUGEPAGE",
+    "huge-pages": r"THP_MEM_ALLOC_ENABLE",
     "python-settings": r"PYTHON(ASYNCIODEBUG|DEBUG|DEVMODE|DUMPREFS|MALLOC|MALLOCSTATS|OPTIMIZE|PERFSUPPORT)"
     r"|PYTHONTRACEMALLOC|PYTHON_(GIL|JIT)",
     "bytecode": r"PYTHON(DONTWRITEBYTECODE|PYCACHEPREFIX)",
@@ -60,7 +61,7 @@ _RULES = {
 }
 # Libraries by the beginnings of the variables that they alone read.
 _READERS = {
-    r"(ATEN|PYTORCH|TORCH|TORCHINDUCTOR)_|LRU_CACHE_CAPACITY": r"libtorch.*|torch/.+",
+    r"(ATEN|PYTORCH|TORCH|TORCHINDUCTOR)_|LRU_CACHE_CAPACITY|THP_MEM_ALLOC_ENABLE": r"libtorch.*|torch/.+",
     r"(OPENBLAS|GOTO)_": r"lib(scipy_)?openblas.*",
     r"MKL_": r"libmkl.*|libtorch.*",
     r"(ONEDNN|DNNL)_": r"libdnnl.*|libtorch.*",
