@@ -152,7 +152,9 @@ def causes() -> Iterator[str]:
 def _bound(rule: Rule) -> str:
     times = [f"{rule.times:g} times"] if rule.times < math.inf else []
     added = {"call of a library": rule.a_call_s, "system call": rule.a_system_call_s, "sample": rule.a_sample_s}
-    return " or ".join([*times, *(f"{format_time(each)} a {what}" for what, each in added.items() if each)])
+    added |= {"file": rule.a_file_s}
+    bounds = [*times, *(f"{format_time(each)} a {what}" for what, each in added.items() if each)]
+    return f"{' or '.join(bounds)}{', for each' * rule.by_each}"
 
 
 def problems() -> Iterator[str]:

@@ -122,6 +122,10 @@ class Files(Problem, name="files"):
         of_blocks = 0 if self.is_mapped else 2 * self.count
         return of_blocks + CALLS_OF_FILE * self.files + CALLS_OF_READER * self.readers
 
+    def opened_files(self) -> int:
+        """Each reader opens all those that it has blocks of."""
+        return min(self.files * self.readers, self.count)
+
     def bytes_moved(self) -> int:
         """All bytes of all files, each once."""
         return self.files * self.bytes

@@ -19,6 +19,7 @@ OF_GPUS = ("context", "compile", "cublas", "cudnn")
 WHAT = ("interpreter", *PACKAGES, *OF_GPUS, "thread")
 DONE = 1
 MOST_CALLS_OF_INTERPRETER = 1000
+OPENED_FILES = {"interpreter": 100, "numpy": 500}  # 42 and 211 (strace), and more where more is installed
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ class Startup(Problem, name="startup"):
     def system_call_count(self) -> int | None:
         """An interpreter makes 368 before it runs anything (strace), and more where there is more to look for."""
         return MOST_CALLS_OF_INTERPRETER if self.what == "interpreter" else None
+
+    def opened_files(self) -> int | None:
+        return OPENED_FILES.get(self.what)
 
     def bytes_moved(self) -> None:
         """How many are read depends on what is installed."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MOST_CHANGES = 4
 MOST_TIMES_A_CHEAP_CALL = 5
 _VARIABLES = "software.variables."
+_CALLS = {"confinement.io_uring": ("io_uring_enter",), "limits.cpu_group_depth": ("futex", "clone")}
+"""Field -> the system calls that it is about, of what launches something."""
 
 
 class Moved(NamedTuple):
@@ -47,8 +49,9 @@ class Moved(NamedTuple):
 
     def concerns(self, change: Change) -> bool:
         """Whether a change distorts what can have moved, where the doctor knows of that variable what it distorts."""
-        if change.field == "confinement.io_uring":
-            return self.makes("io_uring_enter")
+        calls = _CALLS.get(change.field)
+        if calls is not None and problem_of(self.case.case.primitive).work in ("launch", "data loading"):
+            return any(map(self.makes, calls))
         rule = VARIABLES.get(short(change.field)) if meaning_of(change.field).rule == "variables" else None
         _, _, distorts, _ = rule or (None, None, self.parts, None)
         return not set(distorts).isdisjoint(self.parts)
@@ -58,19 +61,23 @@ class Moved(NamedTuple):
         problem = self.case.case.known_problem()
         return problem is None or call in problem.system_calls()
 
-    def most(self, rule: Rule, reading_s: float | None = None) -> float:
-        """How many times as long a rule can make it. reading_s: what each of what it adds to was seen to take."""
+    def most(self, rule: Rule, reading_s: float | None = None, each: float = 1.0) -> float:
+        """How many times as long a rule can make it. reading_s: what each of what it adds to was seen to take.
+
+        each: how many more there are of what is counted.
+        """
         problem, primary = self.case.case.known_problem(), self.case.primary
         reading_s = self._beyond(rule) if reading_s is None else reading_s
-        times = rule.times if reading_s is None else math.inf
+        times = 1 + each * (rule.times - 1) if reading_s is None else math.inf
         if problem is None or primary is None or not primary.baseline_s:
             return times
         of_calls = (
             (_read(rule.a_call_s, reading_s), problem.library_calls()),
             (self._a_system_call_s(rule, reading_s), problem.system_call_count()),
             (_read(rule.a_sample_s, reading_s), 1 / self._fewest_calls()),
+            (_read(rule.a_file_s, reading_s), problem.opened_files()),
         )
-        more = [each_s * calls for each_s, calls in of_calls if each_s is not None and calls is not None]
+        more = [each * each_s * calls for each_s, calls in of_calls if each_s is not None and calls is not None]
         return min([times, *(1 + more_s / primary.baseline_s for more_s in more)])
 
     def _beyond(self, rule: Rule) -> float | None:
@@ -105,7 +112,7 @@ def by_rules(moved: Moved, found: Difference, told: Collection[str], baseline: S
     for rule, of_rule in by_rule(found):
         changes = [each for each in of_rule if moved.concerns(each) and not meaning_of(each.field).by_doctor]
         if rule.cause and changes and moved.comes_under(rule) and set(told).isdisjoint(rule.told_by):
-            yield _by_changes(rule, changes, moved.most(rule), baseline, side)
+            yield _by_changes(rule, changes, moved.most(rule, each=_more(rule, changes)), baseline, side)
 
 
 def by_settings(moved: Moved, changes: Sequence[Change], baseline: Side, side: Side) -> Iterator[Cause]:
@@ -169,6 +176,11 @@ def _bounds_of_amounts(changes: Sequence[Change], most: float) -> tuple[float, f
     if len(amounts) < len(changes) or len(is_less) > 1:
         return 1 / most, most
     return (1.0, most) if is_less == {True} else (1 / most, 1.0)
+
+
+def _more(rule: Rule, changes: Sequence[Change]) -> float:
+    """How many more there are in one place of what a rule counts; 1 where it counts nothing."""
+    return max(abs(one - other) for one, other in map(_amounts, changes)) if rule.by_each else 1.0
 
 
 def can_refuse(change: Change, *, in_arm: bool) -> bool:

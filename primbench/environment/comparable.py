@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from primbench.environment.devices import Devices
+from primbench.environment.filesystems import STRICTLY
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library, is_c_library
 from primbench.environment.software import Blas, Software
@@ -17,6 +18,8 @@ from primbench.system.meaning import Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from primbench.environment.confinement import Confinement
 
 # What is put together here of several fields. kernels: of each library of ``software.blas``, those it chose.
 _KERNELS = Meaning("stack", entry=Meaning("stack", "cpu-kernels", late=True, beside=True, by_cpu=True))
@@ -96,6 +99,7 @@ def comparable(environment: Environment, other: Environment) -> dict[str, Any]:
     found["software"] |= _loaded(software, other.software)
     for group in (found["machine"], found["confinement"], found["devices"]):
         group["missing"] |= _unread(group, group)
+    found["limits"]["missing"] |= _unread(found["limits"], ("cpu_group_depth",))
     if environment.limits.io_limits is None:  # without limits it is []
         found["limits"]["missing"] |= _unread(found["limits"], _OF_LIMITS)
     runtime = found["confinement"]["runtime"]
@@ -103,11 +107,7 @@ def comparable(environment: Environment, other: Environment) -> dict[str, Any]:
         del runtime["evidence"]
         unsure = [name for name, value in runtime.items() if value is None]
         runtime["missing"] = dict.fromkeys(unsure, "the evidence does not tell")
-    confinement, others = found["confinement"], other.confinement.filesystems or {}
-    if confinement["filesystems"] is not None:
-        confinement["filesystems"] = {
-            what: _mount(where, others.get(what)) for what, where in confinement["filesystems"].items()
-        }
+    found["confinement"] |= _folders(environment.confinement, other.confinement)
     return found | {"devices": _devices(found["devices"])}
 
 
@@ -117,10 +117,28 @@ def _unread(group: Mapping[str, Any], fields: Iterable[str]) -> dict[str, str]:
     return dict.fromkeys(names, "the primbench that looked did not read it yet")
 
 
+def _folders(own: Confinement, other: Confinement) -> dict[str, dict[str, str]]:
+    """Of each folder what is of matter where the other place has another."""
+    pairs = {
+        "filesystems": (_mount, own.filesystems, other.filesystems or {}),
+        "access_times": (_noted, own.access_times, other.access_times or {}),
+    }
+    return {
+        field: {what: of(how, theirs.get(what)) for what, how in ours.items()}
+        for field, (of, ours, theirs) in pairs.items()
+        if ours is not None
+    }
+
+
 def _mount(where: str, other: str | None) -> str:
     """The kind of file system alone where it is the same in both places: mounted elsewhere, it is no slower."""
     kind = where.partition(" on ")[0]
     return kind if other is not None and other.partition(" on ")[0] == kind else where
+
+
+def _noted(how: str, other: str | None) -> str:
+    """Once a day and never are no other cost of reading."""
+    return how if STRICTLY in (how, other) else "relatime"
 
 
 def _loaded(software: Software, other: Software) -> dict[str, Any]:

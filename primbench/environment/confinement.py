@@ -11,7 +11,14 @@ import msgspec
 
 from primbench.environment import container, costs
 from primbench.environment.container import Runtime
-from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY, far_mounts, filesystems
+from primbench.environment.filesystems import (
+    FILES_OF,
+    SHARED_MEMORY,
+    access_times,
+    far_mounts,
+    filesystems,
+    steps_to_temporary_files,
+)
 from primbench.environment.reading import Reader, of_process, read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Amount, Seconds, Whole
@@ -41,6 +48,10 @@ def _of_folder(what: str) -> Meaning:
     return Meaning("confinement", rule, set_by="root", beside=what.startswith(FILES_OF))
 
 
+def _of_access_times(what: str) -> Meaning:
+    return Meaning("confinement", "access-times", beside=what.startswith(FILES_OF))
+
+
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name.
 
@@ -53,6 +64,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     root_filesystem: type of what is mounted on /. filesystems: by what a folder is for, such as "home", the type of
     what holds it and where that is mounted: "9p on /mnt/c".
     transparent_hugepage_disabled: for this process alone, by prctl.
+    access_times: by what a folder is for, what of a mount's options says when reading a file is noted in it.
+    temporary_steps: names and links on the way to the folder for temporary files, which is gone for each file opened.
     far_mounts: what else is mounted over a network or by a program, such as "/models" -> "nfs4".
     set_mempolicy, mbind, move_pages, io_uring: "allowed" or the name of the error, by a call that changes nothing.
     system_call_s: cost of a cheap one (getppid), which a filter makes dearer, without what Python adds.
@@ -80,6 +93,10 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     user_map: Annotated[list[str] | None, Meaning("confinement")] = None
     root_filesystem: Annotated[str | None, Meaning("confinement", "files", set_by="root")] = None
     filesystems: Annotated[dict[str, str] | None, Meaning("confinement", "files", entry=_of_folder)] = None
+    access_times: Annotated[dict[str, str] | None, Meaning("confinement", "access-times", entry=_of_access_times)] = (
+        None
+    )
+    temporary_steps: Annotated[Whole | None, Meaning("confinement", "long-path", more_is_slower=True)] = None
     far_mounts: Annotated[
         dict[str, str] | None,
         Meaning("confinement", "files", entry=Meaning("confinement", "files", set_by="fuse_overlay")),
@@ -233,6 +250,8 @@ READERS = {
     "user_map": of_process("/proc/self/uid_map", _user_map),
     "root_filesystem": of_process("/proc/self/mountinfo", _root_filesystem),
     "filesystems": of_process("/proc/self/mountinfo, and which folders are used", filesystems),
+    "access_times": of_process("/proc/self/mountinfo", access_times),
+    "temporary_steps": Reader("TMPDIR, readlink()", lambda root: steps_to_temporary_files()),
     "far_mounts": of_process("/proc/self/mountinfo", far_mounts),
     "transparent_hugepage_disabled": of_process("prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled),
     "set_mempolicy": Reader("set_mempolicy(), refused before it changes anything", _permission("set_mempolicy")),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
+import struct
 import sys
 from typing import TYPE_CHECKING
 
 from primbench.environment import bytecode
 from primbench.environment.configuration import cache_names, homely, in_home
 from primbench.system.files import holding, read_mounts
-from primbench.system.processes import environ_of, folder_of
+from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from primbench.system.files import Mount
 
+STRICTLY = "strictatime"
+"""Each time, where others note it once a day or never."""
 WORKING_FOLDER, SHARED_MEMORY = "working folder", "shared memory"
 FILES_OF = "files of "
 """The name of a package follows: no matter where one place alone has it."""
@@ -27,8 +32,21 @@ NETWORK_LIKE = ("fuse", "nfs", "9p", "virtiofs", "lustre", "ceph", "gpfs", "beeg
 _OF_THE_SYSTEM = re.compile(r"fusectl|fuse\.(lxcfs|portal|snapfuse|gvfsd-fuse)")
 _FOR_THE_SYSTEM = re.compile(r"/(proc|sys|dev|etc|run|snap|var/lib|usr/lib/wsl)(/.*)?")
 _OPTION = re.compile(
-    r"sync|dirsync|data=journal|compress(-force)?(=.+)?|nodatacow|fsync=.+|volatile|cache=.+|dax(=.+)?"
+    r"sync|dirsync|data=(journal|writeback)|compress(-force)?(=.+)?|nodatacow|fsync=.+|volatile|cache=.+|dax(=.+)?"
+    r"|nodelalloc"  # of ext4: all that its superblock's own default of data=journal shows of itself there
+    r"|nobarrier|barrier=(0|none)"
 )
+# What files take over from their folder, by the option of a mount that does the same: linux/fs.h, FS_IOC_GETFLAGS.
+_ATTRIBUTES = {
+    0x8: "sync",
+    0x10000: "dirsync",
+    0x4000: "data=journal",
+    0x4: "compress",
+    0x800000: "nodatacow",
+    0x800: "encrypted",
+}
+_MOST_STEPS = 1000  # a path has 4096 characters at most, and 40 links
+_GET_ATTRIBUTES = 0x80086601  # where all but Alpha, MIPS, PowerPC and SPARC have it
 _OF_AN_ARM = re.compile(r".*/primbench-[^/]+/overlay-\d+/merged")  # which others see as long as its worker lives
 
 
@@ -36,24 +54,58 @@ def filesystems(root: Path, pid: int = 0) -> dict[str, str]:
     """What a folder is for -> the kind of what is mounted there, and where: "9p on /mnt/c"."""
     mounts = read_mounts(root, pid)
     folders = _folders_of(root, pid) if pid else _folders()
-    found = {what: _holder(mounts, folder) for what, folder in folders}
+    found = {what: _holder(mounts, folder, root_of(root, pid)) for what, folder in folders}
     return {what: where for what, where in found.items() if where}
+
+
+def access_times(root: Path, pid: int = 0) -> dict[str, str]:
+    """What a folder is for -> when reading a file there is noted in it: mount(8). A kernel that stands in for Linux
+    lists no such options: then there are none.
+    """
+    mounts = read_mounts(root, pid)
+    if not any(_noted(mount) != STRICTLY for mount in mounts):
+        return {}
+    found = {what: holding(mounts, folder) for what, folder in (_folders_of(root, pid) if pid else _folders())}
+    return {what: _noted(mount) for what, mount in found.items() if mount}
+
+
+def _noted(mount: Mount) -> str:
+    options = mount.own_options.split(",")
+    return next((each for each in ("noatime", "relatime") if each in options), STRICTLY)
 
 
 def filesystem_of(folder: str, root: Path) -> str | None:
     """The kind of what is mounted where a folder is, and where; None where no mount holds it."""
-    return _holder(read_mounts(root), os.path.realpath(os.path.expanduser(folder)))
+    return _holder(read_mounts(root), os.path.realpath(os.path.expanduser(folder)), root)
 
 
-def _holder(mounts: Sequence[Mount], folder: str) -> str | None:
+def _holder(mounts: Sequence[Mount], folder: str, root: Path) -> str | None:
     mount = holding(mounts, folder)
-    return mount and f"{_kind(mount)} on {homely(mount.point)}"
+    return mount and f"{_kind(mount, _attributes(mount, root / folder.lstrip('/')))} on {homely(mount.point)}"
 
 
-def _kind(mount: Mount) -> str:
-    """With the options of the file system that have it write or read in another way: "ext4 (sync)"."""
+def _kind(mount: Mount, attributes: Sequence[str] = ()) -> str:
+    """With what has the file system, or a folder of it, write or read in another way: "ext4 (sync)"."""
     options = [each for each in mount.options.split(",")[1:] if _OPTION.fullmatch(each)]
-    return f"{mount.kind} ({', '.join(options)})" if options else mount.kind
+    words = dict.fromkeys((*options, *attributes))
+    return f"{mount.kind} ({', '.join(words)})" if words else mount.kind
+
+
+def _attributes(mount: Mount, folder: Path) -> list[str]:
+    """None where the folder is not there, or has none. Over a network nobody is asked, who may never answer."""
+    if mount.kind.startswith(NETWORK_LIKE):
+        return []
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        (found,) = struct.unpack("I4x", fcntl.ioctl(opened, _GET_ATTRIBUTES, bytes(8)))
+    except OSError:
+        return []
+    finally:
+        os.close(opened)
+    return [word for bit, word in _ATTRIBUTES.items() if found & bit]
 
 
 def far_mounts(root: Path, pid: int = 0) -> dict[str, str]:
@@ -88,6 +140,22 @@ def _folders() -> list[tuple[str, str]]:
 def temporary_files(environ: Mapping[str, str] = os.environ) -> str:
     """The folder that temporary files are made in, as the variables of a process say."""
     return environ.get("TMPDIR") or "/tmp"
+
+
+def steps_to_temporary_files() -> int:
+    """How many names are looked up on the way, those that links stand for among them; at most what Linux goes."""
+    at, names, count = "/", os.path.join(os.getcwd(), temporary_files()).split("/"), 0
+    while names and count < _MOST_STEPS:
+        name = names.pop(0)
+        if name in ("", "."):
+            continue
+        count += 1
+        at = os.path.dirname(at) if name == ".." else os.path.join(at, name)
+        with contextlib.suppress(OSError):
+            target = os.readlink(at)
+            at = "/" if target.startswith("/") else os.path.dirname(at)
+            names = target.split("/") + names
+    return count
 
 
 def _working_folder() -> list[tuple[str, str]]:

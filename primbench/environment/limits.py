@@ -20,10 +20,12 @@ from primbench.system.cgroups import (
     folders_of,
     limit_in,
     lines_of,
+    paths_of,
 )
 from primbench.system.files import labelled_value, parse_cpu_list, read_number, whole_number
 from primbench.system.meaning import NOTHING, Meaning
 from primbench.system.memory import MEMORY_LIMITS, refaulted
+from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.processes import folder_of, root_of
 from primbench.system.soft_limits import soft_limit
 
@@ -57,6 +59,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     which 1024 shares of v1 are. scheduling: the policy; niceness: within it, from -20 to 19, the last to come;
     session_niceness: likewise beside programs of other sessions, among which a kernel with autogroups shares CPUs out
     first (sched(7)); 0 where it has none.
+    cpu_group_depth: how many control groups that share out CPU time it lies in, one within the other.
     cgroup_version: "v1", "v2" or "hybrid", as mounted here.
     throttled_periods, throttled_s: since the control group was made, of the one that was held back most; periods: in
     which it ran. out_of_memory_kills: likewise.
@@ -84,6 +87,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     scheduling: Annotated[str | None, Meaning("limits", "priority")] = None
+    cpu_group_depth: Annotated[Whole | None, Meaning("confinement", "cpu-groups", more_is_slower=True)] = None
     cgroup_version: Annotated[str | None, Meaning("limits")] = None
     periods: Annotated[Whole | None, NOTHING] = None
     throttled_periods: Annotated[Whole | None, NOTHING] = None
@@ -172,6 +176,17 @@ def _session_niceness(root: Path, pid: int) -> int:
 def _scheduling(root: Path, pid: int) -> str:
     policy = os.sched_getscheduler(pid)
     return _POLICIES.get(policy, str(policy))
+
+
+def _cpu_group_depth(root: Path, pid: int) -> int:
+    """Without the root group. Raises ValueError where a namespace hides those above."""
+    namespace = os.readlink(folder_of(root, pid) / "ns/cgroup")
+    if namespace != FIRST_NAMESPACES["cgroup"]:
+        raise ValueError(f"{namespace} is not the first namespace, and hides the control groups above it")
+    v1 = paths_of(root, pid).get("cpu")
+    if v1 is not None:
+        return len(v1.parts) - 1
+    return sum((folder / "cpu.weight").exists() for folder in cgroup_folders("cpu", root, pid))
 
 
 def _memory_limit_bytes(root: Path, pid: int) -> int | None:
@@ -287,6 +302,7 @@ READERS = {
     "niceness": of_process("getpriority()", _niceness),
     "session_niceness": of_process("/proc/self/autogroup", _session_niceness),
     "scheduling": of_process("sched_getscheduler()", _scheduling),
+    "cpu_group_depth": of_process("/proc/self/cgroup", _cpu_group_depth),
     "cgroup_version": of_process("/proc/self/mountinfo", lambda root, pid: cgroup_version(root)),
     "periods": of_process("control group: cpu.stat nr_periods", _periods),
     "throttled_periods": of_process("control group: cpu.stat nr_throttled", _throttled_periods),

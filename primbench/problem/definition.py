@@ -151,6 +151,10 @@ class Problem(ABC):
         """How many system calls one call makes at most; None where that is not known."""
         return None
 
+    def opened_files(self) -> int | None:
+        """How many files one call opens at most; None where that is not known."""
+        return None
+
     def library_calls(self) -> int | None:
         """How many calls of its library one call makes; None where that depends on the backend."""
         return None

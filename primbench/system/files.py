@@ -25,12 +25,15 @@ T = TypeVar("T")
 
 
 class Mount(NamedTuple):
-    """proc(5), of a line of mountinfo. source: what of the file system is mounted. options: of the file system."""
+    """proc(5), of a line of mountinfo. source: what of the file system is mounted. options: of the file system;
+    own_options: of this mount of it, such as "rw,relatime".
+    """
 
     source: str
     point: str
     kind: str
     options: str
+    own_options: str = ""
 
 
 def trimmed(text: str) -> str:
@@ -138,9 +141,10 @@ def _mounts(text: bytes, wanted: bytes) -> tuple[Mount, ...]:
         before, _, after = line.partition(b" - ")
         if not after.startswith(wanted):
             continue
-        source, point = map(_path, before.split(b" ")[3:5])
+        fields = before.split(b" ")
+        source, point = map(_path, fields[3:5])
         found, _, options = after.decode(errors="backslashreplace").split(" ", 2)
-        mounts.append(Mount(source, point, found, options))
+        mounts.append(Mount(source, point, found, options, fields[5].decode(errors="backslashreplace")))
     return tuple(mounts)
 
 

@@ -256,3 +256,43 @@ def test_a_library_that_both_preload_is_no_cause_wherever_its_copies_lie(causes:
         for folder in ("primbench-1", "primbench-2")
     )
     assert [OF_MINE] == causes(CALL, 2.0, one, other, arms=SET)
+
+
+WAKE = ("launch", {"call": "thread_wake"})
+NO_MORE = "; that makes a ratio of "
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "cause"),
+    [
+        ("access_times", ({"temporary files": "relatime"}, {"temporary files": "strictatime"}), "other access times"),
+        ("temporary_steps", (1, 5), "another way to temporary files"),
+    ],
+)
+def test_what_each_file_costs_is_a_cause_where_many_are_opened(
+    explained: Callable[..., Explanation], field: str, values: tuple[Any, Any], cause: str
+) -> None:
+    one, other = (place(confinement={field: each, "filesystems": {}}) for each in values)
+    assert cause == explained(FILES, 1.3, one, other, call_s=100e-6).likely
+    large = ("files", {"bytes": 2**24, "what": "read"})
+    (told,) = explained(large, 1.3, one, other, call_s=1e-3).causes
+    assert told.startswith(cause)
+    assert NO_MORE in told
+
+
+def test_noting_a_read_once_a_day_or_never_is_no_difference(causes: Causes) -> None:
+    one, other = (place(confinement={"access_times": {"home": how}}) for how in ("relatime", "noatime"))
+    assert [] == causes(FILES, 1.3, one, other, call_s=100e-6)
+
+
+def test_control_groups_one_within_the_other_make_waking_longer_by_so_much_each(
+    explained: Callable[..., Explanation],
+) -> None:
+    usual, near, deep = (place(limits={"cpu_group_depth": depth}) for depth in (1, 3, 31))
+    assert "other control groups of CPU time" == explained(WAKE, 2.0, usual, deep).likely
+    (told,) = explained(WAKE, 2.0, usual, near).causes
+    assert told.endswith(f"{NO_MORE}1.2, no more")
+    assert [] == explained(WAKE, 0.5, usual, deep).causes
+    assert [] == explained(CALL, 2.0, usual, deep).causes, "which puts nobody to sleep"
+    unknown = place(limits={"cpu_group_depth": None})
+    assert [] == explained(WAKE, 2.0, unknown, deep).causes, "as an older primbench leaves it"

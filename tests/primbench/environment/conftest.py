@@ -74,7 +74,7 @@ FILES = {
         "21 20 0:30 / / rw - overlay overlay rw,lowerdir=/a\n"
         "29 21 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
         "30 21 0:27 / /sys/fs/fuse/connections rw - fusectl fusectl rw\n"
-        "31 21 0:28 / /models rw - nfs4 10.0.0.1:/models rw\n"
+        "31 21 0:28 / /models rw,relatime - nfs4 10.0.0.1:/models rw\n"
         "32 21 0:29 / /tmp/primbench-h3p244u4/overlay-0/merged rw - fuse.fuse-overlayfs fuse-overlayfs rw\n"
     ),
     "proc/self/status": (
@@ -143,6 +143,7 @@ FILES = {
     "tmp/nvidia-mps/control": "",
 }  # fmt: skip
 LINKS = {
+    "proc/self/ns/cgroup": "cgroup:[4026531835]",
     "proc/self/ns/mnt": "mnt:[4026533001]",
     "proc/self/ns/pid": "pid:[4026533002]",
     "proc/self/ns/pid_for_children": "pid:[4026533009]",

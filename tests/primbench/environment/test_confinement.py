@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from primbench.environment.filesystems import filesystems, steps_to_temporary_files
 from primbench.environment.fingerprint import Environment
 
 Look = Callable[..., Environment]
@@ -23,7 +26,12 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
         "speculation_indirect_branch": "conditional force disabled",
         "capabilities": ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_NICE", "CAP_41"],
         "lsm_profile": "docker-default (enforce)",
-        "namespaces": {"mnt": "mnt:[4026533001]", "pid": "pid:[4026533002]", "user": "user:[4026531837]"},
+        "namespaces": {
+            "cgroup": "cgroup:[4026531835]",
+            "mnt": "mnt:[4026533001]",
+            "pid": "pid:[4026533002]",
+            "user": "user:[4026531837]",
+        },
         "root_user": True,
         "user_map": ["0 1000 1", "1 100000 65536"],
         "root_filesystem": "overlay",
@@ -35,10 +43,11 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
     assert expected == {name: getattr(found, name) for name in expected}
     assert {} == found.missing
     assert {"overlay on /"} == set((found.filesystems or {}).values())
+    assert {"strictatime"} == set((found.access_times or {}).values())
     asked = {
         "runtime", "filesystems", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages",
         "io_uring", "system_call_s", "open_file_s", "open_temporary_s", "interruptions_hz", "loopback", "missing",
-        "packet_s",
+        "packet_s", "access_times", "temporary_steps",
     }  # fmt: skip
     assert set(found.__struct_fields__) == {*expected, *asked}
     assert found.runtime is not None
@@ -62,6 +71,40 @@ def test_a_folder_lies_in_the_deepest_mount_and_of_those_at_one_point_in_the_las
         "TRITON_CACHE_DIR": "9p on /home",
     }  # fmt: skip
     assert expected == {name: found[name] for name in expected}
+
+
+def test_no_word_of_access_times_where_no_mount_has_any(look: Look) -> None:
+    found = look({"proc/self/mountinfo": "20 1 254:0 / / rw - 9p none rw\n"}).confinement
+    assert ({}, "9p on /") == (found.access_times, (found.filesystems or {})["home"])
+
+
+def test_what_files_take_over_from_their_folder_is_told_with_its_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, set_ = 0x80086601, 0x40086602
+    opened = os.open(tmp_path, os.O_RDONLY)
+    try:
+        (own,) = struct.unpack("I4x", fcntl.ioctl(opened, read, bytes(8)))
+        fcntl.ioctl(opened, set_, struct.pack("I4x", own | 0x8))
+    except OSError as error:
+        pytest.skip(f"no attributes can be set in {tmp_path}: {error}")
+    finally:
+        os.close(opened)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert "(sync)" in filesystems(Path("/"))["temporary files"]
+
+
+@pytest.mark.parametrize(("where", "more"), [("a/b", 2), ("a/link", 3), ("a/b/../up", 6)])
+def test_names_on_the_way_are_those_that_links_stand_for_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, more: int
+) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/link").symlink_to("b")
+    (tmp_path / "a/up").symlink_to("../a")
+    monkeypatch.setenv("TMPDIR", str(tmp_path.resolve()))
+    above = steps_to_temporary_files()
+    monkeypatch.setenv("TMPDIR", f"{tmp_path.resolve()}/{where}")
+    assert above + more == steps_to_temporary_files()
 
 
 def test_system_calls_answer(look: Look) -> None:

@@ -14,6 +14,7 @@ Look = Callable[..., Environment]
 CGROUPS = {
     "cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
     "out_of_memory_kills", "processes_max", "processes_free", "processes_refused", "io_limits", "reread_bytes",
+    "cpu_group_depth",
 }  # fmt: skip
 SOFT = {
     "memlock_bytes": "MEMLOCK", "open_files": "NOFILE", "processes_own_max": "NPROC", "stack_bytes": "STACK",
@@ -34,6 +35,7 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
         "session_niceness": 5,
         "scheduling": "other",
         "memory_limit_bytes": 8589934592,
+        "cpu_group_depth": 2,
         "cgroup_version": "v2",
         "periods": 40,
         "throttled_periods": 7,
@@ -77,6 +79,7 @@ def test_v1_and_hybrid(look: Look, v1: dict[str, str], extra: str, version: str)
         "cpu_period_s": 0.1,
         "cpu_weight": 50,
         "memory_limit_bytes": 2**30,
+        "cpu_group_depth": 1,
         "cgroup_version": version,
         "periods": 12,
         "throttled_periods": 3,
@@ -112,6 +115,14 @@ def test_group_that_can_have_no_quota_counts_nothing(look: Look) -> None:
 def test_limits_of_a_hidden_group_are_unknown_not_absent(look: Look) -> None:
     found = look({"proc/self/cgroup": "0::/elsewhere\n"}).limits
     assert CGROUPS == set(found.missing)
+
+
+def test_groups_above_a_namespace_of_its_own_are_not_counted(place: Callable[..., Path]) -> None:
+    root = place()
+    (root / "proc/self/ns/cgroup").unlink()
+    (root / "proc/self/ns/cgroup").symlink_to("cgroup:[4026533003]")
+    found = limits.collect(root)
+    assert (None, True) == (found.cpu_group_depth, "hides" in found.missing["cpu_group_depth"])
 
 
 def test_of_a_process_that_is_gone_nothing_is_known_but_what_system_calls_tell(tmp_path: Path) -> None:
