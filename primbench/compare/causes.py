@@ -14,6 +14,7 @@ from primbench.compare.cause import LATE, OF_UNKNOWN_EFFECT, Cause
 from primbench.compare.differing import placement, set_variables
 from primbench.compare.effects import changes_of
 from primbench.compare.filters import dearer_s, filters
+from primbench.compare.opens import dearer_opens
 from primbench.compare.ruled import Moved, by_rules, by_settings
 from primbench.compare.sides import identity
 from primbench.environment.comparable import meaning_of
@@ -94,6 +95,8 @@ def _all(
     yield from _placed_otherwise(parts, differing, baseline, side)
     yield from _not_placed(baseline, side)
     yield from alone
+    if "file-opens" not in {each.check for each in alone}:
+        yield from dearer_opens(case, baseline, side)
     yield from _variables(parts, differing, baseline, side)
 
 
