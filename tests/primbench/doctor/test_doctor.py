@@ -116,6 +116,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"confinement.locked_bytes": 2**30}, "locked-pages", "note", ["1 GiB of memory are locked", "mlockall"]),
     ({"confinement.probed": True}, "probes", "warning", ["uprobe", "uprobe_events"]),
     ({"software.search_path": 404}, "search-path", "note", ["404 folders", "*.pth"]),
+    ({"software.search_folder_entries": 100_000}, "search-path", "warning", ["100000 entries", "PYTHONPATH"]),
     ({"software.environment_bytes": 1_600_000}, "environment-size", "note", ["1.53 MiB", "unset"]),
     ({"limits.io_limits": ["8:0 rbps=1048576"]}, "io-limits", "warning", ["8:0 rbps=1048576", "io.max"]),
     ({"machine.vectors": ["sse4_2"], "machine.virtualization": "QEMU"}, "vector-instructions", "warning", ["no AVX2"]),

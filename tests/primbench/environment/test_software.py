@@ -290,6 +290,17 @@ def test_cache_on_what_cannot_be_written_is_said(clean: pytest.MonkeyPatch) -> N
     assert "writable" == found if os.access("/proc/self", os.W_OK) else "may not be written to" in found
 
 
+def test_the_fullest_folder_that_modules_are_looked_for_in_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, count in (("few", 1), ("many", 3)):
+        (tmp_path / folder).mkdir()
+        for number in range(count):
+            (tmp_path / folder / f"{number}").touch()
+    monkeypatch.setattr(sys, "path", [f"{tmp_path}/{name}" for name in ("few", "many", "absent", "few/0")])
+    assert 3 == software.READERS["search_folder_entries"].value(Path("/"))
+
+
 def test_what_looks_at_each_step_of_python_is_named() -> None:
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, argument: None)
