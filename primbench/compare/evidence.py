@@ -55,8 +55,16 @@ def noise(case: CaseComparison, seen: Seen) -> list[str]:
 
     Where nothing moved for certain, to either.
     """
-    slower = {each.ratio > 1 for each in case.estimates if each.has_moved} or {True, False}
-    return [*([] if _quota(seen) else _waits(seen, slower)), *_cpu(seen, slower)]
+    slower = {each.ratio > 1 for each in case.estimates if each.has_moved}
+    waits_itself = bool(slower) and _waits_for_files_in_turn(case, seen)
+    slower = slower or {True, False}
+    return [*([] if waits_itself or _quota(seen) else _waits(seen, slower)), *_cpu(seen, slower)]
+
+
+def _waits_for_files_in_turn(case: CaseComparison, seen: Seen) -> bool:
+    """Both met the same others then, and who sleeps for a disk more often has to wait for a CPU after each time."""
+    measured = [each.measurement for each in (*seen.of_one, *seen.of_other) if each.measurement]
+    return problem_of(case.case.primitive).work == "data loading" and all(each.turns for each in measured)
 
 
 def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[str]:

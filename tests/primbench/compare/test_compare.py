@@ -1003,19 +1003,42 @@ def test_two_pairs_that_agree_make_nothing_certain(made_study: MadeStudy, pairs:
     assert (verdict, None if pairs > 2 else "two processes a side may agree by chance") == (found.outcome, found.reason)
 
 
-def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -> None:
-    timed = scattered(1.0)
-
+def waited_in_podman(
+    timed: Callable[[str, Case, int], Measurement], turns: Turns | None = None
+) -> Callable[[str, Case, int], Measurement]:
     def measured(arm: str, case: Case, pair: int) -> Measurement:
         waited_s = 0.3 * (arm == "podman")
         host = HostReading(
             duration_s=1.0, cpu_time_s=0.5, voluntary_switches=1, involuntary_switches=1, waited_s=waited_s
         )
-        return replace(timed(arm, case, pair), host=host)
+        return replace(timed(arm, case, pair), host=host, turns=turns)
 
-    found = explained(made_study, [case()], measured)["gemm"]
-    assert ["waiting for a CPU for 30.0% of its time in podman, 0.0% in host"] == found.noise
+    return measured
+
+
+WAITED = "waiting for a CPU for 30.0% of its time in podman, 0.0% in host"
+
+
+def test_waiting_is_said_where_no_difference_is_certain(made_study: MadeStudy) -> None:
+    found = explained(made_study, [case()], waited_in_podman(scattered(1.0)))["gemm"]
+    assert [WAITED] == found.noise
     assert ([], []) == (found.parts, found.evidence)
+
+
+def test_others_are_not_blamed_for_waits_of_what_sleeps_for_files_beside_the_same_others(made_study: MadeStudy) -> None:
+    files = case("files", parameters={"bytes": 4096, "what": "write"})
+    in_turn = Turns(count=40, cpu=1, waited_s=0.1, queued_s=None, uncounted_s=0.01)
+    noise = {
+        (name, turns is not None): explained(made_study, [each], waited_in_podman(scattered(1.5), turns))[name].noise
+        for name, each in (("files", files), ("gemm", case()))
+        for turns in (in_turn, None)
+    }
+    assert {
+        ("files", True): [],
+        ("files", False): [WAITED],
+        ("gemm", True): [WAITED],
+        ("gemm", False): [WAITED],
+    } == noise
 
 
 def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them_away(made_study: MadeStudy) -> None:
@@ -1336,6 +1359,8 @@ def test_whatever_differs_is_told_though_nobody_knows_what_it_does(made_study: M
         ("enroot:image=x", {"libraries": {"libcublas": "cd"}}, None),
         ("ssh:far,runtime=docker,shm=1GiB", {"ipc": "ipc:[1]"}, "ssh:far,runtime=docker,ipc=host"),
         ("k8s:x", {"libraries": {"libcublas": "cd"}}, None),
+        ("docker:shm=1GiB", {"net": "net:[1]"}, "docker:shm=1GiB,network=host"),
+        ("ssh:far,python=/in/a/namespace", {"net": "net:[1]"}, None),
     ],
 )
 def test_the_next_experiment_changes_one_thing_and_names_arms_that_there_can_be(
@@ -1355,8 +1380,8 @@ def test_the_next_experiment_changes_one_thing_and_names_arms_that_there_can_be(
 def differing(fields: dict[str, Any]) -> dict[str, Any]:
     """For place(): the groups of an environment with one field that is not as it is here."""
     ((name, value),) = fields.items()
-    if name == "ipc":
-        return {"confinement": {"namespaces": {**(HERE.confinement.namespaces or {}), "ipc": value}}}
+    if name in ("ipc", "net"):
+        return {"confinement": {"namespaces": {**(HERE.confinement.namespaces or {}), name: value}}}
     if name == "shm_bytes":
         return {"limits": replace(HERE.limits, shm_bytes=value)}
     if name == "libraries":
