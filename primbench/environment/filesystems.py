@@ -92,8 +92,10 @@ def _kind(mount: Mount, attributes: Sequence[str] = ()) -> str:
 
 
 def _attributes(mount: Mount, folder: Path) -> list[str]:
-    """None where the folder is not there, or has none. Over a network nobody is asked, who may never answer."""
-    if mount.kind.startswith(NETWORK_LIKE):
+    """None where the folder is not there, or has none. Over a network nobody is asked, who may never answer; nor is
+    anything mounted.
+    """
+    if mount.kind.startswith((*NETWORK_LIKE, "autofs")):
         return []
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
