@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
@@ -217,20 +218,30 @@ def places(records: Sequence[Record]) -> dict[str, list[Record]]:
     """By what tells records of one case apart: arm, device, the backend where a case ran on several, and the CPUs,
     memory and threads that were asked for; "" where nothing does.
     """
-    on = {(part_of(each), each.case.arm, each.case.device, each.case.backend) for each in records}
-    has_several = len({each[:-1] for each in on}) < len(on)
-    several = len({each[1:-1] for each in on}) > 1
-    placed = {name: of for name, of in PLACEMENT.items() if len({of(each) for each in records}) > 1}
+    telling = [*_of_places(records), *_of_placement(records)]
     found: dict[str, list[Record]] = {}
     for record in records:
-        case = record.case
-        words = [*([case.arm, case.device] if several else []), *([case.backend] if has_several else [])]
-        words += [_placed(name, of(record)) for name, of in placed.items()]
-        found.setdefault(" ".join(filter(None, words)), []).append(record)
+        found.setdefault(" ".join(filter(None, (of(record) for of in telling))), []).append(record)
     return found
 
 
-def _placed(name: str, asked: object) -> str:
+def _of_places(records: Sequence[Record]) -> Iterator[Callable[[Record], str | None]]:
+    on = {(part_of(each), each.case.arm, each.case.device, each.case.backend) for each in records}
+    if len({each[1:-1] for each in on}) > 1:
+        yield lambda record: record.case.arm
+        yield lambda record: record.case.device
+    if len({each[:-1] for each in on}) < len(on):
+        yield lambda record: record.case.backend
+
+
+def _of_placement(records: Sequence[Record]) -> Iterator[Callable[[Record], str]]:
+    for name, of in PLACEMENT.items():
+        if len({of(each) for each in records}) > 1:
+            yield partial(_placed, name, of)
+
+
+def _placed(name: str, of: Callable[[Record], object], record: Record) -> str:
+    asked = of(record)
     return f"{name} {'default' if asked is None else asked}"
 
 
