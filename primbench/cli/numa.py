@@ -10,7 +10,7 @@ from primbench import backends
 from primbench.cli.completing import complete
 from primbench.cli.echo import say
 from primbench.cli.measuring import announced, exit_as, run_cases, writing
-from primbench.cli.option_types import DEVICE, FILE, TIMEOUT, Whole, parsed
+from primbench.cli.option_types import DEVICE, FILE, RESULTS_FILE, TIMEOUT, Whole, parsed
 from primbench.cli.options import GroupedCommand, grouped
 from primbench.cli.outputs import check_files, put_out
 from primbench.errors import BackendUnavailable, FileError
@@ -122,7 +122,7 @@ command = GroupedCommand(
                 help="Seed of the inputs and of the order of cells."),
         grouped("Measure", "--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
                 help="Give up a case after so long."),
-        grouped("Output", "-o", "--output", "output", type=FILE, metavar="FILE.jsonl",
+        grouped("Output", "-o", "--output", "output", type=RESULTS_FILE, metavar="FILE.jsonl",
                 help="Write a new results file, every record as it comes."),
         grouped("Output", "--json", "json_path", type=FILE, metavar="FILE",
                 help="Write the matrices as one JSON document; - is stdout."),

@@ -62,7 +62,9 @@ class ResultsFile(FileName):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name, end = os.path.splitext(str(value))
         if end in OTHERS or end in NO_OPTION_WRITES:
-            there = f": --{OTHERS[end]} {value} writes that" if end in OTHERS else ""
+            option = f"--{OTHERS.get(end)}"
+            has_one = ctx is not None and any(option in each.opts for each in ctx.command.params)
+            there = f": {option} {value} writes that" if has_one else ""
             self.fail(f"{value}: -o writes a results file, as {name}.jsonl{there}", param, ctx)
         return super().convert(value, param, ctx)
 
