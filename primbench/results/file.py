@@ -12,7 +12,7 @@ import msgspec
 from primbench.errors import FileError, PrimbenchError
 from primbench.measurement import notebook
 from primbench.results.record import HEADINGS, SCHEMA_VERSION, Header, Line, Record, Worker, as_it_was
-from primbench.system.jsonlines import UNREADABLE, whole_lines
+from primbench.system.jsonlines import UNREADABLE, is_compressed, whole_lines
 
 if TYPE_CHECKING:
     import os
@@ -144,8 +144,14 @@ def _line(path: str | os.PathLike[str], number: int, text: bytes) -> Line:
         return as_it_was(line) if isinstance(line, Record) else line
     except _UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:MAX_QUOTED]
-        without = "" if number == 1 else f"; to do without it: sed {number}d {shlex.quote(str(path))} > rest.jsonl"
-        raise FileError(f"{path}:{number}: not a line of a results file: {reason}{without}") from None
+        raise FileError(f"{path}:{number}: not a line of a results file: {reason}{_without(path, number)}") from None
+
+
+def _without(path: str | os.PathLike[str], number: int) -> str:
+    """How to have the other lines, of a file whose header is whole and which sed can read."""
+    if number == 1 or is_compressed(Path(path)):
+        return ""
+    return f"; to do without it: sed {number}d {shlex.quote(str(path))} > rest.jsonl"
 
 
 def schema() -> dict[str, Any]:
