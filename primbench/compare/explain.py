@@ -47,6 +47,15 @@ class Ablation(NamedTuple):
 WAITING_PARTS: tuple[Activity, ...] = ("launch", "everything on the CPU")
 CPU_PARTS: tuple[Activity, ...] = (*WAITING_PARTS, "copy", "collective")
 FILE_PARTS: tuple[Activity, ...] = ("start-up", "data loading")
+
+
+def _network_of_host(arm: Arm) -> dict[str, Any]:
+    """Nothing of what starts on a host, which has it: what took itself out of it by a program of its own still does."""
+    is_far = known()[arm.runtime].reached_by is not None
+    on_host = ((arm.runtime_there or "host") if is_far else arm.runtime) == "host"
+    return {} if on_host and arm.network is None else {"network": "host"}
+
+
 ABLATIONS = (
     Ablation(CPU_PARTS, "cpus", lambda arm: {"cpus": None}),
     Ablation(CPU_PARTS, "cpuset", lambda arm: {"cpuset": None}),
@@ -71,15 +80,8 @@ ABLATIONS = (
     Ablation(FILE_PARTS, "fuse_overlay", lambda arm: {"fuse_overlay": ()}),
     Ablation((*CPU_PARTS, *FILE_PARTS), "preload", lambda arm: {"preload": None}),
     Ablation(("collective",), "ipc", lambda arm: {"ipc": "host", "shm_bytes": None}),
-    Ablation(("collective",), "network", lambda arm: _network_of_host(arm)),
+    Ablation(("collective",), "network", _network_of_host),
 )  # fmt: skip
-
-
-def _network_of_host(arm: Arm) -> dict[str, Any]:
-    """Nothing of what starts on a host, which has it: what took itself out of it by a program of its own still does."""
-    is_far = known()[arm.runtime].reached_by is not None
-    on_host = ((arm.runtime_there or "host") if is_far else arm.runtime) == "host"
-    return {} if on_host and arm.network is None else {"network": "host"}
 
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
