@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from primbench.decompose.written import Step
 
 
+NO_CALLS = (
+    "no operator of torch was seen in it: none is of what CUDA graphs replay, or what other threads and processes "
+    "compute, where `with primbench.capture() as step:` sees it"
+)
 ENDING_S = 5.0  # in which threads may end by themselves
 
 
@@ -99,6 +103,8 @@ def _answered(found: Step | PrimbenchError) -> Answer:
         return Answer(error=str(found), exit_code=found.exit_code)
     from primbench.decompose.written import left_out, parts, suite_of
 
+    if not found.calls:
+        return _answered(PrimbenchError(f"{found.of}: {NO_CALLS}"))
     return Answer(
         suite=suite_of(found),
         step=found.of,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.timing.host_counters import queued_s as queued_s_so_far
@@ -19,27 +19,27 @@ MOST = 10  # steps that are kept, the last ones before the captured one
 
 class Lap(NamedTuple):
     """A step. waited_s: for its data, while it is loaded by this process or by others. queued_s: for a CPU, by the
-    script's own thread; None where the kernel does not count it. module_calls: that it made, of outermost ones.
+    thread that makes steps; None where the kernel does not count it. module_calls: how many it made of outermost
+    modules, by their kind.
     """
 
     seconds: float
     waited_s: float
-    queued_s: float | None = None
-    module_calls: int = 0
+    queued_s: float | None
+    module_calls: Counter[str]
 
 
 class Laps:
-    """Moments at which steps end, and what lies between them. is_loading: whether the data loader is at work.
-    module_calls: of outermost modules, since the last of these moments.
+    """Moments at which steps of a thread end, and what lies between them. is_loading: whether the data loader is at
+    work. module_calls: of outermost modules, by their kind, since the last of these moments.
     """
 
     def __init__(self) -> None:
-        self._laps: list[tuple[Any, Any, float, float, int]] = []
+        self._laps: list[tuple[Any, Any, float, float, Counter[str]]] = []
         self._begun: Any = None
         self._waited_s = self._queued_s = 0.0
-        self._thread = threading.get_ident()
         self.is_loading = False
-        self.module_calls = 0
+        self.module_calls = Counter[str]()
 
     def __len__(self) -> int:
         return len(self._laps)
@@ -55,7 +55,7 @@ class Laps:
         if self._begun is not None and is_timed:
             queue_s = queued_s - self._queued_s
             self._laps.append((self._begun, now, self._waited_s, queue_s, self.module_calls))
-        self._begun, self._waited_s, self._queued_s, self.module_calls = now, 0.0, queued_s, 0
+        self._begun, self._waited_s, self._queued_s, self.module_calls = now, 0.0, queued_s, Counter()
 
     def last(self) -> list[Lap]:
         """At most MOST of them; in training on a GPU by its own clock, of whose work calls do not wait for the end."""
@@ -65,35 +65,49 @@ class Laps:
             if (seconds := _between_s(begun, ended)) is not None
         ]
 
-    @contextlib.contextmanager
-    def following_loaders(self) -> Iterator[None]:
-        """Inside, torch's DataLoader is timed, its start and each batch."""
-        from torch.utils.data import dataloader
-
-        places = [(dataloader.DataLoader, "__iter__"), (dataloader._BaseDataLoaderIter, "__next__")]  # noqa: SLF001
-        originals = [(kind, name, getattr(kind, name)) for kind, name in places]
-        for kind, name, original in originals:
-            setattr(kind, name, self._timed(original))
+    def loading(self, original: Callable[[Any], Any], loader: Any) -> Any:
+        """What the data loader gives, timed."""
+        if self.is_loading:
+            return original(loader)
+        self.is_loading, begun_s, queued_s = True, time.perf_counter(), queued_s_so_far()
         try:
-            yield
+            return original(loader)
         finally:
-            for kind, name, original in originals:
-                setattr(kind, name, original)
+            self.is_loading = False
+            self._waited_s += time.perf_counter() - begun_s
+            self._queued_s += queued_s_so_far() - queued_s  # which is in the wait for data
 
-    def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        @functools.wraps(original)
-        def timed(loader: Any) -> Any:
-            if self.is_loading or threading.get_ident() != self._thread:
-                return original(loader)
-            self.is_loading, begun_s, queued_s = True, time.perf_counter(), queued_s_so_far()
-            try:
-                return original(loader)
-            finally:
-                self.is_loading = False
-                self._waited_s += time.perf_counter() - begun_s
-                self._queued_s += queued_s_so_far() - queued_s  # which is in the wait for data
 
-        return timed
+@contextlib.contextmanager
+def following_loaders(laps: Callable[[], Laps]) -> Iterator[None]:
+    """Inside, torch's DataLoader is timed, its start and each batch. laps: of the thread that calls it."""
+    from torch.utils.data import dataloader
+
+    places = [(dataloader.DataLoader, "__iter__"), (dataloader._BaseDataLoaderIter, "__next__")]  # noqa: SLF001
+    originals = [(kind, name, getattr(kind, name)) for kind, name in places]
+    for kind, name, original in originals:
+        setattr(kind, name, _timed(original, laps))
+    try:
+        yield
+    finally:
+        for kind, name, original in originals:
+            setattr(kind, name, original)
+
+
+def _timed(original: Callable[[Any], Any], laps: Callable[[], Laps]) -> Callable[[Any], Any]:
+    @functools.wraps(original)
+    def timed(loader: Any) -> Any:
+        return laps().loading(original, loader)
+
+    return timed
+
+
+def kind_of(module: Any) -> str:
+    """By which modules of two steps are alike, though each step may make some anew: its class, and a first shape."""
+    from torch.nn.parameter import is_lazy
+
+    first = next(module.parameters(), None)
+    return f"{type(module).__qualname__} {[] if first is None or is_lazy(first) else [*first.shape]}"
 
 
 def _moment() -> Any:

@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,32 @@ def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contex
             return result
 
     return Recorder()
+
+
+@contextlib.contextmanager
+def outlasting_inference() -> Iterator[None]:
+    """Inside, a recorder that was entered or left within torch.inference_mode is on or off after it, too.
+
+    At its end inference_mode puts back whether operators reached a mode at its beginning, not which modes there are:
+    one that began within would see nothing more, and without the one that ended within torch would fail.
+    """
+    import torch
+
+    original = torch.inference_mode.__exit__
+    keys = torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot  # noqa: SLF001
+
+    @functools.wraps(original)
+    def leave(mode: Any, *raised: Any) -> None:
+        original(mode, *raised)
+        has_modes = torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001
+        for key in keys:
+            torch._C._dispatch_tls_set_dispatch_key_included(key, has_modes)  # noqa: SLF001
+
+    torch.inference_mode.__exit__ = leave
+    try:
+        yield
+    finally:
+        torch.inference_mode.__exit__ = original
 
 
 def _touching(call: Call, arguments: list[Any], result: Any) -> Call:
@@ -157,12 +184,17 @@ class _Phases:
         self._is_over = True
 
     def now(self) -> Phase:
-        import torch
-
-        if torch._C._current_graph_task_id() != -1:  # noqa: SLF001 - as torch.autograd.graph finds it
+        if is_in_backward():
             self._is_over = True
             return "backward"
         return "optimizer" if self._is_over else "forward"
+
+
+def is_in_backward() -> bool:
+    """Whether autograd is what calls, as torch.autograd.graph finds it."""
+    import torch
+
+    return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001
 
 
 @contextlib.contextmanager

@@ -2,8 +2,11 @@
 
 A step of training is what lies between the ends of two step() of an optimizer, the first one that makes a step where
 there are several, or one made later, which takes its place: however many batches its gradients are of, it is one. A
-step of a script that has no optimizer lies between the ends of two calls of an outermost module that keep no gradients:
-what the script does between them, such as loading data, is in it.
+step of a script that has no optimizer lies between the ends of two calls of an outermost module that keep no gradients,
+in one thread: what the thread does between them, such as loading data, is in it.
+
+Where an optimizer steps within backward(), its step ends with the next call of a module, since autograd takes back
+whatever begins within.
 """
 
 from __future__ import annotations
@@ -19,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from primbench.decompose.endings import Endings
 from primbench.decompose.inside import Inside
-from primbench.decompose.laps import Laps
+from primbench.decompose.laps import Laps, following_loaders, kind_of
 from primbench.decompose.place import here
-from primbench.decompose.recording import recorder
+from primbench.decompose.recording import is_in_backward, outlasting_inference, recorder
 from primbench.decompose.written import Step
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.spec.confidential import hidden_arguments
@@ -30,9 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
+_BY_HAND = "`with primbench.capture() as step:` in the script"
 _STARTED = (
-    "a step without torch.optim is captured by `with primbench.capture() as step:` in the script; processes that it "
+    f"a step without torch.optim is captured by {_BY_HAND}; processes that it "
     "starts are not looked into: start it by torchrun, as torchrun -m primbench capture"
+)
+_WITH_GRADIENTS = (
+    "if it infers, call it within torch.no_grad() or torch.inference_mode(); a step without torch.optim is captured by "
+    f"{_BY_HAND}"
 )
 _FAILED = "see whether it runs by python alone"
 _HOOKED = r"Using `torch\.compile\(module\)` when there are global hooks"  # it is ours that are meant
@@ -60,7 +68,7 @@ def run(
     ended: PrimbenchError | None = None
     handles = watch.follow()
     try:
-        with watch.laps.following_loaders(), watch.endings.following():
+        with following_loaders(watch.laps), watch.endings.following(), outlasting_inference():
             _start(script, is_module=is_module)
         ended = InvalidRequest(watch.too_few(f"{script} ended"))
     except _Done:
@@ -92,11 +100,23 @@ def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
     return PrimbenchError(watch.too_few(f"{script}{line} raised {words}", _FAILED))
 
 
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def end_now() -> NoReturn:
     """End this process, whatever its threads do, with all else that Python does at its end."""
     atexit._run_exitfuncs()  # noqa: SLF001
     sys.stdout.flush()
     os._exit(0)
+
+
+class _Here(threading.local):
+    """What the thread that looks at it has done. depth: modules that it is in. calls: of an outermost one, to infer."""
+
+    def __init__(self) -> None:
+        self.depth = self.calls = 0
+        self.laps = Laps()
 
 
 class _Watch:
@@ -109,24 +129,28 @@ class _Watch:
         self._number, self._words, self._answer = number, words, answer
         self._process = os.getpid()
         self.endings = Endings()
-        self._steps = self._calls = self._depth = 0
-        self.laps = Laps()
+        self._steps = self._calls_to_learn = 0
+        self._calls = self._all_calls = 0  # of modules, to infer: of the thread that made most of them, and of all
+        self._here = _Here()
         self._inside: Inside | None = None
         self._recorder: Any = None
         self._step = Step()
+        self._records = threading.Lock()  # held from where a step is recorded, for good once it is captured
+        self._thread: threading.Thread | None = None  # that holds it, since a dispatch mode is of one
+        self._laps = Laps()  # of that thread
+        self._is_due = ""  # the optimizer that has made a step within backward()
         self._has_optimizer = self.is_done = self._has_left = False
 
     def follow(self) -> list[Any]:
         """The handles by which torch leaves off telling it."""
         from torch.nn.modules import module
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+        from torch.optim.optimizer import register_optimizer_step_post_hook
 
         warnings.filterwarnings("ignore", _HOOKED)
         return [
-            register_optimizer_step_pre_hook(lambda *_: self._begin_optimizer()),
             register_optimizer_step_post_hook(lambda optimizer, *_: self._end_optimizer(optimizer)),
             module.register_module_forward_pre_hook(lambda *_: self._begin_module()),
-            module.register_module_forward_hook(lambda *_: self._end_module(), always_call=True),
+            module.register_module_forward_hook(lambda called, *_: self._end_module(called), always_call=True),
         ]
 
     @property
@@ -134,56 +158,87 @@ class _Watch:
         """Whether this is a process that the script has forked, whose steps are none of its own."""
         return os.getpid() != self._process
 
+    def laps(self) -> Laps:
+        """Of the thread that asks."""
+        return self._here.laps
+
     def too_few(self, ended: str, without_any: str = _STARTED) -> str:
         """One line. ended: what became of the script. without_any: what to do where it made no step at all."""
-        seen = f"{self._steps} steps of an optimizer"
+        seen, count = f"{_several(self._steps, 'step')} of an optimizer", self._steps
         if self.endings.is_first and self._calls:
-            seen = f"{self._calls} calls of a module without gradients"
-        hint = f"ask for --step {self._steps or self._calls} or less" if self._steps or self._calls else without_any
-        return f"{ended} after {seen}, before step {self._number} was captured: {hint}"
+            seen, count = f"{_several(self._calls, 'call')} of a module without gradients", self._calls
+            seen += f" in one thread, {self._all_calls} in all" * (self._all_calls > self._calls)
+        elif not self._steps and self._calls_to_learn:
+            seen += f" and {_several(self._calls_to_learn, 'call')} of a module with gradients"
+            without_any = _WITH_GRADIENTS if without_any == _STARTED else without_any
+        return f"{ended} after {seen}, before step {self._number} was captured: {self._hint(count) or without_any}"
 
-    def _begin_optimizer(self) -> None:
-        if self.endings.is_first:
-            self._drop()
-            self.laps.forget()
+    def _hint(self, count: int) -> str:
+        """Where the script made so many steps; "" where it made none."""
+        if self._has_optimizer and self.endings.is_first:
+            return f"the script has an optimizer that makes none; a step without is captured by {_BY_HAND}"
+        if count == 1:
+            return "one lies between the ends of two: have the script make more"
+        if count >= self._number:
+            return f"one that does not begin and end in the same thread is captured by {_BY_HAND}"
+        return f"ask for --step {count} or less" if count else ""
 
     def _end_optimizer(self, optimizer: Any) -> None:
         if self.is_forked or not self.endings.ends(optimizer):
             return
+        name = type(optimizer).__name__
+        if is_in_backward():
+            self._is_due = name
+        else:
+            self._end_training(f"between the ends of two {name}.step()")
+
+    def _end_training(self, between: str) -> None:
         self._steps += 1
+        if self._steps == 1:  # what came before it was none
+            self._drop()
+            self._here.laps.forget()
         self._note_lap()
-        if self._recorder is not None:
-            self._end(
-                f"step {self._number} of {self._words}, between the ends of two {type(optimizer).__name__}.step()"
-            )
+        if self._is_recording:
+            self._end(between)
         elif self._steps == self._number - 1:
             self._begin()
         self._leave_if_enough()
 
     def _begin_module(self) -> None:
-        self._depth += 1
-        if self._depth == 1 and self.endings.is_first and not self._is_inference():
+        if not self._here.depth and not is_in_backward():
+            self._begin_outermost()
+        self._here.depth += 1
+
+    def _begin_outermost(self) -> None:
+        if (name := self._is_due) and not self.is_forked:
+            self._is_due = ""
+            self._end_training(f"between the calls of a module that follow two backward() with {name}.step() in them")
+        if self.endings.is_first and not self._is_inference():
             self._drop()
 
-    def _end_module(self) -> None:
-        self._depth -= 1
-        if self._depth:
+    def _end_module(self, module: Any) -> None:
+        import torch
+
+        self._here.depth -= 1
+        if self._here.depth:
             return
-        self.laps.module_calls += 1
+        self._here.laps.module_calls[kind_of(module)] += 1
         if not self._is_inference():
+            self._calls_to_learn += torch.is_grad_enabled()
             return
-        self._calls += 1
+        self._here.calls += 1
+        self._calls, self._all_calls = max(self._calls, self._here.calls), self._all_calls + 1
         self._note_lap()
-        if self._recorder is not None:
-            self._end(f"step {self._number} of {self._words}, between the ends of two calls of its outermost module")
-        elif self._calls >= self._number - 1 and not self.is_done and not self._looks_for_optimizers():
+        if self._is_recording:
+            self._end("between the ends of two calls of its outermost module")
+        elif self._here.calls >= self._number - 1 and not self.is_done and not self._looks_for_optimizers():
             self._begin()
         self._leave_if_enough()
 
     def _note_lap(self) -> None:
-        if self._recorder is not None:
-            self._step.module_calls = self.laps.module_calls
-        self.laps.end(is_timed=self._recorder is None and self._inside is None)
+        if self._is_recording:
+            self._step.module_calls = self._here.laps.module_calls
+        self._here.laps.end(is_timed=self._recorder is None and self._inside is None)
 
     def _is_inference(self) -> bool:
         import torch
@@ -196,27 +251,38 @@ class _Watch:
         self._has_optimizer = self.endings.made > 0
         return self._has_optimizer
 
+    @property
+    def _is_recording(self) -> bool:
+        """Whether this thread is what is being recorded."""
+        return self._recorder is not None and self._thread is threading.current_thread()
+
     def _begin(self) -> None:
-        self._recorder = recorder(self._step, lambda: self.laps.is_loading)
+        if not self._records.acquire(blocking=False):
+            return
+        self._thread, self._laps = threading.current_thread(), self._here.laps
+        self._recorder = recorder(self._step, lambda: self._laps.is_loading)
         self._recorder.__enter__()
 
     def _drop(self) -> None:
         """What is being recorded is no step after all."""
-        if self._recorder is not None:
+        if self._is_recording:
             self._recorder.__exit__(None, None, None)
             self._recorder, self._step = None, Step()
+            self._records.release()
 
-    def _end(self, of: str) -> None:
+    def _end(self, between: str) -> None:
         self._recorder.__exit__(None, None, None)
         self._recorder = None
-        self._step.of, self._step.place = of, here()
+        self._step.of, self._step.place = f"step {self._number} of {self._words}, {between}", here()
         self.is_done = True
         self._tell()
-        self.laps.end(is_timed=False)
+        self._laps.end(is_timed=False)
 
     def _leave_if_enough(self) -> None:
         """Once others were timed, some more run to tell how long of them passes inside operators."""
-        if not self.is_done or len(self.laps) < LEAST_TIMED:
+        if not self.is_done or len(self._laps) < LEAST_TIMED:
+            return
+        if self._thread is not threading.current_thread() and not self._has_left:
             return
         if threading.current_thread() is not threading.main_thread():  # which alone the profiler starts in
             self._leave(SystemExit())  # of which no more is said where a thread ends by it
@@ -250,5 +316,5 @@ class _Watch:
 
     def _tell(self) -> None:
         """The step, with those that were timed by now."""
-        self._step.laps = self.laps.last()
+        self._step.laps = self._laps.last()
         self._answer(self._step)

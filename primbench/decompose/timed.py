@@ -20,8 +20,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     the script waited for its data loader. queues_s: by how much the median is longer since its thread waited for a
     CPU; None where that is not known. between_s: no less than this passed between operators, in Python, modules and
     autograd; None where it is not known, steps differ, or their median is known no better than this. unlike: how many
-    of them called modules another number of times than the one whose parts were measured. elsewhere: in what the place
-    where parts were measured is another, in words.
+    of them called other modules than the one whose parts were measured, or them other times. elsewhere: in what the
+    place where parts were measured is another, in words.
     """
 
     steps: int

@@ -33,10 +33,9 @@ class Step:
 
     of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version. threads: of its
     pool, as many as compute an operator on the CPU; None is not known. laps: steps like it that were not captured, as
-    they ran; inside_s: how long of others passed inside operators; place: where. module_calls: of outermost modules, in
-    the step. compiled: how many graphs of operators torch had compiled, which under capture run operator by operator.
-    cuda_graphs: how many it replayed.
-    whole: a problem that is the step; None where there is none.
+    they ran; inside_s: how long of others passed inside operators; place: where. module_calls: of outermost modules, by
+    their kind, in the step. compiled: how many graphs of operators torch had compiled, which under capture run operator
+    by operator. cuda_graphs: how many it replayed. whole: a problem that is the step; None where there is none.
     """
 
     of: str = "a step"
@@ -47,14 +46,14 @@ class Step:
     laps: list[Lap] = field(default_factory=list)
     place: Place = field(default_factory=Place)
     inside_s: list[float] = field(default_factory=list)
-    module_calls: int = 0
+    module_calls: Counter[str] = field(default_factory=Counter)
     compiled: int = 0
     cuda_graphs: int = 0
     whole: Problem | None = None
 
     @property
     def unlike(self) -> int:
-        """How many of the laps called modules another number of times; compiled ones do not tell of their calls."""
+        """How many of the laps called other modules, or them other times; compiled ones do not tell of their calls."""
         return 0 if self.compiled else sum(each.module_calls != self.module_calls for each in self.laps)
 
     def counted(self) -> list[tuple[Call, int]]:

@@ -138,8 +138,8 @@ def _as_it_ran(timed: Timed) -> Iterator[str]:
     yield f"the step is the median of {timed.steps} as they ran, whose whole time is known: {scatter}{waits}{between}"
     if timed.unlike:
         yield (
-            f"{timed.unlike} of these {timed.steps} steps called modules more or fewer times than the captured one: "
-            "its parts need not add up to their time"
+            f"{timed.unlike} of these {timed.steps} steps called other modules than the captured one, or them more or "
+            "fewer times: its parts need not add up to their time"
         )
     if timed.elsewhere:
         yield f"the step is of another place than its parts: {'; '.join(timed.elsewhere)}"

@@ -34,8 +34,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     threads: of torch's pool, by which an operator on the CPU computes; None is not known. times_s: of steps like it
     that were not captured, in seconds; [] where there were none. waits_s: of each of these, for its data loader.
     queues_s: likewise, for a CPU; [] is not known. inside_s: of further steps, how long of each some operator was under
-    way. unlike: how many of times_s called modules more or fewer times than the captured one. compiled: graphs of
-    operators that torch had compiled, which were captured as if it had not. cuda_graphs: that the step replayed, of
+    way. unlike: how many of times_s called other modules than the captured one, or them other times. compiled: graphs
+    of operators that torch had compiled, which were captured as if it had not. cuda_graphs: that the step replayed, of
     whose operators none was captured. place: where all that was.
     """
 

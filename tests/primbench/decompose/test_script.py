@@ -16,7 +16,7 @@ import pytest
 import primbench.suites as suites
 from primbench.backends import missing, threads
 from primbench.decompose.inside import STEPS, _lengths
-from primbench.decompose.written import suite_of
+from primbench.decompose.written import Step, suite_of
 from primbench.errors import PrimbenchError
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
@@ -36,6 +36,16 @@ with torch.inference_mode():
     for _ in range(100):
         module(torch.ones(2, 4))
 """
+SERVER = """
+import sys, torch
+module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+@{mode}()
+def infer(x): return module(x)
+def ask(): return infer(torch.ones(2, 4)).softmax(1)
+for _ in range(int(sys.argv[1])):
+    {at_each}
+"""
+POOL = "import concurrent.futures\npool = concurrent.futures.ThreadPoolExecutor(2)\nwith pool:\n    for "
 
 
 def outcome(folder: Path, text: str, *arguments: str, number: int = 20, module: str = "") -> Any:
@@ -96,7 +106,8 @@ def test_steps_of_other_lengths_than_the_captured_one_are_told_apart(tmp_path: P
     """As of episodes in reinforcement learning."""
     text = TRAINING.format(at_each="for _ in range(number): module(torch.ones(2, 4))")
     step = outcome(tmp_path, text, "20", number=8)
-    assert (8, {4, 5, 6, 7, 3, 2}) == (step.module_calls, {lap.module_calls for lap in step.laps})
+    assert {4, 5, 6, 7, 3, 2} == {lap.module_calls.total() for lap in step.laps}
+    assert {"Linear [3, 4]": 8} == step.module_calls
     assert "unlike = 6" in suite_of(step)
 
 
@@ -169,6 +180,61 @@ def test_inference_lies_between_the_ends_of_two_calls_of_the_outermost_module(tm
     assert "between the ends of two calls of its outermost module" in step.of
 
 
+@pytest.mark.parametrize("mode", ["torch.inference_mode", "torch.no_grad"])
+def test_a_request_that_enters_inference_by_itself_is_seen_until_the_next_one(tmp_path: Path, mode: str) -> None:
+    """The mode that records begins and ends within it, and must neither end nor stay with it."""
+    step = outcome(tmp_path, SERVER.format(mode=mode, at_each="ask()"), "100", number=4)
+    assert ["_softmax", "ones", "t", "addmm", "relu"] == [call.name for call in step.calls]
+    assert (5, 0) == (len(step.laps), step.unlike)
+
+
+def test_a_step_of_inference_is_of_one_thread_whichever_first_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("primbench.decompose.script.end_now", sys.exit)  # the thread, since this process goes on
+    text = SERVER.format(mode="torch.inference_mode", at_each="pool.submit(ask)").replace("for ", POOL, 1)
+    *_, step = answers(tmp_path, text.replace("    pool.submit", "        pool.submit"), "200", number=4)
+    assert ["_softmax", "ones", "t", "addmm", "relu"] == [call.name for call in step.calls]
+    alone = "import threading\nfor"
+    text = SERVER.format(mode="torch.no_grad", at_each="t = threading.Thread(target=ask); t.start(); t.join()")
+    said = str(outcome(tmp_path, text.replace("for", alone, 1), "9", number=4))
+    assert (
+        "ended after 1 call of a module without gradients in one thread, 9 in all, before step 4 was captured" in said
+    )
+
+
+def test_steps_of_two_modules_in_turn_are_told_apart(tmp_path: Path) -> None:
+    text = SERVER.format(mode="torch.no_grad", at_each="ask(); ask(); infer_other()")
+    other = "def infer_other(other=torch.no_grad()(torch.nn.Linear(9, 9))): return other(torch.ones(9))\nfor"
+    step = outcome(tmp_path, text.replace("for", other, 1), "20", number=13)
+    assert {"Sequential [3, 4]": 1} == step.module_calls
+    assert 4 == step.unlike  # 3, 6, 9 and 12
+
+
+def test_optimizers_that_step_within_backward_have_steps_that_end_with_the_next_call(tmp_path: Path) -> None:
+    optimizer = """optimizers = {each: torch.optim.SGD([each], 0.1) for each in module.parameters()}
+for each in optimizers: each.register_post_accumulate_grad_hook(lambda each: optimizers[each].step())
+"""
+    text = (
+        TRAINING.format(at_each="pass")
+        .replace("    optimizer.step()\n", "")
+        .replace("for number", f"{optimizer}for number")
+    )
+    step = outcome(tmp_path, text, "100", number=4)
+    assert "between the calls of a module that follow two backward() with SGD.step() in them" in step.of
+    assert {"addmm": 1, "mm": 1, "add_": 4}.items() <= Counter(call.name for call in step.calls).items()
+    assert 5 == len(step.laps)
+    assert "after 5 steps of an optimizer, before step 6 was" in str(outcome(tmp_path, text, "6", number=6))
+
+
+def test_a_step_that_called_nothing_is_none() -> None:
+    from primbench.decompose.child import _answered
+
+    answer = _answered(Step("step 2 of own.py"))
+    assert ("", 1) == (answer.suite, answer.exit_code)
+    assert answer.error.startswith("step 2 of own.py: no operator of torch was seen in it: none")
+
+
 def test_a_look_at_other_data_before_training_is_no_step(tmp_path: Path) -> None:
     look = "    torch.no_grad()(module)(torch.ones(2, 4))\n"
     text = TRAINING.format(at_each="pass").replace("for number", f"for _ in range(9):\n{look}for number")
@@ -177,9 +243,20 @@ def test_a_look_at_other_data_before_training_is_no_step(tmp_path: Path) -> None
     assert 5 == len(step.laps)  # after it; those looks, of which there were nine, lasted other times
 
 
+def test_gradients_or_an_optimizer_that_makes_no_step_are_named_where_they_hide_inference(tmp_path: Path) -> None:
+    text = SERVER.format(mode="torch.enable_grad", at_each="ask()")
+    said = str(outcome(tmp_path, text, "9"))
+    assert "after 0 steps of an optimizer and 9 calls of a module with gradients, before step 20" in said
+    assert "call it within torch.no_grad() or torch.inference_mode()" in said
+    made = "optimizer = torch.optim.SGD(module.parameters())\nfor"
+    said = str(outcome(tmp_path, text.replace("enable_grad", "no_grad").replace("for", made, 1), "90"))
+    assert "the script has an optimizer that makes none" in said
+
+
 @pytest.mark.parametrize(
     ("at_each", "said", "exit_code"),
     [
+        ("number and sys.exit()", "after 1 step of an optimizer, before step 20 was captured: one lies between", 1),
         ("pass", "ended after 7 steps of an optimizer, before step 20 was captured: ask for --step 7 or less", 2),
         ("1 / (3 - number)", "line 6 raised ZeroDivisionError: division by zero after 3 steps", 1),
         ("number < 2 or sys.exit(5)", "exited with status 5 after 2 steps", 1),
