@@ -41,14 +41,22 @@ def _write(output: str, answer: Answer) -> None:
     from primbench.registry import named_files
 
     write_new(output, answer.suite)
+    again = shlex.join(["primbench", *kernels_options(named_files()), "explain", output])
+    say(f"{answer.step}: {_counts(answer)}; {again}")
+
+
+def _counts(answer: Answer) -> str:
     missing = f", {answer.left_out} that cannot be made again, as the file says" if answer.left_out else ""
     compiled = ", of what torch had compiled the operators that went into it" if answer.compiled else ""
     replayed = f", none of what is in the {answer.cuda_graphs} CUDA graphs replayed" if answer.cuda_graphs else ""
     made = answer.calls - answer.left_out
-    several = f", made by {answer.parts} calls of primitives" if answer.parts != made else ""
-    counts = f"{answer.calls} calls, {answer.distinct} of them distinct{several}{compiled}{replayed}{missing}"
-    again = shlex.join(["primbench", *kernels_options(named_files()), "explain", output])
-    say(f"{answer.step}: {counts}; {again}")
+    others = f", the other {made}" if answer.left_out else ","
+    several = f"{others} made by {_calls(answer.parts)} of primitives" if answer.parts != made else ""
+    return f"{_calls(answer.calls)}, {answer.distinct} of them distinct{missing}{several}{compiled}{replayed}"
+
+
+def _calls(count: int) -> str:
+    return f"{count} call{'s' * (count != 1)}"
 
 
 def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:

@@ -309,5 +309,5 @@ def _idle(step_s: float, device_s: float, host_s: float, whole_host_s: float | N
 def _number(name: str, parts_s: float, step_s: float | None, whole: Sequence[Record], *, is_least: bool) -> Number:
     missing = None
     if step_s is None:
-        missing = why_unknown(whole) if whole else "no case of the suite is the whole step"
+        missing = why_unknown(whole) if whole else "no case is all of it, nor were others like it timed as they ran"
     return Number(name=name, parts_s=parts_s or None, step_s=step_s, missing=missing, is_least=is_least)

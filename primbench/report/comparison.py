@@ -179,7 +179,8 @@ def _counts(arm: ArmComparison) -> Iterator[str]:
 def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     if arm.mean is not None and arm.mean.cases > 1:
         interval = f" {shown_interval(arm.mean.interval)}" if arm.mean.interval else ""
-        what = "pairs" if comparison.paired else "processes a side"
+        is_one = arm.mean.pairs == 1
+        what = f"pair{'s' * (not is_one)}" if comparison.paired else f"process{'es' * (not is_one)} a side"
         mean = f"{shown_ratio(arm.mean.ratio)}{interval}"
         of = ", slow samples included" if arm.mean.of_all_samples else ""
         of += (

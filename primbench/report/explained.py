@@ -30,6 +30,7 @@ WHAT = {
     "host": "launches: counts x enqueue times, beside the host's time for the step",
     "step": "the larger of the two sums, beside the step as a loop makes it",
 }
+TIMES = {"device": "device time", "busy": "kernels' time", "host": "host time", "step": "own time"}
 ON_CPU = "counts x times of a call, beside the step's time"
 AT_LEAST = ">= "
 BAR = 40
@@ -112,7 +113,7 @@ def numbers(title: str, explained: Explained) -> Table:
 def _missing(numbers: Sequence[Number]) -> Iterator[str]:
     """Each reason once."""
     for reason in dict.fromkeys(each.missing for each in numbers if each.missing):
-        names = [f"the step's {each.name}" for each in numbers if each.missing == reason]
+        names = [f"the step's {TIMES[each.name]}" for each in numbers if each.missing == reason]
         yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} not known: {reason}"
 
 
@@ -134,8 +135,10 @@ def _as_it_ran(timed: Timed) -> Iterator[str]:
     if timed.interval:
         scatter += f", 95 % interval of the median {' to '.join(map(format_time, timed.interval))}"
     waits = f"; {format_time(timed.waits_s)} of it for the data loader" if timed.waits_s else ""
+    queues = f"; {format_time(timed.queues_s)} of it waiting for a CPU" if timed.queues_s else ""
     between = f"; no less than {format_time(timed.between_s)} between operators" if timed.between_s else ""
-    yield f"the step is the median of {timed.steps} as they ran, whose whole time is known: {scatter}{waits}{between}"
+    ran = f"the step is the median of {timed.steps} as they ran, whose whole time is known: {scatter}"
+    yield f"{ran}{waits}{queues}{between}"
     if timed.unlike:
         yield (
             f"{timed.unlike} of these {timed.steps} steps called other modules than the captured one, or them more or "

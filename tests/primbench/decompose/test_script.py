@@ -11,10 +11,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import primbench.suites as suites
 from primbench.backends import missing, threads
+from primbench.cli.capture import _counts
 from primbench.decompose.inside import STEPS, _lengths
 from primbench.decompose.written import Step, suite_of
 from primbench.errors import PrimbenchError
@@ -278,6 +280,10 @@ def test_calls_that_cannot_be_made_again_are_counted_for_whoever_captures(tmp_pa
     answer = _answered(outcome(tmp_path, text.replace("torch.ones(2, 4)", "torch.tensor([1, 2])"), "9", number=4))
     left_out = [int(each) for each in re.findall(r"# not called again, (\d+) times: .*sparse_coo", answer.suite)]
     assert 0 < sum(left_out) == answer.left_out < answer.calls
+    missing = f", {answer.left_out} that cannot be made again, as the file says"
+    assert f"{answer.calls} calls, {answer.distinct} of them distinct{missing}" == _counts(answer)
+    others = f", the other {answer.calls - answer.left_out} made by 1 call of primitives"
+    assert _counts(msgspec.structs.replace(answer, parts=1)).endswith(f"{missing}{others}")
 
 
 def test_a_script_that_fails_before_its_first_step_is_not_sent_to_torchrun(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_what_a_scripts_step_does_between_operators() -> None:
     assert [("gemm", 2), (LOADING, 1), (QUEUING, 2), (PYTHON, 4), (UNEXPLAINED, 1)] == rows
     printed = words.text([("A step", found)])
     assert "Python and autograd: 1.00 ms beside each of 4 calls" in printed
-    assert "1.00 ms of it for the data loader; no less than 4.00 ms between operators" in printed
+    assert "1.00 ms of it for the data loader; 2.00 ms of it waiting for a CPU; no less than 4.00 ms between" in printed
     longer = explained([record("gemm", 10, Measurement(batch_s=samples(0.5e-3)), "cpu")], timed(captured))
     assert longer is not None
     assert (2, 0) == tuple(round(1e3 * longer.seconds(name), 6) for name in (PYTHON, UNEXPLAINED))
@@ -212,7 +212,11 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     found = explained(parts)
     assert found is not None
     (number,) = found.numbers
-    assert (2e-3, None, "no case of the suite is the whole step") == (number.parts_s, number.step_s, number.missing)
+    assert (2e-3, None, "no case is all of it, nor were others like it timed as they ran") == (
+        number.parts_s,
+        number.step_s,
+        number.missing,
+    )
     assert {"failed: a crash": 3} == found.unmeasured
     found = explained(parts, timed(Captured(step="a step", times_s=[5e-3, 4e-3, 9e-3])))
     assert found is not None
@@ -220,7 +224,8 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     assert [("gemm", 2e-3), (NOT_MEASURED, None), (UNEXPLAINED, None)] == [
         (row.name, row.seconds) for row in found.rows
     ]
-    loading = timed(Captured(step="a step", times_s=[5e-3, 4e-3, 9e-3], waits_s=[1e-3, 5e-4, 6e-3]), ["gpu A, B"])
+    ran = Captured(step="a step", times_s=[5e-3, 4e-3, 9e-3], waits_s=[1e-3, 5e-4, 6e-3])
+    loading = timed(ran, ["gpu A, B"])
     found = explained(parts[:1], loading)
     assert found is not None
     assert [("gemm", 2), (LOADING, 1), (UNEXPLAINED, 2)] == [
@@ -241,7 +246,10 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     assert "not known" not in printed  # of a script's step no more than the whole time ever is
     assert found.rows[2].seconds is None  # nothing is known of what lies between its operators
     printed = words.text([("A step", found)]) if (found := explained([record("gemm", 1, on_gpu(1e-3, 1e-3))])) else ""
-    assert 1 == printed.count("the step's device, the step's host and the step's step are not known: no case of")
+    said = (
+        "the step's device time, the step's host time and the step's own time are not known: no case is all of it, nor"
+    )
+    assert 1 == printed.count(said)
     found = explained([record("gemm", 1, on_gpu(1e-3, 4.5e-3))], loading)  # which a GPU computes beside the loader
     assert found is not None
     assert [4.5, 0.5, 0] == [round(1e3 * found.seconds(name), 6) for name in ("gemm", LOADING, UNEXPLAINED)]
