@@ -60,6 +60,9 @@ class Network(ABC):
             raise TypeError(f"model {name!r} is defined in {NETWORKS[name].__module__} and {cls.__module__}")
         if type(getattr(cls, "batch_size", None)) is not int or cls.batch_size < 1:
             raise TypeError(f"model {name!r}: its class has no line such as batch_size = 64")
+        found = {f"{each}()": getattr(cls, each, None) for each in vars(Network)}
+        if lacks := [each for each, method in found.items() if getattr(method, "__isabstractmethod__", False)]:
+            raise TypeError(f"model {name!r}: its class has no {', '.join(lacks)}")
         cls.name = name
         NETWORKS[name] = cls
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -158,37 +159,9 @@ class TestByTorch:
         assert 0 < by_shapes <= _memory._kept_bytes.__wrapped__(kind) <= 1.1 * by_shapes
 
 
-DENSE = '''
-import numpy as np
-import torch
-
-from primbench.problem.network import Network
-
-
-class Dense(Network, name="dense"):
-    """One dense layer."""
-
-    batch_size = 4
-    original = "a test's"
-
-    def module(self):
-        return torch.nn.Linear(3, 2)
-
-    def inputs(self, rng, batch_size):
-        return rng.standard_normal((batch_size, 3), np.float32), rng.integers(0, 2, batch_size)
-
-    def predict(self, module, x, y):
-        return module(x)
-
-    def loss(self, module, x, y):
-        return torch.nn.functional.cross_entropy(module(x), y)
-
-    def optimiser(self, parameters):
-        return torch.optim.SGD(parameters, 0.1)
-
-    def flop(self, batch_size):
-        return 2 * 3 * 2 * batch_size
-'''
+(DENSE,) = re.findall(
+    r"^```python\n(.*?)^```$", (Path(__file__).parents[2] / "docs/own-model.md").read_text(), re.MULTILINE | re.DOTALL
+)
 
 
 MISTAKES = {  # what is written instead of what, and what is said of it: nothing where it is none

@@ -33,6 +33,7 @@ from primbench.problem.network import Network
 
 class Own(Network, name="own"):
     batch_size = 1
+    module = inputs = predict = loss = optimiser = flop = print
 
 
 Path(__file__).with_suffix(".seen").touch()

@@ -155,8 +155,9 @@ def test_an_installed_package_that_is_broken_is_left_out_with_a_line(tmp_path: P
 
 
 DOUBLE_GEMM = 'from primbench import kernel\n@kernel("gemm", "numpy")\ndef gemm(backend, problem, *inputs): ...\n'
-DOUBLE_MODEL = 'from primbench.problem.network import Network\nclass Own(Network, name="mnist_cnn"): batch_size = 1\n'
 NO_BATCH = 'from primbench.problem.network import Network\nclass Own(Network, name="own"): ...\n'
+NO_METHODS = NO_BATCH.replace("...", "batch_size, module, predict, optimiser = 1, *[print] * 3")
+DOUBLE_MODEL = NO_METHODS.replace('"own"', '"mnist_cnn"').replace("* 3", "* 3; inputs = loss = flop = print")
 WRONG = [
     (None, "No such file or directory"),
     ("", "defines no primitive"),
@@ -166,6 +167,7 @@ WRONG = [
     (HALVE.replace('name="halve"', 'name="gemm"'), "primitive 'gemm' is defined in "),
     (DOUBLE_GEMM, "gemm on numpy is registered in "),
     (NO_BATCH, "model 'own': its class has no line such as batch_size = 64"),
+    (NO_METHODS, "model 'own': its class has no inputs(), loss(), flop()"),
     (
         HALVE.replace('"halve", "numpy"', '"halv", "numpy"'),
         "kernel for 'halv': did you mean halve? no prim",
