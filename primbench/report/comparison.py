@@ -14,7 +14,7 @@ from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
 from primbench.report.document import Document
-from primbench.report.headline import headline
+from primbench.report.headline import headline, what_is_judged
 from primbench.report.learnt import learnt
 from primbench.report.plain import ended
 from primbench.report.published import published_table
@@ -137,7 +137,7 @@ def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
 
 def _number_of(pairs: int, comparison: Comparison) -> str:
     if comparison.paired:
-        return f"{pairs} pair{'s' * (pairs != 1)}"
+        return f"{pairs} {what_is_judged(comparison, pairs)}"
     return f"unpaired, {'runs' if comparison.has_runs else 'processes'} a side: at least {pairs}"
 
 
@@ -179,8 +179,7 @@ def _counts(arm: ArmComparison) -> Iterator[str]:
 def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     if arm.mean is not None and arm.mean.cases > 1:
         interval = f" {shown_interval(arm.mean.interval)}" if arm.mean.interval else ""
-        is_one = arm.mean.pairs == 1
-        what = f"pair{'s' * (not is_one)}" if comparison.paired else f"process{'es' * (not is_one)} a side"
+        what = what_is_judged(comparison, arm.mean.pairs)
         mean = f"{shown_ratio(arm.mean.ratio)}{interval}"
         of = ", slow samples included" if arm.mean.of_all_samples else ""
         of += (

@@ -143,13 +143,14 @@ def _what_would_tell(undecided: Sequence[Decided], comparison: Comparison) -> st
     most = max(1, *more)
     count = f"about {most}" if most <= MOST_PAIRS else f"more than {MOST_PAIRS}"
     of_them = f" {len(more)} of them" if len(more) < len(undecided) else ""
-    return f", {count} more {_unit(comparison)} would tell{of_them}"
+    return f", {count} more {what_is_judged(comparison, most)} would tell{of_them}"
 
 
-def _unit(comparison: Comparison) -> str:
+def what_is_judged(comparison: Comparison, count: int) -> str:
+    """The word for so many of what a verdict is over."""
     if comparison.paired:
-        return "pairs"
-    return "runs a side" if comparison.has_runs else "processes a side"
+        return f"pair{'s' * (count != 1)}"
+    return f"run{'s' * (count != 1)} a side" if comparison.has_runs else f"process{'es' * (count != 1)} a side"
 
 
 def _missing(comparison: Comparison) -> Iterator[str]:

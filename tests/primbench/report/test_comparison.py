@@ -285,9 +285,10 @@ def test_the_baseline_against_itself_alone_is_a_table() -> None:
 
 def test_the_mean_has_its_interval_over_pairs() -> None:
     mean = Mean(ratio=1.0312, interval=(1.02, 1.042), cases=2, pairs=7)
-    assert "geometric mean of 2 cases: 1.031 [1.020, 1.042], over 7 pairs" in lines(
-        comparison(compared(SLOWER), compared(SLOWER), mean=mean)
-    )
+    found = comparison(compared(SLOWER), compared(SLOWER), mean=mean)
+    assert "geometric mean of 2 cases: 1.031 [1.020, 1.042], over 7 pairs" in lines(found)
+    found = replace(found, paired=False, arms=[replace(found.arms[0], mean=replace(mean, pairs=1))])
+    assert "geometric mean of 2 cases: 1.031 [1.020, 1.042], over 1 process a side" in lines(found)
 
 
 def test_a_mean_that_includes_slow_samples_says_so() -> None:

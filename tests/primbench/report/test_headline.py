@@ -90,6 +90,10 @@ def test_of_several_the_worst_is_named_and_each_arm_has_a_clause() -> None:
         ),
         ([case(OPEN)], "Nothing is told yet; 1 of 1 case undecided, about 14 more pairs would tell."),
         (
+            [case(replace(OPEN, pairs_needed=9))],
+            "Nothing is told yet; 1 of 1 case undecided, about 1 more pair would tell.",
+        ),
+        (
             [case(EQUIVALENT), case(replace(OPEN, pairs_needed=None, is_too_busy=True, reason=TOO_BUSY))],
             "Nothing is slower; 1 of 2 cases undecided: too busy to tell.",
         ),
