@@ -176,11 +176,11 @@ class _Watch:
     def _hint(self, count: int) -> str:
         """Where the script made so many steps; "" where it made none."""
         if self._has_optimizer and self.endings.is_first:
-            return f"the script has an optimizer that makes none; a step without is captured by {_BY_HAND}"
+            return f"the script has an optimizer that made none; a step without is captured by {_BY_HAND}"
         if count == 1:
-            return "one lies between the ends of two: have the script make more"
+            return "a step lies between the ends of two: have the script make more"
         if count >= self._number:
-            return f"one that does not begin and end in the same thread is captured by {_BY_HAND}"
+            return f"a step that does not begin and end in one thread is captured by {_BY_HAND}"
         return f"ask for --step {count} or less" if count else ""
 
     def _end_optimizer(self, optimizer: Any) -> None:
