@@ -34,12 +34,26 @@ def _until_the_last_returns(function, simulated):
 
 _kernel.swapped_cuda_module = _until_the_last_returns
 """
+# Of two threads that ask for shared memory at the same time, each got its own, as the simulator looks whether there is
+# some and makes it in two steps.
+SHARED_BY_ALL = """
+import sys as _sys
+import numpy as _np
+from numba.cuda.simulator import kernelapi as _kernelapi
+
+def _shared_by_all(memory, shape, dtype):
+    asking = _sys._getframe(1)
+    found = _np.empty(shape, _kernelapi.numpy_support.as_dtype(dtype))
+    return memory._allocations.setdefault((asking.f_code.co_filename, asking.f_lineno), found)
+
+_kernelapi.FakeCUDAShared.array = _shared_by_all
+"""
 
 
 def printed(script: str) -> Any:
     """What it prints last, which is JSON; warnings are errors."""
     run = subprocess.run(
-        [sys.executable, "-P", "-W", "error", "-c", UNTIL_THE_LAST_RETURNS + script],
+        [sys.executable, "-P", "-W", "error", "-c", UNTIL_THE_LAST_RETURNS + SHARED_BY_ALL + script],
         env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"},
         capture_output=True,
         text=True,

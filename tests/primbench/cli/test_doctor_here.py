@@ -250,7 +250,9 @@ def test_a_home_on_fuse_overlayfs_is_named_first(quiet: Document, tmp_path: Path
         (tmp_path / name).mkdir()
     layers = ",".join(f"{name}dir={tmp_path}/{name}" for name in ("lower", "upper", "work"))
     mount = f"fuse-overlayfs -o {layers} {tmp_path}/home 2> /dev/null"
-    before = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+    # Its program would live on in the namespace, which then would be there for it alone.
+    ran = f'"$@"; code=$?; umount {tmp_path}/home; exit $code'
+    before = ["unshare", "--mount", "sh", "-c", f"{mount} && {{ {ran}; }}", "sh"]
     tried = subprocess.run([*before, "true"], capture_output=True, text=True)
     if tried.returncode:
         pytest.skip(f"fuse-overlayfs needs root and /dev/fuse: {tried.stderr.strip()}")
