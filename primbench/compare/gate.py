@@ -69,7 +69,9 @@ class Gate:
         found = case.deciding
         if found is None or case.verdict != "inconclusive" or found.interval is None:
             return False
-        return found.interval[1] > 1 + self._limit(found)
+        low, high = found.interval
+        limit = 1 + self._limit(found)
+        return high > limit or (self.fail_on == "different" and self.above is None and low < 1 / limit)
 
     def _limit(self, found: Estimate) -> float:
         return found.margin if self.above is None else self.above

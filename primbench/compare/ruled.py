@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 MOST_CHANGES = 4
 MOST_TIMES_A_CHEAP_CALL = 5
 _VARIABLES = "software.variables."
-_CALLS = {"confinement.io_uring": ("io_uring_enter",), "limits.cpu_group_depth": ("futex", "clone")}
-"""Field -> the system calls that it is about, of what launches something."""
+_LAUNCHES = ("launch", "data loading")  # of which it is known what they call
 
 
 class Moved(NamedTuple):
@@ -49,9 +48,10 @@ class Moved(NamedTuple):
 
     def concerns(self, change: Change) -> bool:
         """Whether a change distorts what can have moved, where the doctor knows of that variable what it distorts."""
-        calls = _CALLS.get(change.field)
-        if calls is not None and problem_of(self.case.case.primitive).work in ("launch", "data loading"):
-            return any(map(self.makes, calls))
+        if change.field == "confinement.io_uring":
+            return self.makes("io_uring_enter")
+        if change.field == "limits.cpu_group_depth" and problem_of(self.case.case.primitive).work in _LAUNCHES:
+            return self.makes("futex") or self.makes("clone")
         rule = VARIABLES.get(short(change.field)) if meaning_of(change.field).rule == "variables" else None
         _, _, distorts, _ = rule or (None, None, self.parts, None)
         return not set(distorts).isdisjoint(self.parts)

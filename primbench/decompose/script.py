@@ -97,7 +97,7 @@ def _why(script: str, error: BaseException, watch: _Watch) -> PrimbenchError:
     where = [line for frame, line in frames if frame.f_globals.get("__name__") == "__main__"]
     line = f", line {where[-1]}" if where else ""
     words = " ".join(f"{type(error).__name__}: {error}".split())
-    return PrimbenchError(watch.too_few(f"{script}{line} raised {words}", _FAILED))
+    return PrimbenchError(watch.too_few(f"{script}{line} raised {words}", _FAILED, has_raised=True))
 
 
 def _several(count: int, what: str) -> str:
@@ -109,6 +109,15 @@ def end_now() -> NoReturn:
     atexit._run_exitfuncs()  # noqa: SLF001
     sys.stdout.flush()
     os._exit(0)
+
+
+def _is_to_learn(output: Any) -> bool:
+    """Whether gradients may be asked of it, as of a network's and not of what only prepares data."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    tensors = [each for each in tree_leaves(output) if isinstance(each, torch.Tensor)]
+    return any(each.requires_grad for each in tensors) if tensors else torch.is_grad_enabled()
 
 
 class _Here(threading.local):
@@ -139,18 +148,23 @@ class _Watch:
         self._thread: threading.Thread | None = None  # that holds it, since a dispatch mode is of one
         self._laps = Laps()  # of that thread
         self._is_due = ""  # the optimizer that has made a step within backward()
+        self._trains: threading.Thread | None = None  # made the last output that has gradients
         self._has_optimizer = self.is_done = self._has_left = False
 
     def follow(self) -> list[Any]:
         """The handles by which torch leaves off telling it."""
+        from torch.compiler import is_compiling
         from torch.nn.modules import module
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         warnings.filterwarnings("ignore", _HOOKED)
         return [
             register_optimizer_step_post_hook(lambda optimizer, *_: self._end_optimizer(optimizer)),
-            module.register_module_forward_pre_hook(lambda *_: self._begin_module()),
-            module.register_module_forward_hook(lambda called, *_: self._end_module(called), always_call=True),
+            # torch.compile() traces these, too, and would break a function's graph at what they do.
+            module.register_module_forward_pre_hook(lambda *_: None if is_compiling() else self._begin_module()),
+            module.register_module_forward_hook(
+                lambda called, _, output: None if is_compiling() else self._end_module(called, output), always_call=True
+            ),
         ]
 
     @property
@@ -162,7 +176,7 @@ class _Watch:
         """Of the thread that asks."""
         return self._here.laps
 
-    def too_few(self, ended: str, without_any: str = _STARTED) -> str:
+    def too_few(self, ended: str, without_any: str = _STARTED, *, has_raised: bool = False) -> str:
         """One line. ended: what became of the script. without_any: what to do where it made no step at all."""
         seen, count = f"{_several(self._steps, 'step')} of an optimizer", self._steps
         if self.endings.is_first and self._calls:
@@ -171,7 +185,8 @@ class _Watch:
         elif not self._steps and self._calls_to_learn:
             seen += f" and {_several(self._calls_to_learn, 'call')} of a module with gradients"
             without_any = _WITH_GRADIENTS if without_any == _STARTED else without_any
-        return f"{ended} after {seen}, before step {self._number} was captured: {self._hint(count) or without_any}"
+        hint = "" if has_raised and count <= 1 else self._hint(count)
+        return f"{ended} after {seen}, before step {self._number} was captured: {hint or without_any}"
 
     def _hint(self, count: int) -> str:
         """Where the script made so many steps; "" where it made none."""
@@ -210,21 +225,21 @@ class _Watch:
         self._here.depth += 1
 
     def _begin_outermost(self) -> None:
-        if (name := self._is_due) and not self.is_forked:
+        if (name := self._is_due) and self._trains is threading.current_thread() and not self.is_forked:
             self._is_due = ""
             self._end_training(f"between the calls of a module that follow two backward() with {name}.step() in them")
         if self.endings.is_first and not self._is_inference():
             self._drop()
 
-    def _end_module(self, module: Any) -> None:
-        import torch
-
+    def _end_module(self, module: Any, output: Any) -> None:
         self._here.depth -= 1
         if self._here.depth:
             return
         self._here.laps.module_calls[kind_of(module)] += 1
         if not self._is_inference():
-            self._calls_to_learn += torch.is_grad_enabled()
+            if _is_to_learn(output):
+                self._calls_to_learn += 1
+                self._trains = threading.current_thread()
             return
         self._here.calls += 1
         self._calls, self._all_calls = max(self._calls, self._here.calls), self._all_calls + 1
@@ -257,6 +272,8 @@ class _Watch:
         return self._recorder is not None and self._thread is threading.current_thread()
 
     def _begin(self) -> None:
+        if self._thread and not (self.is_done or self._thread.is_alive()):
+            self._forget()  # it ended within a step, and its dispatch mode with it
         if not self._records.acquire(blocking=False):
             return
         self._thread, self._laps = threading.current_thread(), self._here.laps
@@ -267,8 +284,11 @@ class _Watch:
         """What is being recorded is no step after all."""
         if self._is_recording:
             self._recorder.__exit__(None, None, None)
-            self._recorder, self._step = None, Step()
-            self._records.release()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._recorder, self._step, self._thread = None, Step(), None
+        self._records.release()
 
     def _end(self, between: str) -> None:
         self._recorder.__exit__(None, None, None)
@@ -280,10 +300,15 @@ class _Watch:
 
     def _leave_if_enough(self) -> None:
         """Once others were timed, some more run to tell how long of them passes inside operators."""
-        if not self.is_done or len(self._laps) < LEAST_TIMED:
+        if not (self.is_done and self._thread):
             return
-        if self._thread is not threading.current_thread() and not self._has_left:
-            return
+        if self._thread is not threading.current_thread():
+            if self._has_left or not self._thread.is_alive():
+                self._leave(_Done(0))
+        elif len(self._laps) >= LEAST_TIMED:
+            self._leave_once_timed()
+
+    def _leave_once_timed(self) -> None:
         if threading.current_thread() is not threading.main_thread():  # which alone the profiler starts in
             self._leave(SystemExit())  # of which no more is said where a thread ends by it
         if self._step.compiled:  # whose own kernels are no operators

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STRICTLY = "strictatime"
 """Each time, where others note it once a day or never."""
-WORKING_FOLDER, SHARED_MEMORY = "working folder", "shared memory"
+WORKING_FOLDER, SHARED_MEMORY, TEMPORARY_FILES = "working folder", "shared memory", "temporary files"
 FILES_OF = "files of "
 """The name of a package follows: no matter where one place alone has it."""
 NETWORK_LIKE = ("fuse", "nfs", "9p", "virtiofs", "lustre", "ceph", "gpfs", "beegfs", "cifs", "smb3")
@@ -45,6 +45,7 @@ _ATTRIBUTES = {
     0x800000: "nodatacow",
     0x800: "encrypted",
 }
+_WITH_ATTRIBUTES = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")  # on disks of this machine
 _MOST_STEPS = 1000  # a path has 4096 characters at most, and 40 links
 _GET_ATTRIBUTES = 0x80086601  # where all but Alpha, MIPS, PowerPC and SPARC have it
 _OF_AN_ARM = re.compile(r".*/primbench-[^/]+/overlay-\d+/merged")  # which others see as long as its worker lives
@@ -59,18 +60,26 @@ def filesystems(root: Path, pid: int = 0) -> dict[str, str]:
 
 
 def access_times(root: Path, pid: int = 0) -> dict[str, str]:
-    """What a folder is for -> when reading a file there is noted in it: mount(8). A kernel that stands in for Linux
-    lists no such options: then there are none.
+    """What is read from a folder -> when that is noted in the file: mount(8). A kernel that stands in for Linux lists
+    no such options: then there are none.
     """
     mounts = read_mounts(root, pid)
     if not any(_noted(mount) != STRICTLY for mount in mounts):
         return {}
-    found = {what: holding(mounts, folder) for what, folder in (_folders_of(root, pid) if pid else _folders())}
+    folders = _folders_of(root, pid) if pid else _folders()
+    found = {what: holding(mounts, folder) for what, folder in folders if _is_read(what)}
     return {what: _noted(mount) for what, mount in found.items() if mount}
+
+
+def _is_read(what: str) -> bool:
+    """While it is timed, as far as is known."""
+    return what in (TEMPORARY_FILES, "Python") or what.startswith(FILES_OF)
 
 
 def _noted(mount: Mount) -> str:
     options = mount.own_options.split(",")
+    if "ro" in (*options, *mount.options.split(",")):
+        return "noatime"
     return next((each for each in ("noatime", "relatime") if each in options), STRICTLY)
 
 
@@ -92,10 +101,8 @@ def _kind(mount: Mount, attributes: Sequence[str] = ()) -> str:
 
 
 def _attributes(mount: Mount, folder: Path) -> list[str]:
-    """None where the folder is not there, or has none. Over a network nobody is asked, who may never answer; nor is
-    anything mounted.
-    """
-    if mount.kind.startswith((*NETWORK_LIKE, "autofs")):
+    """None where the folder is not there, or has none. Nobody is asked who may never answer, as over a network."""
+    if mount.kind not in _WITH_ATTRIBUTES:
         return []
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -131,7 +138,7 @@ def _folders() -> list[tuple[str, str]]:
         *_working_folder(),
         ("home", "~"),
         ("Python", sys.prefix),
-        ("temporary files", temporary_files()),
+        (TEMPORARY_FILES, temporary_files()),
         (SHARED_MEMORY, "/dev/shm"),
         *((f"{FILES_OF}{name}", str(path.parent)) for name, path in bytecode.sources().items()),
         *cache_names().items(),
@@ -174,7 +181,7 @@ def _folders_of(root: Path, pid: int) -> list[tuple[str, str]]:
     folders = [
         (WORKING_FOLDER, os.readlink(folder_of(root, pid) / "cwd")),
         ("home", "~"),
-        ("temporary files", temporary_files(environ)),
+        (TEMPORARY_FILES, temporary_files(environ)),
         *cache_names(environ).items(),
     ]
     return [(what, in_home(folder, environ)) for what, folder in folders]

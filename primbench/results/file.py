@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,6 @@ from primbench.results.record import HEADINGS, SCHEMA_VERSION, Header, Line, Rec
 from primbench.system.jsonlines import UNREADABLE, is_compressed, whole_lines
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     import pandas
@@ -149,9 +149,9 @@ def _line(path: str | os.PathLike[str], number: int, text: bytes) -> Line:
 
 def _without(path: str | os.PathLike[str], number: int) -> str:
     """How to have the other lines, of a file whose header is whole and which sed can read."""
-    if number == 1 or is_compressed(Path(path)):
+    if number == 1 or not os.path.isfile(path) or is_compressed(Path(path)):
         return ""
-    return f"; to do without it: sed {number}d {shlex.quote(str(path))} > rest.jsonl"
+    return f"; to do without it, and keep the file as it is as .bak: sed -i.bak {number}d {shlex.quote(str(path))}"
 
 
 def schema() -> dict[str, Any]:

@@ -303,6 +303,28 @@ def test_a_compiled_module_is_not_told_of_hooks_that_are_not_its_own(tmp_path: P
     assert not [str(each.message) for each in told if "hooks" in str(each.message)]
 
 
+def test_a_compiled_function_is_whole_though_modules_are_followed_in_it(tmp_path: Path) -> None:
+    """torch.compile() traces hooks of all modules, and breaks a graph, or refuses, at what it cannot trace in them."""
+    compiled = "@torch.compile(backend='eager', fullgraph=True)\ndef loss(x): return module(x).sum()\n"
+    text = TRAINING.format(at_each="pass").replace("for number", f"{compiled}for number")
+    step = outcome(tmp_path, text.replace("module(torch.ones(2, 4)).sum()", "loss(torch.ones(2, 4))"), "9", number=4)
+    assert (1, {"between the ends of two SGD.step()"}) == (step.compiled, {step.of.partition(", ")[2]})
+
+
+def test_a_step_within_backward_ends_in_the_thread_that_learns(tmp_path: Path) -> None:
+    """Another one, as a loader's, may call modules meanwhile, which prepare data."""
+    hooked = (
+        "optimizer.register = [p.register_post_accumulate_grad_hook(lambda p, o=torch.optim.SGD([p], 0.1): o.step())"
+        " for p in module.parameters()]\n"
+    )
+    aside = "import threading\nscale = torch.nn.ReLU()\n"
+    prepare = "\n    aside = threading.Thread(target=scale, args=(torch.ones(2, 4),)); aside.start(); aside.join()"
+    text = TRAINING.format(at_each="pass").replace("for number", f"{hooked}{aside}for number")
+    step = outcome(tmp_path, text.replace("\n    optimizer.step()", prepare), "9", number=4)
+    assert "between the calls of a module that follow two backward() with SGD.step() in them" in step.of
+    assert 1 == Counter(call.name for call in step.calls)["addmm"]
+
+
 @pytest.mark.parametrize(
     ("last", "how"),
     [

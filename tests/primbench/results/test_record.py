@@ -258,7 +258,10 @@ HOSTILE = {
     "no UTF-8": (HEAD + LINE.replace(b"numpy", b"\xff"), ":2: .*utf-8"),
     "a method out of bounds": (HEAD + LINE.replace(b":0.005", b":5"), ":2: .*max_noise=5.0"),
     "a placement out of bounds": (HEAD + LINE.replace(b'"cpus":null', b'"cpus":[-1]'), ":2: .*cpus="),
-    "a blank line within": (HEAD + b"\n" + LINE, ":2: not a line .*; to do without it: sed 2d .*results.jsonl > rest"),
+    "a blank line within": (
+        HEAD + b"\n" + LINE,
+        ":2: not a line .*; to do without it, .*: sed -i.bak 2d .*results.jsonl",
+    ),
 }
 
 
