@@ -41,8 +41,11 @@ def capture() -> Iterator[Step]:
         yield step
 
 
-def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contextlib.AbstractContextManager[object]:
-    """A context in which calls are added to the step. is_apart: whether those of that moment are none of its own."""
+def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> Any:
+    """A context in which calls are added to the step. is_apart: whether those of that moment are none of its own.
+
+    Its abandon() is for another thread than the one that entered it, which has ended: a dispatch mode ends with it.
+    """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -61,24 +64,36 @@ def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> contex
                 around.close()
                 _finish(step)
 
+        def abandon(self) -> None:
+            while not phases.leave():
+                pass
+            around.close()
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if any(each not in (torch.Tensor, torch.nn.Parameter) for each in types):
                 return NotImplemented  # tensors of a kind of their own call operators on what they are made of
             if func.namespace in UNSEEN or is_apart():
                 return func(*args, **kwargs)
-            if not _has_nested([*args, *kwargs.values()]):
-                with self:
-                    whole = func.decompose(*args, **kwargs)
-                if whole is not NotImplemented:
-                    return whole
-            # Before it is called: it may change what it is given.
-            call = _described(func, args, kwargs, phases.now())
-            result = func(*args, **kwargs)
-            step.calls.append(call if call.host_only else _touching(call, [*args, *kwargs.values()], result))
-            return result
+            whole = _taken_apart(self, func, args, kwargs)
+            return _called(func, args, kwargs, step, phases) if whole is NotImplemented else whole
 
     return Recorder()
+
+
+def _taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """What an operator that torch makes of others gives, these seen by the mode; NotImplemented where it is none."""
+    if _has_nested([*args, *kwargs.values()]):
+        return NotImplemented
+    with mode:
+        return func.decompose(*args, **kwargs)
+
+
+def _called(func: Any, args: Any, kwargs: Any, step: Step, phases: _Phases) -> Any:
+    call = _described(func, args, kwargs, phases.now())  # before it is called: it may change what it is given
+    result = func(*args, **kwargs)
+    step.calls.append(call if call.host_only else _touching(call, [*args, *kwargs.values()], result))
+    return result
 
 
 @contextlib.contextmanager

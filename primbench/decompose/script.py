@@ -78,6 +78,7 @@ def run(
             raise
         ended = _why(script, error, watch)
     finally:
+        watch.leave_off()
         for handle in handles:
             handle.remove()
     watch.tell_at_end(ended)
@@ -273,12 +274,20 @@ class _Watch:
 
     def _begin(self) -> None:
         if self._thread and not (self.is_done or self._thread.is_alive()):
-            self._forget()  # it ended within a step, and its dispatch mode with it
+            self.leave_off()
         if not self._records.acquire(blocking=False):
             return
         self._thread, self._laps = threading.current_thread(), self._here.laps
         self._recorder = recorder(self._step, lambda: self._laps.is_loading)
         self._recorder.__enter__()
+
+    def leave_off(self) -> None:
+        """Record nothing more of a step that has not ended."""
+        if self._is_recording:
+            self._drop()
+        elif self._recorder is not None:
+            self._recorder.abandon()
+            self._forget()
 
     def _drop(self) -> None:
         """What is being recorded is no step after all."""
