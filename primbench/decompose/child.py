@@ -88,7 +88,7 @@ def main() -> None:
 def _end_threads() -> None:
     """Python waits for threads, some of which go on until a script that would have run on tells them to end, or for
     ever."""
-    from primbench.decompose.script import end_now
+    from primbench.decompose.steps import end_now
 
     others = [each for each in threading.enumerate() if each is not threading.current_thread() and not each.daemon]
     until_s = time.monotonic() + ENDING_S

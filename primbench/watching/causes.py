@@ -10,7 +10,7 @@ from primbench.watching import studies
 from primbench.watching.gpu_causes import on_gpus
 from primbench.watching.hindrance import Hindrance
 from primbench.watching.looks import ANSWERED, SYNCING
-from primbench.watching.stretch import ThreadUse, Unlisted
+from primbench.watching.threads import ThreadUse, Unlisted
 from primbench.watching.waits import on_others
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from primbench.watching.gpus import GpuUse
     from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch, ThreadUse
+    from primbench.watching.stretch import Stretch
+    from primbench.watching.threads import ThreadUse
 
 HELD_DOWN = re.compile(r".*(slowdown|power cap|power brake|sync boost).*")  # by NVML's names of reasons
 OFTEN = 0.2  # of the looks

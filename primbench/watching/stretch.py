@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,47 +9,16 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench.quantities import Seconds, Whole
-from primbench.system.files import attempt
 from primbench.watching.calls import ENTRY_POINTS, Calls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
 from primbench.watching.moment import is_forked
 from primbench.watching.neighbours import Neighbour
+from primbench.watching.threads import LEAST_WANTED, ThreadUse, Unlisted, by_cpus, listed, unlisted, with_cpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from primbench.watching.moment import Moment
-
-LEAST_WANTED = 0.01  # of the time: threads that want a CPU less are not listed
-MOST_THREADS = 16
-
-
-class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
-    """process: whose it is, parent: who started that; is_forked: whether that runs the parent's own program, as workers
-    of Python do. ran_s, waited_s: on a CPU, and for one. cpus: on which it may run; None where it ended before it was
-    asked.
-    """
-
-    number: Whole
-    process: Whole
-    parent: Whole
-    name: str | None
-    ran_s: Seconds
-    waited_s: Seconds
-    cpus: list[Whole] | None
-    is_forked: bool = False
-
-    @property
-    def wanted_s(self) -> float:
-        return self.ran_s + self.waited_s
-
-
-class Unlisted(msgspec.Struct, frozen=True, kw_only=True):
-    """Of threads that may run on the same CPUs, or ended before that was asked (None). wanted_s: by all together."""
-
-    cpus: list[Whole] | None
-    threads: Whole
-    wanted_s: Seconds
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,15 +112,15 @@ def between(before: Moment, after: Moment, began_s: float) -> Stretch:
     """began_s: when watching began."""
     used = list(_threads(before, after))
     duration_s = after.time_s - before.time_s
-    wanting = [_with_cpus(each) for each, *_ in used if each.wanted_s > LEAST_WANTED * duration_s]
-    listed = _listed(wanting)
+    wanting = [with_cpus(each) for each, *_ in used if each.wanted_s > LEAST_WANTED * duration_s]
+    shown = listed(wanting)
     return Stretch(
         time_s=after.time_s - began_s,
         duration_s=duration_s,
         process_count=len(after.processes),
         thread_count=sum(len(each.threads) for each in after.processes.values()),
-        threads=listed,
-        unlisted=_unlisted([_by_cpus(wanting)], listed),
+        threads=shown,
+        unlisted=unlisted([by_cpus(wanting)], shown),
         migrations=_sum(migrations for _, migrations, _ in used),
         switches=_sum(switches for *_, switches in used),
         missing=after.missing,
@@ -247,10 +214,6 @@ def _threads(before: Moment, after: Moment) -> Iterator[tuple[ThreadUse, int | N
                 yield use, counts[0], counts[1]
 
 
-def _with_cpus(thread: ThreadUse) -> ThreadUse:
-    return replace(thread, cpus=attempt({}, "", lambda: sorted(os.sched_getaffinity(thread.number))))
-
-
 def _throttled(before: Moment, after: Moment) -> dict[str, float | None]:
     then, now = before.throttling or {}, after.throttling or {}
     held_back = [now[group].since(then[group]) for group in then.keys() & now.keys()]
@@ -272,12 +235,12 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
         stopped.update(each.stopped)
         for process, functions in each.asleep_in.items():
             asleep_in.setdefault(process, Counter()).update(functions)
-    listed = _threads_of(stretches)
+    shown = _threads_of(stretches)
     return replace(
         last,
         **summed,
-        threads=listed,
-        unlisted=_unlisted([_by_cpus(each.wanting) for each in stretches], listed),
+        threads=shown,
+        unlisted=unlisted([by_cpus(each.wanting) for each in stretches], shown),
         blocked=dict(blocked),
         blocked_in=dict(blocked_in),
         stopped=dict(stopped),
@@ -303,40 +266,4 @@ def _threads_of(stretches: Sequence[Stretch]) -> list[ThreadUse]:
             found[each.number] = replace(each, ran_s=ran_s, waited_s=waited_s)
         else:
             found[each.number] = each
-    return _listed(found.values())
-
-
-def _by_cpus(threads: Iterable[ThreadUse | Unlisted]) -> dict[tuple[int, ...] | None, Unlisted]:
-    """Those that may run on the same CPUs together."""
-    found: dict[tuple[int, ...] | None, Unlisted] = {}
-    for each in threads:
-        key = None if each.cpus is None else tuple(each.cpus)
-        so_far = found.get(key, Unlisted(cpus=each.cpus, threads=0, wanted_s=0.0))
-        count = each.threads if isinstance(each, Unlisted) else 1
-        found[key] = replace(so_far, threads=so_far.threads + count, wanted_s=so_far.wanted_s + each.wanted_s)
-    return found
-
-
-def _unlisted(
-    all_of: Sequence[Mapping[tuple[int, ...] | None, Unlisted]], listed: Iterable[ThreadUse]
-) -> list[Unlisted]:
-    """all_of: each stretch's threads, by their CPUs, of which as many are counted as there were in one of them."""
-    there = _by_cpus(listed)
-    found = []
-    for key in dict.fromkeys(itertools.chain.from_iterable(all_of)):
-        those = [each[key] for each in all_of if key in each]
-        count, wanted_s = max(each.threads for each in those), sum(each.wanted_s for each in those)
-        if key in there:
-            count, wanted_s = count - there[key].threads, wanted_s - there[key].wanted_s
-        if count > 0:
-            found.append(Unlisted(cpus=those[-1].cpus, threads=count, wanted_s=max(0.0, wanted_s)))
-    return found
-
-
-def _listed(threads: Iterable[ThreadUse]) -> list[ThreadUse]:
-    """Those that wanted a CPU most, and the first one of each process that started theirs: it may wait for them."""
-    ordered = sorted(threads, key=lambda each: -each.wanted_s)
-    listed, left = ordered[:MOST_THREADS], ordered[MOST_THREADS:]
-    parents = {each.parent for each in listed} - {each.process for each in listed}
-    firsts = {each.process: each for each in reversed(left) if each.process in parents}
-    return listed + [each for each in left if firsts.get(each.process) is each]
+    return listed(found.values())

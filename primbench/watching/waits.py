@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from primbench.doctor.finding import Activity
     from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch, ThreadUse
+    from primbench.watching.stretch import Stretch
+    from primbench.watching.threads import ThreadUse
 
 WHOLE_CPU = 0.9  # of the time: a thread that wants so much of a CPU is what others wait for
 FEWEST_IN_TURN = 3  # of two, one may just wait for what the other computes, as torch's forward for its backward

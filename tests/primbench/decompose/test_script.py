@@ -193,7 +193,7 @@ def test_a_request_that_enters_inference_by_itself_is_seen_until_the_next_one(tm
 def test_a_step_of_inference_is_of_one_thread_whichever_first_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("primbench.decompose.script.end_now", sys.exit)  # the thread, since this process goes on
+    monkeypatch.setattr("primbench.decompose.steps.end_now", sys.exit)  # the thread, since this process goes on
     text = SERVER.format(mode="torch.inference_mode", at_each="pool.submit(ask)").replace("for ", POOL, 1)
     *_, step = answers(tmp_path, text.replace("    pool.submit", "        pool.submit"), "200", number=4)
     assert ["_softmax", "ones", "t", "addmm", "relu"] == [call.name for call in step.calls]

@@ -21,7 +21,8 @@ from primbench.watching.gpus import GpuUse
 from primbench.watching.hindrance import Hindrance
 from primbench.watching.job import Job
 from primbench.watching.moment import read
-from primbench.watching.stretch import Stretch, ThreadUse, between, joined
+from primbench.watching.stretch import Stretch, between, joined
+from primbench.watching.threads import ThreadUse
 from primbench.watching.waits import MOST_TOLD
 
 JOB = Job(
